@@ -1,1 +1,18 @@
-//! TBD
+//! Mechanisms that know nothing of notifications; each module is one, and small.
+//!
+//! - [`clock`]: the only place that reads a clock.
+//! - [`backoff`]: when to try again.
+//! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
+//! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
+
+pub mod backoff;
+pub mod clock;
+pub mod gate;
+pub mod limit;
+pub mod tasks;
+
+pub use backoff::Backoff;
+pub use clock::Clock;
+pub use gate::{Gate, Pass};
+pub use limit::{Fixed, Limit, Sample, Signal};
+pub use tasks::Tasks;

@@ -1,0 +1,81 @@
+//! The account that always balances.
+
+use crate::lifecycle::State;
+
+/// How many notifications stand where. `pending` counts every state that is not terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    /// Ever accepted.
+    pub accepted: u64,
+    /// The provider accepted them.
+    pub delivered: u64,
+    /// The provider will never accept them.
+    pub refused: u64,
+    /// Their time passed.
+    pub expired: u64,
+    /// Withdrawn by the caller.
+    pub cancelled: u64,
+    /// Their recipient must not be tried.
+    pub suppressed: u64,
+    /// At most once, and nobody can say.
+    pub in_doubt: u64,
+    /// Given up.
+    pub dead: u64,
+    /// Still to be ended.
+    pub pending: u64,
+}
+
+// === impl Account ===
+
+impl Account {
+    /// Adds `count` notifications that stand in `state`; `accepted` is counted apart.
+    pub fn add(&mut self, state: State, count: u64) {
+        *self.slot(state) += count;
+    }
+
+    /// The sum of everything but `accepted`.
+    pub const fn accounted_for(&self) -> u64 {
+        self.delivered
+            + self.refused
+            + self.expired
+            + self.cancelled
+            + self.suppressed
+            + self.in_doubt
+            + self.dead
+            + self.pending
+    }
+
+    /// Whether every accepted notification stands somewhere, once.
+    pub const fn is_balanced(&self) -> bool {
+        self.accepted == self.accounted_for()
+    }
+
+    fn slot(&mut self, state: State) -> &mut u64 {
+        match state {
+            State::Pending | State::Claimed | State::Begun => &mut self.pending,
+            State::Delivered => &mut self.delivered,
+            State::Refused => &mut self.refused,
+            State::Expired => &mut self.expired,
+            State::Cancelled => &mut self.cancelled,
+            State::Suppressed => &mut self.suppressed,
+            State::InDoubt => &mut self.in_doubt,
+            State::Dead => &mut self.dead,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_notification_in_every_state_balances_and_one_missing_does_not() {
+        let mut account = Account { accepted: State::ALL.len() as u64, ..Account::default() };
+        for &state in State::ALL {
+            assert!(!account.is_balanced());
+            account.add(state, 1);
+        }
+        assert!(account.is_balanced());
+        assert_eq!(account.pending, 3, "pending, claimed and begun are all pending to the caller");
+    }
+}

@@ -1,0 +1,61 @@
+//! Claimed work: what dispatch publishes, deliver sends, and settle closes.
+
+use bytestring::ByteString;
+
+use crate::draft::{Content, Envelope};
+use crate::id::{BatchId, ChunkId, NotificationId};
+use crate::time::Timestamp;
+
+/// The fencing number of a chunk: it rises by one with every claim, and a write with an older one is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Epoch(pub u32);
+
+/// Deliveries that travel as one unit. Cloning shares contents and recipients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Its number in the store.
+    pub id: ChunkId,
+    /// The claim this is; every write names it.
+    pub epoch: Epoch,
+    /// Nobody may start an attempt for this claim at or after this instant.
+    pub lease_until: Timestamp,
+    /// The batch its notifications are stored in.
+    pub batch: BatchId,
+    /// The store's tag, part of every [`NotificationId`].
+    pub realm: u16,
+    /// When the batch was accepted.
+    pub accepted_at: Timestamp,
+    /// What all deliveries have in common.
+    pub envelope: Envelope,
+    /// The number of the attempt that these deliveries are about to make; the first is 1.
+    pub attempt: u16,
+    /// The content of every delivery that has none of its own.
+    pub content: Option<Content>,
+    /// Never empty; ascending by index.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// A notification that was claimed and is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its place within the batch.
+    pub index: u16,
+    /// Device token, endpoint, address.
+    pub recipient: ByteString,
+    /// Its own content; the chunk's when absent.
+    pub content: Option<Content>,
+}
+
+// === impl Chunk ===
+
+impl Chunk {
+    /// The identifier of the notification at `index` of the chunk's batch.
+    pub fn notification_id(&self, index: u16) -> NotificationId {
+        NotificationId::new(self.accepted_at, self.realm, self.batch, index)
+    }
+
+    /// What `delivery` sends: its own content, or the chunk's. Absent only in a damaged store.
+    pub fn content_of<'a>(&'a self, delivery: &'a Delivery) -> Option<&'a Content> {
+        delivery.content.as_ref().or(self.content.as_ref())
+    }
+}

@@ -1,0 +1,92 @@
+//! Every bound of the system, with its owner and its reason. There are no unbounded queues.
+
+use std::time::Duration;
+
+// --- What a caller may ask for (owner: api, ingest) ---
+
+/// Recipient, bytes. The longest in use are Web Push endpoints and URLs with tokens in them.
+pub const RECIPIENT_BYTES: usize = 2048;
+/// Payload, bytes. Providers take 4 KiB, webhooks are advised to stay under 20 kB; the largest example
+/// payloads of GitHub's webhooks are near 30 kB.
+pub const PAYLOAD_BYTES: usize = 256 * 1024;
+/// A channel's options, bytes.
+pub const OPTIONS_BYTES: usize = 4096;
+/// Idempotency key, bytes.
+pub const KEY_BYTES: usize = 255;
+/// How far in the past `send_at` may lie: the caller's clock may differ from ours.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
+/// How late a notification with the policy `skip` may still be sent.
+pub const LATE_AFTER: Duration = Duration::from_mins(1);
+/// How far ahead a notification may be scheduled.
+pub const SCHEDULE_AHEAD: Duration = Duration::from_hours(366 * 24);
+/// Notifications in one atomic request. Bounds how long one caller holds the writer.
+pub const REQUEST_ITEMS: usize = 10_000;
+/// Body of one atomic request, bytes.
+pub const REQUEST_BYTES: usize = 16 * 1024 * 1024;
+/// One line of a stream, bytes: a payload, its recipient and the JSON around them.
+pub const LINE_BYTES: usize = PAYLOAD_BYTES + 16 * 1024;
+/// Bytes of request bodies being parsed or waiting for their commit, over all callers; more is answered
+/// with 503 and Retry-After.
+pub const INGEST_BYTES: usize = 64 * 1024 * 1024;
+
+// --- How work is cut (owner: store) ---
+
+/// Notifications in one batch, and so in one chunk: large enough to make the per-row cost vanish, small
+/// enough that one claim is a few milliseconds of sending. An index has 16 bits.
+pub const BATCH_ITEMS: usize = 1_000;
+/// Bytes of recipients and contents in one batch: one row is read and decoded as a whole.
+pub const BATCH_BYTES: usize = 1024 * 1024;
+/// Commands waiting for the store's writer; beyond it callers wait.
+pub const WRITER_COMMANDS: usize = 4_096;
+/// Commands in one transaction: bounds the time until the first of them is durable.
+pub const ROUND_COMMANDS: usize = 1_024;
+/// Notifications ingested in one transaction, for the same reason.
+pub const ROUND_ITEMS: usize = 50_000;
+
+// --- How much is under way (owner: dispatch, deliver) ---
+
+/// Deliveries of one lane that may be claimed and unsettled. Enough to keep a fast provider busy while the
+/// next claim commits: 8,000 are 100 ms at 80,000 per second.
+pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
+/// Deliveries claimed and unsettled over all lanes: with about 500 bytes each, 32 MiB.
+pub const CLAIMED_ITEMS: usize = 64 * BATCH_ITEMS;
+/// Deliveries claimed at once.
+pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;
+/// How long a claim lasts. Longer than any attempt; a stalled worker's chunks move after it.
+pub const LEASE: Duration = Duration::from_mins(2);
+/// No attempt starts when less than this is left of the lease, so none can outlive it.
+pub const LEASE_MARGIN: Duration = Duration::from_secs(45);
+/// How long one attempt may take; below [`LEASE_MARGIN`], so that its answer is settled within the lease.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Chunks in the in-process queue; the claims bound it below this, so publishing never waits for long.
+pub const QUEUE_CHUNKS: usize = 1_024;
+/// Deliveries of an at-most-once chunk marked as begun at a time: what one crash can leave in doubt.
+pub const BEGIN_ITEMS: usize = 128;
+/// Batches of reports waiting for settle; beyond it deliver waits.
+pub const REPORT_BATCHES: usize = 256;
+/// Reports sent to settle at once.
+pub const REPORT_ITEMS: usize = 256;
+/// Crashes with a chunk in flight after which it is halved, to find the one that kills the process.
+pub const CRASHES_BEFORE_SPLIT: u16 = 3;
+/// Crashes with a single notification in flight after which it is quarantined.
+pub const CRASHES_BEFORE_QUARANTINE: u16 = 6;
+
+// --- What is kept of answers (owner: channel) ---
+
+/// The provider's words kept per attempt, bytes.
+pub const DETAIL_BYTES: usize = 200;
+/// A provider's answer read at most, bytes.
+pub const ANSWER_BYTES: usize = 16 * 1024;
+
+const _: () = {
+    assert!(BATCH_ITEMS <= u16::MAX as usize, "an index within a batch has 16 bits");
+    assert!(
+        ATTEMPT_TIMEOUT.as_secs() < LEASE_MARGIN.as_secs(),
+        "an attempt must end within the lease"
+    );
+    assert!(LEASE_MARGIN.as_secs() < LEASE.as_secs() / 2, "most of a lease must be usable");
+    assert!(LANE_WINDOW <= CLAIMED_ITEMS && CLAIM_ITEMS <= CLAIMED_ITEMS);
+    assert!(BEGIN_ITEMS <= BATCH_ITEMS);
+    assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
+    assert!(BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES, "any one must fit");
+};

@@ -1,0 +1,53 @@
+//! What settle writes: one decision per delivery, grouped because a chunk's deliveries mostly agree.
+
+use std::borrow::Cow;
+
+use crate::chunk::Epoch;
+use crate::id::ChunkId;
+use crate::lifecycle::State;
+use crate::time::Timestamp;
+
+/// What becomes of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Disposition {
+    /// It ended. The state is terminal ([`State::is_terminal`]).
+    Ended(State),
+    /// The attempt is logged as deferred, and the next one is due at this instant.
+    Retry {
+        /// When the next attempt is due.
+        at: Timestamp,
+    },
+    /// No attempt was made: nothing is logged, and the same attempt is due at this instant.
+    HandedBack {
+        /// When the attempt is due.
+        at: Timestamp,
+    },
+}
+
+/// Deliveries of one chunk that came to the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutcomeGroup {
+    /// What becomes of them.
+    pub disposition: Disposition,
+    /// The protocol's status code, 0 when there was none.
+    pub status: u16,
+    /// The provider's reason; empty for a plain acceptance.
+    pub detail: Cow<'static, str>,
+    /// Whether their recipients join the suppression list.
+    pub suppress: bool,
+    /// Their places within the batch: never empty, ascending, distinct.
+    pub indexes: Vec<u16>,
+}
+
+/// What came of some deliveries of one chunk. A chunk may be settled in several parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The claim that acted; another one makes this settlement stale.
+    pub epoch: Epoch,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// Never empty; no index twice.
+    pub groups: Vec<OutcomeGroup>,
+}
