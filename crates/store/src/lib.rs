@@ -1,1 +1,28 @@
-//! TBD
+//! The store seam: where notifications are the truth.
+//!
+//! Four narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage,
+//! [`Claims`] for dispatch, [`Begin`] for deliver, [`Settle`] for settle, and [`Ledger`] for whoever asks.
+//! [`Store`] is all of them.
+//!
+//! Every method takes a batch and answers per item. Whatever a method changes is durable when it returns:
+//! write first, acknowledge second. Calls of all callers are merged into common transactions.
+//!
+//! [`conformance`] is the suite that every backend passes, and every double.
+
+mod claim;
+mod error;
+mod ingest;
+mod ledger;
+
+pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Settle, Settled};
+pub use error::{ErrorKind, StoreError};
+pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
+pub use ledger::{
+    Attempted, Audit, BroadcastStatus, CancelTarget, Cancelled, Filter, History, LaneStatus,
+    Ledger, LogEntry, LogPage, LogPosition, Page, Suppression,
+};
+
+/// Everything a backend does.
+pub trait Store: Ingest + Claims + Begin + Settle + Ledger {}
+
+impl<T: Ingest + Claims + Begin + Settle + Ledger> Store for T {}

@@ -1,0 +1,97 @@
+//! The way through: claimed under a lease, begun under a fence, settled once.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use notification::{Chunk, ChunkId, Epoch, Settlement, Timestamp};
+use tokio::sync::watch;
+
+use crate::StoreError;
+
+/// How much to claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimRequest {
+    /// The time it is.
+    pub now: Timestamp,
+    /// How long the claim lasts.
+    pub lease: Duration,
+    /// Deliveries wanted at most; a chunk that would exceed it is left, unless it is the first.
+    pub items: usize,
+    /// Deliveries of one lane that may be claimed and unsettled at a time. A lane below it may be given one
+    /// chunk beyond it.
+    pub lane_window: usize,
+}
+
+/// What was claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Chunks, urgent lanes first, lanes of one priority in turn, within a lane by due time.
+    pub chunks: Vec<Chunk>,
+    /// When to claim again if nothing changes before: the earliest due time or lease end ahead. `None`
+    /// when only a change ([`Claims::changes`]) can bring work. An instant not after `now` means that more
+    /// is claimable at once.
+    pub next_at: Option<Timestamp>,
+}
+
+/// Where an at-most-once chunk is marked as begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The claim that wants to act.
+    pub epoch: Epoch,
+    /// Deliveries with an index up to and including this one may be sent.
+    pub through: u16,
+}
+
+/// The answer to a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// Durably marked: go.
+    Granted,
+    /// Somebody else holds the chunk, or it is settled: send nothing.
+    Stale,
+}
+
+/// The answer to a settlement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Durable. `remaining` deliveries of the chunk are still unsettled; at zero the chunk is gone.
+    Applied {
+        /// Deliveries of the chunk without an outcome.
+        remaining: usize,
+    },
+    /// Somebody else holds the chunk, or it is settled: nothing was written.
+    Stale,
+}
+
+/// Leases due work. For dispatch.
+#[async_trait]
+pub trait Claims: Send + Sync + std::fmt::Debug {
+    /// Leases due chunks, each with a new epoch. Before that, in the same transaction: a chunk whose lease
+    /// ended is due again ([`State::after`] decides: at-most-once deliveries that were begun are in doubt),
+    /// what expired is settled as expired, and what is suppressed as suppressed; neither is returned.
+    ///
+    /// [`State::after`]: notification::State::after
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError>;
+
+    /// Changes after every commit that may have made more claimable: work came in, a chunk was settled or
+    /// handed back.
+    fn changes(&self) -> watch::Receiver<u64>;
+}
+
+/// The fence before the first byte. For deliver.
+#[async_trait]
+pub trait Begin: Send + Sync + std::fmt::Debug {
+    /// Marks at-most-once deliveries as begun, durably, if the claim is still the current one. Answers in
+    /// order. A mark only ever rises.
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError>;
+}
+
+/// Writes outcomes. For settle, and nobody else.
+#[async_trait]
+pub trait Settle: Send + Sync + std::fmt::Debug {
+    /// Writes log, retries and suppressions, and answers in order. Each settlement applies whole or not at
+    /// all; an index that is settled already makes it [`Settled::Stale`].
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
+}

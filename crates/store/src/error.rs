@@ -1,0 +1,50 @@
+//! What can go wrong in a store.
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The idempotency key of the draft at `index` was used for something else; nothing was stored.
+    #[error("the idempotency key of item {index} was used before with other content")]
+    KeyReused {
+        /// Position in the request.
+        index: usize,
+    },
+    /// No such broadcast, or it is sealed or abandoned already.
+    #[error("there is no open broadcast {0}")]
+    NoOpenBroadcast(notification::BroadcastId),
+    /// Somebody else owns the store.
+    #[error("{0}")]
+    InUse(String),
+    /// The store was written by a newer or a damaged version.
+    #[error("{0}")]
+    Schema(String),
+    /// A row cannot be read back.
+    #[error("damaged: {0}")]
+    Damaged(String),
+    /// A write, sync or read failed, or one failed before: nothing more is accepted, restart to recover.
+    #[error("the store failed and takes no more work until a restart: {0}")]
+    Broken(String),
+}
+
+/// What a caller does about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request is wrong.
+    Request,
+    /// The process cannot go on with this store.
+    Fatal,
+}
+
+// === impl StoreError ===
+
+impl StoreError {
+    /// What a caller does about it.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::KeyReused { .. } | Self::NoOpenBroadcast(_) => ErrorKind::Request,
+            Self::InUse(_) | Self::Schema(_) | Self::Damaged(_) | Self::Broken(_) => {
+                ErrorKind::Fatal
+            }
+        }
+    }
+}

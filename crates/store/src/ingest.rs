@@ -1,0 +1,105 @@
+//! The way in.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use notification::{
+    BroadcastId, ByteString, Content, Draft, Guarantee, Idempotency, Name, NotificationId,
+    Priority, Timestamp,
+};
+
+use crate::StoreError;
+
+/// What became of one draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It is durable under this identifier.
+    Accepted(NotificationId),
+    /// Its key was used before for the same thing: this is that notification.
+    Replayed(NotificationId),
+}
+
+/// One content for many recipients, before the recipients are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BroadcastDraft {
+    /// Whose broadcast it is.
+    pub tenant: Name,
+    /// The channel.
+    pub channel: Name,
+    /// Who goes first.
+    pub priority: Priority,
+    /// What a crash may cost.
+    pub guarantee: Guarantee,
+    /// Not to be sent before this instant.
+    pub due_at: Timestamp,
+    /// Not to be sent at or after this instant.
+    pub expires_at: Option<Timestamp>,
+    /// Sent to everybody; stored once.
+    pub content: Content,
+    /// The caller's key. The recipients are not part of its fingerprint.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// Recipients of a broadcast that share a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecipientGroup {
+    /// Where the channel sends to.
+    pub destination: Arc<str>,
+    /// Device tokens, endpoints, addresses; at most [`notification::limits::REQUEST_ITEMS`] a call.
+    pub recipients: Vec<ByteString>,
+}
+
+/// The answer to opening a broadcast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BroadcastOpened {
+    /// It awaits its recipients.
+    Opened(BroadcastId),
+    /// Its key was used before for the same content, and that broadcast was sealed.
+    Replayed(BroadcastId),
+}
+
+/// Stores what was accepted. Durable on return.
+#[async_trait]
+pub trait Ingest: Send + Sync + std::fmt::Debug {
+    /// Stores all drafts, or none: an error means that nothing was stored. Answers in order. An empty list
+    /// is no work. Drafts of concurrent calls may share a batch. `now` becomes the time of acceptance.
+    ///
+    /// # Errors
+    /// [`StoreError::KeyReused`] when a key was used with another fingerprint, in the store or earlier in
+    /// the same list. The same key twice with the same fingerprint is one notification.
+    async fn ingest(
+        &self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError>;
+
+    /// Opens a broadcast. Nothing of it is accepted, counted or sent before it is sealed. One that is open
+    /// when the store starts is abandoned: its caller never got an answer. A key belongs to a broadcast
+    /// from sealing on.
+    async fn open_broadcast(
+        &self,
+        draft: BroadcastDraft,
+        now: Timestamp,
+    ) -> Result<BroadcastOpened, StoreError>;
+
+    /// Adds recipients to an open broadcast. They are not deduplicated.
+    async fn add_recipients(
+        &self,
+        broadcast: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Accepts the whole broadcast at once, and says how many notifications it has.
+    ///
+    /// # Errors
+    /// [`StoreError::KeyReused`] (index 0) when another broadcast was sealed under its key meanwhile.
+    async fn seal_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError>;
+
+    /// Removes an open broadcast and its recipients.
+    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError>;
+}

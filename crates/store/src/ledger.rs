@@ -1,0 +1,217 @@
+//! What can be asked, and what an operator may change.
+
+use async_trait::async_trait;
+use notification::{
+    Account, BroadcastId, ByteString, Content, Envelope, Lane, Name, NotificationId, State,
+    Timestamp,
+};
+
+use crate::StoreError;
+
+/// One attempt, or the end, of one notification as the log keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempted {
+    /// When it was settled.
+    pub at: Timestamp,
+    /// The attempt's number; 0 when it ended without one.
+    pub attempt: u16,
+    /// A terminal state, or [`State::Pending`] when another attempt followed.
+    pub state: State,
+    /// The protocol's status code, 0 when there was none.
+    pub status: u16,
+    /// The provider's reason.
+    pub detail: String,
+}
+
+/// Everything known of one notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// Its identifier.
+    pub id: NotificationId,
+    /// What it shares with others.
+    pub envelope: Envelope,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// Device token, endpoint, address.
+    pub recipient: ByteString,
+    /// What is sent.
+    pub content: Content,
+    /// Where it stands.
+    pub state: State,
+    /// When its next attempt is due, while it is pending.
+    pub next_attempt_at: Option<Timestamp>,
+    /// Its log, oldest first.
+    pub attempts: Vec<Attempted>,
+}
+
+/// Which notifications to list. `None` matches all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Whose.
+    pub tenant: Option<Name>,
+    /// On which channel.
+    pub channel: Option<Name>,
+    /// Where they stand.
+    pub state: Option<State>,
+    /// Of which broadcast.
+    pub broadcast: Option<BroadcastId>,
+}
+
+/// Some of a list, and where it goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// In ascending order of identifier. May be empty although more follow: a call reads a bounded number of rows.
+    pub items: Vec<T>,
+    /// Pass this to go on; `None` at the end.
+    pub next: Option<NotificationId>,
+}
+
+/// A place in the log. Starts at zero; ascending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct LogPosition(pub u64);
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Of which notification.
+    pub id: NotificationId,
+    /// What happened.
+    pub attempted: Attempted,
+}
+
+/// Some of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPage {
+    /// In the order of settling. Entries of one transaction are never split over pages, so a page may
+    /// exceed the number asked for.
+    pub entries: Vec<LogEntry>,
+    /// Pass this to read on. Equal to the position asked for at the end of the log.
+    pub next: LogPosition,
+}
+
+/// What to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// One notification.
+    Notification(NotificationId),
+    /// What is pending of a broadcast.
+    Broadcast(BroadcastId),
+}
+
+/// What cancelling came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cancelled {
+    /// Now cancelled.
+    pub cancelled: u64,
+    /// Too late: claimed, and perhaps on the wire.
+    pub under_way: u64,
+    /// Too late: ended before.
+    pub ended: u64,
+}
+
+/// A broadcast as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BroadcastStatus {
+    /// Its number.
+    pub id: BroadcastId,
+    /// Whose it is.
+    pub tenant: Name,
+    /// The channel.
+    pub channel: Name,
+    /// When it was sealed.
+    pub accepted_at: Timestamp,
+    /// Where its notifications stand.
+    pub account: Account,
+}
+
+/// A recipient that must not be tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suppression {
+    /// On which channel.
+    pub channel: Name,
+    /// Who.
+    pub recipient: ByteString,
+    /// The provider's words, or the operator's.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// A lane with work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// The lane.
+    pub lane: Lane,
+    /// Deliveries claimed and unsettled.
+    pub claimed: u64,
+    /// The earliest due time of what is not claimed.
+    pub next_due_at: Option<Timestamp>,
+}
+
+/// What a full count of everything found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Audit {
+    /// Counted from batches, chunks and log, not from running totals.
+    pub account: Account,
+    /// What does not add up, in words; empty when everything does. At most 100, then counted only.
+    pub problems: Vec<String>,
+    /// How many problems there are.
+    pub problem_count: u64,
+}
+
+/// Answers questions; of what it changes, everything is durable on return.
+#[async_trait]
+pub trait Ledger: Send + Sync + std::fmt::Debug {
+    /// One notification, or `None` when this store never accepted it.
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError>;
+
+    /// Notifications after `after`, at most `items`.
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError>;
+
+    /// A sealed broadcast.
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError>;
+
+    /// Cancels what is pending of `target`, if it belongs to `tenant`; `None` when there is no such thing.
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError>;
+
+    /// Running totals: cheap, for status and metrics.
+    async fn totals(&self) -> Result<Account, StoreError>;
+
+    /// Lanes with work, in order of lane.
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
+
+    /// Counts everything from the ground up and compares: every notification of every accepted batch is
+    /// pending exactly once or ended exactly once, and the running totals say the same.
+    async fn audit(&self) -> Result<Audit, StoreError>;
+
+    /// The log from `position` on, about `entries` of it.
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError>;
+
+    /// Adds to the suppression list; one that is there already keeps its reason.
+    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError>;
+
+    /// The suppression list of `channel` in order of recipient, after `after`, at most `items`.
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError>;
+
+    /// Takes recipients off the list; says for each whether it was there.
+    async fn unsuppress(
+        &self,
+        channel: Name,
+        recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError>;
+}
