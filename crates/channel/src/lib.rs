@@ -1,1 +1,191 @@
-//! TBD
+//! The channel seam: how a delivery reaches its provider, and what the provider's answer means.
+//!
+//! A [`Channel`] is one configured way out. It checks what a caller wants to send, without I/O, and opens a
+//! [`Sender`] on every sender thread. A sender takes a [`Job`], some deliveries of one chunk, and reports
+//! per delivery; [`drive`] is the loop that most senders share. Channels know nothing of stores and queues.
+
+mod drive;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Clock, Gate, Signal};
+use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
+
+pub use drive::drive;
+
+/// One configured way out. Shared by all threads.
+pub trait Channel: Send + Sync + std::fmt::Debug {
+    /// The kind, as the configuration spells it.
+    fn kind(&self) -> &'static str;
+
+    /// Checks a recipient and says which destination it belongs to: what shares connections and limits.
+    /// The same recipient always has the same destination.
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid>;
+
+    /// Checks a payload and its options (empty when there are none).
+    fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid>;
+
+    /// How many attempts may be under way at a time per lane and sender thread, at least 1.
+    fn concurrency(&self) -> usize;
+
+    /// Opens a sender for the calling thread, a single-threaded runtime. Connects to nothing yet.
+    fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError>;
+}
+
+/// Sends, on one thread.
+#[async_trait(?Send)]
+pub trait Sender: std::fmt::Debug {
+    /// Sends the deliveries of `job`, and reports each exactly once, before it returns. Never panics because
+    /// of what a delivery or a provider says. Several jobs may be under way at a time.
+    ///
+    /// Every attempt holds a pass of the job's gate; none starts after [`Job::may_start`] says no; none takes
+    /// longer than [`notification::limits::ATTEMPT_TIMEOUT`]. What the provider certainly did not process
+    /// may be tried again within the attempt. Anything else is reported, not retried.
+    async fn send(&self, job: Job<'_>);
+
+    /// Ends idle connections in the protocol's own way. Called when no job is under way.
+    async fn close(&self);
+}
+
+/// What a sender needs from its thread.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    /// The time.
+    pub clock: Clock,
+    /// Seeds the sender's own generator.
+    pub seed: u64,
+}
+
+/// Some deliveries of one chunk, to be sent now.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The chunk they belong to.
+    pub chunk: &'a Chunk,
+    /// Those to send: all of the chunk's, or a run of them.
+    pub deliveries: &'a [Delivery],
+    /// Admits attempts.
+    pub gate: &'a Gate,
+    /// Takes the reports.
+    pub reports: &'a dyn Reports,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// Takes reports, a batch at a time. Waits when settle cannot keep up: that is back-pressure.
+#[async_trait(?Send)]
+pub trait Reports: std::fmt::Debug {
+    /// Takes reports of deliveries by their index.
+    async fn report(&self, reports: Vec<(u16, Report)>);
+}
+
+/// What one attempt came to, and what it says about load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// For settle.
+    pub answer: Answer,
+    /// For the gate.
+    pub signal: Signal,
+}
+
+/// Whether an attempt may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MayStart {
+    /// It may.
+    Yes,
+    /// The notification's time is over.
+    Expired,
+    /// Too little is left of the lease: hand it back.
+    LeaseEnds,
+}
+
+/// Why a recipient or a content is not acceptable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Invalid {
+    /// JSON pointer below the field that was checked; empty when it is the field itself.
+    pub pointer: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// Why a channel cannot be built or opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChannelError {
+    /// A setting makes no sense.
+    #[error("{setting}: {message}")]
+    Setting {
+        /// The setting's name within the channel's table.
+        setting: &'static str,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// A file cannot be read or has the wrong content.
+    #[error("{path}: {message}")]
+    File {
+        /// Which file.
+        path: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+}
+
+// === impl Job ===
+
+impl Job<'_> {
+    /// Whether an attempt may start now.
+    pub fn may_start(&self) -> MayStart {
+        let now = timestamp(self.clock);
+        if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            return MayStart::Expired;
+        }
+        if now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until {
+            return MayStart::LeaseEnds;
+        }
+        MayStart::Yes
+    }
+
+    /// The priority of the job's lane.
+    pub fn priority(&self) -> Priority {
+        self.chunk.envelope.lane.priority
+    }
+}
+
+// === impl Invalid ===
+
+impl Invalid {
+    /// The checked field itself is wrong.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { pointer: String::new(), message: message.into() }
+    }
+
+    /// The part at `pointer` is wrong.
+    pub fn at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), message: message.into() }
+    }
+}
+
+// === impl Attempt ===
+
+impl Attempt {
+    /// The provider answered in its normal way.
+    pub fn answered(answer: Answer) -> Self {
+        Self { answer, signal: Signal::Answered }
+    }
+
+    /// Nobody knows what became of it.
+    pub fn lost(detail: &'static str) -> Self {
+        Self { answer: Answer::unknown(detail), signal: Signal::Dropped }
+    }
+
+    /// It failed before a byte reached the provider: due again `after`.
+    pub fn unsent(detail: String, after: Option<Duration>) -> Self {
+        Self { answer: Answer::deferred(0, after, detail), signal: Signal::Silent }
+    }
+}
+
+/// The wall time as the vocabulary has it.
+pub fn timestamp(clock: Clock) -> Timestamp {
+    Timestamp::from_millis(i64::try_from(clock.wall().as_millis()).unwrap_or(i64::MAX))
+}
