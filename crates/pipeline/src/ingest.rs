@@ -1,0 +1,1 @@
+//! The way in: checks what callers ask for, and hands drafts to the store.
