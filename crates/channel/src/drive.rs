@@ -38,7 +38,7 @@ where
                     under_way.push(run(delivery.index, attempt(delivery), pass, job.clock));
                 }
                 MayStart::Expired => reports.push((delivery.index, Report::Expired)),
-                MayStart::LeaseEnds => {
+                MayStart::No => {
                     reports.push((
                         delivery.index,
                         Report::HandedBack { after: std::time::Duration::ZERO },
