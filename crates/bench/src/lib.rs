@@ -1,0 +1,17 @@
+//! Workloads against real processes: what the demo, the kill test and the benchmark share.
+//!
+//! Everything here stands outside the engine. It starts the released binary as a user would, feeds it
+//! through its command line, kills it, and counts at the provider: from the simulator's journal, never from
+//! the engine's own counters.
+//!
+//! - [`process`]: the engine and the simulator as child processes.
+//! - [`workload`]: who is told what, so that every recipient can be recognised in the journal.
+//! - [`tally`]: the journal against the workload.
+
+pub mod process;
+pub mod tally;
+pub mod workload;
+
+pub use process::{Engine, EngineSettings, Simulator, Usage};
+pub use tally::{JournalTail, Tally};
+pub use workload::{Guarantee, Webhook, Workload};
