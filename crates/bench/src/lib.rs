@@ -7,11 +7,14 @@
 //! - [`process`]: the engine and the simulator as child processes.
 //! - [`workload`]: who is told what, so that every recipient can be recognised in the journal.
 //! - [`tally`]: the journal against the workload.
+//! - [`trial`]: one run of all of it.
 
 pub mod process;
 pub mod tally;
+pub mod trial;
 pub mod workload;
 
 pub use process::{Engine, EngineSettings, Simulator, Usage};
 pub use tally::{JournalTail, Tally};
+pub use trial::{Audit, Finished, Setup, Trial};
 pub use workload::{Guarantee, Webhook, Workload};

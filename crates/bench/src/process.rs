@@ -151,6 +151,19 @@ impl Engine {
     }
 }
 
+// === impl Usage ===
+
+impl Usage {
+    /// Both together: the sum of the times, the higher of the peaks.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu + other.cpu,
+            memory_bytes_max: self.memory_bytes_max.max(other.memory_bytes_max),
+        }
+    }
+}
+
 // === impl Running ===
 
 impl Running {

@@ -35,6 +35,18 @@ pub struct Webhook {
 /// The digits of a token that say its number.
 const NUMBER_DIGITS: usize = 16;
 
+// === impl Guarantee ===
+
+impl Guarantee {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AtLeastOnce => "at_least_once",
+            Self::AtMostOnce => "at_most_once",
+        }
+    }
+}
+
 // === impl Workload ===
 
 impl Workload {
