@@ -16,5 +16,5 @@ pub mod workload;
 
 pub use process::{Engine, EngineSettings, Simulator, Usage};
 pub use tally::{JournalTail, Tally};
-pub use trial::{Audit, Finished, Setup, Trial};
+pub use trial::{Audit, Finished, Import, Setup, Trial};
 pub use workload::{Guarantee, Webhook, Workload};

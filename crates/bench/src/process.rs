@@ -36,7 +36,7 @@ pub struct Engine {
     child: Running,
     binary: PathBuf,
     config: PathBuf,
-    url: String,
+    listen: String,
 }
 
 /// What differs between the engines of a run.
@@ -46,6 +46,8 @@ pub struct EngineSettings<'a> {
     pub binary: &'a Path,
     /// Where its configuration, key, log and data go.
     pub directory: &'a Path,
+    /// Where it listens; port 0 takes any free one.
+    pub listen: &'a str,
     /// Appended to the configuration.
     pub extra: &'a str,
 }
@@ -110,22 +112,27 @@ impl Engine {
         command.arg("serve").arg("--config").arg(&config);
         let (child, ready): (_, EngineReady) =
             start(&mut command, &settings.directory.join("belfry.log"))?;
-        let url = format!("http://{}", ready.listen);
-        Ok(Self { child, binary: settings.binary.to_owned(), config, url })
+        Ok(Self { child, binary: settings.binary.to_owned(), config, listen: ready.listen })
     }
 
     /// A command of the same binary that talks to this engine.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.binary);
-        command.arg(name).arg("--config").arg(&self.config).arg("--url").arg(&self.url);
+        command.arg(name).arg("--config").arg(&self.config);
+        command.arg("--url").arg(format!("http://{}", self.listen));
         command
+    }
+
+    /// Where it listens.
+    pub fn listen(&self) -> &str {
+        &self.listen
     }
 
     /// Ends it as a power cut would: SIGKILL, and waits until it is gone.
     ///
     /// # Errors
     /// When it is gone already.
-    pub fn kill(mut self) -> Result<()> {
+    pub fn kill(&mut self) -> Result<()> {
         self.child.0.kill()?;
         self.child.0.wait()?;
         Ok(())
@@ -232,7 +239,7 @@ fn configuration(settings: EngineSettings<'_>, simulator: &SimulatorReady) -> Re
     Ok(format!(
         r#"# Written by the harness.
 [server]
-listen = "127.0.0.1:0"
+listen = "{listen}"
 
 [store]
 directory = "{data}"
@@ -254,6 +261,7 @@ ca_file = "{ca}"
 
 {extra}
 "#,
+        listen = settings.listen,
         data = settings.directory.join("data").display(),
         apns = simulator.apns,
         ca = simulator.ca.display(),

@@ -1,7 +1,7 @@
 //! One run: a simulator, an engine, a workload, and as many kills as the run wants.
 
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -64,6 +64,10 @@ pub struct Finished {
     pub simulator: Usage,
 }
 
+/// An import under way.
+#[derive(Debug)]
+pub struct Import(std::thread::JoinHandle<Result<()>>);
+
 #[derive(Debug, Deserialize)]
 struct Status {
     totals: Totals,
@@ -86,7 +90,7 @@ impl Trial {
     /// When one of them does not start.
     pub fn start(setup: Setup) -> Result<Self> {
         let simulator = Simulator::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
-        let engine = start_engine(&setup, &simulator)?;
+        let engine = start_engine(&setup, "127.0.0.1:0", &simulator)?;
         Ok(Self { setup, simulator, engine, used_before: Usage::default() })
     }
 
@@ -126,39 +130,31 @@ impl Trial {
         feed(command, rows)
     }
 
-    /// Imports the tokens of `numbers`, row by row, each with a key that makes a repetition harmless.
-    /// Says whether the engine took them all; it does not when it is killed meanwhile.
-    ///
-    /// # Errors
-    /// When the command cannot be started.
-    pub fn import(
-        &self,
-        numbers: std::ops::Range<u64>,
-        guarantee: Guarantee,
-        key: &str,
-    ) -> Result<bool> {
-        let rows = numbers.map(|number| {
+    /// Starts to import the tokens of `numbers`, row by row, each with a key that makes a repetition
+    /// harmless. Goes on while the engine is killed, and may fail by that.
+    pub fn import(&self, numbers: std::ops::Range<u64>, guarantee: Guarantee, key: &str) -> Import {
+        let rows = numbers.map(move |number| {
+            let (to, guarantee) = (token(number), guarantee.as_str());
+            let content = format!(r#"{{"aps":{{"alert":"{number}"}}}}"#);
             format!(
-                r#"{{"channel":"ios","to":"{}","guarantee":"{}","content":{{"aps":{{"alert":"{number}"}}}}}}"#,
-                token(number),
-                guarantee.as_str()
+                r#"{{"channel":"ios","to":"{to}","guarantee":"{guarantee}","content":{content}}}"#
             )
         });
         let mut command = self.engine.command("import");
         command.args(["-", "--format", "ndjson", "--idempotency-prefix", key]);
-        Ok(feed(command, rows).is_ok())
+        Import(std::thread::spawn(move || feed(command, rows)))
     }
 
-    /// Ends the engine by SIGKILL and starts it again.
+    /// Ends the engine by SIGKILL and starts it again at the same address.
     ///
     /// # Errors
     /// When it was gone before, or does not start again.
-    pub fn kill_and_restart(mut self) -> Result<Self> {
+    pub fn kill_and_restart(&mut self) -> Result<()> {
         let used = self.engine.usage()?;
         self.engine.kill()?;
         self.used_before = self.used_before.and(used);
-        self.engine = start_engine(&self.setup, &self.simulator)?;
-        Ok(self)
+        self.engine = start_engine(&self.setup, self.engine.listen(), &self.simulator)?;
+        Ok(())
     }
 
     /// Notifications that have no outcome yet.
@@ -215,20 +211,26 @@ impl Trial {
     }
 }
 
-// === impl Setup ===
+// === impl Import ===
 
-impl Setup {
-    fn engine(&self) -> EngineSettings<'_> {
-        EngineSettings {
-            binary: &self.binary,
-            directory: Path::new(&self.directory),
-            extra: &self.engine_settings,
-        }
+impl Import {
+    /// Waits until every row is accepted.
+    ///
+    /// # Errors
+    /// With the command's own words when some were not; a repetition accepts the rest.
+    pub fn wait(self) -> Result<()> {
+        self.0.join().unwrap_or_else(|_panic| bail!("the import panicked"))
     }
 }
 
-fn start_engine(setup: &Setup, simulator: &Simulator) -> Result<Engine> {
-    Engine::start(setup.engine(), &simulator.ready)
+fn start_engine(setup: &Setup, listen: &str, simulator: &Simulator) -> Result<Engine> {
+    let settings = EngineSettings {
+        binary: &setup.binary,
+        directory: &setup.directory,
+        listen,
+        extra: &setup.engine_settings,
+    };
+    Engine::start(settings, &simulator.ready)
 }
 
 /// Runs `command` with `lines` as its standard input.
