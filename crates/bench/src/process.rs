@@ -142,7 +142,7 @@ impl Engine {
     ///
     /// # Errors
     /// When it ends with another code than 0.
-    pub fn stop(mut self) -> Result<()> {
+    pub fn stop(&mut self) -> Result<()> {
         kill_process(self.child.pid()?, Signal::TERM)?;
         let status = self.child.0.wait()?;
         anyhow::ensure!(status.success(), "the engine ended with {status}");

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
@@ -23,12 +24,15 @@ pub struct Tally {
     pub processed_max: u32,
     /// Recipients that never appear as accepted or refused.
     pub missing: u64,
-    /// Microseconds since the Unix epoch of the first request.
-    pub first_us: u64,
-    /// Microseconds since the Unix epoch of the last request.
-    pub last_us: u64,
     /// When each recipient was first accepted, ascending, microseconds since the Unix epoch.
     pub accepted_at_us: Vec<u64>,
+}
+
+/// A journal, sorted by recipient.
+#[derive(Debug)]
+pub struct Books {
+    tokens: Vec<Seen>,
+    endpoints: HashMap<String, Seen>,
 }
 
 /// Counts the lines of a journal while it grows.
@@ -48,41 +52,62 @@ struct Seen {
     first_accepted_us: u64,
 }
 
-// === impl Tally ===
+// === impl Books ===
 
-impl Tally {
-    /// Counts the journal at `path`.
+impl Books {
+    /// Reads the journal at `path`.
     ///
     /// # Errors
-    /// When the journal cannot be read, or names a recipient that the workload does not have.
-    pub fn count(path: &Path, workload: &Workload) -> Result<Self> {
-        let mut tokens = vec![Seen::default(); usize::try_from(workload.tokens)?];
-        let mut endpoints: HashMap<&str, Seen> = workload
-            .webhooks
-            .iter()
-            .map(|webhook| (webhook.path.as_str(), Seen::default()))
-            .collect();
-        let mut tally = Self::default();
+    /// When it cannot be read, or names a recipient that the workload does not have.
+    pub fn read(path: &Path, workload: &Workload) -> Result<Self> {
+        let mut books = Self {
+            tokens: vec![Seen::default(); usize::try_from(workload.tokens)?],
+            endpoints: workload
+                .webhooks
+                .iter()
+                .map(|hook| (hook.path.clone(), Seen::default()))
+                .collect(),
+        };
         let mut journal = Reader::open(path)?;
         while let Some(record) = journal.next_record()? {
-            let by_number =
-                || number_of(record.recipient).and_then(|number| usize::try_from(number).ok());
-            let seen = match endpoints.get_mut(record.recipient) {
-                Some(seen) => Some(seen),
-                None => by_number().and_then(|number| tokens.get_mut(number)),
-            };
-            let Some(seen) = seen else {
+            let Some(seen) = books.seen(record.recipient) else {
                 bail!("the provider was sent to a stranger: {}", record.recipient)
             };
             seen.note(record.status, record.received_us);
-            tally.last_us = record.received_us.max(tally.last_us);
-            tally.first_us = if tally.first_us == 0 { record.received_us } else { tally.first_us };
         }
-        for seen in tokens.iter().chain(endpoints.values()) {
+        Ok(books)
+    }
+
+    /// Counts everybody.
+    pub fn tally(&self) -> Tally {
+        Tally::of(self.tokens.iter().chain(self.endpoints.values()))
+    }
+
+    /// Counts the device tokens of `numbers`.
+    pub fn tally_of(&self, numbers: Range<u64>) -> Tally {
+        let place = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        let range = place(numbers.start)..place(numbers.end);
+        Tally::of(self.tokens.get(range).unwrap_or_default().iter())
+    }
+
+    fn seen(&mut self, recipient: &str) -> Option<&mut Seen> {
+        match self.endpoints.get_mut(recipient) {
+            Some(seen) => Some(seen),
+            None => self.tokens.get_mut(usize::try_from(number_of(recipient)?).ok()?),
+        }
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn of<'a>(everybody: impl Iterator<Item = &'a Seen>) -> Self {
+        let mut tally = Self::default();
+        for seen in everybody {
             tally.add(*seen);
         }
         tally.accepted_at_us.sort_unstable();
-        Ok(tally)
+        tally
     }
 
     /// The time by which `share` (0 to 1) of the accepted recipients were accepted, in microseconds since
@@ -178,14 +203,15 @@ mod tests {
             writeln!(journal, "{at}\t{channel}\t{status}\tid\t{recipient}").unwrap();
         }
         let webhooks = vec![Webhook { path: "/a".into(), payload: "{}".into() }];
-        let tally = Tally::count(journal.path(), &Workload { tokens: 4, webhooks }).unwrap();
+        let books = Books::read(journal.path(), &Workload { tokens: 4, webhooks }).unwrap();
+        let tally = books.tally();
         let counted = (tally.accepted, tally.refused, tally.duplicates, tally.missing);
         assert_eq!(counted, (3, 1, 1, 1));
         assert_eq!(tally.processed_max, 3, "an unanswered request was processed, too");
-        assert_eq!((tally.first_us, tally.last_us), (10, 16));
+        assert_eq!(books.tally_of(2..4).accepted, 0);
         assert_eq!(tally.accepted_by_us(0.0), Some(10));
         assert_eq!(tally.accepted_by_us(1.0), Some(16));
         let stranger = Workload { tokens: 1, webhooks: Vec::new() };
-        assert!(Tally::count(journal.path(), &stranger).is_err());
+        assert!(Books::read(journal.path(), &stranger).is_err());
     }
 }

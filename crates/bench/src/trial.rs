@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::process::{Engine, EngineSettings, Simulator, Usage};
-use crate::tally::{JournalTail, Tally};
+use crate::tally::{Books, JournalTail};
 use crate::workload::{Guarantee, Workload, token};
 
 /// A run under way.
@@ -52,12 +52,12 @@ pub struct Audit {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Finished {
     /// The engine's own account.
     pub audit: Audit,
     /// The provider's books.
-    pub tally: Tally,
+    pub books: Books,
     /// What all engines of the run used together; the peak of memory is the highest of any.
     pub engine: Usage,
     /// What the simulator used.
@@ -145,16 +145,52 @@ impl Trial {
         Import(std::thread::spawn(move || feed(command, rows)))
     }
 
-    /// Ends the engine by SIGKILL and starts it again at the same address.
+    /// Ends the engine by SIGKILL.
     ///
     /// # Errors
-    /// When it was gone before, or does not start again.
-    pub fn kill_and_restart(&mut self) -> Result<()> {
+    /// When it was gone before.
+    pub fn kill(&mut self) -> Result<()> {
         let used = self.engine.usage()?;
         self.engine.kill()?;
         self.used_before = self.used_before.and(used);
+        Ok(())
+    }
+
+    /// Starts the engine again, at the same address and on the same data.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn restart(&mut self) -> Result<()> {
         self.engine = start_engine(&self.setup, self.engine.listen(), &self.simulator)?;
         Ok(())
+    }
+
+    /// The account in the engine's store, whether an engine runs or not.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn audit(&self) -> Result<Audit> {
+        // An account that does not balance makes the command fail, and is still an account.
+        let output = self.engine.command("audit").arg("--json").output()?;
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The provider's books so far, once nothing more is being written into them.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn books(&self, workload: &Workload) -> Result<Books> {
+        let mut journal = self.journal()?;
+        let mut lines = journal.lines()?;
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let later = journal.lines()?;
+            if later == lines {
+                return Books::read(&self.simulator.ready.journal, workload);
+            }
+            lines = later;
+        }
     }
 
     /// Notifications that have no outcome yet.
@@ -196,18 +232,13 @@ impl Trial {
     ///
     /// # Errors
     /// When the engine does not end well, or something cannot be counted.
-    pub fn finish(self, workload: &Workload) -> Result<Finished> {
-        let mut audit = self.engine.command("audit");
-        audit.arg("--json");
+    pub fn finish(mut self, workload: &Workload) -> Result<Finished> {
         let used = self.engine.usage()?;
         self.engine.stop()?;
-        // An account that does not balance makes the command fail, and is still an account.
-        let output = audit.output()?;
-        let audit = serde_json::from_slice(&output.stdout)
-            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-        let tally = Tally::count(&self.simulator.ready.journal, workload)?;
+        let audit = self.audit()?;
+        let books = Books::read(&self.simulator.ready.journal, workload)?;
         let simulator = self.simulator.usage()?;
-        Ok(Finished { audit, tally, engine: self.used_before.and(used), simulator })
+        Ok(Finished { audit, books, engine: self.used_before.and(used), simulator })
     }
 }
 
