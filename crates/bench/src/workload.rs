@@ -1,9 +1,10 @@
 //! Who is told what. Recipients carry their number, so that the journal can be counted without a list.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use serde::Deserialize;
 
 /// What a crash may cost, by the number of the recipient's workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,13 @@ pub struct Webhook {
     pub payload: String,
 }
 
+/// What the package has of one event.
+#[derive(Debug, Deserialize)]
+struct WebhookEvent {
+    name: String,
+    examples: Vec<serde_json::Value>,
+}
+
 /// The digits of a token that say its number.
 const NUMBER_DIGITS: usize = 16;
 
@@ -50,25 +58,29 @@ impl Guarantee {
 // === impl Workload ===
 
 impl Workload {
-    /// Reads every `*.payload.json` below `directory` as one webhook.
+    /// Reads the examples of an `index.json` of the npm package `@octokit/webhooks-examples`, each as one
+    /// webhook: a list of events, each with a name and examples.
     ///
     /// # Errors
-    /// When the directory or a file cannot be read, or holds no payload at all.
-    pub fn webhooks_from(directory: &Path) -> Result<Vec<Webhook>> {
-        let mut files = Vec::new();
-        collect(directory, &mut files)?;
-        files.sort();
-        anyhow::ensure!(!files.is_empty(), "no *.payload.json below {}", directory.display());
-        let read = |(number, file): (usize, &PathBuf)| {
-            let name =
-                file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-            let payload =
-                std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-            let payload: serde_json::Value =
-                serde_json::from_str(&payload).with_context(|| file.display().to_string())?;
-            Ok(Webhook { path: format!("/github/{name}/{number}"), payload: payload.to_string() })
-        };
-        files.iter().enumerate().map(read).collect()
+    /// When the file cannot be read, or holds no example at all.
+    pub fn webhooks_from(index: &Path) -> Result<Vec<Webhook>> {
+        let file = std::fs::read(index).with_context(|| index.display().to_string())?;
+        let events: Vec<WebhookEvent> =
+            serde_json::from_slice(&file).with_context(|| index.display().to_string())?;
+        let webhooks: Vec<Webhook> = events.iter().flat_map(WebhookEvent::webhooks).collect();
+        anyhow::ensure!(!webhooks.is_empty(), "{} holds no example", index.display());
+        Ok(webhooks)
+    }
+}
+
+// === impl WebhookEvent ===
+
+impl WebhookEvent {
+    fn webhooks(&self) -> impl Iterator<Item = Webhook> {
+        self.examples.iter().enumerate().map(|(number, example)| Webhook {
+            path: format!("/github/{}/{number}", self.name),
+            payload: example.to_string(),
+        })
     }
 }
 
@@ -90,18 +102,6 @@ pub fn token(number: u64) -> String {
 /// The number of a token made by [`token`].
 pub fn number_of(token: &str) -> Option<u64> {
     u64::from_str_radix(token.get(..NUMBER_DIGITS)?, 16).ok()
-}
-
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in std::fs::read_dir(directory).with_context(|| directory.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.to_string_lossy().ends_with("payload.json") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
