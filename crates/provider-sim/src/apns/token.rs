@@ -39,9 +39,9 @@ pub(super) struct Tokens {
 #[derive(Debug, Default)]
 struct Known {
     /// The one used last: mostly all requests bring the same.
-    last: Option<(String, u64)>,
+    last: Option<(Vec<u8>, u64)>,
     /// Valid `authorization` headers, and when they were issued (seconds).
-    issued_s: HashMap<String, u64>,
+    issued_s: HashMap<Vec<u8>, u64>,
     /// When each team brought a new token last (microseconds).
     renewed_us: HashMap<String, u64>,
 }
@@ -59,7 +59,7 @@ impl Tokens {
     }
 
     /// Checks the value of an `authorization` header.
-    pub(super) fn verify(&self, authorization: &str, now_us: u64) -> Result<(), Rejection> {
+    pub(super) fn verify(&self, authorization: &[u8], now_us: u64) -> Result<(), Rejection> {
         let mut known = self.known.borrow_mut();
         let issued_s = match &known.last {
             Some((last, issued_s)) if last == authorization => *issued_s,
@@ -76,7 +76,12 @@ impl Tokens {
     }
 
     /// Verifies a token not seen before, and remembers it when it is good.
-    fn admit(&self, known: &mut Known, authorization: &str, now_us: u64) -> Result<u64, Rejection> {
+    fn admit(
+        &self,
+        known: &mut Known,
+        authorization: &[u8],
+        now_us: u64,
+    ) -> Result<u64, Rejection> {
         let token = bearer(authorization).ok_or(MISSING)?;
         let Claims { team, issued_s } = self.claims(token).ok_or(INVALID)?;
         check_age(issued_s, now_us)?;
@@ -113,8 +118,8 @@ impl Tokens {
     }
 }
 
-fn bearer(authorization: &str) -> Option<&str> {
-    let (scheme, token) = authorization.split_once(' ')?;
+fn bearer(authorization: &[u8]) -> Option<&str> {
+    let (scheme, token) = str::from_utf8(authorization).ok()?.split_once(' ')?;
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
