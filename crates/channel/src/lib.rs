@@ -4,9 +4,12 @@
 //! [`Sender`] on every sender thread. A sender takes a [`Job`], some deliveries of one chunk, and reports
 //! per delivery; [`drive`] is the loop that most senders share. Channels know nothing of stores and queues.
 
+pub mod apns;
 mod drive;
 pub mod dry_run;
 mod settings;
+mod tcp;
+mod tls;
 
 use std::borrow::Cow;
 use std::sync::Arc;
