@@ -1,10 +1,6 @@
 //! The pipeline as a whole, on one thread, under paused time, with doubles at its seams: no test sleeps on
 //! the wall clock, and every run is the same.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "all of it is test code: a failure here fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 mod rig;
 mod script;

@@ -185,7 +185,6 @@ pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's tasks are awaited by its rig")]
 fn spawn(future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
     tokio::task::spawn_local(future)
 }
