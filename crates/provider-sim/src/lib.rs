@@ -1,1 +1,107 @@
-//! TBD
+//! A local APNs and webhook provider that speaks the real protocols over TLS and keeps its own books.
+//!
+//! It serves the demo, the tests, the benchmark and a user's staging, and it is the independent
+//! judge of the engine: it shares no code with what it checks, and what it counts is what arrived.
+//! It runs on the same cores as what it measures, so a request has to cost almost nothing.
+//!
+//! The way of a request, module by module:
+//! ```text
+//! server    one thread = one single-threaded runtime, one listener per provider
+//! http2     raw h2, all streams of a connection in one task      http1    hyper, webhooks only
+//! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
+//!             apns, webhook: the checks         faults: the dice
+//! journal   one line, written (and with --fsync on disk) before the answer leaves
+//! ```
+
+mod options;
+mod run;
+
+mod server;
+
+mod http1;
+mod http2;
+
+mod exchange;
+mod provider;
+
+mod apns;
+mod faults;
+mod webhook;
+
+pub mod journal;
+
+mod clock;
+mod tls;
+
+pub use faults::is_dead;
+pub use options::{Faults, Options};
+pub use run::run;
+pub use server::{Running, Simulator};
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What keeps the simulator from starting, or ends it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address could not be bound.
+    #[error("cannot listen on {address}: {source}; choose a free port, or port 0 for any")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The journal could not be opened, repaired or written.
+    #[error("cannot use the journal {}: {source}", path.display())]
+    Journal {
+        /// The journal file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Another process writes to the same journal.
+    #[error(
+        "the journal {} is in use by another provider-sim: stop it or name another file",
+        path.display()
+    )]
+    JournalInUse {
+        /// The journal file.
+        path: PathBuf,
+    },
+    /// A line in the middle of a journal is not a record.
+    #[error("line {line} of the journal is not a record: it was edited or damaged")]
+    JournalLine {
+        /// Line number, from 1.
+        line: u64,
+    },
+    /// A journal could not be read.
+    #[error("cannot read the journal: {0}")]
+    JournalRead(io::Error),
+    /// The certificate directory could not be used.
+    #[error("cannot use the certificates in {}: {reason}; remove it to make new ones", path.display())]
+    Certificates {
+        /// The directory given by `--tls-dir`.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The key that verifies provider tokens is unusable.
+    #[error("cannot use {} as the public key of the provider tokens: {reason}", path.display())]
+    PublicKey {
+        /// The file given by `--apns-public-key`.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The webhook secret is not of the form the standard prescribes.
+    #[error("the webhook secret must be `whsec_` and the base64 of 24 to 64 bytes")]
+    WebhookSecret,
+    /// A thread, a runtime or a signal handler could not be set up.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    /// A serving thread ended by a panic.
+    #[error("a serving thread panicked: this is a defect, see the log")]
+    Panicked,
+}

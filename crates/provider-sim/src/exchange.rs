@@ -1,0 +1,97 @@
+//! What passes between the HTTP side and a provider.
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+/// A complete request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) content: Content<'a>,
+}
+
+/// The body of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content<'a> {
+    Whole(&'a [u8]),
+    /// Longer than what the provider takes; the rest was not read.
+    TooLong,
+}
+
+/// What the checks of a protocol say about a request.
+#[derive(Debug)]
+pub(crate) struct Finding<'a> {
+    /// For the journal; empty when the request has none.
+    pub(crate) id: &'a str,
+    pub(crate) recipient: &'a str,
+    /// It brought a valid provider token (APNs).
+    pub(crate) authenticated: bool,
+    pub(crate) rejection: Option<Answer>,
+}
+
+/// What a provider does about a request, once its record is written.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) reply: Reply,
+    /// Number of its record in the journal.
+    pub(crate) record: u64,
+    /// When to reply, in microseconds since the Unix epoch; 0 is at once.
+    pub(crate) due_us: u64,
+    pub(crate) authenticated: bool,
+}
+
+/// What goes back on the wire.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Answer(Answer),
+    /// Nothing: the request is dropped.
+    Silence,
+    /// Nothing, and the connection ends.
+    Disconnect,
+    /// `REFUSED_STREAM`.
+    Refuse,
+}
+
+/// An HTTP answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// `apns-id` (APNs only).
+    pub(crate) apns_id: Option<HeaderValue>,
+    pub(crate) retry_after_seconds: Option<u32>,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) const fn new(status: StatusCode, body: Bytes) -> Self {
+        Self {
+            status,
+            apns_id: None,
+            retry_after_seconds: None,
+            body,
+        }
+    }
+
+    /// The answer as an HTTP response that carries `body` in its own way.
+    pub(crate) fn into_response<Body>(
+        self,
+        body: impl FnOnce(Bytes) -> Body,
+    ) -> http::Response<Body> {
+        let mut response = http::Response::new(body(self.body));
+        *response.status_mut() = self.status;
+        if let Some(mut apns_id) = self.apns_id {
+            // Never the same twice: kept out of the header compression tables of both sides.
+            apns_id.set_sensitive(true);
+            response.headers_mut().insert("apns-id", apns_id);
+        }
+        if let Some(seconds) = self.retry_after_seconds {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,198 @@
+//! What can be asked of the simulator, as command-line flags and as a plain structure.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Command, FromArgMatches};
+
+/// Everything the simulator can be told. [`Options::default`] is what the flags default to.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Address of the APNs provider; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2197")]
+    pub apns: SocketAddr,
+
+    /// Address of the webhook provider; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
+    pub webhook: SocketAddr,
+
+    /// File that gets one line per request, before its answer leaves; continued when it exists
+    #[arg(long, value_name = "FILE", default_value = "provider-sim.journal")]
+    pub journal: PathBuf,
+
+    /// Have each line on disk before its answer leaves
+    #[arg(long)]
+    pub fsync: bool,
+
+    /// Directory of the certificate authority and the server certificate, made at first start
+    #[arg(long, value_name = "DIRECTORY", default_value = "provider-sim-tls")]
+    pub tls_dir: PathBuf,
+
+    /// Serving threads; connections are spread over them
+    #[arg(long, value_name = "COUNT", default_value = "1")]
+    pub threads: NonZeroUsize,
+
+    /// Streams a client may have open on one HTTP/2 connection
+    #[arg(long, value_name = "COUNT", default_value = "1000")]
+    pub max_streams: NonZeroU32,
+
+    /// Allow one stream per APNs connection until a request with a valid provider token came
+    #[arg(long)]
+    pub apns_single_stream: bool,
+
+    /// Public key (PEM) that provider tokens must be signed for; without it signatures pass
+    #[arg(long, value_name = "FILE")]
+    pub apns_public_key: Option<PathBuf>,
+
+    /// Shortest time between two provider tokens of one team, else 429; zero does not check
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub apns_token_interval: Duration,
+
+    /// Secret (whsec_...) that webhooks must be signed with; without it signatures pass
+    #[arg(long, value_name = "SECRET")]
+    pub webhook_secret: Option<String>,
+
+    /// What goes wrong, and how often
+    #[command(flatten)]
+    pub faults: Faults,
+}
+
+/// Faults and delays. Everything drawn comes from one generator per thread and provider.
+#[derive(Debug, Clone, Args)]
+pub struct Faults {
+    /// Time from a request to its answer
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub latency: Duration,
+
+    /// Most that is added to the latency, uniformly
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub latency_jitter: Duration,
+
+    /// Fraction of good requests answered 500 or 503
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
+    pub error_rate: f64,
+
+    /// Fraction of good requests answered 429
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
+    pub throttle_rate: f64,
+
+    /// Seconds in the Retry-After header of 429 and 503
+    #[arg(long, value_name = "SECONDS", default_value = "1")]
+    pub retry_after: u32,
+
+    /// Fraction of recipients that are gone: always the same ones, see `is_dead`
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
+    pub dead_tokens: f64,
+
+    /// Fraction of good requests that are processed and never answered: the stream is reset
+    /// (HTTP/2) or the connection closed (HTTP/1.1)
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
+    pub drop_rate: f64,
+
+    /// Fraction of good requests that are processed and end their whole connection, unanswered
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
+    pub disconnect_rate: f64,
+
+    /// Fraction of good requests refused unprocessed (`REFUSED_STREAM`; HTTP/2 only)
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
+    pub refuse_rate: f64,
+
+    /// Requests after which a connection is shut down (GOAWAY, or `Connection: close`)
+    #[arg(long, value_name = "COUNT")]
+    pub goaway_every: Option<NonZeroU64>,
+
+    /// Make that GOAWAY abrupt: streams after the last counted one are not processed, and the
+    /// connection is closed
+    #[arg(long, requires = "goaway_every")]
+    pub goaway_abrupt: bool,
+
+    /// Requests after which everything is answered 503 for a while
+    #[arg(long, value_name = "COUNT")]
+    pub outage_after: Option<u64>,
+
+    /// How long that outage lasts
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub outage_for: Duration,
+
+    /// Seed of the dice: the same requests in the same order meet the same faults
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    pub seed: u64,
+}
+
+impl Default for Options {
+    #[expect(
+        clippy::expect_used,
+        reason = "every flag has a default; a test builds this value"
+    )]
+    fn default() -> Self {
+        let command = Self::augment_args(Command::new("provider-sim"));
+        let matches = command.get_matches_from(["provider-sim"]);
+        Self::from_arg_matches(&matches).expect("every flag has a default")
+    }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    let value: f64 = text
+        .parse()
+        .map_err(|_| "write a fraction such as 0.05".to_owned())?;
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err("must be within 0 and 1".to_owned())
+    }
+}
+
+/// Parses `250us`, `1.5ms`, `2s`, `10m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let hint = || "write a number and a unit of us, ms, s, m or h, such as 50ms".to_owned();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit_s = match text.strip_prefix(digits).ok_or_else(hint)? {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(hint()),
+    };
+    let number: f64 = digits.trim().parse().map_err(|_| hint())?;
+    Duration::try_from_secs_f64(number * unit_s).map_err(|_| hint())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_has_a_default() {
+        let options = Options::default();
+        assert!(options.apns.ip().is_loopback() && options.webhook.ip().is_loopback());
+        assert_eq!(options.max_streams.get(), 1000);
+        assert_eq!(options.faults.latency, Duration::ZERO);
+    }
+
+    #[test]
+    fn durations_need_a_number_and_a_unit() {
+        let check = |text, expect| assert_eq!(duration(text).ok(), expect, "{text}");
+        check("250us", Some(Duration::from_micros(250)));
+        check("1.5ms", Some(Duration::from_micros(1500)));
+        check("2 s", Some(Duration::from_secs(2)));
+        check("1h", Some(Duration::from_hours(1)));
+        check("5", None);
+        check("ms", None);
+        check("-1s", None);
+        check("1 fortnight", None);
+    }
+
+    #[test]
+    fn fractions_lie_within_zero_and_one() {
+        let check = |text, expect| assert_eq!(fraction(text).ok(), expect, "{text}");
+        check("0.25", Some(0.25));
+        check("1", Some(1.0));
+        check("1.01", None);
+        check("-0.1", None);
+        check("NaN", None);
+        check("half", None);
+    }
+}

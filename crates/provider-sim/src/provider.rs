@@ -1,0 +1,174 @@
+//! Decides about a complete request, and writes it into the books.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+
+use crate::apns::Apns;
+use crate::clock;
+use crate::exchange::{Answer, Finding, Reply, Request, Verdict};
+use crate::faults::{Dice, Fault, Outage, is_dead};
+use crate::journal::{Channel, Journal, Record, Status};
+use crate::options::Options;
+use crate::webhook::Webhook;
+
+/// One provider in one serving thread.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    pub(crate) options: Arc<Options>,
+    pub(crate) journal: Rc<Journal>,
+    protocol: Protocol,
+    dice: RefCell<Dice>,
+    outage: Arc<Outage>,
+}
+
+/// The protocol a provider speaks above HTTP.
+#[derive(Debug)]
+pub(crate) enum Protocol {
+    Apns(Apns),
+    Webhook(Webhook),
+}
+
+/// Why a request is answered with an error by the provider's own choice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trouble {
+    Gone,
+    Throttled,
+    InternalError,
+    Unavailable,
+}
+
+impl Provider {
+    pub(crate) fn new(
+        options: Arc<Options>,
+        journal: Rc<Journal>,
+        protocol: Protocol,
+        dice: Dice,
+        outage: Arc<Outage>,
+    ) -> Self {
+        Self {
+            options,
+            journal,
+            protocol,
+            dice: RefCell::new(dice),
+            outage,
+        }
+    }
+
+    pub(crate) const fn is_apns(&self) -> bool {
+        matches!(self.protocol, Protocol::Apns(_))
+    }
+
+    /// Longest body that is read; a longer one is [`crate::exchange::Content::TooLong`].
+    pub(crate) const fn content_bytes_max(&self) -> usize {
+        match self.protocol {
+            Protocol::Apns(_) => Apns::CONTENT_BYTES_MAX,
+            Protocol::Webhook(_) => Webhook::CONTENT_BYTES_MAX,
+        }
+    }
+
+    /// Decides about a complete request and adds its record to the journal.
+    pub(crate) fn receive(&self, request: &Request<'_>) -> Verdict {
+        let now_us = clock::unix_us();
+        let finding = self.examine(request, now_us);
+        let mut reply = self.decide(&finding, now_us);
+        let made_up_id = self.complete(&mut reply, request);
+        let id = made_up_id.as_deref().unwrap_or(finding.id);
+        let record = self.record(now_us, id, finding.recipient, &reply);
+        let due_us = match self.dice.borrow_mut().latency_us() {
+            0 => 0,
+            latency_us => now_us.saturating_add(latency_us),
+        };
+        Verdict {
+            reply,
+            record,
+            due_us,
+            authenticated: finding.authenticated,
+        }
+    }
+
+    /// Records a request that is left unprocessed, and returns the number of its record.
+    pub(crate) fn refuse(&self, request: &Request<'_>) -> u64 {
+        let now_us = clock::unix_us();
+        let finding = self.examine(request, now_us);
+        self.record(now_us, finding.id, finding.recipient, &Reply::Refuse)
+    }
+
+    fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
+        match &self.protocol {
+            Protocol::Apns(apns) => apns.examine(request, now_us),
+            Protocol::Webhook(webhook) => webhook.examine(request, now_us),
+        }
+    }
+
+    fn decide(&self, finding: &Finding<'_>, now_us: u64) -> Reply {
+        if self.outage.strikes(now_us) {
+            return self.trouble(Trouble::Unavailable, now_us);
+        }
+        if let Some(rejection) = &finding.rejection {
+            return Reply::Answer(rejection.clone());
+        }
+        let dead_tokens = self.options.faults.dead_tokens;
+        if dead_tokens > 0.0 && is_dead(finding.recipient, dead_tokens) {
+            return self.trouble(Trouble::Gone, now_us);
+        }
+        match self.dice.borrow_mut().fault() {
+            None => Reply::Answer(Answer::new(StatusCode::OK, bytes::Bytes::new())),
+            Some(Fault::Refuse) => Reply::Refuse,
+            Some(Fault::Disconnect) => Reply::Disconnect,
+            Some(Fault::Drop) => Reply::Silence,
+            Some(Fault::Throttle) => self.trouble(Trouble::Throttled, now_us),
+            Some(Fault::InternalError) => self.trouble(Trouble::InternalError, now_us),
+            Some(Fault::Unavailable) => self.trouble(Trouble::Unavailable, now_us),
+        }
+    }
+
+    fn trouble(&self, trouble: Trouble, now_us: u64) -> Reply {
+        let mut answer = match self.protocol {
+            Protocol::Apns(_) => Apns::trouble(trouble, now_us),
+            Protocol::Webhook(_) => Webhook::trouble(trouble),
+        };
+        if matches!(trouble, Trouble::Throttled | Trouble::Unavailable) {
+            answer.retry_after_seconds = Some(self.options.faults.retry_after);
+        }
+        Reply::Answer(answer)
+    }
+
+    /// Has an APNs answer carry the id of its request, or one made up for it, which is returned.
+    fn complete(&self, reply: &mut Reply, request: &Request<'_>) -> Option<String> {
+        if !self.is_apns() {
+            return None;
+        }
+        let given = request.headers.get("apns-id");
+        let made_up = given.is_none().then(|| self.dice.borrow_mut().uuid());
+        if let Reply::Answer(answer) = reply {
+            let id = made_up
+                .as_deref()
+                .and_then(|id| HeaderValue::from_str(id).ok());
+            answer.apns_id = given.cloned().or(id);
+        }
+        made_up
+    }
+
+    fn record(&self, received_us: u64, id: &str, recipient: &str, reply: &Reply) -> u64 {
+        let status = match reply {
+            Reply::Answer(answer) => Status::Answered(answer.status.as_u16()),
+            Reply::Silence | Reply::Disconnect => Status::Drop,
+            Reply::Refuse => Status::Refuse,
+        };
+        let channel = if self.is_apns() {
+            Channel::Apns
+        } else {
+            Channel::Webhook
+        };
+        self.journal.add(&Record {
+            received_us,
+            channel,
+            status,
+            id,
+            recipient,
+        })
+    }
+}

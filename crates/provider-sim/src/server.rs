@@ -1,0 +1,305 @@
+//! Listeners, threads and connections.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use socket2::{Domain, Protocol as SocketProtocol, Socket, Type};
+use tokio::io::BufReader;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::Error;
+use crate::apns::Apns;
+use crate::faults::{Dice, Outage};
+use crate::journal::{self, Journal};
+use crate::options::Options;
+use crate::provider::{Protocol, Provider};
+use crate::webhook::Webhook;
+use crate::{http1, http2, tls};
+
+/// rustls reads 4 KiB at a time; below it, one system call takes what the socket holds.
+const READ_BYTES: usize = 1 << 16;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+const ALPN_HTTP2: &str = "h2";
+const ALPN_HTTP1: &str = "http/1.1";
+
+/// What a connection speaks through.
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<BufReader<TcpStream>>;
+
+/// Starts providers; see [`Simulator::start`].
+#[derive(Debug, Clone, Copy)]
+pub struct Simulator;
+
+/// A simulator at work. Dropping it stops it, too.
+#[derive(Debug)]
+pub struct Running {
+    /// Where the APNs provider listens.
+    pub apns: SocketAddr,
+    /// Where the webhook provider listens.
+    pub webhook: SocketAddr,
+    /// The certificate (PEM) that clients have to trust.
+    pub ca: PathBuf,
+    /// The journal.
+    pub journal: PathBuf,
+    ended: watch::Receiver<bool>,
+    stop: Arc<watch::Sender<bool>>,
+    threads: Vec<JoinHandle<Result<(), Error>>>,
+}
+
+/// All that one thread needs, before it has a runtime.
+struct Worker {
+    options: Arc<Options>,
+    journal: Arc<std::fs::File>,
+    outage: Arc<Outage>,
+    apns: Endpoint,
+    webhook: Endpoint,
+    apns_protocol: Apns,
+    webhook_protocol: Webhook,
+    number: u64,
+}
+
+/// A listening socket and its TLS.
+struct Endpoint {
+    listener: StdListener,
+    tls: Arc<ServerConfig>,
+}
+
+impl Simulator {
+    /// Opens the journal, makes or loads the certificates, listens, and starts the threads.
+    ///
+    /// Both providers accept connections when this returns. A failing write of the journal ends
+    /// the simulator: [`Running::wait`] returns it.
+    ///
+    /// # Errors
+    /// When a file, an address or a secret cannot be used.
+    pub fn start(options: Options) -> Result<Running, Error> {
+        let options = Arc::new(options);
+        let apns_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2])?;
+        let webhook_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2, ALPN_HTTP1])?;
+        let apns_listeners = listen(options.apns, options.threads.get())?;
+        let webhook_listeners = listen(options.webhook, options.threads.get())?;
+        let journal = Arc::new(journal::open(&options.journal)?);
+        let outage = Arc::new(Outage::new(&options.faults));
+        let address = |listeners: &[StdListener], asked: SocketAddr| {
+            listeners
+                .first()
+                .and_then(|listener| listener.local_addr().ok())
+                .unwrap_or(asked)
+        };
+        let (stop, ended) = watch::channel(false);
+        let mut running = Running {
+            apns: address(&apns_listeners, options.apns),
+            webhook: address(&webhook_listeners, options.webhook),
+            ca: tls::ca_path(&options.tls_dir),
+            journal: options.journal.clone(),
+            ended,
+            stop: Arc::new(stop),
+            threads: Vec::new(),
+        };
+        for (number, (apns, webhook)) in
+            (0..).zip(apns_listeners.into_iter().zip(webhook_listeners))
+        {
+            let public_key = options.apns_public_key.as_deref();
+            running.spawn(Worker {
+                apns: Endpoint {
+                    listener: apns,
+                    tls: Arc::clone(&apns_tls),
+                },
+                webhook: Endpoint {
+                    listener: webhook,
+                    tls: Arc::clone(&webhook_tls),
+                },
+                apns_protocol: Apns::new(public_key, options.apns_token_interval)?,
+                webhook_protocol: Webhook::new(options.webhook_secret.as_deref())?,
+                options: Arc::clone(&options),
+                journal: Arc::clone(&journal),
+                outage: Arc::clone(&outage),
+                number,
+            })?;
+        }
+        Ok(running)
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Waits until the simulator has been stopped, or has failed.
+    pub async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        // An error means that every sender is gone, which is an end as well.
+        drop(ended.wait_for(|ended| *ended).await);
+    }
+
+    /// Closes every connection, waits for the threads, and returns what ended them.
+    ///
+    /// # Errors
+    /// A failed write of the journal, or a panic.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.stop.send_replace(true);
+        self.join()
+    }
+
+    /// Blocks until the simulator ends by itself: only ever by a failure.
+    ///
+    /// # Errors
+    /// A failed write of the journal, or a panic.
+    pub fn wait(mut self) -> Result<(), Error> {
+        self.join()
+    }
+
+    fn spawn(&mut self, worker: Worker) -> Result<(), Error> {
+        let stop = Arc::clone(&self.stop);
+        let ended = self.ended.clone();
+        let run = move || {
+            let result = worker.run(ended);
+            // One thread that cannot go on ends all.
+            stop.send_replace(true);
+            result
+        };
+        let name = format!("provider-sim-{}", self.threads.len());
+        self.threads.push(
+            thread::Builder::new()
+                .name(name)
+                .spawn(run)
+                .map_err(Error::Start)?,
+        );
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<(), Error> {
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            result = result.and(thread.join().unwrap_or(Err(Error::Panicked)));
+        }
+        result
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.join() {
+            tracing::error!(%error, "provider-sim failed");
+        }
+    }
+}
+
+// === impl Worker ===
+
+impl Worker {
+    fn run(self, mut ended: watch::Receiver<bool>) -> Result<(), Error> {
+        let path = self.options.journal.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::Start)?;
+        let journal = Rc::new(Journal::new(self.journal, self.options.fsync));
+        let dice = |provider: u64| Dice::new(&self.options.faults, self.number * 2 + provider);
+        let provider = |protocol, dice| {
+            let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
+            Rc::new(Provider::new(
+                options,
+                journal,
+                protocol,
+                dice,
+                Arc::clone(&self.outage),
+            ))
+        };
+        let apns = provider(Protocol::Apns(self.apns_protocol), dice(0));
+        let webhook = provider(Protocol::Webhook(self.webhook_protocol), dice(1));
+        let tasks = LocalSet::new();
+        let serving = tasks.run_until(async {
+            tokio::select! {
+                error = accept(self.apns, apns) => Err(Error::Start(error)),
+                error = accept(self.webhook, webhook) => Err(Error::Start(error)),
+                error = journal.keep_writing() => Err(Error::Journal { path: path.clone(), source: error }),
+                _ = ended.wait_for(|ended| *ended) => Ok(()),
+            }
+        });
+        runtime.block_on(serving)?;
+        journal
+            .write_rest()
+            .map_err(|source| Error::Journal { path, source })
+    }
+}
+
+/// Accepts connections for ever; an error means that nothing can be accepted any more.
+async fn accept(endpoint: Endpoint, provider: Rc<Provider>) -> io::Error {
+    let listener = match TcpListener::from_std(endpoint.listener) {
+        Ok(listener) => listener,
+        Err(error) => return error,
+    };
+    let acceptor = TlsAcceptor::from(endpoint.tls);
+    loop {
+        match listener.accept().await {
+            Ok((tcp, peer)) => {
+                let connection = serve(acceptor.clone(), tcp, Rc::clone(&provider));
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = connection.await {
+                        tracing::debug!(%peer, %error, "connection ended");
+                    }
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, or the client was gone before it was accepted.
+                tracing::warn!(%error, "connection not accepted");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+async fn serve(
+    acceptor: TlsAcceptor,
+    tcp: TcpStream,
+    provider: Rc<Provider>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    tcp.set_nodelay(true)?;
+    let handshake = acceptor.accept(BufReader::with_capacity(READ_BYTES, tcp));
+    let tls = tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await??;
+    let (_, session) = tls.get_ref();
+    if provider.is_apns() || session.alpn_protocol() == Some(ALPN_HTTP2.as_bytes()) {
+        http2::serve(tls, provider).await?;
+    } else {
+        http1::serve(tls, provider).await?;
+    }
+    Ok(())
+}
+
+/// One listener per thread on the same address; the kernel spreads the connections.
+fn listen(address: SocketAddr, count: usize) -> Result<Vec<StdListener>, Error> {
+    let failed = |source| Error::Listen { address, source };
+    let mut address = address;
+    let mut listeners = Vec::new();
+    for _ in 0..count {
+        let listener = bind(address, count > 1).map_err(failed)?;
+        address = listener.local_addr().map_err(failed)?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn bind(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(SocketProtocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(is_shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
