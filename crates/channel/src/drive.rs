@@ -8,7 +8,11 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use notification::{Delivery, Report, limits};
 
-use crate::{Attempt, Job, MayStart};
+use crate::{Attempt, Job};
+
+/// Attempts started before other tasks of the thread get a turn: among them the one that writes what was
+/// started, so the first bytes leave while the rest is still being encoded.
+const STARTS_PER_TURN: usize = 64;
 
 /// Runs `attempt` for every delivery of `job`, as many at a time as the gate admits, and reports each.
 ///
@@ -21,61 +25,68 @@ where
     Attempting: Future<Output = Attempt>,
 {
     let mut waiting = job.deliveries.iter();
+    let mut next = waiting.next();
+    let mut held: Option<Pass> = None;
+    let mut started = 0_usize;
     let mut under_way = FuturesUnordered::new();
     let mut reports = Vec::new();
-    let mut next = waiting.next();
-    while next.is_some() || !under_way.is_empty() {
+    loop {
         // Answers first: they free places and are what crashes would lose.
-        while let Some(Some(report)) = under_way.next().now_or_never() {
+        while reports.len() < limits::REPORT_ITEMS
+            && let Some(Some(report)) = under_way.next().now_or_never()
+        {
             reports.push(report);
         }
         if let Some(delivery) = next
             && reports.len() < limits::REPORT_ITEMS
-            && let Some(pass) = job.gate.try_enter()
         {
-            match job.may_start() {
-                MayStart::Yes => {
-                    under_way.push(run(delivery.index, attempt(delivery), pass, job.clock));
-                }
-                MayStart::Expired => reports.push((delivery.index, Report::Expired)),
-                MayStart::LeaseEnds => {
-                    reports.push((
-                        delivery.index,
-                        Report::HandedBack { after: std::time::Duration::ZERO },
-                    ));
-                }
+            if let Some(report) = job.may_start().report_otherwise() {
+                reports.push((delivery.index, report));
+                next = waiting.next();
+                continue;
             }
-            next = waiting.next();
-            continue;
+            if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
+                under_way.push(run(delivery, &attempt, pass, job.clock));
+                next = waiting.next();
+                started += 1;
+                if started.is_multiple_of(STARTS_PER_TURN) {
+                    tokio::task::yield_now().await;
+                }
+                continue;
+            }
         }
         if !reports.is_empty() {
             job.reports.report(std::mem::take(&mut reports)).await;
             continue;
         }
+        if next.is_none() && under_way.is_empty() {
+            return;
+        }
         tokio::select! {
             biased;
             Some(report) = under_way.next(), if !under_way.is_empty() => reports.push(report),
-            pass = job.gate.enter(), if next.is_some() => drop(pass),
+            pass = job.gate.enter(), if next.is_some() => held = Some(pass),
         }
-    }
-    if !reports.is_empty() {
-        job.reports.report(reports).await;
     }
 }
 
-async fn run(
-    index: u16,
-    attempt: impl Future<Output = Attempt>,
+async fn run<'job, Make, Attempting>(
+    delivery: &'job Delivery,
+    attempt: &Make,
     pass: Pass,
     clock: Clock,
-) -> (u16, Report) {
+) -> (u16, Report)
+where
+    Make: Fn(&'job Delivery) -> Attempting,
+    Attempting: Future<Output = Attempt>,
+{
     let started = clock.monotonic();
-    let guarded = AssertUnwindSafe(attempt).catch_unwind();
+    let guarded = AssertUnwindSafe(async { attempt(delivery).await }).catch_unwind();
     let finished = match tokio::time::timeout(limits::ATTEMPT_TIMEOUT, guarded).await {
         Ok(Ok(finished)) => finished,
         Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
         Err(_elapsed) => Attempt::lost("no answer in time"),
     };
     pass.finish(clock.monotonic().duration_since(started), finished.signal);
-    (index, Report::Attempted(finished.answer))
+    (delivery.index, finished.report)
 }

@@ -4,8 +4,14 @@
 //! [`Sender`] on every sender thread. A sender takes a [`Job`], some deliveries of one chunk, and reports
 //! per delivery; [`drive`] is the loop that most senders share. Channels know nothing of stores and queues.
 
+pub mod apns;
 mod drive;
+pub mod dry_run;
+mod settings;
+mod tcp;
+mod tls;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +20,7 @@ use flow::{Clock, Gate, Signal};
 use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
 
 pub use drive::drive;
+pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.
 pub trait Channel: Send + Sync + std::fmt::Debug {
@@ -50,7 +57,7 @@ pub trait Sender: std::fmt::Debug {
 }
 
 /// What a sender needs from its thread.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Tools {
     /// The time.
     pub clock: Clock,
@@ -84,7 +91,7 @@ pub trait Reports: std::fmt::Debug {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// For settle.
-    pub answer: Answer,
+    pub report: Report,
     /// For the gate.
     pub signal: Signal,
 }
@@ -152,6 +159,19 @@ impl Job<'_> {
     }
 }
 
+// === impl MayStart ===
+
+impl MayStart {
+    /// What is reported of a delivery that must not start; `None` when it may.
+    pub fn report_otherwise(self) -> Option<Report> {
+        match self {
+            Self::Yes => None,
+            Self::Expired => Some(Report::Expired),
+            Self::LeaseEnds => Some(Report::HandedBack { after: Duration::ZERO }),
+        }
+    }
+}
+
 // === impl Invalid ===
 
 impl Invalid {
@@ -171,17 +191,39 @@ impl Invalid {
 impl Attempt {
     /// The provider answered in its normal way.
     pub fn answered(answer: Answer) -> Self {
-        Self { answer, signal: Signal::Answered }
+        Self { report: Report::Attempted(answer), signal: Signal::Answered }
+    }
+
+    /// The provider answered that it has too much to do.
+    pub fn pushed_back(answer: Answer) -> Self {
+        Self { report: Report::Attempted(answer), signal: Signal::PushedBack }
     }
 
     /// Nobody knows what became of it.
-    pub fn lost(detail: &'static str) -> Self {
-        Self { answer: Answer::unknown(detail), signal: Signal::Dropped }
+    pub fn lost(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { report: Report::Attempted(Answer::unknown(detail)), signal: Signal::Dropped }
     }
 
-    /// It failed before a byte reached the provider: due again `after`.
-    pub fn unsent(detail: String, after: Option<Duration>) -> Self {
-        Self { answer: Answer::deferred(0, after, detail), signal: Signal::Silent }
+    /// It failed before a byte of it reached the provider: due again `after`, one attempt poorer.
+    pub fn unsent(detail: impl Into<Cow<'static, str>>, after: Option<Duration>) -> Self {
+        let answer = Answer::deferred(0, after, detail);
+        Self { report: Report::Attempted(answer), signal: Signal::Silent }
+    }
+
+    /// The provider had no room for it, so it was never tried: due again `after`, no attempt poorer.
+    pub fn handed_back(after: Duration) -> Self {
+        Self { report: Report::HandedBack { after }, signal: Signal::PushedBack }
+    }
+
+    /// It was not tried, for a reason that [`MayStart::report_otherwise`] gives.
+    pub fn not_started(report: Report) -> Self {
+        Self { report, signal: Signal::Silent }
+    }
+
+    /// It cannot be tried, now or ever: what the store holds is not what was checked when it came in.
+    pub fn impossible(detail: impl Into<Cow<'static, str>>) -> Self {
+        let answer = Answer::refused(0, false, detail);
+        Self { report: Report::Attempted(answer), signal: Signal::Silent }
     }
 }
 

@@ -1,0 +1,204 @@
+//! APNs as a channel.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Backoff, Clock};
+use http::HeaderValue;
+use notification::{Answer, Delivery};
+use tokio::time::Instant;
+
+use super::config::{Endpoint, Settings};
+use super::connection::{Dial, Failure, Reply};
+use super::pool::{NO_STREAM_DELAY, NoStream, Pool, Stream};
+use super::request::{Common, Encoded, Encoder, check_payload, check_token};
+use super::response::{Advice, Delays, interpret};
+use super::token::Token;
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+
+/// How often a request that was certainly not processed is sent again within its attempt.
+const TRIES_MAX: usize = 3;
+/// Between connects that fail: at first and at last.
+const RECONNECT_BASE: Duration = Duration::from_millis(500);
+const RECONNECT_CAP: Duration = Duration::from_secs(30);
+/// How often a broken credential is worth a line in the log.
+const COMPLAINT_EVERY: Duration = Duration::from_mins(1);
+
+/// A way to Apple's devices.
+#[derive(Debug, Clone)]
+pub struct ApnsChannel {
+    endpoint: Endpoint,
+    destination: Arc<str>,
+    tls: Arc<rustls::ClientConfig>,
+    token: Arc<Token>,
+    backoff: Backoff,
+    topic: String,
+    concurrency: usize,
+    connections_max: usize,
+    delays: Delays,
+}
+
+#[derive(Debug)]
+struct ApnsSender {
+    pool: Pool,
+    encoder: Encoder,
+    token: Arc<Token>,
+    delays: Delays,
+    clock: Clock,
+    complain_at: Cell<Option<Instant>>,
+}
+
+/// A job, with what its deliveries share.
+#[derive(Debug)]
+struct Prepared<'a> {
+    job: Job<'a>,
+    common: Common,
+    /// The chunk's own content, if it has one.
+    shared: Option<Result<Encoded, Invalid>>,
+}
+
+// === impl ApnsChannel ===
+
+impl ApnsChannel {
+    /// A channel with `settings`. Reads the key and the certificates, and connects to nothing.
+    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
+        let endpoint = settings.check()?;
+        let token = Token::new(&settings.key_pem()?, &settings.key_id, &settings.team_id).map_err(
+            |message| match &settings.key_file {
+                Some(path) => ChannelError::File {
+                    path: path.display().to_string(),
+                    message: message.to_owned(),
+                },
+                None => ChannelError::Setting { setting: "key", message: message.to_owned() },
+            },
+        )?;
+        let backoff = Backoff::new(RECONNECT_BASE, RECONNECT_CAP).map_err(|error| {
+            ChannelError::Setting { setting: "endpoint", message: error.to_string() }
+        })?;
+        Ok(Self {
+            destination: endpoint.authority.as_str().into(),
+            endpoint,
+            tls: tls::client(settings.ca_file.as_deref(), &[b"h2"])?,
+            token: Arc::new(token),
+            backoff,
+            topic: settings.topic.clone(),
+            concurrency: settings.concurrency,
+            connections_max: settings.connections_max,
+            delays: Delays {
+                server_error: settings.server_error_delay,
+                throttle: settings.throttle_delay,
+            },
+        })
+    }
+}
+
+impl Channel for ApnsChannel {
+    fn kind(&self) -> &'static str {
+        "apns"
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        check_token(recipient)?;
+        Ok(Arc::clone(&self.destination))
+    }
+
+    fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+        check_payload(payload, options)
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        let dial = Dial { endpoint: self.endpoint.clone(), tls: Arc::clone(&self.tls) };
+        let clock = tools.clock;
+        Ok(Box::new(ApnsSender {
+            pool: Pool::new(dial, self.connections_max, self.backoff, tools),
+            encoder: Encoder::new(self.endpoint.authority.clone(), self.topic.clone()),
+            token: Arc::clone(&self.token),
+            delays: self.delays,
+            clock,
+            complain_at: Cell::new(None),
+        }))
+    }
+}
+
+// === impl ApnsSender ===
+
+#[async_trait(?Send)]
+impl Sender for ApnsSender {
+    async fn send(&self, job: Job<'_>) {
+        let Some(authorization) = self.token.authorization(timestamp(self.clock)) else {
+            tracing::error!("the APNs key does not sign");
+            return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
+                .await;
+        };
+        let common = Common::new(job.chunk, authorization);
+        let shared = job.chunk.content.as_ref();
+        let shared = shared.map(|content| self.encoder.encode(content, &common));
+        let prepared = Prepared { job, common, shared };
+        drive(job, |delivery| self.attempt(&prepared, delivery)).await;
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+impl ApnsSender {
+    async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
+        let Prepared { job, common, shared } = prepared;
+        let own = delivery.content.as_ref().map(|content| self.encoder.encode(content, common));
+        let encoded = match own.as_ref().or(shared.as_ref()) {
+            Some(Ok(encoded)) => encoded,
+            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
+            None => return Attempt::impossible("the store holds no content for it"),
+        };
+        for _ in 0..TRIES_MAX {
+            let stream = match self.pool.stream(job.priority()).await {
+                Ok(stream) => stream,
+                Err(NoStream::Unreachable(failure)) => return Attempt::unsent(failure, None),
+                Err(NoStream::Full) => return Attempt::handed_back(NO_STREAM_DELAY),
+            };
+            if stream.waited
+                && let Some(report) = job.may_start().report_otherwise()
+            {
+                return Attempt::not_started(report);
+            }
+            let id = job.chunk.notification_id(delivery.index);
+            let Some(request) = self.encoder.request(encoded, &delivery.recipient, id) else {
+                return Attempt::impossible("the recipient is not a device token");
+            };
+            match stream.connection.exchange(request, encoded.payload.clone()).await {
+                Ok(reply) => return self.conclude(&reply, &stream, &common.authorization),
+                Err(Failure::NotProcessed { leave: true }) => stream.leave_connection(),
+                Err(Failure::NotProcessed { leave: false }) => {}
+                Err(Failure::Lost(detail)) => return Attempt::lost(detail),
+            }
+        }
+        let detail = "APNs refused the stream and did not process it";
+        Attempt::pushed_back(Answer::deferred(0, None, detail))
+    }
+
+    fn conclude(&self, reply: &Reply, stream: &Stream, authorization: &HeaderValue) -> Attempt {
+        let (attempt, advice) = interpret(reply.status, &reply.body, self.delays);
+        match advice {
+            Advice::CarryOn => {}
+            Advice::RenewToken => self.token.expired(authorization, timestamp(self.clock)),
+            Advice::LeaveConnection => stream.leave_connection(),
+            Advice::Complain => self.complain(&attempt),
+        }
+        attempt
+    }
+
+    fn complain(&self, attempt: &Attempt) {
+        let now = self.clock.monotonic();
+        if self.complain_at.get().is_none_or(|at| at <= now) {
+            self.complain_at.set(Some(now + COMPLAINT_EVERY));
+            tracing::error!(answer = ?attempt.report, "APNs refuses the key: check key, key_id and team_id");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What APNs' answers mean: one table.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use notification::{Answer, limits};
+use serde::Deserialize;
+
+use crate::Attempt;
+
+/// How long to wait after which kind of refusal to act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Delays {
+    /// After 5xx.
+    pub(super) server_error: Duration,
+    /// After 429.
+    pub(super) throttle: Duration,
+}
+
+/// What else an answer asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// Nothing.
+    CarryOn,
+    /// The provider token is old.
+    RenewToken,
+    /// Nothing good will come over this connection any more.
+    LeaveConnection,
+    /// Somebody must look at the key, its identifiers or its rights.
+    Complain,
+}
+
+/// What a row of the table means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Accepted,
+    /// This notification will never be accepted.
+    Refused,
+    /// This device token will never be accepted again.
+    Gone,
+    /// Try again soon.
+    Again,
+    /// The provider token expired: try again with the next.
+    TokenExpired,
+    /// The credential is wrong: try again once somebody could have mended it.
+    Credential,
+    /// The connection has used up its patience: try again on another.
+    ConnectionSpent,
+    Throttled,
+    ServerError,
+}
+
+#[derive(Debug, Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+}
+
+/// A wrong key fails every notification of a campaign alike. Refusing them would burn the campaign for a
+/// mistake in the configuration, so they wait long enough for somebody to read the log and mend it.
+const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
+
+/// Every reason that Apple documents, under the status it comes with.
+///
+/// `BadDeviceToken` retires the token: it is malformed or belongs to the other environment.
+/// `DeviceTokenNotForTopic` does not: a wrong topic is the sender's mistake, and the token is good.
+/// `Forbidden` is on Apple's list of what must not be tried again.
+const REASONS: &[(u16, &str, Meaning)] = &[
+    (400, "BadCollapseId", Meaning::Refused),
+    (400, "BadDeviceToken", Meaning::Gone),
+    (400, "BadExpirationDate", Meaning::Refused),
+    (400, "BadMessageId", Meaning::Refused),
+    (400, "BadPriority", Meaning::Refused),
+    (400, "BadTopic", Meaning::Refused),
+    (400, "DeviceTokenNotForTopic", Meaning::Refused),
+    (400, "DuplicateHeaders", Meaning::Refused),
+    (400, "IdleTimeout", Meaning::Again),
+    (400, "InvalidPushType", Meaning::Refused),
+    (400, "MissingDeviceToken", Meaning::Refused),
+    (400, "MissingTopic", Meaning::Refused),
+    (400, "PayloadEmpty", Meaning::Refused),
+    (400, "TopicDisallowed", Meaning::Refused),
+    (403, "BadCertificate", Meaning::Credential),
+    (403, "BadCertificateEnvironment", Meaning::Credential),
+    (403, "ExpiredProviderToken", Meaning::TokenExpired),
+    (403, "Forbidden", Meaning::Refused),
+    (403, "InvalidProviderToken", Meaning::Credential),
+    (403, "MissingProviderToken", Meaning::Credential),
+    (404, "BadPath", Meaning::Refused),
+    (405, "MethodNotAllowed", Meaning::Refused),
+    (410, "ExpiredToken", Meaning::Gone),
+    (410, "Unregistered", Meaning::Gone),
+    (413, "PayloadTooLarge", Meaning::Refused),
+    (429, "TooManyProviderTokenUpdates", Meaning::ConnectionSpent),
+    (429, "TooManyRequests", Meaning::Throttled),
+    (500, "InternalServerError", Meaning::ServerError),
+    (503, "ServiceUnavailable", Meaning::ServerError),
+    (503, "Shutdown", Meaning::ServerError),
+];
+
+/// What an answer with `status` and `body` means. The body may be cut short, or anything at all.
+pub(super) fn interpret(status: u16, body: &[u8], delays: Delays) -> (Attempt, Advice) {
+    let reason =
+        serde_json::from_slice(body).map_or(Cow::Borrowed(""), |body: Body<'_>| body.reason);
+    let row = REASONS.iter().find(|row| row.0 == status && row.1 == reason);
+    let (meaning, detail) = match row {
+        Some(&(_, reason, meaning)) => (meaning, Cow::Borrowed(reason)),
+        None => (by_status(status), Cow::Owned(shortened(&reason))),
+    };
+    let deferred = |after, detail| Answer::deferred(status, after, detail);
+    match meaning {
+        Meaning::Accepted => (Attempt::answered(Answer::accepted(status)), Advice::CarryOn),
+        Meaning::Refused => {
+            (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
+        }
+        Meaning::Gone => {
+            (Attempt::answered(Answer::refused(status, true, detail)), Advice::CarryOn)
+        }
+        Meaning::Again => (Attempt::answered(deferred(None, detail)), Advice::CarryOn),
+        Meaning::TokenExpired => (Attempt::answered(deferred(None, detail)), Advice::RenewToken),
+        Meaning::Credential => {
+            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY), detail)), Advice::Complain)
+        }
+        Meaning::ConnectionSpent => {
+            (Attempt::pushed_back(deferred(None, detail)), Advice::LeaveConnection)
+        }
+        Meaning::Throttled => {
+            (Attempt::pushed_back(deferred(Some(delays.throttle), detail)), Advice::CarryOn)
+        }
+        Meaning::ServerError => {
+            (Attempt::pushed_back(deferred(Some(delays.server_error), detail)), Advice::CarryOn)
+        }
+    }
+}
+
+/// What a status means whose reason is unknown, or has none.
+fn by_status(status: u16) -> Meaning {
+    match status {
+        200..=299 => Meaning::Accepted,
+        410 => Meaning::Gone,
+        401 | 403 => Meaning::Credential,
+        408 | 425 => Meaning::Again,
+        429 => Meaning::Throttled,
+        400..=499 => Meaning::Refused,
+        // A redirect or worse is not APNs speaking: whatever stands between may go away.
+        _ => Meaning::ServerError,
+    }
+}
+
+/// What fits the log of an attempt, without what could upset a terminal.
+fn shortened(reason: &str) -> String {
+    let plain = |character: &char| !character.is_control();
+    let mut text: String = reason.chars().filter(plain).take(limits::DETAIL_BYTES).collect();
+    while text.len() > limits::DETAIL_BYTES {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "response_tests.rs"]
+mod tests;

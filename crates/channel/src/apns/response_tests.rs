@@ -1,0 +1,116 @@
+use super::*;
+use flow::Signal;
+use notification::{Report, Verdict};
+
+const DELAYS: Delays =
+    Delays { server_error: Duration::from_mins(15), throttle: Duration::from_mins(1) };
+
+const REFUSED: Verdict = Verdict::Refused { gone: false };
+const GONE: Verdict = Verdict::Refused { gone: true };
+const AGAIN: Verdict = Verdict::Deferred { after: None };
+const LATER: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(15)) };
+const THROTTLED: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(1)) };
+
+fn read(status: u16, body: &str) -> (Answer, Signal, Advice) {
+    let (attempt, advice) = interpret(status, body.as_bytes(), DELAYS);
+    let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
+    (answer, attempt.signal, advice)
+}
+
+#[test]
+fn every_documented_reason_has_its_verdict() {
+    let table = [
+        (400, "BadCollapseId", REFUSED),
+        (400, "BadDeviceToken", GONE),
+        (400, "BadExpirationDate", REFUSED),
+        (400, "BadMessageId", REFUSED),
+        (400, "BadPriority", REFUSED),
+        (400, "BadTopic", REFUSED),
+        (400, "DeviceTokenNotForTopic", REFUSED),
+        (400, "DuplicateHeaders", REFUSED),
+        (400, "IdleTimeout", AGAIN),
+        (400, "InvalidPushType", REFUSED),
+        (400, "MissingDeviceToken", REFUSED),
+        (400, "MissingTopic", REFUSED),
+        (400, "PayloadEmpty", REFUSED),
+        (400, "TopicDisallowed", REFUSED),
+        (403, "BadCertificate", LATER),
+        (403, "BadCertificateEnvironment", LATER),
+        (403, "ExpiredProviderToken", AGAIN),
+        (403, "Forbidden", REFUSED),
+        (403, "InvalidProviderToken", LATER),
+        (403, "MissingProviderToken", LATER),
+        (404, "BadPath", REFUSED),
+        (405, "MethodNotAllowed", REFUSED),
+        (410, "ExpiredToken", GONE),
+        (410, "Unregistered", GONE),
+        (413, "PayloadTooLarge", REFUSED),
+        (429, "TooManyProviderTokenUpdates", AGAIN),
+        (429, "TooManyRequests", THROTTLED),
+        (500, "InternalServerError", LATER),
+        (503, "ServiceUnavailable", LATER),
+        (503, "Shutdown", LATER),
+    ];
+    for (status, reason, verdict) in table {
+        let (answer, _, _) = read(status, &format!(r#"{{"reason":"{reason}","timestamp":1}}"#));
+        assert_eq!(answer, Answer { verdict, status, detail: reason.into() });
+    }
+    assert_eq!(table.len(), REASONS.len(), "a row is not in this test");
+}
+
+#[test]
+fn a_status_speaks_for_itself_when_its_reason_does_not() {
+    let check = |status: u16, body: &str, verdict: Verdict, detail: &str| {
+        let (answer, _, _) = read(status, body);
+        assert_eq!(
+            answer,
+            Answer { verdict, status, detail: detail.to_owned().into() },
+            "{body:?}"
+        );
+    };
+    check(200, "", Verdict::Accepted, "");
+    check(200, r#"{"reason":"BadDeviceToken"}"#, Verdict::Accepted, "");
+    check(400, r#"{"reason":"NewReason"}"#, REFUSED, "NewReason");
+    check(400, r#"{"reason":"Unregistered"}"#, REFUSED, "Unregistered");
+    check(410, "", GONE, "");
+    check(410, "<html>gone</html>", GONE, "");
+    check(403, r#"{"reason":"NewReason"}"#, LATER, "NewReason");
+    check(401, "{}", LATER, "");
+    check(429, r#"{"reason":7}"#, THROTTLED, "");
+    check(418, "[]", REFUSED, "");
+    check(301, "", LATER, "");
+    check(502, "\u{0}", LATER, "");
+    check(599, "{", LATER, "");
+}
+
+#[test]
+fn push_back_is_told_from_an_ordinary_answer() {
+    for (status, signal) in [
+        (200, Signal::Answered),
+        (400, Signal::Answered),
+        (403, Signal::Answered),
+        (429, Signal::PushedBack),
+        (500, Signal::PushedBack),
+        (503, Signal::PushedBack),
+    ] {
+        assert_eq!(read(status, "").1, signal, "{status}");
+    }
+}
+
+#[test]
+fn some_answers_ask_for_more_than_a_verdict() {
+    let advice = |status, reason: &str| read(status, &format!(r#"{{"reason":"{reason}"}}"#)).2;
+    assert_eq!(advice(403, "ExpiredProviderToken"), Advice::RenewToken);
+    assert_eq!(advice(429, "TooManyProviderTokenUpdates"), Advice::LeaveConnection);
+    assert_eq!(advice(403, "InvalidProviderToken"), Advice::Complain);
+    assert_eq!(advice(410, "Unregistered"), Advice::CarryOn);
+}
+
+#[test]
+fn what_is_kept_of_a_reason_is_short_and_plain() {
+    let long = "\u{fc}".repeat(10_000);
+    let (answer, _, _) = read(400, &format!(r#"{{"reason":"{long}"}}"#));
+    assert_eq!(answer.detail.len(), limits::DETAIL_BYTES);
+    let (answer, _, _) = read(400, r#"{"reason":"a\u001b[31mb\nc"}"#);
+    assert_eq!(answer.detail, "a[31mbc");
+}

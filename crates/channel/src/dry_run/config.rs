@@ -1,0 +1,62 @@
+//! The settings of a dry run.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::ChannelError;
+use crate::settings::duration;
+
+/// How the provider that is not there behaves.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How long every attempt takes at least. Default `0s`, at most `20s`.
+    #[serde(deserialize_with = "duration")]
+    pub latency: Duration,
+    /// How much longer, at random, an attempt may take. Default `0s`, at most `5s`.
+    #[serde(deserialize_with = "duration")]
+    pub jitter: Duration,
+    /// The share of attempts that are answered with "not now", 0 to 1. Default 0.
+    pub failure_rate: f64,
+    /// Attempts under way at a time, per lane and sender thread. Default 1000.
+    pub concurrency: usize,
+}
+
+/// Together they stay under [`notification::limits::ATTEMPT_TIMEOUT`].
+const LATENCY_MAX: Duration = Duration::from_secs(20);
+const JITTER_MAX: Duration = Duration::from_secs(5);
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            latency: Duration::ZERO,
+            jitter: Duration::ZERO,
+            failure_rate: 0.0,
+            concurrency: 1000,
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn check(&self) -> Result<(), ChannelError> {
+        let refuse = |setting, message: &str| {
+            Err(ChannelError::Setting { setting, message: message.to_owned() })
+        };
+        if self.latency > LATENCY_MAX {
+            return refuse("latency", "must be at most 20s: an attempt ends after 30s");
+        }
+        if self.jitter > JITTER_MAX {
+            return refuse("jitter", "must be at most 5s: an attempt ends after 30s");
+        }
+        if !(0.0..=1.0).contains(&self.failure_rate) {
+            return refuse("failure_rate", "must be from 0 to 1");
+        }
+        if self.concurrency == 0 {
+            return refuse("concurrency", "must be at least 1");
+        }
+        Ok(())
+    }
+}

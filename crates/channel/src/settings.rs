@@ -1,0 +1,76 @@
+//! What the settings of all channels have in common: durations as people write them, and secrets.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// A text that must not be seen: its `Debug` form hides it.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+// === impl Secret ===
+
+impl Secret {
+    /// Hides `text`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the one who needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[secret]")
+    }
+}
+
+/// Reads a span such as `250ms`, `30s`, `15m` or `1h 30m`.
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse::<jiff::SignedDuration>()
+        .ok()
+        .and_then(|span| Duration::try_from(span).ok())
+        .ok_or_else(|| {
+            de::Error::invalid_value(
+                de::Unexpected::Str(&text),
+                &"a span of time such as 250ms, 30s, 15m or 1h 30m",
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Sample {
+        #[serde(deserialize_with = "duration")]
+        span: Duration,
+    }
+
+    #[test]
+    fn a_duration_is_written_as_people_write_it() {
+        let check = |text: &str, expect: Option<Duration>| {
+            let json = serde_json::json!({ "span": text }).to_string();
+            let span = serde_json::from_str(&json).ok().map(|sample: Sample| sample.span);
+            assert_eq!(span, expect, "{text:?}");
+        };
+        check("250ms", Some(Duration::from_millis(250)));
+        check("30s", Some(Duration::from_secs(30)));
+        check("1h 30m", Some(Duration::from_mins(90)));
+        check("-1s", None);
+        check("soon", None);
+        check("15", None);
+    }
+
+    #[test]
+    fn a_secret_does_not_show() {
+        assert_eq!(format!("{:?}", Secret::new("canary")), "[secret]");
+    }
+}

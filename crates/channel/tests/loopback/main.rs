@@ -1,0 +1,6 @@
+//! The channels against servers on loopback: some behave, most do not.
+
+#[cfg(test)]
+mod apns;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,113 @@
+//! Jobs, and what is reported of them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use channel::{Job, Reports, Sender};
+use flow::{Clock, Fixed, Gate};
+use notification::{
+    Answer, BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch,
+    Guarantee, Lane, Priority, Report, Timestamp, Verdict,
+};
+
+/// The wall time of tests that need none in particular.
+pub(crate) const NOW: Duration = Duration::from_hours(500_000);
+
+/// Keeps reports, and fails when one comes twice.
+#[derive(Debug, Default)]
+pub(crate) struct Reported(RefCell<BTreeMap<u16, Report>>);
+
+#[async_trait(?Send)]
+impl Reports for Reported {
+    async fn report(&self, reports: Vec<(u16, Report)>) {
+        assert!(!reports.is_empty(), "an empty batch is a wasted message");
+        for (index, report) in reports {
+            let earlier = self.0.borrow_mut().insert(index, report);
+            assert_eq!(earlier, None, "{index} was reported twice");
+        }
+    }
+}
+
+impl Reported {
+    pub(crate) fn take(&self) -> BTreeMap<u16, Report> {
+        self.0.take()
+    }
+}
+
+/// A chunk with one delivery for each recipient.
+pub(crate) fn chunk(
+    clock: Clock,
+    payload: &str,
+    recipients: impl IntoIterator<Item = String>,
+) -> Chunk {
+    let now = channel::timestamp(clock);
+    let deliveries = (0..).zip(recipients).map(|(index, recipient)| Delivery {
+        index,
+        recipient: ByteString::from(recipient),
+        content: None,
+    });
+    Chunk {
+        id: ChunkId(1),
+        epoch: Epoch(1),
+        lease_until: now.plus(Duration::from_mins(2)),
+        batch: BatchId(7),
+        realm: 1,
+        accepted_at: now,
+        envelope: Envelope {
+            tenant: "default".parse().unwrap(),
+            lane: Lane {
+                channel: "test".parse().unwrap(),
+                destination: Arc::from("test"),
+                priority: Priority::Normal,
+            },
+            guarantee: Guarantee::AtLeastOnce,
+            due_at: Timestamp::from_millis(0),
+            expires_at: None,
+            broadcast: None,
+        },
+        attempt: 1,
+        content: Some(Content {
+            payload: Bytes::copy_from_slice(payload.as_bytes()),
+            options: Bytes::new(),
+        }),
+        deliveries: deliveries.collect(),
+    }
+}
+
+/// Sends all of `chunk`, `limit` at a time, and gives the reports in order.
+pub(crate) async fn send(
+    sender: &dyn Sender,
+    clock: Clock,
+    chunk: &Chunk,
+    limit: usize,
+) -> Vec<Report> {
+    let gate = Gate::new(Box::new(Fixed(limit)));
+    let reports = Reported::default();
+    let job = Job { chunk, deliveries: &chunk.deliveries, gate: &gate, reports: &reports, clock };
+    sender.send(job).await;
+    assert_eq!(gate.in_flight(), 0, "a pass was kept");
+    let reports = reports.take();
+    assert_eq!(reports.len(), chunk.deliveries.len(), "each delivery is reported");
+    reports.into_values().collect()
+}
+
+/// The verdicts of attempts; a report without an attempt fails the test.
+pub(crate) fn verdicts(reports: &[Report]) -> Vec<Verdict> {
+    reports.iter().map(|report| answer(report).verdict).collect()
+}
+
+/// The answer of an attempt.
+pub(crate) fn answer(report: &Report) -> &Answer {
+    match report {
+        Report::Attempted(answer) => answer,
+        other @ (Report::HandedBack { .. } | Report::Expired) => panic!("no attempt: {other:?}"),
+    }
+}
+
+/// As many device tokens as asked for.
+pub(crate) fn tokens(count: u16) -> impl Iterator<Item = String> {
+    (0..count).map(|index| format!("{index:064x}"))
+}
