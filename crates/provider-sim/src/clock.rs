@@ -9,7 +9,5 @@ use std::time::{SystemTime, UNIX_EPOCH};
 )]
 pub(crate) fn unix_us() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
-    elapsed.map_or(0, |elapsed| {
-        u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
-    })
+    elapsed.map_or(0, |elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
 }

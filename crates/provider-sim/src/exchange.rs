@@ -67,12 +67,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) const fn new(status: StatusCode, body: Bytes) -> Self {
-        Self {
-            status,
-            apns_id: None,
-            retry_after_seconds: None,
-            body,
-        }
+        Self { status, apns_id: None, retry_after_seconds: None, body }
     }
 
     /// The answer as an HTTP response that carries `body` in its own way.
@@ -88,9 +83,7 @@ impl Answer {
             response.headers_mut().insert("apns-id", apns_id);
         }
         if let Some(seconds) = self.retry_after_seconds {
-            response
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

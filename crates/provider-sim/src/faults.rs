@@ -75,10 +75,7 @@ impl Dice {
             return None;
         }
         let draw = self.generator.f64();
-        self.bounds
-            .iter()
-            .find(|(bound, _)| draw < *bound)
-            .map(|(_, fault)| *fault)
+        self.bounds.iter().find(|(bound, _)| draw < *bound).map(|(_, fault)| *fault)
     }
 
     /// How long the next answer takes.
@@ -86,8 +83,7 @@ impl Dice {
         if self.latency_jitter_us == 0 {
             return self.latency_us;
         }
-        self.latency_us
-            .saturating_add(self.generator.u64(0..=self.latency_jitter_us))
+        self.latency_us.saturating_add(self.generator.u64(0..=self.latency_jitter_us))
     }
 
     /// An identifier for a request that brought none: a random (version 4) UUID.
@@ -96,11 +92,7 @@ impl Dice {
         let low = self.generator.u64(..) >> 2 | 1 << 63;
         let (time, version) = (high >> 16, high & 0xffff);
         let (variant, node) = (low >> 48, low & 0xffff_ffff_ffff);
-        format!(
-            "{:08x}-{:04x}-{version:04x}-{variant:04x}-{node:012x}",
-            time >> 16,
-            time & 0xffff
-        )
+        format!("{:08x}-{:04x}-{version:04x}-{variant:04x}-{node:012x}", time >> 16, time & 0xffff)
     }
 }
 
@@ -122,9 +114,7 @@ impl Outage {
         if self.requests.fetch_add(1, Ordering::Relaxed) < after {
             return false;
         }
-        let began = self
-            .began_us
-            .compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
+        let began = self.began_us.compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
         let began_us = began.map_or_else(|earlier| earlier, |_| now_us);
         now_us.saturating_sub(began_us) < self.lasts_us
     }
@@ -208,15 +198,8 @@ mod tests {
         let tokens: Vec<String> = (0..10_000).map(|i| format!("{i:064x}")).collect();
         let dead: Vec<_> = tokens.iter().filter(|token| is_dead(token, 0.02)).collect();
         assert!((150..250).contains(&dead.len()), "{}", dead.len());
-        assert!(
-            dead.iter()
-                .all(|token| is_dead(token, 0.02) && is_dead(token, 0.5))
-        );
-        assert!(
-            tokens
-                .iter()
-                .all(|token| !is_dead(token, 0.0) && is_dead(token, 1.0))
-        );
+        assert!(dead.iter().all(|token| is_dead(token, 0.02) && is_dead(token, 0.5)));
+        assert!(tokens.iter().all(|token| !is_dead(token, 0.0) && is_dead(token, 1.0)));
     }
 
     #[test]
@@ -226,11 +209,7 @@ mod tests {
             faults.latency_jitter = Duration::from_millis(5);
         });
         let drawn: Vec<u64> = (0..1000).map(|_| dice.latency_us()).collect();
-        assert!(
-            drawn
-                .iter()
-                .all(|latency_us| (10_000..=15_000).contains(latency_us))
-        );
+        assert!(drawn.iter().all(|latency_us| (10_000..=15_000).contains(latency_us)));
         assert!(drawn.iter().any(|latency_us| *latency_us < 11_000));
         assert!(drawn.iter().any(|latency_us| *latency_us > 14_000));
     }

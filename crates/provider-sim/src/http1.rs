@@ -37,9 +37,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
         let is_last = goaway_every.is_some_and(|count| count.get() == accepted.get());
         answer(&provider, request, is_last)
     });
-    http1::Builder::new()
-        .serve_connection(TokioIo::new(tls), service)
-        .await
+    http1::Builder::new().serve_connection(TokioIo::new(tls), service).await
 }
 
 async fn answer(
@@ -48,9 +46,7 @@ async fn answer(
     is_last: bool,
 ) -> Result<Response<Full<Bytes>>, Abort> {
     let (parts, body) = request.into_parts();
-    let collected = Limited::new(body, provider.content_bytes_max())
-        .collect()
-        .await;
+    let collected = Limited::new(body, provider.content_bytes_max()).collect().await;
     let whole = match collected {
         Ok(collected) => Some(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => None,
@@ -72,9 +68,7 @@ async fn answer(
     };
     let mut response = answer.into_response(Full::new);
     if is_last {
-        response
-            .headers_mut()
-            .insert(CONNECTION, HeaderValue::from_static("close"));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
 }

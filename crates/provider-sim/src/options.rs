@@ -122,10 +122,7 @@ pub struct Faults {
 }
 
 impl Default for Options {
-    #[expect(
-        clippy::expect_used,
-        reason = "every flag has a default; a test builds this value"
-    )]
+    #[expect(clippy::expect_used, reason = "every flag has a default; a test builds this value")]
     fn default() -> Self {
         let command = Self::augment_args(Command::new("provider-sim"));
         let matches = command.get_matches_from(["provider-sim"]);
@@ -134,14 +131,8 @@ impl Default for Options {
 }
 
 fn fraction(text: &str) -> Result<f64, String> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| "write a fraction such as 0.05".to_owned())?;
-    if (0.0..=1.0).contains(&value) {
-        Ok(value)
-    } else {
-        Err("must be within 0 and 1".to_owned())
-    }
+    let value: f64 = text.parse().map_err(|_| "write a fraction such as 0.05".to_owned())?;
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be within 0 and 1".to_owned()) }
 }
 
 /// Parses `250us`, `1.5ms`, `2s`, `10m`, `1h`.

@@ -48,13 +48,7 @@ impl Provider {
         dice: Dice,
         outage: Arc<Outage>,
     ) -> Self {
-        Self {
-            options,
-            journal,
-            protocol,
-            dice: RefCell::new(dice),
-            outage,
-        }
+        Self { options, journal, protocol, dice: RefCell::new(dice), outage }
     }
 
     pub(crate) const fn is_apns(&self) -> bool {
@@ -81,12 +75,7 @@ impl Provider {
             0 => 0,
             latency_us => now_us.saturating_add(latency_us),
         };
-        Verdict {
-            reply,
-            record,
-            due_us,
-            authenticated: finding.authenticated,
-        }
+        Verdict { reply, record, due_us, authenticated: finding.authenticated }
     }
 
     /// Records a request that is left unprocessed, and returns the number of its record.
@@ -144,9 +133,7 @@ impl Provider {
         let given = request.headers.get("apns-id");
         let made_up = given.is_none().then(|| self.dice.borrow_mut().uuid());
         if let Reply::Answer(answer) = reply {
-            let id = made_up
-                .as_deref()
-                .and_then(|id| HeaderValue::from_str(id).ok());
+            let id = made_up.as_deref().and_then(|id| HeaderValue::from_str(id).ok());
             answer.apns_id = given.cloned().or(id);
         }
         made_up
@@ -158,17 +145,7 @@ impl Provider {
             Reply::Silence | Reply::Disconnect => Status::Drop,
             Reply::Refuse => Status::Refuse,
         };
-        let channel = if self.is_apns() {
-            Channel::Apns
-        } else {
-            Channel::Webhook
-        };
-        self.journal.add(&Record {
-            received_us,
-            channel,
-            status,
-            id,
-            recipient,
-        })
+        let channel = if self.is_apns() { Channel::Apns } else { Channel::Webhook };
+        self.journal.add(&Record { received_us, channel, status, id, recipient })
     }
 }

@@ -15,10 +15,8 @@ use crate::server::{Running, Simulator};
 /// Those of [`Simulator::start`], and a journal that can no longer be written.
 pub fn run(options: Options) -> Result<(), Error> {
     let running = Simulator::start(options)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Start)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
     runtime
         .block_on(async {
             let mut terminate = signal(SignalKind::terminate())?;

@@ -91,10 +91,7 @@ impl Simulator {
         let journal = Arc::new(journal::open(&options.journal)?);
         let outage = Arc::new(Outage::new(&options.faults));
         let address = |listeners: &[StdListener], asked: SocketAddr| {
-            listeners
-                .first()
-                .and_then(|listener| listener.local_addr().ok())
-                .unwrap_or(asked)
+            listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(asked)
         };
         let (stop, ended) = watch::channel(false);
         let mut running = Running {
@@ -111,14 +108,8 @@ impl Simulator {
         {
             let public_key = options.apns_public_key.as_deref();
             running.spawn(Worker {
-                apns: Endpoint {
-                    listener: apns,
-                    tls: Arc::clone(&apns_tls),
-                },
-                webhook: Endpoint {
-                    listener: webhook,
-                    tls: Arc::clone(&webhook_tls),
-                },
+                apns: Endpoint { listener: apns, tls: Arc::clone(&apns_tls) },
+                webhook: Endpoint { listener: webhook, tls: Arc::clone(&webhook_tls) },
                 apns_protocol: Apns::new(public_key, options.apns_token_interval)?,
                 webhook_protocol: Webhook::new(options.webhook_secret.as_deref())?,
                 options: Arc::clone(&options),
@@ -168,12 +159,7 @@ impl Running {
             result
         };
         let name = format!("provider-sim-{}", self.threads.len());
-        self.threads.push(
-            thread::Builder::new()
-                .name(name)
-                .spawn(run)
-                .map_err(Error::Start)?,
-        );
+        self.threads.push(thread::Builder::new().name(name).spawn(run).map_err(Error::Start)?);
         Ok(())
     }
 
@@ -208,13 +194,7 @@ impl Worker {
         let dice = |provider: u64| Dice::new(&self.options.faults, self.number * 2 + provider);
         let provider = |protocol, dice| {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
-            Rc::new(Provider::new(
-                options,
-                journal,
-                protocol,
-                dice,
-                Arc::clone(&self.outage),
-            ))
+            Rc::new(Provider::new(options, journal, protocol, dice, Arc::clone(&self.outage)))
         };
         let apns = provider(Protocol::Apns(self.apns_protocol), dice(0));
         let webhook = provider(Protocol::Webhook(self.webhook_protocol), dice(1));
@@ -228,9 +208,7 @@ impl Worker {
             }
         });
         runtime.block_on(serving)?;
-        journal
-            .write_rest()
-            .map_err(|source| Error::Journal { path, source })
+        journal.write_rest().map_err(|source| Error::Journal { path, source })
     }
 }
 
@@ -291,11 +269,8 @@ fn listen(address: SocketAddr, count: usize) -> Result<Vec<StdListener>, Error> 
 }
 
 fn bind(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(SocketProtocol::TCP),
-    )?;
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM, Some(SocketProtocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(is_shared)?;
     socket.set_nonblocking(true)?;

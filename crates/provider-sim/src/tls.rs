@@ -30,10 +30,7 @@ pub(crate) fn server_config(
     directory: &Path,
     protocols: &[&str],
 ) -> Result<Arc<ServerConfig>, Error> {
-    let failed = |reason: String| Error::Certificates {
-        path: directory.to_owned(),
-        reason,
-    };
+    let failed = |reason: String| Error::Certificates { path: directory.to_owned(), reason };
     let files = [CA_FILE, LEAF_FILE, LEAF_KEY_FILE].map(|name| directory.join(name));
     if !files.iter().all(|file| file.exists()) {
         create(directory).map_err(failed)?;
@@ -48,10 +45,7 @@ pub(crate) fn server_config(
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| failed(error.to_string()))?;
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Ok(Arc::new(config))
 }
 
@@ -62,14 +56,8 @@ fn create(directory: &Path) -> Result<(), String> {
     let write = || {
         fs::create_dir_all(directory)?;
         let mut key_options = fs::OpenOptions::new();
-        key_options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600);
-        key_options
-            .open(directory.join(LEAF_KEY_FILE))?
-            .write_all(leaf_key.as_bytes())?;
+        key_options.write(true).create(true).truncate(true).mode(0o600);
+        key_options.open(directory.join(LEAF_KEY_FILE))?.write_all(leaf_key.as_bytes())?;
         fs::write(directory.join(LEAF_FILE), leaf)?;
         fs::write(directory.join(CA_FILE), ca)
     };
@@ -79,30 +67,20 @@ fn create(directory: &Path) -> Result<(), String> {
 /// The authority's certificate, the leaf, and the leaf's key, all PEM.
 fn generate() -> Result<(String, String, String), rcgen::Error> {
     let mut ca = CertificateParams::default();
-    ca.distinguished_name
-        .push(DnType::CommonName, "Belfry provider-sim authority");
+    ca.distinguished_name.push(DnType::CommonName, "Belfry provider-sim authority");
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    ca.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::DigitalSignature,
-    ];
+    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let ca_key = KeyPair::generate()?;
     let ca_certificate = ca.self_signed(&ca_key)?;
 
     let mut leaf = CertificateParams::new(vec!["localhost".to_owned()])?;
-    leaf.subject_alt_names
-        .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-    leaf.distinguished_name
-        .push(DnType::CommonName, "Belfry provider-sim");
+    leaf.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    leaf.distinguished_name.push(DnType::CommonName, "Belfry provider-sim");
     leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let leaf_key = KeyPair::generate()?;
     let leaf_certificate = leaf.signed_by(&leaf_key, &Issuer::new(ca, &ca_key))?;
-    Ok((
-        ca_certificate.pem(),
-        leaf_certificate.pem(),
-        leaf_key.serialize_pem(),
-    ))
+    Ok((ca_certificate.pem(), leaf_certificate.pem(), leaf_key.serialize_pem()))
 }
 
 #[cfg(test)]

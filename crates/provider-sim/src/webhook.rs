@@ -27,9 +27,7 @@ impl Webhook {
 
     /// `secret` is `whsec_` and base64; without one every signature passes.
     pub(crate) fn new(secret: Option<&str>) -> Result<Self, Error> {
-        Ok(Self {
-            secret: secret.map(parse_secret).transpose()?,
-        })
+        Ok(Self { secret: secret.map(parse_secret).transpose()? })
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
@@ -44,12 +42,7 @@ impl Webhook {
             Content::Whole(_) => None,
         };
         let rejection = status.map(|status| Answer::new(status, Bytes::new()));
-        Finding {
-            id,
-            recipient: request.path,
-            authenticated: true,
-            rejection,
-        }
+        Finding { id, recipient: request.path, authenticated: true, rejection }
     }
 
     pub(crate) const fn trouble(trouble: Trouble) -> Answer {
@@ -87,17 +80,12 @@ impl Webhook {
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 fn parse_secret(secret: &str) -> Result<Box<hmac::Key>, Error> {
     let encoded = secret.strip_prefix("whsec_").ok_or(Error::WebhookSecret)?;
-    let bytes = BASE64_STANDARD
-        .decode(encoded)
-        .map_err(|_| Error::WebhookSecret)?;
+    let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| Error::WebhookSecret)?;
     if !SECRET_BYTES.contains(&bytes.len()) {
         return Err(Error::WebhookSecret);
     }

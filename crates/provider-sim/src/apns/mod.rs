@@ -62,9 +62,7 @@ impl Apns {
 
     /// `public_key` is the file with the key that provider tokens are signed for.
     pub(crate) fn new(public_key: Option<&Path>, token_interval: Duration) -> Result<Self, Error> {
-        Ok(Self {
-            tokens: Tokens::new(public_key, token_interval)?,
-        })
+        Ok(Self { tokens: Tokens::new(public_key, token_interval)? })
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
@@ -171,11 +169,7 @@ fn check_address(request: &Request<'_>, token: &str) -> Result<(), Rejection> {
 
 /// A payload is a JSON object; only its first and last letter are looked at.
 fn check_payload(content: Content<'_>, push_type: &[u8]) -> Result<(), Rejection> {
-    let bytes_max = if push_type == b"voip" {
-        VOIP_PAYLOAD_BYTES_MAX
-    } else {
-        PAYLOAD_BYTES_MAX
-    };
+    let bytes_max = if push_type == b"voip" { VOIP_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
     match content {
         Content::Whole(bytes) if bytes.len() <= bytes_max => {
             let object = bytes.trim_ascii();
@@ -194,19 +188,13 @@ fn check_payload(content: Content<'_>, push_type: &[u8]) -> Result<(), Rejection
 fn is_uuid(text: &[u8]) -> bool {
     let groups = [(0, 8), (9, 13), (14, 18), (19, 23), (24, 36)];
     text.len() == 36
-        && [8, 13, 18, 23]
-            .iter()
-            .all(|dash| text.get(*dash) == Some(&b'-'))
-        && groups
-            .iter()
-            .all(|(start, end)| text.get(*start..*end).is_some_and(is_hex))
+        && [8, 13, 18, 23].iter().all(|dash| text.get(*dash) == Some(&b'-'))
+        && groups.iter().all(|(start, end)| text.get(*start..*end).is_some_and(is_hex))
 }
 
 /// Looks at every byte whatever the first ones are: that can be done for many at once.
 fn is_hex(bytes: &[u8]) -> bool {
-    bytes
-        .iter()
-        .fold(true, |is_hex, byte| is_hex & byte.is_ascii_hexdigit())
+    bytes.iter().fold(true, |is_hex, byte| is_hex & byte.is_ascii_hexdigit())
 }
 
 fn answer(status: StatusCode, reason: &str) -> Answer {

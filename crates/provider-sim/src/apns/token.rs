@@ -55,11 +55,7 @@ impl Tokens {
     pub(super) fn new(public_key: Option<&Path>, interval: Duration) -> Result<Self, Error> {
         let interval_us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
         let public_key = public_key.map(read_public_key).transpose()?;
-        Ok(Self {
-            public_key,
-            interval_us,
-            known: RefCell::default(),
-        })
+        Ok(Self { public_key, interval_us, known: RefCell::default() })
     }
 
     /// Checks the value of an `authorization` header.
@@ -118,10 +114,7 @@ impl Tokens {
         }
         let claims = json(claims)?;
         let team = claims.get("iss")?.as_str()?.to_owned();
-        Some(Claims {
-            team,
-            issued_s: claims.get("iat")?.as_u64()?,
-        })
+        Some(Claims { team, issued_s: claims.get("iat")?.as_u64()? })
     }
 }
 
@@ -146,10 +139,7 @@ fn json(part: &str) -> Option<Value> {
 }
 
 fn read_public_key(path: &Path) -> Result<ParsedPublicKey, Error> {
-    let failed = |reason: String| Error::PublicKey {
-        path: path.to_owned(),
-        reason,
-    };
+    let failed = |reason: String| Error::PublicKey { path: path.to_owned(), reason };
     let key =
         SubjectPublicKeyInfoDer::from_pem_file(path).map_err(|error| failed(error.to_string()))?;
     ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.as_ref())

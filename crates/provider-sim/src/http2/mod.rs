@@ -43,11 +43,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
         .handshake(wire.clone())
         .await?;
     let mut connection = Connection {
-        goaway_after: provider
-            .options
-            .faults
-            .goaway_every
-            .map(std::num::NonZeroU64::get),
+        goaway_after: provider.options.faults.goaway_every.map(std::num::NonZeroU64::get),
         wire,
         handshake,
         provider,
@@ -168,12 +164,7 @@ impl Connection {
             };
             let (request, respond) = accepted?;
             let (parts, stream) = request.into_parts();
-            self.accept(Upload {
-                parts,
-                stream,
-                respond,
-                received: Received::Piece(Bytes::new()),
-            });
+            self.accept(Upload { parts, stream, respond, received: Received::Piece(Bytes::new()) });
         }
     }
 
@@ -185,11 +176,7 @@ impl Connection {
         }
         if self.wire.is_single_stream() && !self.is_idle() {
             let record = self.provider.refuse(&upload.request(Content::TooLong));
-            let due = Outgoing {
-                due_us: 0,
-                reply: Reply::Refuse,
-                respond: upload.respond,
-            };
+            let due = Outgoing { due_us: 0, reply: Reply::Refuse, respond: upload.respond };
             self.recording.push_back((record, due));
             return;
         }
@@ -230,14 +217,10 @@ impl Connection {
         };
         let verdict = self.provider.receive(&upload.request(content));
         if verdict.authenticated {
-            self.wire
-                .allow_streams(self.provider.options.max_streams.get());
+            self.wire.allow_streams(self.provider.options.max_streams.get());
         }
-        let due = Outgoing {
-            due_us: verdict.due_us,
-            reply: verdict.reply,
-            respond: upload.respond,
-        };
+        let due =
+            Outgoing { due_us: verdict.due_us, reply: verdict.reply, respond: upload.respond };
         self.recording.push_back((verdict.record, due));
     }
 
@@ -245,12 +228,7 @@ impl Connection {
     fn send_recorded(&mut self, context: &mut Context<'_>) -> usize {
         let mut sent = 0;
         while let Some((record, _)) = self.recording.front() {
-            if self
-                .provider
-                .journal
-                .poll_written(*record, context)
-                .is_pending()
-            {
+            if self.provider.journal.poll_written(*record, context).is_pending() {
                 break;
             }
             let Some((_, due)) = self.recording.pop_front() else {
@@ -279,19 +257,11 @@ impl Connection {
                 sent += 1;
                 continue;
             }
-            if self
-                .timer
-                .as_ref()
-                .is_none_or(|(timer_us, _)| *timer_us != next_us)
-            {
+            if self.timer.as_ref().is_none_or(|(timer_us, _)| *timer_us != next_us) {
                 let wait = Duration::from_micros(next_us - now_us);
                 self.timer = Some((next_us, Box::pin(tokio::time::sleep(wait))));
             }
-            match self
-                .timer
-                .as_mut()
-                .map(|(_, timer)| timer.as_mut().poll(context))
-            {
+            match self.timer.as_mut().map(|(_, timer)| timer.as_mut().poll(context)) {
                 Some(Poll::Ready(())) => self.timer = None,
                 Some(Poll::Pending) | None => break,
             }
@@ -300,9 +270,7 @@ impl Connection {
     }
 
     fn send(&mut self, due: Outgoing) {
-        let Outgoing {
-            reply, mut respond, ..
-        } = due;
+        let Outgoing { reply, mut respond, .. } = due;
         // A client that reset the stream gets no answer: nothing to do about an error.
         match reply {
             Reply::Answer(answer) => {
@@ -329,18 +297,8 @@ impl Connection {
 
 impl Upload {
     fn request<'a>(&'a self, content: Content<'a>) -> Request<'a> {
-        let Parts {
-            method,
-            uri,
-            headers,
-            ..
-        } = &self.parts;
-        Request {
-            method,
-            path: uri.path(),
-            headers,
-            content,
-        }
+        let Parts { method, uri, headers, .. } = &self.parts;
+        Request { method, path: uri.path(), headers, content }
     }
 
     /// Takes what has arrived of the body; `None` when there is more to come.
@@ -364,11 +322,7 @@ impl Upload {
                 return Some(Complete::TooLong);
             }
             if !self.stream.is_end_stream()
-                && self
-                    .stream
-                    .flow_control()
-                    .release_capacity(piece_bytes)
-                    .is_err()
+                && self.stream.flow_control().release_capacity(piece_bytes).is_err()
             {
                 return Some(Complete::Lost);
             }

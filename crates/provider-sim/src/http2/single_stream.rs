@@ -74,10 +74,7 @@ impl SingleStream {
         }
         self.has_sent_settings = true;
         let mut settings = bytes.to_vec();
-        for setting in settings
-            .get_mut(HEADER_BYTES..)?
-            .chunks_exact_mut(SETTING_BYTES)
-        {
+        for setting in settings.get_mut(HEADER_BYTES..)?.chunks_exact_mut(SETTING_BYTES) {
             if let Some((name, value)) = setting.split_at_mut_checked(2)
                 && name == MAX_CONCURRENT_STREAMS
             {
@@ -128,10 +125,8 @@ impl SingleStream {
 
     /// Moves what h2 may read into `buffer`; false when there is nothing.
     pub(super) fn take_received(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
-        let bytes: Bytes = self
-            .received
-            .split_to(self.received.len().min(buffer.remaining()))
-            .freeze();
+        let bytes: Bytes =
+            self.received.split_to(self.received.len().min(buffer.remaining())).freeze();
         buffer.put_slice(&bytes);
         !bytes.is_empty()
     }
@@ -167,16 +162,9 @@ mod tests {
     #[test]
     fn the_first_settings_allow_one_stream_and_the_second_more() {
         let mut single = SingleStream::new();
-        let settings = [
-            0, 0, 12, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 3, 232, 0, 6, 0, 0, 64, 0,
-        ];
+        let settings = [0, 0, 12, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 3, 232, 0, 6, 0, 0, 64, 0];
         let changed = single.first_settings(&settings).unwrap();
-        assert_eq!(
-            changed,
-            [
-                0, 0, 12, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0, 64, 0
-            ]
-        );
+        assert_eq!(changed, [0, 0, 12, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0, 64, 0]);
         assert_eq!(single.first_settings(&settings), None);
         assert_eq!(single.take_settings(), None);
         single.allow(1000);

@@ -50,11 +50,7 @@ impl SharedWire {
 
     /// The client is still held to one stream.
     pub(super) fn is_single_stream(&self) -> bool {
-        self.0
-            .borrow()
-            .single_stream
-            .as_ref()
-            .is_some_and(SingleStream::is_limited)
+        self.0.borrow().single_stream.as_ref().is_some_and(SingleStream::is_limited)
     }
 
     /// Everything h2 wrote has left.
@@ -168,10 +164,7 @@ impl Wire {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_own(context))?;
         ready!(Pin::new(&mut self.tls).poll_flush(context))?;
-        let frame = self
-            .single_stream
-            .as_mut()
-            .and_then(SingleStream::take_settings);
+        let frame = self.single_stream.as_mut().and_then(SingleStream::take_settings);
         if let Some(frame) = frame {
             self.own.extend_from_slice(&frame);
             ready!(self.poll_write_own(context))?;
@@ -191,10 +184,7 @@ impl Wire {
 
     /// Takes over the first bytes h2 writes, its SETTINGS, when they are to say something else.
     fn hold_first_settings(&mut self, bytes: &[u8]) -> bool {
-        let changed = self
-            .single_stream
-            .as_mut()
-            .and_then(|single| single.first_settings(bytes));
+        let changed = self.single_stream.as_mut().and_then(|single| single.first_settings(bytes));
         if let Some(changed) = &changed {
             self.own.extend_from_slice(changed);
         }

@@ -33,11 +33,7 @@ impl Reader {
 impl<R: BufRead> Reader<R> {
     /// Reads records from `source`.
     pub const fn new(source: R) -> Self {
-        Self {
-            source,
-            line: Vec::new(),
-            lines_read: 0,
-        }
+        Self { source, line: Vec::new(), lines_read: 0 }
     }
 
     /// The next record, `None` at the end. The record lives until the next call.
@@ -46,18 +42,14 @@ impl<R: BufRead> Reader<R> {
     /// When the source cannot be read, or a whole line is not a record.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
         self.line.clear();
-        self.source
-            .read_until(b'\n', &mut self.line)
-            .map_err(Error::JournalRead)?;
+        self.source.read_until(b'\n', &mut self.line).map_err(Error::JournalRead)?;
         let Some((b'\n', line)) = self.line.split_last() else {
             return Ok(None);
         };
         self.lines_read += 1;
         match parse(line) {
             Some(record) => Ok(Some(record)),
-            None => Err(Error::JournalLine {
-                line: self.lines_read,
-            }),
+            None => Err(Error::JournalLine { line: self.lines_read }),
         }
     }
 }
@@ -117,10 +109,7 @@ mod tests {
             let mut reader = Reader::new(text.as_bytes());
             let mut next = || reader.next_record().map(|record| record.is_some());
             assert!(next().unwrap() && next().unwrap());
-            assert!(
-                matches!(next(), Err(Error::JournalLine { line: 3 })),
-                "{line:?}"
-            );
+            assert!(matches!(next(), Err(Error::JournalLine { line: 3 })), "{line:?}");
         };
         check("");
         check("19\tapns\t200\tid");

@@ -74,11 +74,8 @@ impl Summary {
         let received_us = Some(record.received_us);
         self.records += 1;
         *self.by_status.entry(record.status).or_default() += 1;
-        self.first_us = if self.first_us.is_none() {
-            received_us
-        } else {
-            self.first_us.min(received_us)
-        };
+        self.first_us =
+            if self.first_us.is_none() { received_us } else { self.first_us.min(received_us) };
         self.last_us = self.last_us.max(received_us);
     }
 }
@@ -130,19 +127,9 @@ mod tests {
         assert_eq!(summary.accepted(), 6);
         assert_eq!((summary.first_us, summary.last_us), (Some(10), Some(95)));
         assert_eq!(summary.by_status.get(&Status::Drop), Some(&2));
-        let expect = Repeats {
-            accepted: 5,
-            accepted_twice: 1,
-            arrived: 6,
-            arrived_twice: 2,
-        };
+        let expect = Repeats { accepted: 5, accepted_twice: 1, arrived: 6, arrived_twice: 2 };
         assert_eq!(summary.ids, expect);
-        let expect = Repeats {
-            accepted: 5,
-            accepted_twice: 1,
-            arrived: 5,
-            arrived_twice: 2,
-        };
+        let expect = Repeats { accepted: 5, accepted_twice: 1, arrived: 5, arrived_twice: 2 };
         assert_eq!(summary.recipients, expect);
     }
 

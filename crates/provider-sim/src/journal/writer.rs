@@ -19,29 +19,18 @@ use crate::Error;
 
 /// Opens `path` for appending, alone, and cuts off a torn last line.
 pub(crate) fn open(path: &Path) -> Result<File, Error> {
-    let failed = |source| Error::Journal {
-        path: path.to_owned(),
-        source,
-    };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(failed)?;
+    let failed = |source| Error::Journal { path: path.to_owned(), source };
+    let mut file =
+        OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            return Err(Error::JournalInUse {
-                path: path.to_owned(),
-            });
+            return Err(Error::JournalInUse { path: path.to_owned() });
         }
         Err(TryLockError::Error(source)) => return Err(failed(source)),
     }
     let whole_bytes = whole_lines_bytes(&mut file).map_err(failed)?;
-    file.set_len(whole_bytes)
-        .and_then(|()| file.sync_all())
-        .map_err(failed)?;
+    file.set_len(whole_bytes).and_then(|()| file.sync_all()).map_err(failed)?;
     Ok(file)
 }
 
@@ -65,11 +54,7 @@ struct State {
 
 impl Journal {
     pub(crate) fn new(file: Arc<File>, fsync: bool) -> Self {
-        Self {
-            file,
-            fsync,
-            state: RefCell::default(),
-        }
+        Self { file, fsync, state: RefCell::default() }
     }
 
     /// Adds a record, and returns its number for [`Journal::poll_written`].
@@ -90,11 +75,7 @@ impl Journal {
             return Poll::Ready(());
         }
         let waker = context.waker();
-        if !state
-            .answering
-            .last()
-            .is_some_and(|last| last.will_wake(waker))
-        {
+        if !state.answering.last().is_some_and(|last| last.will_wake(waker)) {
             state.answering.push(waker.clone());
         }
         Poll::Pending
@@ -120,11 +101,7 @@ impl Journal {
     pub(crate) fn write_rest(&self) -> io::Result<()> {
         let lines = mem::take(&mut self.state.borrow_mut().lines);
         (&*self.file).write_all(&lines)?;
-        if self.fsync {
-            self.file.sync_data()
-        } else {
-            Ok(())
-        }
+        if self.fsync { self.file.sync_data() } else { Ok(()) }
     }
 
     /// Waits until there are lines, moves them to `group`, and returns the number of the last one.
@@ -157,13 +134,7 @@ impl Journal {
 }
 
 fn push_line(lines: &mut Vec<u8>, record: &Record<'_>) {
-    let Record {
-        received_us,
-        channel,
-        status,
-        id,
-        recipient,
-    } = record;
+    let Record { received_us, channel, status, id, recipient } = record;
     // Writing to a vector cannot fail.
     drop(write!(lines, "{received_us}\t{channel}\t{status}\t"));
     push_field(lines, id);

@@ -19,9 +19,7 @@ fn with(change: impl FnOnce(&mut Request<()>)) -> Request<()> {
 
 fn header(name: &'static str, value: &str) -> Request<()> {
     with(|request| {
-        request
-            .headers_mut()
-            .insert(name, HeaderValue::from_str(value).unwrap());
+        request.headers_mut().insert(name, HeaderValue::from_str(value).unwrap());
     })
 }
 
@@ -45,10 +43,7 @@ async fn check(cases: Vec<(Request<()>, Bytes, u16, &str)>) {
     let count = cases.len();
     for (request, body, status, reason) in cases {
         let answer = client.ask(request, body).await.unwrap();
-        assert_eq!(
-            (answer.status.as_u16(), answer.body),
-            (status, reason_body(reason))
-        );
+        assert_eq!((answer.status.as_u16(), answer.body), (status, reason_body(reason)));
     }
     assert_eq!(sim.summary().accepted(), 0);
     assert_eq!(sim.journal().len(), count);
@@ -60,10 +55,7 @@ async fn a_wrong_address_or_token_has_its_documented_reason() {
     let get = with(|request| *request.method_mut() = Method::GET);
     let not_hex = path(&format!("/3/device/{}", "xy".repeat(32)));
     let long_hex = path(&format!("/3/device/{}", "ab".repeat(101)));
-    let old = header(
-        "authorization",
-        &signed_token(&signing_key(), "TEAM", now_s() - 3700),
-    );
+    let old = header("authorization", &signed_token(&signing_key(), "TEAM", now_s() - 3700));
     check(vec![
         (get, good(), 405, "MethodNotAllowed"),
         (path("/3/devices/00"), good(), 404, "BadPath"),
@@ -72,24 +64,9 @@ async fn a_wrong_address_or_token_has_its_documented_reason() {
         (not_hex, good(), 400, "BadDeviceToken"),
         (long_hex, good(), 400, "BadDeviceToken"),
         (without("apns-topic"), good(), 400, "MissingTopic"),
-        (
-            without("authorization"),
-            good(),
-            403,
-            "MissingProviderToken",
-        ),
-        (
-            header("authorization", "basic abc"),
-            good(),
-            403,
-            "MissingProviderToken",
-        ),
-        (
-            header("authorization", "bearer nonsense"),
-            good(),
-            403,
-            "InvalidProviderToken",
-        ),
+        (without("authorization"), good(), 403, "MissingProviderToken"),
+        (header("authorization", "basic abc"), good(), 403, "MissingProviderToken"),
+        (header("authorization", "bearer nonsense"), good(), 403, "InvalidProviderToken"),
         (old, good(), 403, "ExpiredProviderToken"),
     ])
     .await;
@@ -99,9 +76,7 @@ async fn a_wrong_address_or_token_has_its_documented_reason() {
 async fn a_wrong_header_or_payload_has_its_documented_reason() {
     let good = || Bytes::from(PAYLOAD);
     let twice = with(|request| {
-        request
-            .headers_mut()
-            .append("apns-topic", HeaderValue::from_static("org.example.other"));
+        request.headers_mut().append("apns-topic", HeaderValue::from_static("org.example.other"));
     });
     let voip = || header("apns-push-type", "voip");
     check(vec![
@@ -113,24 +88,9 @@ async fn a_wrong_header_or_payload_has_its_documented_reason() {
         (voip(), payload(100_000), 413, "PayloadTooLarge"),
         (header("apns-id", "not-a-uuid"), good(), 400, "BadMessageId"),
         (header("apns-priority", "7"), good(), 400, "BadPriority"),
-        (
-            header("apns-expiration", "tomorrow"),
-            good(),
-            400,
-            "BadExpirationDate",
-        ),
-        (
-            header("apns-push-type", "pigeon"),
-            good(),
-            400,
-            "InvalidPushType",
-        ),
-        (
-            header("apns-collapse-id", &"x".repeat(65)),
-            good(),
-            400,
-            "BadCollapseId",
-        ),
+        (header("apns-expiration", "tomorrow"), good(), 400, "BadExpirationDate"),
+        (header("apns-push-type", "pigeon"), good(), 400, "InvalidPushType"),
+        (header("apns-collapse-id", &"x".repeat(65)), good(), 400, "BadCollapseId"),
     ])
     .await;
 }
@@ -147,10 +107,7 @@ async fn limits_are_inclusive() {
         (with(|_| {}), payload(4096)),
         (header("apns-push-type", "voip"), payload(5120)),
         (header("apns-collapse-id", &"x".repeat(64)), PAYLOAD.into()),
-        (
-            path(&format!("/3/device/{}", "ab".repeat(100))),
-            PAYLOAD.into(),
-        ),
+        (path(&format!("/3/device/{}", "ab".repeat(100))), PAYLOAD.into()),
         (header("apns-expiration", "0"), PAYLOAD.into()),
         (without("apns-push-type"), PAYLOAD.into()),
     ];
@@ -178,30 +135,17 @@ async fn a_record_is_there_when_its_answer_is() {
     let mut client = sim.apns().await;
     let mut under_way = Vec::new();
     for number in 0..300 {
-        let response = client
-            .begin(push(&id(number), &device(number)), PAYLOAD)
-            .await
-            .unwrap();
+        let response = client.begin(push(&id(number), &device(number)), PAYLOAD).await.unwrap();
         under_way.push((number, response));
     }
     for (number, response) in under_way {
         assert_eq!(answer(response).await.unwrap().status, StatusCode::OK);
-        let line = sim
-            .journal()
-            .into_iter()
-            .find(|line| line.id == id(number))
-            .unwrap();
-        assert_eq!(
-            (line.status, line.recipient),
-            (Status::Answered(200), device(number))
-        );
+        let line = sim.journal().into_iter().find(|line| line.id == id(number)).unwrap();
+        assert_eq!((line.status, line.recipient), (Status::Answered(200), device(number)));
     }
     let summary = sim.summary();
     assert_eq!((summary.records, summary.ids.accepted), (300, 300));
-    assert_eq!(
-        (summary.ids.accepted_twice, summary.recipients.arrived_twice),
-        (0, 0)
-    );
+    assert_eq!((summary.ids.accepted_twice, summary.recipients.arrived_twice), (0, 0));
 }
 
 #[tokio::test]
@@ -255,10 +199,7 @@ async fn signatures_are_verified_when_a_key_is_given() {
         (unsigned_token(), 403),
     ];
     for (authorization, status) in cases {
-        let answer = client
-            .ask(header("authorization", &authorization), PAYLOAD)
-            .await
-            .unwrap();
+        let answer = client.ask(header("authorization", &authorization), PAYLOAD).await.unwrap();
         assert_eq!(answer.status.as_u16(), status, "{}", answer.body);
     }
 }
@@ -271,16 +212,10 @@ async fn a_team_that_renews_its_token_too_often_is_throttled() {
     let first = signed_token(&key, "TEAM", now_s() - 10);
     let second = signed_token(&key, "TEAM", now_s());
     let of_other_team = signed_token(&key, "OTHER", now_s());
-    for (authorization, status) in [
-        (&first, 200),
-        (&second, 429),
-        (&of_other_team, 200),
-        (&first, 200),
-    ] {
-        let answer = client
-            .ask(header("authorization", authorization), PAYLOAD)
-            .await
-            .unwrap();
+    for (authorization, status) in
+        [(&first, 200), (&second, 429), (&of_other_team, 200), (&first, 200)]
+    {
+        let answer = client.ask(header("authorization", authorization), PAYLOAD).await.unwrap();
         assert_eq!(answer.status.as_u16(), status, "{}", answer.body);
     }
 }
@@ -289,27 +224,15 @@ async fn a_team_that_renews_its_token_too_often_is_throttled() {
 async fn one_stream_is_allowed_until_a_valid_token_came() {
     let sim = Sim::start(|options| options.apns_single_stream = true);
     let mut client = sim.apns().await;
-    let rejected = client
-        .ask(header("authorization", "bearer bad"), PAYLOAD)
-        .await
-        .unwrap();
+    let rejected = client.ask(header("authorization", "bearer bad"), PAYLOAD).await.unwrap();
     assert_eq!(rejected.status, StatusCode::FORBIDDEN);
     assert_eq!(client.send.current_max_send_streams(), 1);
-    assert_eq!(
-        client.push(&id(1), &device(1)).await.unwrap(),
-        StatusCode::OK
-    );
+    assert_eq!(client.push(&id(1), &device(1)).await.unwrap(), StatusCode::OK);
     // The higher limit leaves with the answer, and is there before the next one.
-    assert_eq!(
-        client.push(&id(2), &device(2)).await.unwrap(),
-        StatusCode::OK
-    );
+    assert_eq!(client.push(&id(2), &device(2)).await.unwrap(), StatusCode::OK);
     assert_eq!(client.send.current_max_send_streams(), 1000);
     for number in 3..50 {
-        assert_eq!(
-            client.push(&id(number), &device(number)).await.unwrap(),
-            StatusCode::OK
-        );
+        assert_eq!(client.push(&id(number), &device(number)).await.unwrap(), StatusCode::OK);
     }
 }
 

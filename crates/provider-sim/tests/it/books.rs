@@ -11,9 +11,7 @@ async fn push_range(sim: &Sim, numbers: std::ops::Range<usize>) {
     let mut client = sim.apns().await;
     let mut under_way = Vec::new();
     for number in numbers {
-        let begun = client
-            .begin(push(&id(number), &device(number)), support::PAYLOAD)
-            .await;
+        let begun = client.begin(push(&id(number), &device(number)), support::PAYLOAD).await;
         under_way.push(begun.unwrap());
     }
     for response in under_way {
@@ -26,10 +24,7 @@ async fn with_fsync_records_are_there_before_their_answers_too() {
     let sim = Sim::start(|options| options.fsync = true);
     for round in 0..5 {
         push_range(&sim, round * 100..(round + 1) * 100).await;
-        assert_eq!(
-            sim.summary().ids.accepted,
-            (u64::try_from(round).unwrap() + 1) * 100
-        );
+        assert_eq!(sim.summary().ids.accepted, (u64::try_from(round).unwrap() + 1) * 100);
     }
     assert_eq!(sim.summary().ids.accepted_twice, 0);
 }
@@ -46,16 +41,10 @@ async fn threads_share_a_journal_of_whole_lines() {
 
 /// Drives all futures on this task.
 async fn futures_join<F: Future>(futures: Vec<F>) {
-    let mut futures: Vec<_> = futures
-        .into_iter()
-        .map(|future| Some(Box::pin(future)))
-        .collect();
+    let mut futures: Vec<_> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
     std::future::poll_fn(|context| {
         for slot in &mut futures {
-            if slot
-                .as_mut()
-                .is_some_and(|future| future.as_mut().poll(context).is_ready())
-            {
+            if slot.as_mut().is_some_and(|future| future.as_mut().poll(context).is_ready()) {
                 *slot = None;
             }
         }
@@ -75,8 +64,7 @@ async fn a_restart_repairs_the_torn_line_and_continues() {
     let journal = sim.running.journal.clone();
     let directory = sim.stop();
     let mut file = OpenOptions::new().append(true).open(&journal).unwrap();
-    file.write_all(b"1732161600123456\tapns\t200\t0000")
-        .unwrap();
+    file.write_all(b"1732161600123456\tapns\t200\t0000").unwrap();
     drop(file);
     assert_eq!(support::lines(&journal).len(), 10);
 
@@ -94,10 +82,7 @@ async fn a_journal_has_one_simulator_at_a_time() {
     options.webhook.set_port(0);
     options.tls_dir = sim.directory.path().join("tls");
     options.journal.clone_from(&sim.running.journal);
-    assert!(matches!(
-        Simulator::start(options),
-        Err(Error::JournalInUse { .. })
-    ));
+    assert!(matches!(Simulator::start(options), Err(Error::JournalInUse { .. })));
 }
 
 #[tokio::test]

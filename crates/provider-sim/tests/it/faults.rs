@@ -42,19 +42,12 @@ async fn a_dead_token_is_unregistered_every_time() {
     let mut client = sim.apns().await;
     let statuses = push_all(&mut client, 50).await;
     for (number, status) in statuses.iter().enumerate() {
-        let expect = if is_dead(&device(number), 0.3) {
-            410
-        } else {
-            200
-        };
+        let expect = if is_dead(&device(number), 0.3) { 410 } else { 200 };
         assert_eq!(*status, expect, "{}", device(number));
     }
     assert_eq!(push_all(&mut client, 50).await, statuses);
     let number = statuses.iter().position(|status| *status == 410).unwrap();
-    let gone = client
-        .ask(push(&id(number), &device(number)), PAYLOAD)
-        .await
-        .unwrap();
+    let gone = client.ask(push(&id(number), &device(number)), PAYLOAD).await.unwrap();
     let body: serde_json::Value = serde_json::from_str(&gone.body).unwrap();
     assert_eq!(body["reason"], "Unregistered");
     let timestamp_ms = body["timestamp"].as_u64().unwrap();
@@ -68,12 +61,7 @@ async fn throttling_says_when_to_come_back() {
         options.faults.throttle_rate = 1.0;
         options.faults.retry_after = 17;
     });
-    let answer = sim
-        .apns()
-        .await
-        .ask(push(&id(1), &device(1)), PAYLOAD)
-        .await
-        .unwrap();
+    let answer = sim.apns().await.ask(push(&id(1), &device(1)), PAYLOAD).await.unwrap();
     assert_eq!(answer.status.as_u16(), 429);
     assert_eq!(answer.headers["retry-after"], "17");
     assert_eq!(answer.body, r#"{"reason":"TooManyRequests"}"#);
@@ -88,10 +76,7 @@ async fn a_dropped_request_is_recorded_and_never_answered() {
         assert_eq!(error.reason(), Some(Reason::CANCEL));
         assert_eq!(sim.journal()[number].status, Status::Drop);
     }
-    assert_eq!(
-        (sim.summary().ids.accepted, sim.summary().ids.arrived),
-        (0, 3)
-    );
+    assert_eq!((sim.summary().ids.accepted, sim.summary().ids.arrived), (0, 3));
 }
 
 #[tokio::test]
@@ -133,38 +118,23 @@ async fn an_abrupt_goaway_leaves_later_streams_unprocessed() {
     let mut client = sim.apns().await;
     let mut under_way = Vec::new();
     for number in 0..20 {
-        let begun = client
-            .begin(push(&id(number), &device(number)), PAYLOAD)
-            .await;
+        let begun = client.begin(push(&id(number), &device(number)), PAYLOAD).await;
         under_way.push(begun.unwrap());
     }
     let mut accepted = Vec::new();
     for (number, response) in under_way.into_iter().enumerate() {
         match answer(response).await {
             Ok(answer) => accepted.push((number, answer.status.as_u16())),
-            Err(error) => assert!(
-                error.is_go_away() && error.is_remote(),
-                "{number} {error:?}"
-            ),
+            Err(error) => assert!(error.is_go_away() && error.is_remote(), "{number} {error:?}"),
         }
     }
     assert_eq!(accepted, [(0, 200), (1, 200), (2, 200), (3, 200), (4, 200)]);
-    let mut recorded: Vec<(String, Status)> = sim
-        .journal()
-        .into_iter()
-        .map(|line| (line.id, line.status))
-        .collect();
+    let mut recorded: Vec<(String, Status)> =
+        sim.journal().into_iter().map(|line| (line.id, line.status)).collect();
     recorded.sort();
     let processed = recorded.iter().filter(|(_, status)| status.has_arrived());
-    assert!(
-        processed.map(|(id, _)| id.clone()).eq((0..5).map(id)),
-        "{recorded:?}"
-    );
-    assert!(
-        recorded[5..]
-            .iter()
-            .all(|(_, status)| *status == Status::Refuse)
-    );
+    assert!(processed.map(|(id, _)| id.clone()).eq((0..5).map(id)), "{recorded:?}");
+    assert!(recorded[5..].iter().all(|(_, status)| *status == Status::Refuse));
 }
 
 #[tokio::test]
@@ -186,10 +156,7 @@ async fn answers_of_different_latency_overtake_each_other() {
     let mut client = sim.apns().await;
     let mut under_way = tokio::task::JoinSet::new();
     for number in 0..50 {
-        let response = client
-            .begin(push(&id(number), &device(number)), PAYLOAD)
-            .await
-            .unwrap();
+        let response = client.begin(push(&id(number), &device(number)), PAYLOAD).await.unwrap();
         under_way.spawn(async move { (number, answer(response).await.unwrap().status.as_u16()) });
     }
     let answered = under_way.join_all().await;

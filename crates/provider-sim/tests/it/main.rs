@@ -1,8 +1,5 @@
 //! The simulator over real sockets, by clients that share nothing with it.
-#![expect(
-    clippy::unwrap_used,
-    reason = "all of it is test code: a failure here fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 mod support;
 

@@ -68,10 +68,7 @@ impl Sim {
         options.journal = directory.path().join("journal");
         options.tls_dir = directory.path().join("tls");
         change(&mut options);
-        Self {
-            running: Simulator::start(options).unwrap(),
-            directory,
-        }
+        Self { running: Simulator::start(options).unwrap(), directory }
     }
 
     pub(crate) async fn apns(&self) -> Client {
@@ -103,10 +100,7 @@ impl Client {
         let (send, connection) = h2::client::handshake(tls).await.unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(connection);
-        Self {
-            send,
-            connection: tasks,
-        }
+        Self { send, connection: tasks }
     }
 
     /// Starts a request; the answer is awaited apart, so that several can be under way.
@@ -151,11 +145,7 @@ pub(crate) async fn answer(response: h2::client::ResponseFuture) -> Result<Answe
         body.extend_from_slice(&piece?);
     }
     let body = String::from_utf8(body.to_vec()).unwrap();
-    Ok(Answer {
-        status: parts.status,
-        headers: parts.headers,
-        body,
-    })
+    Ok(Answer { status: parts.status, headers: parts.headers, body })
 }
 
 pub(crate) async fn tls(
@@ -164,9 +154,7 @@ pub(crate) async fn tls(
     protocol: &str,
 ) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_file(ca).unwrap())
-        .unwrap();
+    roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -176,10 +164,7 @@ pub(crate) async fn tls(
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     let tcp = TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config))
-        .connect(name, tcp)
-        .await
-        .unwrap()
+    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
 }
 
 /// A good APNs request.
@@ -211,10 +196,7 @@ pub(crate) fn unsigned_token() -> String {
 pub(crate) fn signed_token(key: &EcdsaKeyPair, team: &str, issued_s: u64) -> String {
     let claims = claims(team, issued_s);
     let signature = key.sign(&SystemRandom::new(), claims.as_bytes()).unwrap();
-    format!(
-        "bearer {claims}.{}",
-        BASE64_URL_SAFE_NO_PAD.encode(signature)
-    )
+    format!("bearer {claims}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
 }
 
 fn claims(team: &str, issued_s: u64) -> String {
@@ -233,15 +215,9 @@ pub(crate) fn public_key_pem(key: &EcdsaKeyPair) -> String {
     format!("-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n")
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what is signed has to be of this minute"
-)]
+#[expect(clippy::disallowed_methods, reason = "what is signed has to be of this minute")]
 pub(crate) fn now_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
 pub(crate) fn lines(path: &Path) -> Vec<Line> {

@@ -38,15 +38,11 @@ struct Client {
 impl Client {
     async fn connect(sim: &Sim) -> Self {
         let tls = tls(sim.running.webhook, &sim.running.ca, "http/1.1").await;
-        let (send, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls))
-            .await
-            .unwrap();
+        let (send, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(tls)).await.unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(connection);
-        Self {
-            send,
-            connection: tasks,
-        }
+        Self { send, connection: tasks }
     }
 
     async fn ask<Body: Into<Bytes>>(
@@ -55,10 +51,7 @@ impl Client {
         body: Body,
     ) -> hyper::Result<Response<()>> {
         self.send.ready().await?;
-        let request = request
-            .header("host", "localhost")
-            .body(Full::new(body.into()))
-            .unwrap();
+        let request = request.header("host", "localhost").body(Full::new(body.into())).unwrap();
         Ok(self.send.send_request(request).await?.map(drop))
     }
 }
@@ -87,11 +80,7 @@ async fn a_signature_must_be_ours_and_of_this_minute() {
             .header("webhook-timestamp", timestamp)
             .header("webhook-signature", &signature);
         let answer = client.ask(request, body).await.unwrap();
-        assert_eq!(
-            answer.status().as_u16(),
-            status,
-            "{timestamp} {signature} {body}"
-        );
+        assert_eq!(answer.status().as_u16(), status, "{timestamp} {signature} {body}");
     }
     assert_eq!(sim.summary().accepted(), 3);
 }
@@ -105,11 +94,7 @@ async fn every_path_is_an_endpoint_and_is_recorded() {
         assert_eq!(answer.status().as_u16(), 200);
         assert_eq!(sim.journal().last().unwrap().id, id);
     }
-    let recipients: Vec<String> = sim
-        .journal()
-        .into_iter()
-        .map(|line| line.recipient)
-        .collect();
+    let recipients: Vec<String> = sim.journal().into_iter().map(|line| line.recipient).collect();
     assert_eq!(recipients, ["/a", "/b/c", "/"]);
 }
 
@@ -118,34 +103,12 @@ async fn malformed_requests_are_rejected() {
     let sim = Sim::start(|_| {});
     let mut client = Client::connect(&sim).await;
     let without_id = Request::post("https://localhost/hook");
-    assert_eq!(
-        client
-            .ask(without_id, PAYLOAD)
-            .await
-            .unwrap()
-            .status()
-            .as_u16(),
-        400
-    );
+    assert_eq!(client.ask(without_id, PAYLOAD).await.unwrap().status().as_u16(), 400);
     let dotted = hook("/hook", "msg.1");
-    assert_eq!(
-        client.ask(dotted, PAYLOAD).await.unwrap().status().as_u16(),
-        400
-    );
+    assert_eq!(client.ask(dotted, PAYLOAD).await.unwrap().status().as_u16(), 400);
     let get = hook("/hook", "msg_1").method("GET");
-    assert_eq!(
-        client
-            .ask(get, Bytes::new())
-            .await
-            .unwrap()
-            .status()
-            .as_u16(),
-        405
-    );
-    let long = client
-        .ask(hook("/hook", "msg_1"), vec![b' '; (1 << 20) + 1])
-        .await
-        .unwrap();
+    assert_eq!(client.ask(get, Bytes::new()).await.unwrap().status().as_u16(), 405);
+    let long = client.ask(hook("/hook", "msg_1"), vec![b' '; (1 << 20) + 1]).await.unwrap();
     assert_eq!(long.status().as_u16(), 413);
     assert_eq!(sim.summary().accepted(), 0);
 }
@@ -156,10 +119,7 @@ async fn http2_is_spoken_when_the_client_asks_for_it() {
     let mut client = sim.webhook().await;
     let long = format!("{{{}}}", " ".repeat(500_000));
     for body in [PAYLOAD.to_owned(), long] {
-        let answer = client
-            .ask(hook("/hook", &id(1)).body(()).unwrap(), body)
-            .await
-            .unwrap();
+        let answer = client.ask(hook("/hook", &id(1)).body(()).unwrap(), body).await.unwrap();
         assert_eq!((answer.status.as_u16(), answer.body.as_str()), (200, ""));
         assert!(!answer.headers.contains_key("apns-id"));
     }
@@ -170,10 +130,7 @@ async fn http2_is_spoken_when_the_client_asks_for_it() {
 async fn a_dropped_request_is_recorded_and_the_connection_closed() {
     let sim = Sim::start(|options| options.faults.drop_rate = 1.0);
     let mut client = Client::connect(&sim).await;
-    client
-        .ask(hook("/hook", "msg_1"), PAYLOAD)
-        .await
-        .unwrap_err();
+    client.ask(hook("/hook", "msg_1"), PAYLOAD).await.unwrap_err();
     client.connection.join_next().await.unwrap().unwrap().ok();
     assert_eq!(sim.journal()[0].status, Status::Drop);
 }
@@ -189,13 +146,7 @@ async fn a_connection_is_closed_after_its_count() {
         (second.status().as_u16(), &second.headers()["connection"]),
         (200, &"close".parse().unwrap())
     );
-    client
-        .connection
-        .join_next()
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
+    client.connection.join_next().await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
