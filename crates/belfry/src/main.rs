@@ -1,3 +1,56 @@
-//! The binary.
+//! The binary: command line, configuration, wiring. The only crate that names backends.
 
-fn main() {}
+mod api_key;
+mod audit;
+mod cancel;
+mod check_config;
+mod cli;
+mod client;
+mod config;
+mod demo;
+mod exit;
+mod import;
+mod log;
+mod logging;
+mod output;
+mod send;
+mod serve;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command};
+use crate::client::Client;
+use crate::config::Config;
+
+/// A delivery allocates and frees on different threads all the time, and this allocator is good at that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    run(Cli::parse()).unwrap_or_else(|error| exit::report(&error))
+}
+
+fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
+    let config = || Config::load(global.config.as_deref());
+    let client = || Client::new(&global, &config()?);
+    match command {
+        Command::Serve => serve::run(config()?),
+        Command::Import(args) => import::run(&args, &client()?),
+        Command::Send(args) => send::run(&args, &client()?),
+        Command::Status(args) => status::run(&args, &client()?),
+        Command::Log(args) => log::run(&args, &config()?.store),
+        Command::Cancel(args) => cancel::run(&args, &client()?),
+        Command::Audit(args) => audit::run(&args, &config()?.store),
+        Command::Demo => demo::run(),
+        Command::ProviderSim(options) => {
+            provider_sim::run(*options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::CheckConfig(args) => check_config::run(&args, global.config.as_deref()),
+        Command::ApiKey(args) => api_key::run(&args),
+        Command::Reference => output::print(&cli::to_markdown()),
+    }
+}

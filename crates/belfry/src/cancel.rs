@@ -1,0 +1,43 @@
+//! `belfry cancel`: takes back what is not sent yet.
+
+use std::process::ExitCode;
+
+use notification::{BroadcastId, NotificationId};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::CancelArgs;
+use crate::client::Client;
+use crate::exit::{Failure, FailureKind};
+use crate::output;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    cancelled: u64,
+    under_way: u64,
+    ended: u64,
+}
+
+/// Says what cancelling came to.
+pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let answer: Answer = client.post(&path(&args.id)?, &())?;
+    if args.json {
+        output::json(&answer)?;
+    } else {
+        let Answer { cancelled, under_way, ended } = answer;
+        output::line(format_args!(
+            "{cancelled} cancelled; too late for {under_way} under way and {ended} that ended"
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn path(id: &str) -> Result<String, Failure> {
+    if let Ok(broadcast) = id.parse::<BroadcastId>() {
+        return Ok(format!("/v1/broadcasts/{broadcast}/cancel"));
+    }
+    if let Ok(notification) = id.parse::<NotificationId>() {
+        return Ok(format!("/v1/notifications/{notification}/cancel"));
+    }
+    let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
+    Err(Failure::new(FailureKind::BadInput, message))
+}

@@ -1,0 +1,21 @@
+//! `belfry check-config`: names everything that is wrong with a configuration.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cli::CheckConfigArgs;
+use crate::config::{self, Config};
+use crate::output;
+
+/// Checks the file named, or the one that the other commands would read.
+pub(crate) fn run(args: &CheckConfigArgs, usual: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if args.print_default {
+        return output::print(config::DEFAULT_FILE);
+    }
+    if args.reference {
+        return output::print(&config::to_markdown());
+    }
+    let config = Config::load(args.file.as_deref().or(usual))?;
+    output::line(format_args!("the configuration is fine: {} channels", config.channels.len()))?;
+    Ok(ExitCode::SUCCESS)
+}

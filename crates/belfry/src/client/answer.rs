@@ -1,0 +1,134 @@
+//! What the engine answered, and what its errors mean (problem+json, RFC 9457).
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::RETRY_AFTER;
+use hyper::http::response::Parts;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::exit::{Failure, FailureKind};
+
+/// One answer of the engine.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// What it means.
+    pub(crate) status: StatusCode,
+    /// How long to wait, if the engine said.
+    pub(crate) retry_after: Option<Duration>,
+    body: Bytes,
+}
+
+/// What is wrong with one field of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct FieldError {
+    /// JSON pointer to the field.
+    pub(crate) pointer: String,
+    /// What is wrong and what would be right.
+    pub(crate) message: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    title: String,
+    detail: String,
+    errors: Vec<FieldError>,
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(super) fn new(head: &Parts, body: Bytes) -> Self {
+        let seconds =
+            head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        Self { status: head.status, retry_after: seconds.map(Duration::from_secs), body }
+    }
+
+    /// The answer, if the engine did what it was asked; what it complains of otherwise.
+    pub(crate) fn into_result(self) -> Result<Self, Failure> {
+        if self.status.is_success() { Ok(self) } else { Err(self.failure()) }
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        serde_json::from_slice(&self.body)
+            .context("the engine's answer makes no sense: is there another server at this address?")
+    }
+
+    /// The fields that the engine complains of.
+    pub(crate) fn field_errors(&self) -> Vec<FieldError> {
+        self.problem().errors
+    }
+
+    /// What the engine complains of.
+    pub(crate) fn failure(&self) -> Failure {
+        let kind = match self.status.as_u16() {
+            401 | 403 | 408 | 429 | 500.. => FailureKind::Failed,
+            _ => FailureKind::BadInput,
+        };
+        let problem = self.problem();
+        let errors: Vec<String> = problem.errors.iter().map(FieldError::to_string).collect();
+        let said = [errors.join("\n"), problem.detail, problem.title];
+        let said = said.into_iter().find(|text| !text.is_empty());
+        let message = said.unwrap_or_else(|| format!("the engine answered {}", self.status));
+        Failure::new(kind, message)
+    }
+
+    fn problem(&self) -> Problem {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+// === impl FieldError ===
+
+impl FieldError {
+    /// The field as people write it: `/content/aps/alert` is `content.aps.alert`.
+    pub(crate) fn field(&self) -> String {
+        field_of(&self.pointer)
+    }
+
+    /// For a request that is an array: the index of the item, and the field within it.
+    pub(crate) fn item(&self) -> Option<(usize, String)> {
+        let rest = self.pointer.strip_prefix('/')?;
+        let (index, field) = rest.split_once('/').unwrap_or((rest, ""));
+        Some((index.parse().ok()?, field_of(field)))
+    }
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.field().as_str() {
+            "" => formatter.write_str(&self.message),
+            field => write!(formatter, "field `{field}`: {}", self.message),
+        }
+    }
+}
+
+fn field_of(pointer: &str) -> String {
+    let steps = pointer.trim_start_matches('/').split('/');
+    let steps: Vec<String> = steps.map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+    steps.join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_names_an_item_and_its_field() {
+        let check = |pointer: &str, expect: Option<(usize, &str)>| {
+            let error = FieldError { pointer: pointer.to_owned(), message: String::new() };
+            let expect = expect.map(|(index, field)| (index, field.to_owned()));
+            assert_eq!(error.item(), expect, "{pointer}");
+        };
+        check("/17/to", Some((17, "to")));
+        check("/0/content/aps/a~1b", Some((0, "content.aps.a/b")));
+        check("/3", Some((3, "")));
+        check("/to", None);
+        check("", None);
+    }
+}

@@ -1,0 +1,237 @@
+//! One engine, and connections to it: HTTP/1.1 that is kept alive, plain or over TLS.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::Tasks;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::exit::{Failure, FailureKind};
+
+use super::Answer;
+
+/// How long a connection may take to open.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer may take; the engine answers an overload sooner.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+/// An answer is read up to this: it names an identifier per notification, and more.
+const ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Where the engine is, and as whom to call it.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    url: String,
+    host: String,
+    port: u16,
+    authority: HeaderValue,
+    authorization: Option<HeaderValue>,
+    tls: Option<Tls>,
+}
+
+/// An open connection. Dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    _driver: Tasks,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// Nothing was sent.
+    #[error("cannot reach the engine at {url}: {reason}; is `belfry serve` running there?")]
+    Unreachable {
+        /// Where it should be.
+        url: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The engine may or may not have done what it was asked.
+    #[error("lost the connection to the engine before it answered: {0}")]
+    Lost(String),
+}
+
+#[derive(Clone)]
+struct Tls {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// The engine at `url`, called with `key` if there is one.
+    pub(crate) fn new(url: &str, key: Option<String>) -> anyhow::Result<Self> {
+        let refuse = || {
+            let message = format!("{url:?} is not an address such as http://127.0.0.1:8473");
+            Failure::new(FailureKind::Usage, message)
+        };
+        let uri: Uri = url.parse().map_err(|_| refuse())?;
+        let authority = uri.authority().filter(|_| uri.path() == "/").ok_or_else(refuse)?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let (tls, usual_port) = match uri.scheme_str() {
+            Some("http") => (None, 80),
+            Some("https") => (Some(Tls::new(&host)?), 443),
+            _ => return Err(refuse().into()),
+        };
+        let authorization = key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
+        let authorization = authorization.transpose().map_err(|_| {
+            Failure::new(FailureKind::Usage, "the API key has characters that no key has")
+        })?;
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            host,
+            port: authority.port_u16().unwrap_or(usual_port),
+            authority: HeaderValue::try_from(authority.as_str())?,
+            authorization,
+            tls,
+        })
+    }
+
+    /// Makes one call: over `idle` if it is still open, else over a new connection, which is left in `idle`.
+    pub(crate) async fn call(
+        &self,
+        idle: &mut Option<Connection>,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Answer, CallError> {
+        let mut request = self.request(method, path, body);
+        if let Some(mut connection) = idle.take() {
+            match connection.send(request).await {
+                Ok(response) => return read(response, connection, idle).await,
+                Err(Unsent::Returned(returned, _)) => request = *returned,
+                Err(Unsent::Lost(reason)) => return Err(CallError::Lost(reason)),
+            }
+        }
+        let unreachable = |reason| CallError::Unreachable { url: self.url.clone(), reason };
+        let opened = timeout(CONNECT_TIMEOUT, self.connect()).await;
+        let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let mut connection = opened.map_err(|error| unreachable(error.to_string()))?;
+        match connection.send(request).await {
+            Ok(response) => read(response, connection, idle).await,
+            Err(Unsent::Returned(_, reason)) => Err(unreachable(reason)),
+            Err(Unsent::Lost(reason)) => Err(CallError::Lost(reason)),
+        }
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        // Paths are made of our own words and of identifiers that were parsed.
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.authority.clone());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        request
+    }
+
+    async fn connect(&self) -> io::Result<Connection> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => Connection::open(TokioIo::new(stream)).await,
+            Some(tls) => {
+                let stream = tls.connector.connect(tls.name.clone(), stream).await?;
+                Connection::open(TokioIo::new(stream)).await
+            }
+        }
+    }
+}
+
+// === impl Connection ===
+
+enum Unsent {
+    Returned(Box<Request<Full<Bytes>>>, String),
+    Lost(String),
+}
+
+impl Connection {
+    async fn open<S>(stream: S) -> io::Result<Self>
+    where
+        S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    {
+        let (sender, connection) = handshake(stream).await.map_err(io::Error::other)?;
+        let mut driver = Tasks::default();
+        driver.spawn("connection to the engine", async {
+            // Whoever waits for an answer learns of an error; nobody else needs to.
+            connection.await.ok();
+        });
+        Ok(Self { sender, _driver: driver })
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
+        let sent = async {
+            if let Err(error) = self.sender.ready().await {
+                return Err(Unsent::Returned(Box::new(request), error.to_string()));
+            }
+            self.sender.try_send_request(request).await.map_err(|mut error| {
+                let request = error.take_message();
+                let reason = error.into_error().to_string();
+                request.map_or(Unsent::Lost(reason.clone()), |request| {
+                    Unsent::Returned(Box::new(request), reason)
+                })
+            })
+        };
+        let late = || Unsent::Lost(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()));
+        timeout(ANSWER_TIMEOUT, sent).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+async fn read(
+    response: Response<Incoming>,
+    connection: Connection,
+    idle: &mut Option<Connection>,
+) -> Result<Answer, CallError> {
+    let (head, body) = response.into_parts();
+    let body = timeout(ANSWER_TIMEOUT, Limited::new(body, ANSWER_BYTES).collect()).await;
+    let body = body.map_err(|_| CallError::Lost("the answer did not end".to_owned()))?;
+    let body = body.map_err(|error| CallError::Lost(error.to_string()))?.to_bytes();
+    *idle = Some(connection);
+    Ok(Answer::new(&head, body))
+}
+
+// === impl CallError ===
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::new(FailureKind::Unreachable, error.to_string())
+    }
+}
+
+// === impl Tls ===
+
+impl Tls {
+    fn new(host: &str) -> anyhow::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from(host.to_owned())?;
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,70 @@
+//! Calls the engine over HTTP. A command is over when its answer is there, so [`Client`] blocks; `import`,
+//! which has several requests under way, drives [`Engine`] itself.
+
+mod answer;
+mod engine;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cli::Global;
+use crate::config::Config;
+
+pub(crate) use answer::Answer;
+pub(crate) use engine::{CallError, Connection, Engine};
+
+/// The engine, one call at a time.
+#[derive(Debug)]
+pub(crate) struct Client {
+    runtime: tokio::runtime::Runtime,
+    engine: Engine,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client of the engine at `--url`, or where the configuration has it listen. Connects to nothing yet.
+    pub(crate) fn new(global: &Global, config: &Config) -> anyhow::Result<Self> {
+        let mut listen = config.server.listen;
+        if listen.ip().is_unspecified() {
+            listen.set_ip([127, 0, 0, 1].into());
+        }
+        let url = global.url.clone().unwrap_or_else(|| format!("http://{listen}"));
+        let engine = Engine::new(&url, global.api_key.clone())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { runtime, engine })
+    }
+
+    /// Gets `path`.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.call(Method::GET, path, Bytes::new())
+    }
+
+    /// Posts `body` to `path`.
+    pub(crate) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        self.call(Method::POST, path, serde_json::to_vec(body)?.into())
+    }
+
+    /// Runs `work` with the engine until it is done.
+    pub(crate) fn drive<T>(&self, work: impl AsyncFnOnce(&Engine) -> T) -> T {
+        self.runtime.block_on(work(&self.engine))
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<T> {
+        let mut connection = None;
+        let call = self.engine.call(&mut connection, method, path, body);
+        let answer = self.runtime.block_on(call)?;
+        answer.into_result()?.json()
+    }
+}

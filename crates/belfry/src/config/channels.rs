@@ -1,0 +1,98 @@
+//! `[channels.NAME]`: one way out. What may stand there depends on its `kind`.
+
+use std::sync::Arc;
+
+use channel::{Channel, ChannelError, apns, dry_run};
+use notification::Name;
+use toml::{Table, Value};
+
+use super::load::read_table;
+use super::{Problem, RetryConfig};
+
+/// One way out.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChannelConfig {
+    /// What becomes of what the provider put off.
+    pub(crate) retry: RetryConfig,
+    /// The protocol and its settings.
+    pub(crate) kind: ChannelKind,
+}
+
+/// The protocol and its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ChannelKind {
+    /// Apple Push Notification service.
+    Apns(apns::Settings),
+    /// HTTPS with signatures (Standard Webhooks).
+    Webhook(Table),
+    /// Everything but the last byte.
+    DryRun(dry_run::Settings),
+}
+
+// === impl ChannelConfig ===
+
+impl ChannelConfig {
+    /// Reads the table at `path`. `kind` says how to read the rest; an internally tagged enum would do the
+    /// same and forget which key was wrong.
+    pub(super) fn read(mut table: Table, path: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+        let retry = match table.remove("retry") {
+            None => Some(RetryConfig::default()),
+            Some(Value::Table(retry)) => read_table(retry, &format!("{path}.retry"), problems),
+            Some(_) => {
+                problems.push(Problem::new(format!("{path}.retry"), "must be a table"));
+                None
+            }
+        };
+        let kind = if let Some(Value::String(kind)) = table.remove("kind") {
+            ChannelKind::read(&kind, table, path, problems)
+        } else {
+            let message = "missing: `apns`, `webhook` or `dry-run`";
+            problems.push(Problem::new(format!("{path}.kind"), message));
+            None
+        };
+        Some(Self { retry: retry?, kind: kind? })
+    }
+
+    /// Builds the channel, which reads the files that it names, and forgets it.
+    pub(super) fn check(&self, name: &Name) -> Vec<Problem> {
+        let mut problems = self.retry.check(&format!("channels.{name}.retry"));
+        problems.extend(self.kind.build().err().map(|error| match error {
+            ChannelError::Setting { setting, message } => {
+                Problem::new(format!("channels.{name}.{setting}"), message)
+            }
+            error @ ChannelError::File { .. } => {
+                Problem::new(format!("channels.{name}"), error.to_string())
+            }
+        }));
+        problems
+    }
+}
+
+// === impl ChannelKind ===
+
+impl ChannelKind {
+    /// Builds the channel. Reads the files that it names, and connects to nothing.
+    pub(crate) fn build(&self) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(match self {
+            Self::Apns(settings) => Arc::new(apns::ApnsChannel::new(settings)?),
+            Self::Webhook(_) => {
+                let message = "webhooks are not built in yet".to_owned();
+                return Err(ChannelError::Setting { setting: "kind", message });
+            }
+            Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
+        })
+    }
+
+    fn read(kind: &str, table: Table, path: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+        match kind {
+            "apns" => read_table(table, path, problems).map(Self::Apns),
+            "webhook" => Some(Self::Webhook(table)),
+            "dry-run" => read_table(table, path, problems).map(Self::DryRun),
+            _ => {
+                let message = format!("{kind:?} is not `apns`, `webhook` or `dry-run`");
+                problems.push(Problem::new(format!("{path}.kind"), message));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Reads the configuration and names everything that is wrong with it at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use notification::Name;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+use toml::{Table, Value};
+
+use crate::exit::{Failure, FailureKind};
+
+use super::{ChannelConfig, Config, DeliveryConfig, LogConfig, ServerConfig, StoreConfig};
+
+/// Read in the working directory when no file is named.
+const USUAL_FILE: &str = "belfry.toml";
+
+/// Environment variables that begin so are part of the configuration: `BELFRY__STORE__DIRECTORY=/var/belfry`
+/// is `store.directory`. A value that reads as TOML (`8`, `true`, `["a"]`) is that, any other is a text.
+const VARIABLE_PREFIX: &str = "BELFRY__";
+
+/// What a configuration is made of.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Source {
+    /// The file, if there is one.
+    pub(super) file: Option<PathBuf>,
+    /// What stands in it.
+    pub(super) text: String,
+    /// Variables of the environment, by name.
+    pub(super) variables: BTreeMap<String, String>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// The key, such as `channels.ios.team_id`; empty when it is the file as a whole.
+    pub(super) path: String,
+    /// What is wrong and what would be right.
+    pub(super) message: String,
+}
+
+/// The file as it is written: channels are read by their kind, in a second step.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Document {
+    server: ServerConfig,
+    store: StoreConfig,
+    delivery: DeliveryConfig,
+    log: LogConfig,
+    channels: BTreeMap<String, Table>,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads `file`, or `belfry.toml` if it exists, or nothing, and the environment over it.
+    ///
+    /// # Errors
+    /// Everything that is wrong, one line for each.
+    pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
+        let fail = |message: String| Failure::new(FailureKind::Config, message);
+        let source = Source::open(file).map_err(fail)?;
+        source.read().map_err(|problems| {
+            let lines = problems.iter().map(|problem| source.describe(problem));
+            fail(lines.collect::<Vec<_>>().join("\n"))
+        })
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    /// Opens `file`, or `belfry.toml` if it exists, and takes what concerns us from the environment.
+    pub(super) fn open(file: Option<&Path>) -> Result<Self, String> {
+        let usual = Path::new(USUAL_FILE);
+        let file = file.or_else(|| usual.is_file().then_some(usual));
+        let text = match file {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                format!("cannot read the configuration {}: {error}", path.display())
+            })?,
+            None => String::new(),
+        };
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
+            .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+            .collect();
+        Ok(Self { file: file.map(Path::to_path_buf), text, variables })
+    }
+
+    /// Reads and checks everything. Touches no network.
+    pub(super) fn read(&self) -> Result<Config, Vec<Problem>> {
+        let mut table = self.text.parse::<Table>().map_err(|error| vec![self.malformed(&error)])?;
+        let mut problems = Vec::new();
+        for (name, value) in &self.variables {
+            if !set(&mut table, &variable_path(name), literal(value)) {
+                problems.push(Problem::new(variable_path(name).join("."), "is no table"));
+            }
+        }
+        let document: Option<Document> = read_table(table, "", &mut problems);
+        let config = document.map(|document| document.resolve(&mut problems));
+        if let Some(config) = &config {
+            problems.extend(config.check());
+        }
+        match config {
+            Some(config) if problems.is_empty() => Ok(config),
+            _ => Err(problems),
+        }
+    }
+
+    /// One line for `problem`: where to look, what is wrong.
+    pub(super) fn describe(&self, problem: &Problem) -> String {
+        let variable =
+            self.variables.keys().find(|name| variable_path(name).join(".") == problem.path);
+        match (variable, &self.file) {
+            (Some(variable), _) => format!("{variable}: {}", problem.message),
+            (None, Some(file)) => format!("{}: {problem}", file.display()),
+            (None, None) => problem.to_string(),
+        }
+    }
+
+    fn malformed(&self, error: &toml::de::Error) -> Problem {
+        let before = error.span().and_then(|span| self.text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let message = error.message().replace('\n', ", ");
+        Problem::new("", format!("line {line} is not TOML: {message}"))
+    }
+}
+
+// === impl Problem ===
+
+impl Problem {
+    /// `message` about the key at `path`.
+    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            return formatter.write_str(&self.message);
+        }
+        write!(formatter, "{}: {}", self.path, self.message)
+    }
+}
+
+// === impl Document ===
+
+impl Document {
+    fn resolve(self, problems: &mut Vec<Problem>) -> Config {
+        let mut channels = BTreeMap::new();
+        for (name, table) in self.channels {
+            let path = format!("channels.{name}");
+            match name.parse::<Name>() {
+                Ok(name) => {
+                    if let Some(channel) = ChannelConfig::read(table, &path, problems) {
+                        channels.insert(name, channel);
+                    }
+                }
+                Err(error) => problems.push(Problem::new(path, error.to_string())),
+            }
+        }
+        let Self { server, store, delivery, log, channels: _ } = self;
+        Config { server, store, delivery, log, channels }
+    }
+}
+
+/// Reads `table`. Serde stops at the first error, so what it names is taken out and the rest read again:
+/// that way every problem is found. `None` when nothing useful is left.
+pub(super) fn read_table<T: DeserializeOwned>(
+    mut table: Table,
+    prefix: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let mut removed = Vec::new();
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, T>(table.clone()) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        let message = error.inner().message();
+        let segments: Vec<Segment> = error.path().iter().cloned().collect();
+        let path = join(prefix, &segments);
+        let is_missing_by_removal = quoted(message, "missing field ")
+            .is_some_and(|field| removed.contains(&dotted(&path, field)));
+        if !is_missing_by_removal {
+            problems.push(Problem::new(path.clone(), explain(message)));
+        }
+        if !remove(&mut table, &segments) {
+            return None;
+        }
+        removed.push(path);
+    }
+}
+
+/// Serde's words for an unknown key, as a person would put them.
+fn explain(message: &str) -> String {
+    let Some(key) = quoted(message, "unknown field ") else { return message.replace('\n', ", ") };
+    let known: Vec<&str> = expected(message).collect();
+    match nearest(key, &known) {
+        Some(near) => format!("unknown key, did you mean `{near}`?"),
+        None => format!("unknown key, known here: {}", known.join(", ")),
+    }
+}
+
+/// The word in backticks right after `intro`.
+fn quoted<'a>(message: &'a str, intro: &str) -> Option<&'a str> {
+    message.strip_prefix(intro)?.split('`').nth(1)
+}
+
+/// The names that serde says it expected.
+pub(super) fn expected(message: &str) -> impl Iterator<Item = &str> {
+    let (_, list) = message.split_once(", expected ").unwrap_or_default();
+    list.split('`').skip(1).step_by(2)
+}
+
+/// The name that differs least from `key`, if it is close enough to be meant.
+fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distances = known.iter().map(|name| (edits(key, name), *name));
+    let (distance, name) = distances.min()?;
+    (distance <= 1 + key.len() / 4).then_some(name)
+}
+
+/// Edits that turn `from` into `to` (Levenshtein).
+fn edits(from: &str, to: &str) -> usize {
+    let mut above: Vec<usize> = (0..=to.chars().count()).collect();
+    for (i, left) in from.chars().enumerate() {
+        let mut before = i + 1;
+        let mut row = vec![before];
+        for (&[diagonal, up], right) in above.array_windows().zip(to.chars()) {
+            before = (diagonal + usize::from(left != right)).min(up + 1).min(before + 1);
+            row.push(before);
+        }
+        above = row;
+    }
+    above.last().copied().unwrap_or_default()
+}
+
+fn join(prefix: &str, segments: &[Segment]) -> String {
+    segments.iter().fold(prefix.to_owned(), |path, segment| match segment {
+        Segment::Seq { index } => format!("{path}[{index}]"),
+        Segment::Map { key } => dotted(&path, key),
+        Segment::Enum { .. } | Segment::Unknown => path,
+    })
+}
+
+fn dotted(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Takes out what `segments` name; of an array all of it, for the indexes behind it would shift.
+fn remove(table: &mut Table, segments: &[Segment]) -> bool {
+    let [Segment::Map { key }, rest @ ..] = segments else { return false };
+    let inner = table.get_mut(key).and_then(Value::as_table_mut);
+    inner.is_some_and(|inner| remove(inner, rest)) || table.remove(key).is_some()
+}
+
+/// `BELFRY__STORE__DIRECTORY` as a path: `store`, `directory`.
+fn variable_path(name: &str) -> Vec<String> {
+    let rest = name.strip_prefix(VARIABLE_PREFIX).unwrap_or_default();
+    rest.split("__").map(str::to_lowercase).collect()
+}
+
+fn literal(value: &str) -> Value {
+    let line = format!("value = {value}");
+    let table = line.parse::<Table>().ok().filter(|table| table.len() == 1);
+    table
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(value.to_owned()))
+}
+
+fn set(table: &mut Table, path: &[String], value: Value) -> bool {
+    match path {
+        [] => false,
+        [key] => {
+            table.insert(key.clone(), value);
+            true
+        }
+        [key, rest @ ..] => {
+            let inner = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
+            inner.as_table_mut().is_some_and(|inner| set(inner, rest, value))
+        }
+    }
+}

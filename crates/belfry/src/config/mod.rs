@@ -1,0 +1,236 @@
+//! The configuration: one TOML file in which every key is optional, and an overlay from the environment.
+//!
+//! `belfry.default.toml` is the reference for users: the page in `docs/reference` is generated from it, and
+//! tests hold it against these structures.
+
+mod channels;
+mod load;
+mod reference;
+mod units;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use flow::Backoff;
+use notification::Name;
+use serde::Deserialize;
+
+pub(crate) use channels::ChannelConfig;
+pub(crate) use reference::{DEFAULT_FILE, to_markdown};
+
+use load::Problem;
+
+/// Everything that can be configured.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Config {
+    /// How callers reach the engine.
+    pub(crate) server: ServerConfig,
+    /// Where notifications are kept.
+    pub(crate) store: StoreConfig,
+    /// How notifications are sent.
+    pub(crate) delivery: DeliveryConfig,
+    /// What is logged.
+    pub(crate) log: LogConfig,
+    /// The ways out, by name. None by default.
+    pub(crate) channels: BTreeMap<Name, ChannelConfig>,
+}
+
+/// `[server]`: how callers reach the engine.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ServerConfig {
+    /// Address and port of the HTTP API. Default `127.0.0.1:8473`.
+    #[serde(deserialize_with = "units::address")]
+    pub(crate) listen: SocketAddr,
+    /// Connections open at a time; more wait to be accepted. 1 to 65,536, default 1,024.
+    pub(crate) connections: usize,
+    /// Who may call. None by default: then everybody on this machine may, as tenant `default`.
+    pub(crate) keys: Vec<KeyConfig>,
+}
+
+/// `[[server.keys]]`: one caller.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyConfig {
+    /// Says in logs whose key it is. Required, unique.
+    #[serde(deserialize_with = "units::parsed")]
+    pub(crate) name: Name,
+    /// Whose notifications the caller sends and sees. Required.
+    #[serde(deserialize_with = "units::parsed")]
+    pub(crate) tenant: Name,
+    /// SHA-256 of the key; `belfry api-key` makes both. Required.
+    #[serde(deserialize_with = "units::sha256")]
+    pub(crate) sha256: [u8; 32],
+}
+
+/// `[store]`: where notifications are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    /// Directory of the store's files, made at first start. Default `./data`.
+    pub(crate) directory: PathBuf,
+    /// When a commit counts as durable. Default `full`.
+    pub(crate) synchronous: SynchronousConfig,
+}
+
+/// When a commit counts as durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SynchronousConfig {
+    /// On disk: what was accepted survives a power failure.
+    #[default]
+    Full,
+    /// With the operating system: survives a crash of the engine, not one of the machine.
+    Normal,
+}
+
+/// `[delivery]`: how notifications are sent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DeliveryConfig {
+    /// Sender threads, 0 to 256; 0, the default, is one per core.
+    pub(crate) senders: usize,
+}
+
+/// `[channels.NAME.retry]`: what happens to a notification that the provider put off.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RetryConfig {
+    /// Attempts before a notification is given up, 1 to 1,000. Default 8.
+    pub(crate) attempts: u16,
+    /// Longest wait after the first attempt; it doubles with each. Default `1s`.
+    #[serde(deserialize_with = "units::duration")]
+    pub(crate) base: Duration,
+    /// Longest wait after any attempt. Default `15m`.
+    #[serde(deserialize_with = "units::duration")]
+    pub(crate) cap: Duration,
+}
+
+/// `[log]`: what is logged, to standard error.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    /// The form of a line. Default `text`.
+    pub(crate) format: LogFormat,
+    /// The least important line that is logged. Default `info`.
+    pub(crate) level: LogLevel,
+}
+
+/// The form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// How important a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    /// Something was lost, or a person must act.
+    Error,
+    /// Something is wrong and the engine copes.
+    Warn,
+    /// What the engine does.
+    #[default]
+    Info,
+    /// How it does it.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// What makes no sense although every value does. Reads the files that channels name; touches no network.
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = self.server.check();
+        if self.delivery.senders > 256 {
+            problems
+                .push(Problem::new("delivery.senders", "must be at most 256; 0 is one per core"));
+        }
+        for (name, channel) in &self.channels {
+            problems.extend(channel.check(name));
+        }
+        problems
+    }
+}
+
+// === impl ServerConfig ===
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8473)),
+            connections: 1_024,
+            keys: Vec::new(),
+        }
+    }
+}
+
+impl ServerConfig {
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if !self.listen.ip().is_loopback() && self.keys.is_empty() {
+            problems.push(Problem::new(
+                "server.listen",
+                format!(
+                    "{} can be reached from other machines, which takes a key: add one with \
+                     `belfry api-key`, or listen on 127.0.0.1",
+                    self.listen
+                ),
+            ));
+        }
+        if !(1..=65_536).contains(&self.connections) {
+            problems.push(Problem::new("server.connections", "must be from 1 to 65536"));
+        }
+        let mut names = BTreeSet::new();
+        for (i, key) in self.keys.iter().enumerate() {
+            if !names.insert(&key.name) {
+                let message = format!("another key is named {:?} already", key.name);
+                problems.push(Problem::new(format!("server.keys[{i}].name"), message));
+            }
+        }
+        problems
+    }
+}
+
+// === impl StoreConfig ===
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { directory: "./data".into(), synchronous: SynchronousConfig::default() }
+    }
+}
+
+// === impl RetryConfig ===
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self { attempts: 8, base: Duration::from_secs(1), cap: Duration::from_mins(15) }
+    }
+}
+
+impl RetryConfig {
+    fn check(&self, path: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if !(1..=1_000).contains(&self.attempts) {
+            let path = format!("{path}.attempts");
+            problems.push(Problem::new(path, "must be from 1 to 1000"));
+        }
+        if let Err(error) = Backoff::new(self.base, self.cap) {
+            problems.push(Problem::new(path, error.to_string()));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The default file, and what is said of a bad one.
+
+use super::load::{Source, expected};
+use super::*;
+
+fn source(text: &str, variables: &[(&str, &str)]) -> Source {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    Source {
+        file: Some("f.toml".into()),
+        text: text.to_owned(),
+        variables: variables.iter().map(owned).collect(),
+    }
+}
+
+fn complaints(source: &Source) -> Vec<String> {
+    let problems = source.read().err().unwrap_or_default();
+    problems.iter().map(|problem| source.describe(problem)).collect()
+}
+
+/// The default file with its examples as settings.
+fn every_key_set() -> String {
+    let lines = DEFAULT_FILE.lines().map(|line| match line.strip_prefix('#') {
+        Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_default_file_is_the_default() {
+    assert_eq!(source(DEFAULT_FILE, &[]).read(), Ok(Config::default()));
+    assert_eq!(source("", &[]).read(), Ok(Config::default()));
+}
+
+#[test]
+fn the_reference_page_is_up_to_date() {
+    let page = include_str!("../../../../docs/reference/configuration.md");
+    assert_eq!(to_markdown(), page, "run `make docs`");
+}
+
+#[test]
+fn the_default_file_documents_every_key_and_no_other() {
+    let mut document: toml::Table = every_key_set().parse().unwrap();
+    let keys = document["server"]["keys"].as_array_mut().unwrap().remove(0);
+    let mut channels = document.remove("channels").unwrap().as_table().unwrap().clone();
+    let retry = channels["ios"].as_table_mut().unwrap().remove("retry").unwrap();
+    let mut tables = vec![("keys", keys), ("retry", retry)];
+    tables
+        .extend(["server", "store", "delivery", "log"].map(|name| (name, document[name].clone())));
+    for (name, table) in tables {
+        let table = table.as_table().unwrap().clone();
+        let mut documented: Vec<String> = table.keys().cloned().collect();
+        let mut known = known_keys(name);
+        documented.sort();
+        known.sort();
+        assert_eq!(documented, known, "[{name}]");
+    }
+}
+
+fn known_keys(table: &str) -> Vec<String> {
+    fn probe<T: serde::de::DeserializeOwned>() -> String {
+        let table: toml::Table = "no_such_key = 0".parse().unwrap();
+        table.try_into::<T>().err().unwrap().message().to_owned()
+    }
+    let message = match table {
+        "keys" => probe::<KeyConfig>(),
+        "retry" => probe::<RetryConfig>(),
+        "server" => probe::<ServerConfig>(),
+        "store" => probe::<StoreConfig>(),
+        "delivery" => probe::<DeliveryConfig>(),
+        _ => probe::<LogConfig>(),
+    };
+    expected(&message).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_examples_of_the_default_file_are_right() {
+    let complaints = complaints(&source(&every_key_set(), &[]));
+    let expected = |line: &String| line.contains("AuthKey_ABCDE12345.p8") || line.contains("hooks");
+    assert!(complaints.iter().all(expected), "{complaints:?}");
+}
+
+#[test]
+fn everything_that_is_wrong_is_named_at_once() {
+    let text = r#"
+        [server]
+        lisen = "127.0.0.1:1"
+        listen = "nowhere"
+        [store]
+        synchronous = "off"
+        [delivery]
+        senders = -1
+        colour = "red"
+        [chanels.ios]
+        kind = "apns"
+        [channels.Ios]
+        kind = "dry-run"
+        [channels.sms]
+        kind = "sms"
+        [channels.none]
+        [channels.dry]
+        kind = "dry-run"
+        latency = "soon"
+        concurency = 3
+        [channels.dry.retry]
+        atempts = 3
+        [channels.slow]
+        kind = "dry-run"
+        latency = "1h"
+        retry = { attempts = 0, base = "2s", cap = "1s" }
+    "#;
+    assert_eq!(
+        complaints(&source(text, &[])),
+        [
+            "f.toml: chanels: unknown key, did you mean `channels`?",
+            "f.toml: delivery.colour: unknown key, known here: senders",
+            "f.toml: delivery.senders: invalid value: integer `-1`, expected usize",
+            "f.toml: server.lisen: unknown key, did you mean `listen`?",
+            "f.toml: server.listen: \"nowhere\" is not an IP address with a port, such as 127.0.0.1:8473",
+            "f.toml: store.synchronous: unknown variant `off`, expected `full` or `normal`",
+            "f.toml: channels.Ios: \"Ios\" is not a name (1 to 64 of a-z, 0-9, - and _, starting with a letter or digit)",
+            "f.toml: channels.dry.retry.atempts: unknown key, did you mean `attempts`?",
+            "f.toml: channels.dry.concurency: unknown key, did you mean `concurrency`?",
+            "f.toml: channels.dry.latency: invalid value: string \"soon\", expected a span of time such as 250ms, 30s, 15m or 1h 30m",
+            "f.toml: channels.none.kind: missing: `apns`, `webhook` or `dry-run`",
+            "f.toml: channels.sms.kind: \"sms\" is not `apns`, `webhook` or `dry-run`",
+            "f.toml: channels.slow.retry.attempts: must be from 1 to 1000",
+            "f.toml: channels.slow.retry: the longest delay must not be shorter than the base delay",
+            "f.toml: channels.slow.latency: must be at most 20s: an attempt ends after 30s",
+        ]
+    );
+}
+
+#[test]
+fn a_key_is_needed_beyond_this_machine_and_must_be_whole() {
+    let check = |text: &str, expect: &str| assert_eq!(complaints(&source(text, &[])), [expect]);
+    check(
+        "server.listen = \"0.0.0.0:80\"",
+        "f.toml: server.listen: 0.0.0.0:80 can be reached from other machines, which takes a key: add one \
+         with `belfry api-key`, or listen on 127.0.0.1",
+    );
+    check(
+        "[[server.keys]]\nname = \"a\"\ntenant = \"t\"",
+        "f.toml: server.keys[0]: missing field `sha256`",
+    );
+    check(
+        "[[server.keys]]\nname = \"a\"\ntenant = \"t\"\nsha256 = \"0\"",
+        "f.toml: server.keys[0].sha256: must be the 64 hexadecimal digits that `belfry api-key` prints",
+    );
+    let key =
+        format!("[[server.keys]]\nname = \"a\"\ntenant = \"t\"\nsha256 = \"{}\"\n", "0".repeat(64));
+    check(&key.repeat(2), "f.toml: server.keys[1].name: another key is named \"a\" already");
+    let open = source(&format!("server.listen = \"0.0.0.0:80\"\n{key}"), &[]);
+    assert_eq!(complaints(&open), Vec::<String>::new());
+}
+
+#[test]
+fn text_that_is_not_toml_is_told_by_its_line() {
+    let complaints = complaints(&source("[server]\n\nlisten", &[]));
+    assert!(complaints[0].starts_with("f.toml: line 3 is not TOML: "), "{complaints:?}");
+}
+
+#[test]
+fn the_environment_goes_before_the_file() {
+    let variables = [
+        ("BELFRY__STORE__DIRECTORY", "/var/belfry"),
+        ("BELFRY__SERVER__CONNECTIONS", "7"),
+        ("BELFRY__CHANNELS__TRY__KIND", "dry-run"),
+    ];
+    let config = source("store.directory = \"x\"", &variables).read().unwrap();
+    assert_eq!(config.store.directory, PathBuf::from("/var/belfry"));
+    assert_eq!(config.server.connections, 7);
+    assert!(config.channels.contains_key("try"));
+}
+
+#[test]
+fn a_bad_variable_is_named_as_such() {
+    let check = |name: &str, value: &str, expect: &str| {
+        assert_eq!(complaints(&source("", &[(name, value)])), [expect]);
+    };
+    check(
+        "BELFRY__STORE__DIRECTORI",
+        "x",
+        "BELFRY__STORE__DIRECTORI: unknown key, did you mean `directory`?",
+    );
+    check(
+        "BELFRY__SERVER__CONNECTIONS",
+        "many",
+        "BELFRY__SERVER__CONNECTIONS: invalid type: string \"many\", expected usize",
+    );
+    check("BELFRY__SERVER__LISTEN__X", "1", "BELFRY__SERVER__LISTEN__X: is no table");
+}

@@ -1,0 +1,213 @@
+//! Reads rows on a thread of its own and hands them over in batches.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use anyhow::Context as _;
+use tokio::sync::mpsc::Sender;
+
+use crate::cli::{Format, ImportArgs, OnError};
+use crate::exit::{Failure, FailureKind};
+
+use super::csv::Csv;
+use super::ndjson::Ndjson;
+use super::row::{BadRow, Parsed, Row};
+use super::{is_standard_input, name};
+
+/// Rows in one request, the size that a store keeps in one row.
+const BATCH_ROWS: usize = notification::limits::BATCH_ITEMS;
+/// Bytes in one request, well under what the engine takes.
+const BATCH_BYTES: usize = notification::limits::REQUEST_BYTES / 4;
+
+/// Rows that are sent together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// In the order of the file; never empty.
+    pub(super) rows: Vec<Row>,
+    /// Bytes of the file up to the end of the batch.
+    pub(super) end_offset: u64,
+    bytes: usize,
+}
+
+/// What the reader hands over.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// Rows to send.
+    Batch(Batch),
+    /// A row that cannot be sent. Comes after all rows before it.
+    Bad(BadRow),
+    /// The file cannot be read on.
+    Failed {
+        /// From which line on.
+        line: u64,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Reading {
+    rows: Rows,
+    bytes: Option<u64>,
+    from_line: u64,
+    key_prefix: Option<String>,
+    stops: bool,
+}
+
+type Input = BufReader<Box<dyn io::Read + Send>>;
+
+enum Rows {
+    Ndjson(Ndjson<Input>),
+    Csv(Csv<Input>),
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// Opens the file, and reads its header if it has one.
+    pub(super) fn open(args: &ImportArgs) -> anyhow::Result<Self> {
+        let (input, bytes): (Box<dyn io::Read + Send>, _) = if is_standard_input(&args.file) {
+            (Box::new(io::stdin()), None)
+        } else {
+            let open = || {
+                let file = File::open(&args.file)?;
+                let bytes = file.metadata()?.len();
+                io::Result::Ok((file, bytes))
+            };
+            let opened = open();
+            let (file, bytes) = opened.map_err(|error| {
+                let message = format!("cannot read {}: {error}", args.file.display());
+                Failure::new(FailureKind::BadInput, message)
+            })?;
+            (Box::new(file), Some(bytes))
+        };
+        let mut input = BufReader::with_capacity(256 * 1024, input);
+        let start =
+            input.fill_buf().with_context(|| format!("cannot read {}", name(&args.file)))?;
+        if start.starts_with(b"\xef\xbb\xbf") {
+            input.consume(3);
+        }
+        let rows = match args.format.unwrap_or_else(|| format_of(&args.file)) {
+            Format::Ndjson => Rows::Ndjson(Ndjson::new(input)),
+            Format::Csv => Rows::Csv(Csv::new(input, &name(&args.file))?),
+        };
+        let stops = args.on_error == OnError::Stop;
+        let key_prefix = args.idempotency_prefix.clone();
+        Ok(Self { rows, bytes, from_line: args.from_line, key_prefix, stops })
+    }
+
+    /// The header of the file, if its format has one.
+    pub(super) fn header(&self) -> Option<&[u8]> {
+        match &self.rows {
+            Rows::Ndjson(_) => None,
+            Rows::Csv(csv) => Some(csv.header()),
+        }
+    }
+
+    /// The size of the file, if it is known.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+
+    /// Reads to the end, or until nobody listens any more.
+    pub(super) fn run(mut self, reads: &Sender<Read>) {
+        let mut batch = Batch::default();
+        loop {
+            let line = self.rows.next_line();
+            let read = match self.rows.next(self.from_line) {
+                Ok(Some(Ok(row))) => {
+                    batch.add(self.keyed(row), self.rows.offset());
+                    if batch.is_full() && !hand_over(&mut batch, reads) {
+                        return;
+                    }
+                    continue;
+                }
+                Ok(Some(Err(bad))) => Some(Read::Bad(bad)),
+                Ok(None) => None,
+                Err(error) => Some(Read::Failed { line, error }),
+            };
+            let ends = match &read {
+                Some(Read::Bad(bad)) => self.stops || bad.hides_the_rest,
+                _ => true,
+            };
+            // When rows are skipped, a bad one is no reason to send a small batch.
+            if ends && !hand_over(&mut batch, reads) {
+                return;
+            }
+            let is_taken = read.is_none_or(|read| reads.blocking_send(read).is_ok());
+            if ends || !is_taken {
+                return;
+            }
+        }
+    }
+
+    fn keyed(&self, row: Row) -> Row {
+        match &self.key_prefix {
+            Some(prefix) => {
+                let key = format!("{prefix}{}", row.line);
+                row.key(&key)
+            }
+            None => row,
+        }
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    fn add(&mut self, row: Row, end_offset: u64) {
+        self.bytes += row.json.len();
+        self.end_offset = end_offset;
+        self.rows.push(row);
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES
+    }
+}
+
+/// Whether somebody still listens.
+fn hand_over(batch: &mut Batch, reads: &Sender<Read>) -> bool {
+    batch.rows.is_empty() || reads.blocking_send(Read::Batch(std::mem::take(batch))).is_ok()
+}
+
+// === impl Rows ===
+
+impl Rows {
+    fn next(&mut self, from: u64) -> io::Result<Option<Parsed>> {
+        match self {
+            Self::Ndjson(rows) => rows.next(from),
+            Self::Csv(rows) => rows.next(from),
+        }
+    }
+
+    fn next_line(&self) -> u64 {
+        match self {
+            Self::Ndjson(rows) => rows.next_line(),
+            Self::Csv(rows) => rows.next_line(),
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        match self {
+            Self::Ndjson(rows) => rows.offset(),
+            Self::Csv(rows) => rows.offset(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Ndjson(_) => "ndjson",
+            Self::Csv(_) => "csv",
+        })
+    }
+}
+
+fn format_of(file: &Path) -> Format {
+    let is_csv = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    if is_csv { Format::Csv } else { Format::Ndjson }
+}

@@ -1,0 +1,254 @@
+//! `belfry import`: hands a file of any size to the engine, in constant memory.
+//!
+//! ```text
+//! reader thread                                        main thread
+//! file -> ndjson | csv -> rows -> batches =bounded=> submit -> engine
+//!           bad rows ------------------------------> rejects, or stop
+//! ```
+//!
+//! A batch is one atomic request. Without idempotency keys one is under way at a time, so that what was
+//! accepted is always the beginning of the file and `--from-line` resumes exactly; with keys it may be
+//! [`BATCHES_UNDER_WAY`], for repeating some of them does no harm.
+
+mod batch;
+mod csv;
+mod ndjson;
+mod progress;
+mod rejects;
+mod row;
+mod submit;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::cli::{ImportArgs, OnError};
+use crate::client::{Client, Connection, Engine};
+use crate::exit::{Failure, FailureKind};
+use crate::output;
+
+use batch::{Read, Reading};
+use progress::Progress;
+use rejects::Rejects;
+use row::BadRow;
+use submit::{Broken, Submitted, submit};
+
+/// At the end of `belfry import --help`.
+pub(crate) const HELP: &str = "\
+NDJSON: one notification per line, as for POST /v1/notifications:
+  {\"channel\":\"ios\",\"to\":\"...\",\"content\":{...},\"send_at\":\"2026-11-21T08:30:00Z\"}
+
+CSV: the header names the fields. `content` and `options` hold JSON, or are put together from columns such as
+`content.aps.alert`, whose cells are texts. An empty cell is a field that is not there.
+
+Rejects: bad rows go to the rejects file as they are (under the header, for CSV), ready to be mended and imported.
+REJECTS.reasons says why, one JSON object per bad row, in the same order:
+  {\"line\":17,\"field\":\"to\",\"message\":\"...\",\"kept\":true}
+A row that is too long is named there with \"kept\":false, and not copied.
+
+Interrupted: the message says from which line to go on. Without --idempotency-prefix the rows of one request may have
+been accepted although the answer was lost; with it, no re-run doubles anything.";
+
+/// Requests under way at a time, when rows have idempotency keys.
+const BATCHES_UNDER_WAY: usize = 4;
+
+/// Batches that are read and wait to be sent: enough to keep reading while requests are under way.
+const BATCHES_READ: usize = 2;
+
+/// What came of an import.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    accepted: u64,
+    replayed: u64,
+    rejected: u64,
+    /// The first line that was not imported, when the import stopped before the end.
+    next_line: Option<u64>,
+}
+
+/// Why an import stopped before the end.
+#[derive(Debug)]
+struct Stop {
+    next_line: u64,
+    failure: Failure,
+}
+
+/// Everything that an import keeps while it runs.
+#[derive(Debug)]
+struct Import<'a> {
+    args: &'a ImportArgs,
+    engine: &'a Engine,
+    idle: Vec<Connection>,
+    rejects: Option<Rejects>,
+    progress: Progress,
+    summary: Summary,
+    stop: Option<Stop>,
+}
+
+/// Imports the file, and prints the summary.
+pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let reading = Reading::open(args)?;
+    let rejects = match args.on_error {
+        OnError::Stop => None,
+        OnError::Skip => Some(Rejects::create(&rejects_path(args), reading.header())?),
+    };
+    let progress = Progress::new(reading.bytes());
+    let (sender, batches) = mpsc::channel(BATCHES_READ);
+    let reader = std::thread::Builder::new()
+        .name("import reader".to_owned())
+        .spawn(move || reading.run(&sender))
+        .context("cannot start the reading thread")?;
+    let ended = client.drive(async |engine| {
+        let idle = Vec::new();
+        let summary = Summary::default();
+        let import = Import { args, engine, idle, rejects, progress, summary, stop: None };
+        import.run(batches).await
+    })?;
+    if reader.join().is_err() {
+        anyhow::bail!("the reading thread panicked: this is a defect, please report it");
+    }
+    finish(args, ended)
+}
+
+fn finish(
+    args: &ImportArgs,
+    (mut summary, stop): (Summary, Option<Stop>),
+) -> anyhow::Result<ExitCode> {
+    summary.next_line = stop.as_ref().map(|stop| stop.next_line);
+    if args.json {
+        output::json(&summary)?;
+    } else {
+        let Summary { accepted, replayed, rejected, next_line: _ } = summary;
+        output::line(format_args!(
+            "{accepted} accepted, {replayed} replayed, {rejected} rejected"
+        ))?;
+    }
+    match stop {
+        Some(stop) => Err(stop.failure.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+// === impl Import ===
+
+impl Import<'_> {
+    async fn run(
+        mut self,
+        mut batches: mpsc::Receiver<Read>,
+    ) -> anyhow::Result<(Summary, Option<Stop>)> {
+        let limit = if self.args.idempotency_prefix.is_some() { BATCHES_UNDER_WAY } else { 1 };
+        let mut under_way = FuturesUnordered::new();
+        let mut at_end = false;
+        loop {
+            let may_start = !at_end && self.stop.is_none() && under_way.len() < limit;
+            tokio::select! {
+                Some(submitted) = under_way.next(), if !under_way.is_empty() => {
+                    self.take(submitted)?;
+                }
+                read = batches.recv(), if may_start => match read {
+                    None => at_end = true,
+                    Some(Read::Batch(batch)) => {
+                        let connection = self.idle.pop();
+                        under_way.push(submit(self.engine, connection, batch, self.args.on_error));
+                    }
+                    Some(Read::Bad(row)) => self.reject(&row)?,
+                    Some(Read::Failed { line, error }) => self.stop_at(line, unreadable(self.args, line, &error)),
+                },
+                else => break,
+            }
+        }
+        self.progress.finish();
+        if let Some(rejects) = self.rejects {
+            rejects.finish()?;
+        }
+        Ok((self.summary, self.stop))
+    }
+
+    fn take(&mut self, submitted: Submitted) -> anyhow::Result<()> {
+        self.idle.extend(submitted.connection);
+        self.summary.accepted += submitted.accepted;
+        self.summary.replayed += submitted.replayed;
+        self.progress.accepted(self.summary.accepted + self.summary.replayed, submitted.end_offset);
+        for row in &submitted.bad {
+            self.reject(row)?;
+        }
+        if let Some(broken) = submitted.broken {
+            let failure = self.describe(&broken);
+            self.stop_at(broken.first_line, failure);
+        }
+        Ok(())
+    }
+
+    /// A bad row stops the import, or goes to the rejects.
+    fn reject(&mut self, row: &BadRow) -> anyhow::Result<()> {
+        self.summary.rejected += 1;
+        match &mut self.rejects {
+            Some(rejects) if !row.hides_the_rest => rejects.write(row)?,
+            _ => {
+                let message = format!("{}:{}: {row}", name(&self.args.file), row.line);
+                self.stop_at(row.line, Failure::new(FailureKind::BadInput, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The earliest stop counts: what comes before it was accepted.
+    fn stop_at(&mut self, next_line: u64, failure: Failure) {
+        if self.stop.as_ref().is_none_or(|stop| next_line < stop.next_line) {
+            self.stop = Some(Stop { next_line, failure });
+        }
+    }
+
+    fn describe(&self, broken: &Broken) -> Failure {
+        let Broken { first_line, last_line, is_unknown, failure } = broken;
+        let fate = match (is_unknown, &self.args.idempotency_prefix) {
+            (false, _) => String::new(),
+            (true, Some(_)) => {
+                format!(
+                    "; lines {first_line} to {last_line} may have been accepted, repeating them does no harm"
+                )
+            }
+            (true, None) => {
+                format!(
+                    "; lines {first_line} to {last_line} may have been accepted, see `belfry status`"
+                )
+            }
+        };
+        let message = format!(
+            "{failure}; everything before line {first_line} was accepted{fate}; go on with --from-line {first_line}"
+        );
+        Failure::new(failure.kind(), message)
+    }
+}
+
+fn unreadable(args: &ImportArgs, line: u64, error: &std::io::Error) -> Failure {
+    let message = format!("cannot read {} at line {line}: {error}", name(&args.file));
+    Failure::new(FailureKind::Failed, message)
+}
+
+fn rejects_path(args: &ImportArgs) -> PathBuf {
+    args.rejects.clone().unwrap_or_else(|| {
+        let mut path = if is_standard_input(&args.file) {
+            "import".into()
+        } else {
+            args.file.clone().into_os_string()
+        };
+        path.push(".rejects");
+        path.into()
+    })
+}
+
+fn name(file: &Path) -> String {
+    if is_standard_input(file) { "standard input".to_owned() } else { file.display().to_string() }
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+#[cfg(test)]
+mod tests;

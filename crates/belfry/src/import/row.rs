@@ -1,0 +1,120 @@
+//! One row of a file: good, as the JSON that the engine gets, or bad, with the reason.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A row that can be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    /// The line it begins on, from 1.
+    pub(super) line: u64,
+    /// A JSON object.
+    pub(super) json: String,
+    /// The bytes it was read from, when they are not `json`.
+    pub(super) raw: Option<Vec<u8>>,
+}
+
+/// A row that cannot be imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BadRow {
+    /// The line it begins on, from 1.
+    pub(super) line: u64,
+    /// The field that is wrong; empty when it is the row as a whole.
+    pub(super) field: String,
+    /// What is wrong and what would be right.
+    pub(super) message: String,
+    /// The bytes it was read from; none when there are too many to keep.
+    pub(super) raw: Option<Vec<u8>>,
+    /// Whether the rows behind it cannot be told apart.
+    pub(super) hides_the_rest: bool,
+}
+
+/// What a format makes of the next row.
+pub(super) type Parsed = Result<Row, BadRow>;
+
+/// What has to be known of a row before it is sent. Reading it checks the syntax of the whole.
+#[derive(Debug, Deserialize)]
+struct Probe<'a> {
+    #[serde(borrow)]
+    idempotency_key: Option<&'a RawValue>,
+}
+
+// === impl Row ===
+
+impl Row {
+    /// A row whose bytes are JSON already.
+    pub(super) fn from_json(line: u64, raw: Vec<u8>) -> Parsed {
+        let json = String::from_utf8(raw).map_err(|error| {
+            let column = error.utf8_error().valid_up_to() + 1;
+            let message =
+                format!("is not UTF-8 at byte {column} of the row: convert the file to UTF-8");
+            BadRow::new(line, "", message).with(error.into_bytes())
+        })?;
+        Self { line, json, raw: None }.check()
+    }
+
+    /// A row whose JSON was made of `raw`.
+    pub(super) fn made(line: u64, json: String, raw: Vec<u8>) -> Self {
+        Self { line, json, raw: Some(raw) }
+    }
+
+    /// Gives the row a key, unless it has one.
+    #[must_use]
+    pub(super) fn key(mut self, key: &str) -> Self {
+        let probe: Result<Probe, _> = serde_json::from_str(&self.json);
+        if !probe.is_ok_and(|probe| probe.idempotency_key.is_none()) {
+            return self;
+        }
+        let Some(fields) = self.json.trim_end().strip_suffix('}') else { return self };
+        let comma = if fields.trim_end().ends_with('{') { "" } else { "," };
+        let key = serde_json::Value::from(key);
+        let json = format!("{fields}{comma}\"idempotency_key\":{key}}}");
+        let raw = self.raw.take().unwrap_or_else(|| std::mem::take(&mut self.json).into_bytes());
+        Self { line: self.line, json, raw: Some(raw) }
+    }
+
+    /// The row as bad, because of `field`.
+    pub(super) fn into_bad(self, field: &str, message: impl Into<String>) -> BadRow {
+        let raw = self.raw.unwrap_or_else(|| self.json.into_bytes());
+        BadRow::new(self.line, field, message).with(raw)
+    }
+
+    fn check(self) -> Parsed {
+        if !self.json.trim_start().starts_with('{') {
+            return Err(self.into_bad("", "must be a JSON object: {\"channel\":...,\"to\":...}"));
+        }
+        match serde_json::from_str::<Probe>(&self.json) {
+            Ok(_) => Ok(self),
+            Err(error) => {
+                let message = format!("is not JSON: {error}");
+                Err(self.into_bad("", message))
+            }
+        }
+    }
+}
+
+// === impl BadRow ===
+
+impl BadRow {
+    /// A bad row of which nothing is kept yet.
+    pub(super) fn new(line: u64, field: &str, message: impl Into<String>) -> Self {
+        let (field, message) = (field.to_owned(), message.into());
+        Self { line, field, message, raw: None, hides_the_rest: false }
+    }
+
+    /// Keeps the bytes it was read from.
+    pub(super) fn with(self, raw: Vec<u8>) -> Self {
+        Self { raw: Some(raw), ..self }
+    }
+}
+
+impl fmt::Display for BadRow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => write!(formatter, "the row {}", self.message),
+            field => write!(formatter, "field `{field}`: {}", self.message),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Sends one batch until every row of it is accepted or known to be bad.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+
+use crate::cli::OnError;
+use crate::client::{Answer, CallError, Connection, Engine};
+use crate::exit::{Failure, FailureKind};
+
+use super::batch::Batch;
+use super::row::{BadRow, Row};
+
+/// How often a batch is sent to an engine that says it has too much to do: a minute or more in all.
+const TRIES: u32 = 60;
+/// The wait when the engine does not say how long, and the longest one.
+const WAIT: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// What came of a batch.
+#[derive(Debug)]
+pub(super) struct Submitted {
+    /// To be used again.
+    pub(super) connection: Option<Connection>,
+    /// Rows that are new to the engine.
+    pub(super) accepted: u64,
+    /// Rows that it had before.
+    pub(super) replayed: u64,
+    /// Rows that it will not take; when these stop the import, the first one.
+    pub(super) bad: Vec<BadRow>,
+    /// What ended the attempt before all rows had an answer.
+    pub(super) broken: Option<Broken>,
+    /// Bytes of the file up to the end of the batch.
+    pub(super) end_offset: u64,
+}
+
+/// Rows without an answer.
+#[derive(Debug)]
+pub(super) struct Broken {
+    /// The line of the first.
+    pub(super) first_line: u64,
+    /// The line of the last.
+    pub(super) last_line: u64,
+    /// Whether they may have been accepted.
+    pub(super) is_unknown: bool,
+    /// What went wrong.
+    pub(super) failure: Failure,
+}
+
+#[derive(Debug, Deserialize)]
+struct Accepted {
+    accepted: u64,
+    replayed: u64,
+}
+
+/// What the engine said to a request.
+enum Reply {
+    Accepted(Accepted),
+    Busy { wait: Duration, failure: Failure },
+    Bad(BTreeMap<usize, (String, String)>),
+    Failed { is_unknown: bool, failure: Failure },
+}
+
+/// Sends `batch`. Rows that the engine names as bad are taken out and the others sent again; when these
+/// stop the import, only those before the first bad one.
+pub(super) async fn submit(
+    engine: &Engine,
+    connection: Option<Connection>,
+    batch: Batch,
+    on_error: OnError,
+) -> Submitted {
+    let Batch { mut rows, end_offset, .. } = batch;
+    let (accepted, replayed, bad) = (0, 0, Vec::new());
+    let mut result = Submitted { connection, accepted, replayed, bad, broken: None, end_offset };
+    let mut tries = 0;
+    while !rows.is_empty() {
+        match send(engine, &mut result.connection, &rows).await {
+            Reply::Accepted(answer) => {
+                result.accepted += answer.accepted;
+                result.replayed += answer.replayed;
+                break;
+            }
+            Reply::Busy { wait, failure } => {
+                tries += 1;
+                if tries == TRIES {
+                    result.broken = broken(&rows, false, failure);
+                    break;
+                }
+                tokio::time::sleep(wait).await;
+            }
+            Reply::Bad(errors) => rows = take_out(rows, &errors, on_error, &mut result.bad),
+            Reply::Failed { is_unknown, failure } => {
+                result.broken = broken(&rows, is_unknown, failure);
+                break;
+            }
+        }
+    }
+    result
+}
+
+async fn send(engine: &Engine, connection: &mut Option<Connection>, rows: &[Row]) -> Reply {
+    match engine.call(connection, Method::POST, "/v1/notifications", body(rows)).await {
+        Ok(answer) => Reply::from_answer(&answer, rows.len()),
+        Err(error) => {
+            let is_unknown = matches!(error, CallError::Lost(_));
+            Reply::Failed { is_unknown, failure: error.into() }
+        }
+    }
+}
+
+fn body(rows: &[Row]) -> Bytes {
+    let bytes = rows.iter().map(|row| row.json.len() + 1).sum::<usize>() + 1;
+    let mut body = Vec::with_capacity(bytes);
+    let mut separator = b'[';
+    for row in rows {
+        body.push(separator);
+        body.extend_from_slice(row.json.as_bytes());
+        separator = b',';
+    }
+    body.push(b']');
+    body.into()
+}
+
+fn take_out(
+    rows: Vec<Row>,
+    errors: &BTreeMap<usize, (String, String)>,
+    on_error: OnError,
+    bad: &mut Vec<BadRow>,
+) -> Vec<Row> {
+    let mut good = Vec::new();
+    for (i, row) in rows.into_iter().enumerate() {
+        match errors.get(&i) {
+            None => good.push(row),
+            Some((field, message)) => {
+                bad.push(row.into_bad(field, message));
+                if on_error == OnError::Stop {
+                    break;
+                }
+            }
+        }
+    }
+    good
+}
+
+fn broken(rows: &[Row], is_unknown: bool, failure: Failure) -> Option<Broken> {
+    let (first_line, last_line) = (rows.first()?.line, rows.last()?.line);
+    Some(Broken { first_line, last_line, is_unknown, failure })
+}
+
+// === impl Reply ===
+
+impl Reply {
+    fn from_answer(answer: &Answer, rows: usize) -> Self {
+        if answer.status.is_success() {
+            return match answer.json() {
+                Ok(accepted) => Self::Accepted(accepted),
+                Err(error) => Self::Failed {
+                    is_unknown: true,
+                    failure: Failure::new(FailureKind::Failed, error.to_string()),
+                },
+            };
+        }
+        let failure = answer.failure();
+        if matches!(answer.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
+        {
+            let wait = answer.retry_after.unwrap_or(WAIT).min(WAIT_MAX);
+            return Self::Busy { wait, failure };
+        }
+        let mut errors = BTreeMap::new();
+        for error in answer.field_errors() {
+            if let Some((index, field)) = error.item().filter(|(index, _)| *index < rows) {
+                errors.entry(index).or_insert((field, error.message));
+            }
+        }
+        if answer.status.is_client_error() && !errors.is_empty() {
+            return Self::Bad(errors);
+        }
+        Self::Failed { is_unknown: answer.status.is_server_error(), failure }
+    }
+}

@@ -1,0 +1,36 @@
+//! Sets up the log: to standard error, as text for people or JSON for machines.
+
+use std::io;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+use crate::config::{LogConfig, LogFormat, LogLevel};
+
+/// Starts logging for the whole process; once.
+pub(crate) fn start(config: &LogConfig) -> Result<(), TryInitError> {
+    let registry = tracing_subscriber::registry().with(LevelFilter::from(config.level));
+    let lines = fmt::layer().with_writer(io::stderr).with_target(false);
+    match config.format {
+        LogFormat::Text => {
+            registry.with(lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr()))).try_init()
+        }
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
+    }
+}
+
+// === impl LogLevel ===
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}

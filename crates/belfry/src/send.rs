@@ -1,0 +1,68 @@
+//! `belfry send`: hands one notification to the engine.
+
+use std::process::ExitCode;
+
+use notification::{Guarantee, LatePolicy, Priority};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cli::SendArgs;
+use crate::client::Client;
+use crate::output;
+
+#[derive(Debug, Serialize)]
+struct Body<'a> {
+    channel: &'a str,
+    to: &'a str,
+    content: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guarantee: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    send_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Created {
+    id: String,
+    replayed: bool,
+}
+
+/// Prints the notification's identifier.
+pub(crate) fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let created: Created = client.post("/v1/notifications", &Body::from(args))?;
+    if args.json {
+        output::json(&created)?;
+    } else {
+        output::line(&created.id)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+// === impl Body ===
+
+impl<'a> From<&'a SendArgs> for Body<'a> {
+    fn from(args: &'a SendArgs) -> Self {
+        Self {
+            channel: args.channel.as_str(),
+            to: &args.to,
+            content: &args.content,
+            options: args.options.as_ref(),
+            guarantee: args.guarantee.map(Guarantee::as_str),
+            priority: args.priority.map(Priority::as_str),
+            send_at: args.send_at.map(|instant| instant.to_string()),
+            expires_at: args.expires_at.map(|instant| instant.to_string()),
+            late: args.late.map(LatePolicy::as_str),
+            idempotency_key: args.idempotency_key.as_deref(),
+        }
+    }
+}
