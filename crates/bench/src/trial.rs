@@ -99,6 +99,11 @@ impl Trial {
         &self.simulator
     }
 
+    /// The engine, for its address and what it uses.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Sends one content to the tokens of `numbers`, as one broadcast, and waits until it is accepted.
     ///
     /// # Errors
