@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Serve,
     /// Hand a file of notifications to the engine
     Import(ImportArgs),
-    /// Hand one notification to the engine
+    /// Hand one content to the engine, for one recipient or for many
     Send(SendArgs),
     /// Show what the engine has accepted and what came of it
     Status(StatusArgs),
@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Count everything from the ground up (reads the store, the engine need not run)
     Audit(AuditArgs),
     /// Deliver a million notifications to a local provider, with a crash halfway
-    Demo,
+    Demo(crate::demo::DemoArgs),
     /// Run local providers that speak the real protocols
     ProviderSim(Box<provider_sim::Options>),
     /// Check a configuration without touching the network
@@ -112,8 +112,11 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     pub(crate) channel: Name,
     /// Device token, URL, address
-    #[arg(long, value_name = "RECIPIENT")]
-    pub(crate) to: String,
+    #[arg(long, value_name = "RECIPIENT", required_unless_present = "to_file")]
+    pub(crate) to: Option<String>,
+    /// One recipient per line (`-` is standard input): a broadcast, accepted whole or not at all
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    pub(crate) to_file: Option<PathBuf>,
     /// What to send, in the channel's own format
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub(crate) content: serde_json::Value,

@@ -1,8 +1,186 @@
-//! `belfry demo`: a million notifications, a crash, and the account.
+//! `belfry demo`: the main job from one end to the other, through a kill -9, counted at the provider.
 
+mod report;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Runs the demo.
-pub(crate) fn run() -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not wired yet")
+use anyhow::{Context as _, Result};
+use bench::{Finished, Guarantee, Setup, Trial, Workload};
+use flow::Clock;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use report::Report;
+
+/// What the demo can be told.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct DemoArgs {
+    /// Device tokens that the breaking news goes to
+    #[arg(long, value_name = "COUNT", default_value = "1000000")]
+    pub(crate) notifications: u64,
+
+    /// An `index.json` of the npm package @octokit/webhooks-examples: each example becomes a webhook to an
+    /// endpoint of its own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) payloads: Option<PathBuf>,
+
+    /// What a crash may cost: `at_least_once` or `at_most_once`
+    #[arg(long, default_value = "at_least_once", value_parser = guarantee)]
+    pub(crate) guarantee: Guarantee,
+
+    /// Fraction of the device tokens that are dead at the provider
+    #[arg(long, value_name = "FRACTION", default_value = "0.001")]
+    pub(crate) dead_tokens: f64,
+
+    /// How long the provider takes for an answer
+    #[arg(long, value_name = "DURATION", default_value = "0ms")]
+    pub(crate) latency: String,
+
+    /// Do not kill the engine halfway
+    #[arg(long)]
+    pub(crate) no_kill: bool,
+
+    /// Where everything goes; made anew, and removed at the end unless --keep
+    #[arg(long, value_name = "DIRECTORY", default_value = ".demo")]
+    pub(crate) directory: PathBuf,
+
+    /// Keep the store, the logs and the provider's books
+    #[arg(long)]
+    pub(crate) keep: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A run that takes longer has failed.
+const PATIENCE: Duration = Duration::from_mins(20);
+
+/// Runs the demo. The exit code is 1 when a notification is lost or the account does not balance.
+///
+/// # Errors
+/// When something could not be run at all.
+pub(crate) fn run(options: &DemoArgs) -> Result<ExitCode> {
+    let directory = fresh(&options.directory)?;
+    let webhooks = match &options.payloads {
+        Some(payloads) => Workload::webhooks_from(payloads)?,
+        None => Vec::new(),
+    };
+    let workload = Workload { tokens: options.notifications, webhooks };
+    let report = play(options, &directory, &workload)?;
+    if options.json {
+        report.print_json()?;
+    } else {
+        report.print_table()?;
+    }
+    if !options.keep && report.is_good() {
+        std::fs::remove_dir_all(&directory)?;
+    }
+    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn play(options: &DemoArgs, directory: &std::path::Path, workload: &Workload) -> Result<Report> {
+    let clock = Clock::system();
+    let stage = Stage::new(options.json);
+    stage.says("starting the provider and the engine");
+    let mut trial = Trial::start(Setup {
+        binary: std::env::current_exe().context("where this binary is")?,
+        directory: directory.to_owned(),
+        engine_settings: String::new(),
+        simulator_flags: vec![
+            "--dead-tokens".into(),
+            options.dead_tokens.to_string(),
+            "--latency".into(),
+            options.latency.clone(),
+        ],
+    })?;
+    let due_at = clock.wall();
+    let (tokens, hooks) = (workload.tokens, workload.webhooks.len());
+    stage
+        .says(&format!("breaking news to {tokens} device tokens, one broadcast; {hooks} webhooks"));
+    if hooks > 0 {
+        trial.webhooks(workload)?;
+    }
+    trial.broadcast(0..tokens, r#"{"aps":{"alert":"Breaking: it works"}}"#, options.guarantee)?;
+    let accepted_at = clock.wall();
+    let expected = tokens + hooks as u64;
+    let mut journal = trial.journal()?;
+    let progress = stage.progress(expected);
+    if !options.no_kill {
+        while journal.lines()? < expected / 2 {
+            progress.set_position(journal.lines()?);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let at = journal.lines()?;
+        progress.println(format!("kill -9 after {at} requests at the provider, and start again"));
+        trial.kill()?;
+        trial.restart()?;
+    }
+    trial.drain(PATIENCE, || {
+        progress.set_position(journal.lines()?);
+        Ok(())
+    })?;
+    progress.finish_and_clear();
+    let finished: Finished = trial.finish(workload)?;
+    Ok(Report::new(&finished, due_at, accepted_at))
+}
+
+/// What the audience sees while it plays.
+#[derive(Debug)]
+struct Stage {
+    silent: bool,
+}
+
+// === impl Stage ===
+
+impl Stage {
+    fn new(silent: bool) -> Self {
+        Self { silent }
+    }
+
+    #[expect(
+        clippy::print_stderr,
+        reason = "this is the command's output; standard output is for the result"
+    )]
+    fn says(&self, line: &str) {
+        if !self.silent {
+            eprintln!("{line}");
+        }
+    }
+
+    fn progress(&self, expected: u64) -> ProgressBar {
+        if self.silent {
+            return ProgressBar::hidden();
+        }
+        let style = "{bar:40} {human_pos} of {human_len} at the provider, {per_sec}, {elapsed}";
+        let bar = ProgressBar::new(expected);
+        match ProgressStyle::with_template(style) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+}
+
+fn fresh(directory: &std::path::Path) -> Result<PathBuf> {
+    if directory.exists() {
+        let ours = directory.join("belfry.toml").exists()
+            || std::fs::read_dir(directory)?.next().is_none();
+        anyhow::ensure!(
+            ours,
+            "{} is not empty and not of a demo: choose another --directory",
+            directory.display()
+        );
+        std::fs::remove_dir_all(directory)?;
+    }
+    std::fs::create_dir_all(directory)?;
+    Ok(directory.canonicalize()?)
+}
+
+fn guarantee(text: &str) -> Result<Guarantee, String> {
+    match text {
+        "at_least_once" => Ok(Guarantee::AtLeastOnce),
+        "at_most_once" => Ok(Guarantee::AtMostOnce),
+        _ => Err("write `at_least_once` or `at_most_once`".to_owned()),
+    }
 }

@@ -44,7 +44,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Log(args) => log::run(&args, &config()?.store),
         Command::Cancel(args) => cancel::run(&args, &client()?),
         Command::Audit(args) => audit::run(&args, &config()?.store),
-        Command::Demo => demo::run(),
+        Command::Demo(args) => demo::run(&args),
         Command::ProviderSim(options) => {
             provider_sim::run(*options)?;
             Ok(ExitCode::SUCCESS)

@@ -1,4 +1,6 @@
-//! `belfry send`: hands one notification to the engine.
+//! `belfry send`: hands one content to the engine, for one recipient or for many.
+
+mod recipients;
 
 use std::process::ExitCode;
 
@@ -13,7 +15,8 @@ use crate::output;
 #[derive(Debug, Serialize)]
 struct Body<'a> {
     channel: &'a str,
-    to: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<&'a str>,
     content: &'a Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<&'a Value>,
@@ -37,15 +40,32 @@ struct Created {
     replayed: bool,
 }
 
-/// Prints the notification's identifier.
+#[derive(Debug, Serialize, Deserialize)]
+struct Broadcast {
+    id: String,
+    accepted: u64,
+    replayed: bool,
+}
+
+/// Prints the identifier of the notification, or of the broadcast.
 pub(crate) fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let created: Created = client.post("/v1/notifications", &Body::from(args))?;
-    if args.json {
-        output::json(&created)?;
-    } else {
-        output::line(&created.id)?;
+    match &args.to_file {
+        None => {
+            let created: Created = client.post("/v1/notifications", &Body::from(args))?;
+            show(args, &created, &created.id)?;
+        }
+        Some(file) => {
+            let head = serde_json::to_vec(&Body::from(args))?;
+            let created: Broadcast =
+                client.upload("/v1/broadcasts", recipients::body(head, file)?)?;
+            show(args, &created, &format!("{} ({} notifications)", created.id, created.accepted))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn show(args: &SendArgs, answer: &impl Serialize, line: &str) -> anyhow::Result<()> {
+    if args.json { output::json(answer) } else { Ok(output::line(line)?) }
 }
 
 // === impl Body ===
@@ -54,7 +74,7 @@ impl<'a> From<&'a SendArgs> for Body<'a> {
     fn from(args: &'a SendArgs) -> Self {
         Self {
             channel: args.channel.as_str(),
-            to: &args.to,
+            to: args.to.as_deref(),
             content: &args.content,
             options: args.options.as_ref(),
             guarantee: args.guarantee.map(Guarantee::as_str),

@@ -18,6 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flow::{Clock, Gate, Signal};
 use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
+use tokio::sync::watch;
 
 pub use drive::drive;
 pub use settings::Secret;
@@ -78,6 +79,8 @@ pub struct Job<'a> {
     pub reports: &'a dyn Reports,
     /// The time.
     pub clock: Clock,
+    /// Turns true when no attempt may start any more: the process is being stopped.
+    pub stopping: &'a watch::Receiver<bool>,
 }
 
 /// Takes reports, a batch at a time. Waits when settle cannot keep up: that is back-pressure.
@@ -103,8 +106,8 @@ pub enum MayStart {
     Yes,
     /// The notification's time is over.
     Expired,
-    /// Too little is left of the lease: hand it back.
-    LeaseEnds,
+    /// Too little is left of the lease, or the process is being stopped: hand it back.
+    No,
 }
 
 /// Why a recipient or a content is not acceptable.
@@ -147,10 +150,8 @@ impl Job<'_> {
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
-        if now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until {
-            return MayStart::LeaseEnds;
-        }
-        MayStart::Yes
+        let lease_ends = now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until;
+        if lease_ends || *self.stopping.borrow() { MayStart::No } else { MayStart::Yes }
     }
 
     /// The priority of the job's lane.
@@ -167,7 +168,7 @@ impl MayStart {
         match self {
             Self::Yes => None,
             Self::Expired => Some(Report::Expired),
-            Self::LeaseEnds => Some(Report::HandedBack { after: Duration::ZERO }),
+            Self::No => Some(Report::HandedBack { after: Duration::ZERO }),
         }
     }
 }

@@ -22,6 +22,9 @@ pub enum BackoffError {
 // === impl Backoff ===
 
 impl Backoff {
+    /// From 1 s to 15 min.
+    pub const DEFAULT: Self = Self { base: Duration::from_secs(1), cap: Duration::from_mins(15) };
+
     /// A backoff whose first delay is at most `base` and whose longest is at most `cap`.
     pub fn new(base: Duration, cap: Duration) -> Result<Self, BackoffError> {
         if base.is_zero() {

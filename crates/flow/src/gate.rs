@@ -65,6 +65,11 @@ impl Gate {
         self.inner.in_flight.get()
     }
 
+    /// Whether nobody holds a pass and nobody else holds this gate.
+    pub fn is_idle(&self) -> bool {
+        Rc::strong_count(&self.inner) == 1
+    }
+
     /// The limit as of now.
     pub fn limit(&self) -> usize {
         self.inner.limit.borrow().current()

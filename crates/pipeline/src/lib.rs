@@ -2,6 +2,15 @@
 //! each other; they meet in the store, the queue and the channels.
 
 pub mod channels;
+pub mod deliver;
+pub mod dispatch;
 pub mod ingest;
+pub mod metrics;
+pub mod report;
+pub mod settle;
 
 pub use channels::Channels;
+pub use deliver::Deliver;
+pub use dispatch::Dispatch;
+pub use metrics::Metrics;
+pub use settle::{RetryPolicy, Settle};

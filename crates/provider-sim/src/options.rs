@@ -9,6 +9,7 @@ use clap::{Args, Command, FromArgMatches};
 
 /// Everything the simulator can be told. [`Options::default`] is what the flags default to.
 #[derive(Debug, Clone, Args)]
+#[command(about = "Local APNs and webhook providers that keep their own books", long_about = None)]
 pub struct Options {
     /// Address of the APNs provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2197")]
@@ -95,7 +96,8 @@ pub struct Faults {
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     pub disconnect_rate: f64,
 
-    /// Fraction of good requests refused unprocessed (`REFUSED_STREAM`; HTTP/2 only)
+    /// Fraction of good requests refused unprocessed: the stream is reset with `REFUSED_STREAM`
+    /// (HTTP/2) or the connection closed (HTTP/1.1)
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     pub refuse_rate: f64,
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol as SocketProtocol, Socket, Type};
-use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -25,8 +24,6 @@ use crate::provider::{Protocol, Provider};
 use crate::webhook::Webhook;
 use crate::{http1, http2, tls};
 
-/// rustls reads 4 KiB at a time; below it, one system call takes what the socket holds.
-const READ_BYTES: usize = 1 << 16;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -34,7 +31,7 @@ const ALPN_HTTP2: &str = "h2";
 const ALPN_HTTP1: &str = "http/1.1";
 
 /// What a connection speaks through.
-pub(crate) type TlsStream = tokio_rustls::server::TlsStream<BufReader<TcpStream>>;
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// Starts providers; see [`Simulator::start`].
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +64,9 @@ struct Worker {
     webhook_protocol: Webhook,
     number: u64,
 }
+
+/// Ends all threads when one ends, by a panic as well: a part of the provider is none.
+struct StopAll(Arc<watch::Sender<bool>>);
 
 /// A listening socket and its TLS.
 struct Endpoint {
@@ -150,13 +150,11 @@ impl Running {
     }
 
     fn spawn(&mut self, worker: Worker) -> Result<(), Error> {
-        let stop = Arc::clone(&self.stop);
+        let stop = StopAll(Arc::clone(&self.stop));
         let ended = self.ended.clone();
         let run = move || {
-            let result = worker.run(ended);
-            // One thread that cannot go on ends all.
-            stop.send_replace(true);
-            result
+            let _stop = stop;
+            worker.run(ended)
         };
         let name = format!("provider-sim-{}", self.threads.len());
         self.threads.push(thread::Builder::new().name(name).spawn(run).map_err(Error::Start)?);
@@ -178,6 +176,14 @@ impl Drop for Running {
         if let Err(error) = self.join() {
             tracing::error!(%error, "provider-sim failed");
         }
+    }
+}
+
+// === impl StopAll ===
+
+impl Drop for StopAll {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
     }
 }
 
@@ -244,7 +250,7 @@ async fn serve(
     provider: Rc<Provider>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     tcp.set_nodelay(true)?;
-    let handshake = acceptor.accept(BufReader::with_capacity(READ_BYTES, tcp));
+    let handshake = acceptor.accept(tcp);
     let tls = tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await??;
     let (_, session) = tls.get_ref();
     if provider.is_apns() || session.alpn_protocol() == Some(ALPN_HTTP2.as_bytes()) {

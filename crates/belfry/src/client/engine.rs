@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Tasks;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -29,6 +30,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// An answer is read up to this: it names an identifier per notification, and more.
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
+/// What is sent: known in whole, or made while it is sent.
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
 /// Where the engine is, and as whom to call it.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -43,7 +47,7 @@ pub(crate) struct Engine {
 /// An open connection. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Body>,
     _driver: Tasks,
 }
 
@@ -108,6 +112,7 @@ impl Engine {
         path: &str,
         body: Bytes,
     ) -> Result<Answer, CallError> {
+        let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         let mut request = self.request(method, path, body);
         if let Some(mut connection) = idle.take() {
             match connection.send(request).await {
@@ -116,19 +121,37 @@ impl Engine {
                 Err(Unsent::Lost(reason)) => return Err(CallError::Lost(reason)),
             }
         }
-        let unreachable = |reason| CallError::Unreachable { url: self.url.clone(), reason };
-        let opened = timeout(CONNECT_TIMEOUT, self.connect()).await;
-        let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        let mut connection = opened.map_err(|error| unreachable(error.to_string()))?;
+        let mut connection = self.open().await?;
         match connection.send(request).await {
             Ok(response) => read(response, connection, idle).await,
-            Err(Unsent::Returned(_, reason)) => Err(unreachable(reason)),
+            Err(Unsent::Returned(_, reason)) => Err(self.unreachable(reason)),
             Err(Unsent::Lost(reason)) => Err(CallError::Lost(reason)),
         }
     }
 
-    fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body));
+    /// Posts lines of JSON that are made while they are sent, for as long as that takes.
+    pub(crate) async fn upload(&self, path: &str, body: Body) -> Result<Answer, CallError> {
+        let mut connection = self.open().await?;
+        let mut request = self.request(Method::POST, path, body);
+        let lines = HeaderValue::from_static("application/x-ndjson");
+        request.headers_mut().insert(CONTENT_TYPE, lines);
+        let sent = connection.sender.send_request(request).await;
+        let response = sent.map_err(|error| CallError::Lost(error.to_string()))?;
+        read(response, connection, &mut None).await
+    }
+
+    async fn open(&self) -> Result<Connection, CallError> {
+        let opened = timeout(CONNECT_TIMEOUT, self.connect()).await;
+        let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        opened.map_err(|error| self.unreachable(error.to_string()))
+    }
+
+    fn unreachable(&self, reason: String) -> CallError {
+        CallError::Unreachable { url: self.url.clone(), reason }
+    }
+
+    fn request(&self, method: Method, path: &str, body: Body) -> Request<Body> {
+        let mut request = Request::new(body);
         *request.method_mut() = method;
         // Paths are made of our own words and of identifiers that were parsed.
         *request.uri_mut() = path.parse().unwrap_or_default();
@@ -157,7 +180,7 @@ impl Engine {
 // === impl Connection ===
 
 enum Unsent {
-    Returned(Box<Request<Full<Bytes>>>, String),
+    Returned(Box<Request<Body>>, String),
     Lost(String),
 }
 
@@ -175,7 +198,7 @@ impl Connection {
         Ok(Self { sender, _driver: driver })
     }
 
-    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unsent> {
+    async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unsent> {
         let sent = async {
             if let Err(error) = self.sender.ready().await {
                 return Err(Unsent::Returned(Box::new(request), error.to_string()));

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::exit::Failure;
 
 pub(crate) use answer::Answer;
-pub(crate) use engine::{CallError, Connection, Engine};
+pub(crate) use engine::{Body, CallError, Connection, Engine};
 
 /// The engine, one call at a time.
 #[derive(Debug)]
@@ -50,6 +50,11 @@ impl Client {
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
         self.call(Method::POST, path, serde_json::to_vec(body)?.into())
+    }
+
+    /// Posts lines of JSON that are made while they are sent.
+    pub(crate) fn upload<T: DeserializeOwned>(&self, path: &str, body: Body) -> anyhow::Result<T> {
+        self.runtime.block_on(self.engine.upload(path, body))?.into_result()?.json()
     }
 
     /// Runs `work` with the engine until it is done.

@@ -10,6 +10,7 @@ mod wire;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::poll_fn;
+use std::num::NonZeroU64;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -29,6 +30,7 @@ use wire::SharedWire;
 
 /// Window of a connection: large, so that no request waits for a window update.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 24;
+const HEADER_BYTES_MAX: u32 = 1 << 16;
 /// How long a client may take to close after an abrupt GOAWAY.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -37,15 +39,18 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
     let max_streams = provider.options.max_streams.get();
     let single_stream = provider.is_apns() && provider.options.apns_single_stream;
     let wire = SharedWire::new(tls, single_stream);
-    let handshake = h2::server::Builder::new()
+    let h2 = h2::server::Builder::new()
         .max_concurrent_streams(max_streams)
+        // A client may give up everything it has under way, which is no attack here.
+        .max_pending_accept_reset_streams(usize::try_from(max_streams).unwrap_or(usize::MAX))
+        .max_header_list_size(HEADER_BYTES_MAX)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .handshake(wire.clone())
         .await?;
     let mut connection = Connection {
-        goaway_after: provider.options.faults.goaway_every.map(std::num::NonZeroU64::get),
+        goaway_after: provider.options.faults.goaway_every.map(NonZeroU64::get),
         wire,
-        handshake,
+        h2,
         provider,
         accepted: 0,
         uploads: Vec::new(),
@@ -67,7 +72,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
 
 struct Connection {
     wire: SharedWire,
-    handshake: h2::server::Connection<SharedWire, Bytes>,
+    h2: h2::server::Connection<SharedWire, Bytes>,
     provider: Rc<Provider>,
     /// Requests accepted so far, and after how many of them the connection ends.
     accepted: u64,
@@ -158,7 +163,7 @@ impl Connection {
     /// Takes every request that is there. Ready when the connection is closed.
     fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
-            let next = ready!(pin!(self.handshake.accept()).poll(context));
+            let next = ready!(pin!(self.h2.accept()).poll(context));
             let Some(accepted) = next else {
                 return Poll::Ready(Ok(()));
             };
@@ -176,8 +181,8 @@ impl Connection {
         }
         if self.wire.is_single_stream() && !self.is_idle() {
             let record = self.provider.refuse(&upload.request(Content::TooLong));
-            let due = Outgoing { due_us: 0, reply: Reply::Refuse, respond: upload.respond };
-            self.recording.push_back((record, due));
+            let outgoing = Outgoing { due_us: 0, reply: Reply::Refuse, respond: upload.respond };
+            self.recording.push_back((record, outgoing));
             return;
         }
         self.accepted += 1;
@@ -186,7 +191,7 @@ impl Connection {
                 let last_stream = upload.respond.stream_id().as_u32();
                 self.ending = Ending::Abrupt { last_stream };
             } else {
-                self.handshake.graceful_shutdown();
+                self.h2.graceful_shutdown();
             }
         }
         match upload.progress(self.provider.content_bytes_max()) {
@@ -219,25 +224,26 @@ impl Connection {
         if verdict.authenticated {
             self.wire.allow_streams(self.provider.options.max_streams.get());
         }
-        let due =
+        let outgoing =
             Outgoing { due_us: verdict.due_us, reply: verdict.reply, respond: upload.respond };
-        self.recording.push_back((verdict.record, due));
+        self.recording.push_back((verdict.record, outgoing));
     }
 
     /// Replies to what is written and due at once; returns how many.
     fn send_recorded(&mut self, context: &mut Context<'_>) -> usize {
         let mut sent = 0;
         while let Some((record, _)) = self.recording.front() {
-            if self.provider.journal.poll_written(*record, context).is_pending() {
+            let written = self.provider.journal.poll_written(*record, context);
+            if written.is_pending() {
                 break;
             }
-            let Some((_, due)) = self.recording.pop_front() else {
+            let Some((_, outgoing)) = self.recording.pop_front() else {
                 break;
             };
-            if due.due_us > 0 {
-                self.delayed.push(Reverse(due));
+            if outgoing.due_us > 0 {
+                self.delayed.push(Reverse(outgoing));
             } else {
-                self.send(due);
+                self.send(outgoing);
                 sent += 1;
             }
         }
@@ -250,10 +256,10 @@ impl Connection {
         while let Some(Reverse(next)) = self.delayed.peek() {
             let (next_us, now_us) = (next.due_us, clock::unix_us());
             if next_us <= now_us {
-                let Some(Reverse(due)) = self.delayed.pop() else {
+                let Some(Reverse(outgoing)) = self.delayed.pop() else {
                     break;
                 };
-                self.send(due);
+                self.send(outgoing);
                 sent += 1;
                 continue;
             }
@@ -269,8 +275,8 @@ impl Connection {
         sent
     }
 
-    fn send(&mut self, due: Outgoing) {
-        let Outgoing { reply, mut respond, .. } = due;
+    fn send(&mut self, outgoing: Outgoing) {
+        let Outgoing { reply, mut respond, .. } = outgoing;
         // A client that reset the stream gets no answer: nothing to do about an error.
         match reply {
             Reply::Answer(answer) => {

@@ -174,6 +174,8 @@ fn whole_lines_bytes(file: &mut File) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
     use crate::journal::{Channel, Reader, Status};
 
@@ -229,6 +231,43 @@ mod tests {
         std::fs::write(&path, "1\tap").unwrap();
         open(&path).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    const RECORD: Record<'_> = Record {
+        received_us: 1,
+        channel: Channel::Apns,
+        status: Status::Answered(200),
+        id: "id",
+        recipient: "token",
+    };
+
+    #[test]
+    fn a_record_counts_as_written_when_its_group_is_in_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let journal = Journal::new(Arc::new(open(&path).unwrap()), false);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut writing = pin!(journal.keep_writing());
+        let numbers = [journal.add(&RECORD), journal.add(&RECORD)];
+        assert!(journal.poll_written(numbers[0], &mut context).is_pending());
+        assert!(writing.as_mut().poll(&mut context).is_pending());
+        assert!(journal.poll_written(numbers[1], &mut context).is_ready());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "1\tapns\t200\tid\ttoken\n".repeat(2));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_written_is_never_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        std::fs::write(&path, "").unwrap();
+        let read_only = File::open(&path).unwrap();
+        let journal = Journal::new(Arc::new(read_only), false);
+        let mut context = Context::from_waker(Waker::noop());
+        let number = journal.add(&RECORD);
+        let ended = pin!(journal.keep_writing()).poll(&mut context);
+        assert!(matches!(ended, Poll::Ready(_)));
+        assert!(journal.poll_written(number, &mut context).is_pending());
     }
 
     #[test]

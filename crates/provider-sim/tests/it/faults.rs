@@ -99,14 +99,24 @@ async fn a_disconnect_takes_the_whole_connection() {
 }
 
 #[tokio::test]
-async fn a_graceful_goaway_answers_everything_before_it() {
-    let sim = Sim::start(|options| options.faults.goaway_every = 5.try_into().ok());
-    let mut client = sim.apns().await;
-    let statuses = push_all(&mut client, 5).await;
-    assert_eq!(statuses, [200; 5]);
-    client.end().await.unwrap();
-    assert_eq!(push_all(&mut sim.apns().await, 5).await, [200; 5]);
-    assert_eq!(sim.summary().accepted(), 10);
+async fn a_graceful_goaway_answers_everything_under_way() {
+    let sim = Sim::start(|options| {
+        options.faults.goaway_every = 5.try_into().ok();
+        options.faults.latency = Duration::from_millis(5);
+    });
+    for round in 0..2 {
+        let mut client = sim.apns().await;
+        let mut under_way = Vec::new();
+        for number in round * 10..(round + 1) * 10 {
+            let begun = client.begin(push(&id(number), &device(number)), PAYLOAD).await;
+            under_way.push(begun.unwrap());
+        }
+        for response in under_way {
+            assert_eq!(answer(response).await.unwrap().status.as_u16(), 200);
+        }
+        client.end().await.unwrap();
+    }
+    assert_eq!((sim.summary().accepted(), sim.summary().ids.arrived_twice), (20, 0));
 }
 
 #[tokio::test]

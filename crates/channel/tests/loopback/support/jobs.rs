@@ -86,7 +86,15 @@ pub(crate) async fn send(
 ) -> Vec<Report> {
     let gate = Gate::new(Box::new(Fixed(limit)));
     let reports = Reported::default();
-    let job = Job { chunk, deliveries: &chunk.deliveries, gate: &gate, reports: &reports, clock };
+    let (_running, stopping) = tokio::sync::watch::channel(false);
+    let job = Job {
+        chunk,
+        deliveries: &chunk.deliveries,
+        gate: &gate,
+        reports: &reports,
+        clock,
+        stopping: &stopping,
+    };
     sender.send(job).await;
     assert_eq!(gate.in_flight(), 0, "a pass was kept");
     let reports = reports.take();

@@ -1,0 +1,43 @@
+# Two commands matter: `make demo` runs the main job, `make test` passes the tests. Each does all of its own set-up.
+SHELL := /bin/bash
+CARGO ?= cargo
+# Dependencies are reused between clones when the build goes to a shared place; override as you like.
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+
+.PHONY: demo test build lint bench docs kill-test setup
+
+## demo: a million notifications and real webhooks through a kill -9, counted by the provider
+demo: setup
+	scripts/demo.sh
+
+## test: everything that must hold; needs nothing but Rust, make and a C compiler
+test: setup
+	$(CARGO) build --workspace --all-targets --locked
+	$(CARGO) test --workspace --locked
+
+## build: the released binary, target/release/belfry
+build: setup
+	$(CARGO) build --release --locked -p belfry
+
+## lint: formatting, clippy with the workspace's law, and the project's own rules
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test -q --locked -p xtask
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check bans licenses sources; \
+	else echo "cargo-deny is not installed: 'cargo install --locked cargo-deny' to check licences and bans"; fi
+
+## bench: throughput of the whole path, counted by the provider
+bench: setup
+	scripts/bench.sh
+
+## kill-test: 50 seeded rounds of kill -9 at random moments (make test runs a few)
+kill-test: setup
+	scripts/kill-test.sh
+
+## docs: the generated pages
+docs: setup
+	$(CARGO) run -q --locked -p xtask -- docs
+
+setup:
+	@scripts/setup.sh

@@ -1,0 +1,85 @@
+//! One urgent notification at a time, idle engine: from the POST to the provider, `latency BINARY COUNT`.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bench::workload::token;
+use bench::{Setup, Trial, Workload};
+
+/// Between two notifications, so that the engine is idle again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = "usage: latency BINARY COUNT";
+    let binary = PathBuf::from(arguments.next().context(usage)?);
+    let count: u64 = arguments.next().context(usage)?.parse().context(usage)?;
+    let directory = tempfile::tempdir()?;
+    let trial = Trial::start(Setup {
+        binary,
+        directory: directory.path().to_owned(),
+        engine_settings: String::new(),
+        simulator_flags: Vec::new(),
+    })?;
+    let clock = flow::Clock::system();
+    let mut stream = TcpStream::connect(trial.engine().listen())?;
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut posted_us = Vec::new();
+    for number in 0..count {
+        std::thread::sleep(PAUSE);
+        posted_us.push(clock.wall().as_micros());
+        post(&mut stream, &mut reader, number)?;
+    }
+    trial.drain(Duration::from_secs(10), || Ok(()))?;
+    let workload = Workload { tokens: count, webhooks: Vec::new() };
+    let finished = trial.finish(&workload)?;
+    let tally = finished.books.tally();
+    ensure!(tally.accepted == count && tally.duplicates == 0, "{tally:?}");
+    // One at a time, so the order of posting is the order of acceptance.
+    let waits = tally.accepted_at_us.iter().zip(&posted_us);
+    let mut waits: Vec<u128> =
+        waits.map(|(got, sent)| u128::from(*got).saturating_sub(*sent)).collect();
+    waits.sort_unstable();
+    let at = |share: usize| waits.get((waits.len() - 1) * share / 100).copied().unwrap_or(0);
+    let line = format!(
+        "POST to provider-accepted, {count} urgent, idle engine: p50 {} us, p90 {} us, p99 {} us",
+        at(50),
+        at(90),
+        at(99)
+    );
+    writeln!(std::io::stdout(), "{line}")?;
+    Ok(())
+}
+
+fn post(stream: &mut TcpStream, reader: &mut BufReader<TcpStream>, number: u64) -> Result<()> {
+    let to = token(number);
+    let body = format!(
+        r#"{{"channel":"ios","to":"{to}","priority":"urgent","content":{{"aps":{{"alert":"code"}}}}}}"#
+    );
+    write!(
+        stream,
+        "POST /v1/notifications HTTP/1.1\r\nhost: belfry\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let (mut status, mut length) = (String::new(), 0);
+    reader.read_line(&mut status)?;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+    }
+    let mut answer = vec![0; length];
+    reader.read_exact(&mut answer)?;
+    ensure!(status.contains(" 201 "), "{status}{}", String::from_utf8_lossy(&answer));
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! One run: a simulator, an engine, a workload, and as many kills as the run wants.
+
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::process::{Engine, EngineSettings, Simulator, Usage};
+use crate::tally::{Books, JournalTail};
+use crate::workload::{Guarantee, Workload, token};
+
+/// A run under way.
+#[derive(Debug)]
+pub struct Trial {
+    setup: Setup,
+    simulator: Simulator,
+    engine: Engine,
+    /// What killed engines had used.
+    used_before: Usage,
+}
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The binary under test.
+    pub binary: PathBuf,
+    /// Where everything goes; should be empty.
+    pub directory: PathBuf,
+    /// Appended to the engine's configuration.
+    pub engine_settings: String,
+    /// Passed to the simulator.
+    pub simulator_flags: Vec<String>,
+}
+
+/// What `belfry audit --json` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are the command's own, described in its help")]
+pub struct Audit {
+    pub accepted: u64,
+    pub delivered: u64,
+    pub refused: u64,
+    pub expired: u64,
+    pub cancelled: u64,
+    pub suppressed: u64,
+    pub in_doubt: u64,
+    pub dead: u64,
+    pub pending: u64,
+    pub balanced: bool,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The engine's own account.
+    pub audit: Audit,
+    /// The provider's books.
+    pub books: Books,
+    /// What all engines of the run used together; the peak of memory is the highest of any.
+    pub engine: Usage,
+    /// What the simulator used.
+    pub simulator: Usage,
+}
+
+/// An import under way.
+#[derive(Debug)]
+pub struct Import(std::thread::JoinHandle<Result<()>>);
+
+#[derive(Debug, Deserialize)]
+struct Status {
+    totals: Totals,
+}
+
+#[derive(Debug, Deserialize)]
+struct Totals {
+    pending: u64,
+}
+
+/// Between two looks at another process.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+// === impl Trial ===
+
+impl Trial {
+    /// Starts a simulator, and an engine that sends to it.
+    ///
+    /// # Errors
+    /// When one of them does not start.
+    pub fn start(setup: Setup) -> Result<Self> {
+        let simulator = Simulator::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
+        let engine = start_engine(&setup, "127.0.0.1:0", &simulator)?;
+        Ok(Self { setup, simulator, engine, used_before: Usage::default() })
+    }
+
+    /// The simulator, for its addresses and its books.
+    pub fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// The engine, for its address and what it uses.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Sends one content to the tokens of `numbers`, as one broadcast, and waits until it is accepted.
+    ///
+    /// # Errors
+    /// With the command's own words when it fails.
+    pub fn broadcast(
+        &self,
+        numbers: std::ops::Range<u64>,
+        content: &str,
+        guarantee: Guarantee,
+    ) -> Result<()> {
+        let mut command = self.engine.command("send");
+        command.args(["--channel", "ios", "--to-file", "-", "--json", "--content", content]);
+        command.args(["--guarantee", guarantee.as_str()]);
+        feed(command, numbers.map(token))
+    }
+
+    /// Sends every webhook of `workload` to its own endpoint, and waits until they are accepted.
+    ///
+    /// # Errors
+    /// With the command's own words when it fails.
+    pub fn webhooks(&self, workload: &Workload) -> Result<()> {
+        let address = &self.simulator.ready.webhook;
+        let rows = workload.webhooks.iter().map(|webhook| {
+            let to = format!("https://{address}{}", webhook.path);
+            format!(r#"{{"channel":"hooks","to":"{to}","content":{}}}"#, webhook.payload)
+        });
+        let mut command = self.engine.command("import");
+        command.args(["-", "--format", "ndjson"]);
+        feed(command, rows)
+    }
+
+    /// Starts to import the tokens of `numbers`, row by row, each with a key that makes a repetition
+    /// harmless. Goes on while the engine is killed, and may fail by that.
+    pub fn import(&self, numbers: std::ops::Range<u64>, guarantee: Guarantee, key: &str) -> Import {
+        let rows = numbers.map(move |number| {
+            let (to, guarantee) = (token(number), guarantee.as_str());
+            let content = format!(r#"{{"aps":{{"alert":"{number}"}}}}"#);
+            format!(
+                r#"{{"channel":"ios","to":"{to}","guarantee":"{guarantee}","content":{content}}}"#
+            )
+        });
+        let mut command = self.engine.command("import");
+        command.args(["-", "--format", "ndjson", "--idempotency-prefix", key]);
+        Import(std::thread::spawn(move || feed(command, rows)))
+    }
+
+    /// Ends the engine by SIGKILL.
+    ///
+    /// # Errors
+    /// When it was gone before.
+    pub fn kill(&mut self) -> Result<()> {
+        let used = self.engine.usage()?;
+        self.engine.kill()?;
+        self.used_before = self.used_before.and(used);
+        Ok(())
+    }
+
+    /// Starts the engine again, at the same address and on the same data.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn restart(&mut self) -> Result<()> {
+        self.engine = start_engine(&self.setup, self.engine.listen(), &self.simulator)?;
+        Ok(())
+    }
+
+    /// The account in the engine's store, whether an engine runs or not.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn audit(&self) -> Result<Audit> {
+        // An account that does not balance makes the command fail, and is still an account.
+        let output = self.engine.command("audit").arg("--json").output()?;
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The provider's books so far, once nothing more is being written into them.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn books(&self, workload: &Workload) -> Result<Books> {
+        let mut journal = self.journal()?;
+        let mut lines = journal.lines()?;
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let later = journal.lines()?;
+            if later == lines {
+                return Books::read(&self.simulator.ready.journal, workload);
+            }
+            lines = later;
+        }
+    }
+
+    /// Notifications that have no outcome yet.
+    ///
+    /// # Errors
+    /// When the engine does not answer.
+    pub fn pending(&self) -> Result<u64> {
+        let output = self.engine.command("status").arg("--json").output()?;
+        let status: Status = serde_json::from_slice(&checked(output)?)?;
+        Ok(status.totals.pending)
+    }
+
+    /// Waits until nothing is pending, and calls `look` between two looks.
+    ///
+    /// # Errors
+    /// When the engine does not answer, or does not finish within `patience`.
+    pub fn drain(&self, patience: Duration, mut look: impl FnMut() -> Result<()>) -> Result<()> {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        while self.pending()? > 0 {
+            if clock.monotonic().duration_since(started) > patience {
+                bail!("{} notifications are still pending after {patience:?}", self.pending()?);
+            }
+            look()?;
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// A counter of the simulator's books.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn journal(&self) -> Result<JournalTail> {
+        JournalTail::open(&self.simulator.ready.journal)
+    }
+
+    /// Stops the engine in good order, and counts.
+    ///
+    /// # Errors
+    /// When the engine does not end well, or something cannot be counted.
+    pub fn finish(mut self, workload: &Workload) -> Result<Finished> {
+        let used = self.engine.usage()?;
+        self.engine.stop()?;
+        let audit = self.audit()?;
+        let books = Books::read(&self.simulator.ready.journal, workload)?;
+        let simulator = self.simulator.usage()?;
+        Ok(Finished { audit, books, engine: self.used_before.and(used), simulator })
+    }
+}
+
+// === impl Import ===
+
+impl Import {
+    /// Waits until every row is accepted.
+    ///
+    /// # Errors
+    /// With the command's own words when some were not; a repetition accepts the rest.
+    pub fn wait(self) -> Result<()> {
+        self.0.join().unwrap_or_else(|_panic| bail!("the import panicked"))
+    }
+}
+
+fn start_engine(setup: &Setup, listen: &str, simulator: &Simulator) -> Result<Engine> {
+    let settings = EngineSettings {
+        binary: &setup.binary,
+        directory: &setup.directory,
+        listen,
+        extra: &setup.engine_settings,
+    };
+    Engine::start(settings, &simulator.ready)
+}
+
+/// Runs `command` with `lines` as its standard input.
+fn feed(mut command: std::process::Command, lines: impl Iterator<Item = String>) -> Result<()> {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut input =
+        BufWriter::with_capacity(1 << 18, child.stdin.take().context("stdin is piped")?);
+    for line in lines {
+        // A command that gave up closes its input; what it says about that comes below.
+        if writeln!(input, "{line}").is_err() {
+            break;
+        }
+    }
+    drop(input);
+    checked(child.wait_with_output()?).map(drop)
+}
+
+fn checked(output: Output) -> Result<Vec<u8>> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success(),
+        "{}",
+        said.lines().last().unwrap_or("it said nothing")
+    );
+    Ok(output.stdout)
+}

@@ -1,0 +1,119 @@
+//! Deliver: takes chunks from the queue, lets them through their lane's gate, and reports what came of
+//! them. Knows no backend, reads no store; the one thing it writes is the mark before the first byte of
+//! an at-most-once delivery.
+
+mod chunk;
+mod lanes;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use channel::{Channel, ChannelError, Sender, Tools};
+use flow::Clock;
+use notification::Name;
+use queue::Consume;
+use store::Begin;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::Channels;
+use crate::report::Reported;
+use lanes::Lanes;
+
+/// What one sender thread needs.
+#[derive(Debug, Clone)]
+pub struct Deliver {
+    /// Where chunks come from.
+    pub queue: Arc<dyn Consume>,
+    /// The fence of at-most-once deliveries.
+    pub begin: Arc<dyn Begin>,
+    /// The ways out.
+    pub channels: Channels,
+    /// Where reports go.
+    pub reports: mpsc::Sender<Reported>,
+    /// Turns true when no attempt may start any more.
+    pub stopping: watch::Receiver<bool>,
+    /// The time.
+    pub clock: Clock,
+    /// Seeds this thread's generators.
+    pub seed: u64,
+}
+
+/// What all chunks on one thread share.
+#[derive(Debug)]
+struct Thread {
+    ways: BTreeMap<Name, Way>,
+    lanes: Lanes,
+    begin: Arc<dyn Begin>,
+    reports: mpsc::Sender<Reported>,
+    stopping: watch::Receiver<bool>,
+    clock: Clock,
+}
+
+/// One channel, opened on this thread.
+#[derive(Debug)]
+struct Way {
+    channel: Arc<dyn Channel>,
+    sender: Box<dyn Sender>,
+}
+
+/// Chunks taken from the queue at once.
+const RECEIVE_CHUNKS: usize = 8;
+
+// === impl Deliver ===
+
+impl Deliver {
+    /// Runs until the queue is closed and every chunk is reported. Must run inside a
+    /// [`tokio::task::LocalSet`] on a single-threaded runtime: connections stay on their thread.
+    ///
+    /// # Errors
+    /// When a channel cannot be opened; before anything is taken from the queue.
+    pub async fn run(self) -> Result<(), ChannelError> {
+        let queue = Arc::clone(&self.queue);
+        let thread = Rc::new(self.open()?);
+        let mut chunks = JoinSet::new();
+        loop {
+            let messages = tokio::select! {
+                messages = queue.receive(RECEIVE_CHUNKS) => messages,
+                Some(ended) = chunks.join_next() => { tell_panic(ended); continue }
+            };
+            if messages.is_empty() {
+                break;
+            }
+            for message in messages {
+                chunks.spawn_local(chunk::deliver(Rc::clone(&thread), message));
+            }
+        }
+        while let Some(ended) = chunks.join_next().await {
+            tell_panic(ended);
+        }
+        for way in thread.ways.values() {
+            way.sender.close().await;
+        }
+        Ok(())
+    }
+
+    fn open(self) -> Result<Thread, ChannelError> {
+        let mut ways = BTreeMap::new();
+        for (seed, (name, channel)) in (self.seed..).zip(self.channels.iter()) {
+            let sender = channel.open(Tools { clock: self.clock, seed })?;
+            ways.insert(name.clone(), Way { channel: Arc::clone(channel), sender });
+        }
+        Ok(Thread {
+            ways,
+            lanes: Lanes::default(),
+            begin: self.begin,
+            reports: self.reports,
+            stopping: self.stopping,
+            clock: self.clock,
+        })
+    }
+}
+
+/// A chunk's task panics only by a defect: its receipt went back to the queue when it unwound.
+fn tell_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a chunk's task panicked; the chunk is given out again");
+    }
+}

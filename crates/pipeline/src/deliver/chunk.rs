@@ -1,0 +1,135 @@
+//! The life of one chunk in deliver.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use channel::{Job, Reports, Sender};
+use flow::Gate;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use notification::{Chunk, Delivery, Guarantee, Report, limits};
+use queue::Message;
+use store::{Begun, Mark, StoreError};
+use tokio::sync::mpsc;
+
+use super::Thread;
+use crate::report::Reported;
+
+/// When a channel is missing from the configuration, its notifications wait; this long between looks.
+const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
+
+/// Slices of an at-most-once chunk that are begun and not finished: the next one is marked while this one
+/// is being answered.
+const BEGUN_SLICES: usize = 2;
+
+/// Sends the deliveries of one chunk and reports each of them.
+pub(super) async fn deliver(thread: Rc<Thread>, message: Message) {
+    let Message { chunk, receipt } = message;
+    let reporter = Reporter { chunk: Arc::clone(&chunk), reports: thread.reports.clone() };
+    let lane = &chunk.envelope.lane;
+    if let Some(way) = thread.ways.get(&lane.channel) {
+        let gate = thread.lanes.gate(lane, way.channel.concurrency());
+        let run =
+            Run { thread: &thread, sender: way.sender.as_ref(), gate: &gate, reporter: &reporter };
+        run.send(&chunk).await;
+    } else {
+        tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
+        reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
+    }
+    // Settle is gone only when the process is on its way out: the store will say what is unsettled.
+    let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
+}
+
+/// What sending one chunk takes.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    thread: &'a Thread,
+    sender: &'a dyn Sender,
+    gate: &'a Gate,
+    reporter: &'a Reporter,
+}
+
+/// Sends reports of one chunk to settle.
+#[derive(Debug)]
+struct Reporter {
+    chunk: Arc<Chunk>,
+    reports: mpsc::Sender<Reported>,
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    async fn send(self, chunk: &Chunk) {
+        match chunk.envelope.guarantee {
+            Guarantee::AtLeastOnce => self.send_some(chunk, &chunk.deliveries).await,
+            Guarantee::AtMostOnce => self.send_fenced(chunk).await,
+        }
+    }
+
+    /// Marks a slice of deliveries as begun, durably, before the first of its bytes; then the next.
+    async fn send_fenced(self, chunk: &Chunk) {
+        let mut under_way = FuturesUnordered::new();
+        for slice in chunk.deliveries.chunks(limits::BEGIN_ITEMS) {
+            while under_way.len() >= BEGUN_SLICES {
+                under_way.next().await;
+            }
+            if *self.thread.stopping.borrow() {
+                self.reporter.hand_back(slice, Duration::ZERO).await;
+                continue;
+            }
+            match self.begin(chunk, slice).await {
+                Ok(Begun::Granted) => under_way.push(self.send_some(chunk, slice)),
+                // Whoever holds the chunk now reports the rest of it.
+                Ok(Begun::Stale) => break,
+                Err(error) => {
+                    tracing::error!(%error, "nothing was sent: it cannot be marked as begun");
+                    break;
+                }
+            }
+        }
+        while under_way.next().await.is_some() {}
+    }
+
+    async fn begin(self, chunk: &Chunk, slice: &[Delivery]) -> Result<Begun, StoreError> {
+        let Some(last) = slice.last() else { return Ok(Begun::Stale) };
+        let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: last.index };
+        let answers = self.thread.begin.begin(vec![mark]).await?;
+        Ok(answers.first().copied().unwrap_or(Begun::Stale))
+    }
+
+    async fn send_some(self, chunk: &Chunk, deliveries: &[Delivery]) {
+        let job = Job {
+            chunk,
+            deliveries,
+            gate: self.gate,
+            reports: self.reporter,
+            clock: self.thread.clock,
+            stopping: &self.thread.stopping,
+        };
+        self.sender.send(job).await;
+    }
+}
+
+// === impl Reporter ===
+
+impl Reporter {
+    async fn hand_back(&self, deliveries: &[Delivery], after: Duration) {
+        let reports =
+            deliveries.iter().map(|delivery| (delivery.index, Report::HandedBack { after }));
+        self.report(reports.collect()).await;
+    }
+}
+
+#[async_trait(?Send)]
+impl Reports for Reporter {
+    async fn report(&self, reports: Vec<(u16, Report)>) {
+        let message = Reported::Deliveries { chunk: Arc::clone(&self.chunk), reports };
+        if self.reports.send(message).await.is_err() {
+            tracing::warn!(
+                "settle is gone: these reports are lost, and a restart recovers the chunk"
+            );
+        }
+    }
+}

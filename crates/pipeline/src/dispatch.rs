@@ -1,0 +1,74 @@
+//! Dispatch: leases what is due and publishes it. The only stage that publishes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::Clock;
+use notification::{Timestamp, limits};
+use queue::Publish;
+use store::{ClaimRequest, Claims, StoreError};
+use tokio::sync::watch;
+
+/// Claims due chunks from the store and publishes them to the queue.
+#[derive(Debug)]
+pub struct Dispatch {
+    /// Where work is due.
+    pub claims: Arc<dyn Claims>,
+    /// Where it goes.
+    pub queue: Arc<dyn Publish>,
+    /// The time.
+    pub clock: Clock,
+}
+
+// === impl Dispatch ===
+
+impl Dispatch {
+    /// Runs until `stopping` turns true. Sleeps until something changes or falls due; never polls.
+    ///
+    /// # Errors
+    /// When the store failed. Nothing is lost: what was claimed is due again when its lease ends.
+    pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+        let mut changes = self.claims.changes();
+        while !*stopping.borrow() {
+            // What changes from here on wakes the wait below, also if it changes during the claim.
+            changes.mark_unchanged();
+            let next_at = self.claim_and_publish().await?;
+            tokio::select! {
+                store_is_gone = changes.changed() => if store_is_gone.is_err() { return Ok(()) },
+                () = self.sleep_until(next_at) => {}
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim_and_publish(&self) -> Result<Option<Timestamp>, StoreError> {
+        let request = ClaimRequest {
+            now: channel::timestamp(self.clock),
+            lease: limits::LEASE,
+            items: limits::CLAIM_ITEMS,
+            lane_window: limits::LANE_WINDOW,
+        };
+        let claim = self.claims.claim(request).await?;
+        let chunks = claim.chunks.into_iter().map(Arc::new).collect();
+        for answer in self.queue.publish(chunks).await {
+            if let Err(error) = answer {
+                tracing::warn!(%error, "chunk not published: it is due again when its lease ends");
+            }
+        }
+        Ok(claim.next_at)
+    }
+
+    /// Ends at `instant`; never, when there is none.
+    async fn sleep_until(&self, instant: Option<Timestamp>) {
+        match instant {
+            Some(instant) => {
+                // A timer counts whole milliseconds and must not fire early.
+                let wait = instant.since(channel::timestamp(self.clock));
+                let margin = if wait.is_zero() { Duration::ZERO } else { Duration::from_millis(1) };
+                tokio::time::sleep(wait + margin).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+}

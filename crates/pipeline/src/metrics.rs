@@ -1,0 +1,79 @@
+//! What the stages count, for operators. Accounts are the store's; these are rates and latencies.
+
+use std::time::Duration;
+
+use notification::{Chunk, Disposition, OutcomeGroup, State, Timestamp};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// Counters and histograms of the pipeline. Cloning gives another handle on the same ones.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    outcomes: Family<OutcomeLabels, Counter>,
+    latency: Family<ChannelLabels, Histogram, fn() -> Histogram>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    channel: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ChannelLabels {
+    channel: String,
+}
+
+/// From half a millisecond to nine minutes, doubling.
+fn latency_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.0005, 2.0, 21))
+}
+
+// === impl Metrics ===
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            outcomes: Family::default(),
+            latency: Family::new_with_constructor(latency_histogram),
+        }
+    }
+}
+
+impl Metrics {
+    /// Registers everything in `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        let help = "Settled deliveries by what became of them";
+        registry.register("belfry_deliveries", help, self.outcomes.clone());
+        let help = "Seconds from the due time of a notification to its settled acceptance";
+        registry.register("belfry_due_to_accepted_seconds", help, self.latency.clone());
+    }
+
+    /// Counts what was settled of `chunk`. Once per batch, not per delivery.
+    pub(crate) fn settled(&self, chunk: &Chunk, groups: &[OutcomeGroup], at: Timestamp) {
+        let channel = chunk.envelope.lane.channel.as_str();
+        for group in groups {
+            let outcome = match group.disposition {
+                Disposition::Ended(state) => state.as_str(),
+                Disposition::Retry { .. } => "deferred",
+                Disposition::HandedBack { .. } => "handed_back",
+            };
+            let labels = OutcomeLabels { channel: channel.to_owned(), outcome };
+            self.outcomes.get_or_create(&labels).inc_by(group.indexes.len() as u64);
+            if group.disposition == Disposition::Ended(State::Delivered) {
+                let waited = at.since(chunk.envelope.due_at.max(chunk.accepted_at));
+                self.observe(channel, waited, group.indexes.len());
+            }
+        }
+    }
+
+    fn observe(&self, channel: &str, waited: Duration, deliveries: usize) {
+        let histogram = self.latency.get_or_create(&ChannelLabels { channel: channel.to_owned() });
+        for _ in 0..deliveries {
+            histogram.observe(waited.as_secs_f64());
+        }
+    }
+}

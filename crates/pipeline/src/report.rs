@@ -1,0 +1,26 @@
+//! What deliver tells settle. Neither stage knows the other; this channel is all they share.
+
+use std::sync::Arc;
+
+use notification::{Chunk, Report, limits};
+use queue::Receipt;
+use tokio::sync::mpsc;
+
+/// One message from deliver to settle. Messages about one chunk arrive in the order they were sent.
+#[derive(Debug)]
+pub enum Reported {
+    /// Some deliveries of the chunk came to something.
+    Deliveries {
+        /// The chunk.
+        chunk: Arc<Chunk>,
+        /// By index; no index is reported twice.
+        reports: Vec<(u16, Report)>,
+    },
+    /// Nothing more will be reported of the chunk: acknowledge it once all that was reported is settled.
+    Done(Receipt),
+}
+
+/// A bounded channel: when settle cannot keep up, deliver waits.
+pub fn channel() -> (mpsc::Sender<Reported>, mpsc::Receiver<Reported>) {
+    mpsc::channel(limits::REPORT_BATCHES)
+}

@@ -1,0 +1,115 @@
+//! Settle: turns reports into outcomes and writes them. The only stage that writes outcomes, and the only
+//! one that acknowledges.
+
+mod decide;
+mod policy;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flow::Clock;
+use notification::{ChunkId, Epoch, Name, Settlement};
+use queue::Receipt;
+use store::{Settle as SettleStore, Settled, StoreError};
+use tokio::sync::mpsc;
+
+use crate::metrics::Metrics;
+use crate::report::Reported;
+use decide::Decision;
+pub use policy::RetryPolicy;
+
+/// Writes what deliver reports.
+#[derive(Debug)]
+pub struct Settle {
+    /// Where outcomes go.
+    pub store: Arc<dyn SettleStore>,
+    /// Where reports come from.
+    pub reports: mpsc::Receiver<Reported>,
+    /// How often and when to try again, per channel.
+    pub policies: BTreeMap<Name, RetryPolicy>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Clock,
+    /// Draws the jitter.
+    pub random: fastrand::Rng,
+}
+
+/// Everything that is written together.
+#[derive(Debug, Default)]
+struct Round {
+    decisions: BTreeMap<(ChunkId, Epoch), Decision>,
+    receipts: Vec<Receipt>,
+}
+
+// === impl Settle ===
+
+impl Settle {
+    /// Runs until every sender of reports is gone and everything reported is written. What arrives while
+    /// one round is being written is the next round: no timer, no batch size to tune.
+    ///
+    /// # Errors
+    /// When the store failed. What it did not take is in flight at the restart.
+    pub async fn run(mut self) -> Result<(), StoreError> {
+        let mut arrived = Vec::new();
+        while self.reports.recv_many(&mut arrived, notification::limits::REPORT_BATCHES).await > 0 {
+            let mut round = Round::default();
+            for reported in arrived.drain(..) {
+                self.take(&mut round, reported);
+            }
+            self.write(round).await?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, round: &mut Round, reported: Reported) {
+        match reported {
+            Reported::Deliveries { chunk, reports } => {
+                let policy =
+                    self.policies.get(&chunk.envelope.lane.channel).copied().unwrap_or_default();
+                let decision = round
+                    .decisions
+                    .entry((chunk.id, chunk.epoch))
+                    .or_insert_with(|| Decision::new(chunk, policy));
+                let now = channel::timestamp(self.clock);
+                for (index, report) in reports {
+                    decision.add(index, report, now, &mut self.random);
+                }
+            }
+            Reported::Done(receipt) => round.receipts.push(receipt),
+        }
+    }
+
+    async fn write(&self, round: Round) -> Result<(), StoreError> {
+        let at = channel::timestamp(self.clock);
+        let decisions: Vec<Decision> = round.decisions.into_values().collect();
+        let settlements: Vec<Settlement> =
+            decisions.iter().filter_map(|decision| decision.settlement(at)).collect();
+        let answers = if settlements.is_empty() {
+            Vec::new()
+        } else {
+            self.store.settle(settlements).await?
+        };
+        for (decision, settled) in decisions.iter().zip(answers) {
+            match settled {
+                Settled::Applied { .. } => {
+                    self.metrics.settled(decision.chunk(), decision.groups(), at);
+                }
+                Settled::Stale => {
+                    let chunk = decision.chunk();
+                    tracing::warn!(
+                        chunk = chunk.id.0,
+                        epoch = chunk.epoch.0,
+                        "settlement refused: the chunk moved on"
+                    );
+                }
+            }
+        }
+        for receipt in round.receipts {
+            if let Err((_receipt, error)) = receipt.acknowledge().await {
+                tracing::warn!(%error, "not acknowledged: the queue may give the chunk out again");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! From reports to one settlement: what the lifecycle says, grouped by what is the same.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use notification::{
+    Chunk, Disposition, Event, OutcomeGroup, Report, Settlement, State, Timestamp, Verdict,
+};
+
+use super::RetryPolicy;
+
+/// What is decided about one chunk in one round.
+#[derive(Debug)]
+pub(super) struct Decision {
+    chunk: Arc<Chunk>,
+    policy: RetryPolicy,
+    groups: Vec<OutcomeGroup>,
+    /// The report that opened the group at the same position; equal ones join it, and so share its jitter.
+    openers: Vec<Report>,
+}
+
+// === impl Decision ===
+
+impl Decision {
+    pub(super) fn new(chunk: Arc<Chunk>, policy: RetryPolicy) -> Self {
+        Self { chunk, policy, groups: Vec::new(), openers: Vec::new() }
+    }
+
+    pub(super) fn chunk(&self) -> &Chunk {
+        &self.chunk
+    }
+
+    pub(super) fn groups(&self) -> &[OutcomeGroup] {
+        &self.groups
+    }
+
+    /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the
+    /// same: they stay one chunk, and the chunks spread.
+    pub(super) fn add(
+        &mut self,
+        index: u16,
+        report: Report,
+        now: Timestamp,
+        random: &mut fastrand::Rng,
+    ) {
+        let known = self.openers.iter().position(|opener| *opener == report);
+        if let Some(group) = known.and_then(|position| self.groups.get_mut(position)) {
+            group.indexes.push(index);
+            return;
+        }
+        self.groups.push(self.open(index, &report, now, random));
+        self.openers.push(report);
+    }
+
+    /// What the store is asked to write; nothing when nothing was decided.
+    pub(super) fn settlement(&self, at: Timestamp) -> Option<Settlement> {
+        let mut groups = self.groups.clone();
+        for group in &mut groups {
+            group.indexes.sort_unstable();
+        }
+        let chunk = &self.chunk;
+        (!groups.is_empty()).then_some(Settlement {
+            chunk: chunk.id,
+            epoch: chunk.epoch,
+            at,
+            groups,
+        })
+    }
+
+    fn open(
+        &self,
+        index: u16,
+        report: &Report,
+        now: Timestamp,
+        random: &mut fastrand::Rng,
+    ) -> OutcomeGroup {
+        let group = |disposition, status, detail, suppress| OutcomeGroup {
+            disposition,
+            status,
+            detail,
+            suppress,
+            indexes: vec![index],
+        };
+        match report {
+            Report::Expired => {
+                group(self.end(Event::Expire), 0, "expired before it was sent".into(), false)
+            }
+            Report::HandedBack { after } => {
+                group(Disposition::HandedBack { at: now.plus(*after) }, 0, Cow::Borrowed(""), false)
+            }
+            Report::Attempted(answer) => {
+                let suppress = answer.verdict == Verdict::Refused { gone: true };
+                let disposition = self.judge(answer.verdict, now, random);
+                group(disposition, answer.status, answer.detail.clone(), suppress)
+            }
+        }
+    }
+
+    fn judge(&self, verdict: Verdict, now: Timestamp, random: &mut fastrand::Rng) -> Disposition {
+        match verdict {
+            Verdict::Accepted => self.end(Event::Accept),
+            Verdict::Refused { .. } => self.end(Event::Refuse),
+            Verdict::Deferred { after } => self.again(Event::Defer, after, now, random),
+            Verdict::Unknown => self.again(Event::LoseAnswer, None, now, random),
+        }
+    }
+
+    /// Another attempt, if the lifecycle leads back to pending and one is left.
+    fn again(
+        &self,
+        event: Event,
+        asked: Option<Duration>,
+        now: Timestamp,
+        random: &mut fastrand::Rng,
+    ) -> Disposition {
+        if State::Begun.after(event, self.chunk.envelope.guarantee) != Some(State::Pending) {
+            return self.end(event);
+        }
+        if self.chunk.attempt >= self.policy.attempts {
+            return self.end(Event::Exhaust);
+        }
+        let wait = self.policy.backoff.delay(self.chunk.attempt, asked, random);
+        Disposition::Retry { at: now.plus(wait) }
+    }
+
+    fn end(&self, event: Event) -> Disposition {
+        let state = State::Begun.after(event, self.chunk.envelope.guarantee);
+        debug_assert!(state.is_some_and(State::is_terminal), "{event} ends a begun delivery");
+        Disposition::Ended(state.unwrap_or(State::Dead))
+    }
+}

@@ -1,0 +1,285 @@
+//! The pipeline as a whole, on one thread, under paused time, with doubles at its seams: no test sleeps on
+//! the wall clock, and every run is the same.
+#![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
+
+mod rig;
+mod script;
+
+use std::time::Duration;
+
+use notification::{Account, Answer, Guarantee, Priority, State, limits};
+use store::{CancelTarget, Ledger as _};
+
+use rig::{Rig, name, on_one_thread};
+use script::Script;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn rig() -> Rig {
+    Rig::new(Script::new(10 * MS, 100))
+}
+
+#[test]
+fn without_a_fault_everything_is_delivered_once() {
+    on_one_thread(async || {
+        for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+            let rig = rig();
+            let running = rig.start();
+            let recipients: Vec<String> = (0..2_500).map(|number| format!("r{number}")).collect();
+            let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+            rig.accept(&recipients, guarantee).await;
+            let account = rig.drained().await;
+            assert_eq!(
+                account,
+                Account { accepted: 2_500, delivered: 2_500, ..Account::default() }
+            );
+            let mut attempts = rig.script.attempts();
+            attempts.sort_unstable();
+            attempts.dedup();
+            assert_eq!(attempts.len(), 2_500);
+            assert_eq!(rig.script.attempts().len(), 2_500, "nobody was tried twice");
+            assert_eq!(rig.script.under_way_max(), 100, "the gate is used, and kept");
+            running.stop().await;
+        }
+    });
+}
+
+#[test]
+fn what_is_deferred_is_tried_again_and_what_is_refused_is_not() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.answers(
+            "later",
+            [Answer::deferred(503, None, "busy"), Answer::deferred(429, None, "busy")],
+        );
+        rig.script.answers("never", [Answer::refused(400, false, "BadTopic")]);
+        let running = rig.start();
+        let ids = rig.accept(&["later", "never", "now"], Guarantee::AtLeastOnce).await;
+        let account = rig.drained().await;
+        assert_eq!((account.delivered, account.refused), (2, 1));
+        assert_eq!(rig.script.attempts_for("later"), 3);
+        assert_eq!(rig.script.attempts_for("never"), 1);
+        let history = rig.store.find(ids[0]).await.unwrap().unwrap();
+        let log: Vec<_> = history
+            .attempts
+            .iter()
+            .map(|entry| (entry.attempt, entry.state, entry.status))
+            .collect();
+        assert_eq!(
+            log,
+            [(1, State::Pending, 503), (2, State::Pending, 429), (3, State::Delivered, 200)]
+        );
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_wait_that_the_provider_asked_for_is_kept() {
+    on_one_thread(async || {
+        let rig = rig();
+        let asked = Duration::from_mins(15);
+        rig.script.answers("later", [Answer::deferred(500, Some(asked), "InternalServerError")]);
+        let running = rig.start();
+        let ids = rig.accept(&["later"], Guarantee::AtLeastOnce).await;
+        rig.drained().await;
+        let history = rig.store.find(ids[0]).await.unwrap().unwrap();
+        let waited = history.attempts[1].at.since(history.attempts[0].at);
+        assert!(waited >= asked && waited < asked + Duration::from_secs(2), "{waited:?}");
+        running.stop().await;
+    });
+}
+
+#[test]
+fn when_every_attempt_is_used_up_it_is_dead() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.answers("never", std::iter::repeat_n(Answer::deferred(503, None, "down"), 10));
+        let running = rig.start();
+        rig.accept(&["never"], Guarantee::AtLeastOnce).await;
+        assert_eq!(rig.drained().await.dead, 1);
+        assert_eq!(rig.script.attempts_for("never"), 4, "the policy's attempts");
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_lost_answer_is_repeated_or_in_doubt_as_the_guarantee_says() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.answers("least", [Answer::unknown("cut")]);
+        rig.script.answers("most", [Answer::unknown("cut")]);
+        let running = rig.start();
+        let least = rig.accept(&["least"], Guarantee::AtLeastOnce).await;
+        let most = rig.accept(&["most"], Guarantee::AtMostOnce).await;
+        rig.drained().await;
+        assert_eq!(rig.state(least[0]).await, State::Delivered);
+        assert_eq!(rig.script.attempts_for("least"), 2);
+        assert_eq!(rig.state(most[0]).await, State::InDoubt);
+        assert_eq!(rig.script.attempts_for("most"), 1);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn an_attempt_that_panics_costs_one_notification_and_not_the_pipeline() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.answers("poison", std::iter::repeat_n(Answer::unknown("panic"), 10));
+        let running = rig.start();
+        rig.accept(&["before", "poison", "after"], Guarantee::AtLeastOnce).await;
+        let account = rig.drained().await;
+        assert_eq!((account.delivered, account.dead), (2, 1));
+        running.stop().await;
+    });
+}
+
+#[test]
+fn nothing_is_sent_before_it_is_due_nor_after_it_expired() {
+    on_one_thread(async || {
+        let rig = rig();
+        let running = rig.start();
+        let mut later = rig.draft("later", Guarantee::AtLeastOnce);
+        later.envelope.due_at = rig.now().plus(Duration::from_hours(1));
+        let mut expires = rig.draft("expires", Guarantee::AtLeastOnce);
+        expires.envelope.expires_at = Some(rig.now().plus(Duration::from_secs(30)));
+        rig.script
+            .answers("expires", [Answer::deferred(503, Some(Duration::from_mins(2)), "down")]);
+        let ids = rig.accept_drafts(vec![later, expires]).await;
+        let account = rig.drained().await;
+        assert_eq!((account.delivered, account.expired), (1, 1));
+        assert_eq!(rig.script.attempts_for("expires"), 1);
+        let history = rig.store.find(ids[0]).await.unwrap().unwrap();
+        let late = history.attempts[0].at.since(history.envelope.due_at);
+        assert!(late < Duration::from_secs(1), "woken by its due time: {late:?} late");
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_gone_recipient_is_not_tried_again() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.answers("gone", [Answer::refused(410, true, "Unregistered")]);
+        let running = rig.start();
+        rig.accept(&["gone"], Guarantee::AtLeastOnce).await;
+        assert_eq!(rig.drained().await.refused, 1);
+        rig.accept(&["gone", "here"], Guarantee::AtLeastOnce).await;
+        let account = rig.drained().await;
+        assert_eq!((account.suppressed, account.delivered), (1, 1));
+        assert_eq!(rig.script.attempts_for("gone"), 1);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn what_is_cancelled_in_time_is_not_sent() {
+    on_one_thread(async || {
+        let rig = rig();
+        let running = rig.start();
+        let mut draft = rig.draft("withdrawn", Guarantee::AtLeastOnce);
+        draft.envelope.due_at = rig.now().plus(Duration::from_mins(1));
+        let ids = rig.accept_drafts(vec![draft]).await;
+        let target = CancelTarget::Notification(ids[0]);
+        let cancelled =
+            rig.store.cancel(target, name("default"), rig.now()).await.unwrap().unwrap();
+        assert_eq!(cancelled.cancelled, 1);
+        assert_eq!(rig.drained().await.cancelled, 1);
+        assert_eq!(rig.script.attempts(), Vec::<String>::new());
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_crash_repeats_only_what_was_in_flight_and_doubts_only_what_was_begun() {
+    on_one_thread(async || {
+        for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+            let rig = Rig::new(Script::new(10 * MS, 50));
+            let running = rig.start();
+            let recipients: Vec<String> = (0..1_000).map(|number| format!("r{number}")).collect();
+            let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+            rig.accept(&recipients, guarantee).await;
+            tokio::time::sleep(55 * MS).await;
+            let settled = rig.account().await.delivered;
+            assert!(settled > 0 && settled < 1_000, "the crash comes halfway: {settled}");
+            running.crash().await;
+            rig.store.crash(rig.now());
+            let sent_before = rig.script.attempts().len() as u64;
+            let running = rig.start();
+            let account = rig.drained().await;
+            let in_flight = sent_before - settled;
+            let twice =
+                rig.script.attempts().len() as u64 - (1_000 - account.in_doubt).max(sent_before);
+            match guarantee {
+                Guarantee::AtLeastOnce => {
+                    assert_eq!(account.delivered, 1_000);
+                    assert_eq!(rig.script.attempts().len() as u64 - 1_000, in_flight);
+                }
+                Guarantee::AtMostOnce => {
+                    assert_eq!(account.delivered + account.in_doubt, 1_000);
+                    assert!(
+                        account.in_doubt <= 2 * limits::BEGIN_ITEMS as u64,
+                        "{}",
+                        account.in_doubt
+                    );
+                    assert!(
+                        recipients.iter().all(|recipient| rig.script.attempts_for(recipient) <= 1),
+                        "{twice}"
+                    );
+                }
+            }
+            running.stop().await;
+        }
+    });
+}
+
+#[test]
+fn a_stop_finishes_what_is_under_way_and_leaves_the_rest_pending() {
+    on_one_thread(async || {
+        let rig = Rig::new(Script::new(10 * MS, 10));
+        let running = rig.start();
+        let recipients: Vec<String> = (0..100).map(|number| format!("r{number}")).collect();
+        let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+        rig.accept(&recipients, Guarantee::AtMostOnce).await;
+        tokio::time::sleep(25 * MS).await;
+        running.stop().await;
+        let account = rig.account().await;
+        assert_eq!(account.in_doubt, 0);
+        assert_eq!(
+            account.delivered,
+            rig.script.attempts().len() as u64,
+            "everything sent is settled"
+        );
+        assert_eq!(account.pending, 100 - account.delivered);
+        let running = rig.start();
+        assert_eq!(rig.drained().await.delivered, 100);
+        assert_eq!(rig.script.attempts().len(), 100);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn an_urgent_one_does_not_wait_behind_a_campaign() {
+    on_one_thread(async || {
+        let rig = Rig::new(Script::new(10 * MS, 10));
+        let running = rig.start();
+        let recipients: Vec<String> = (0..5_000).map(|number| format!("r{number}")).collect();
+        let drafts = recipients.iter().map(|recipient| {
+            let mut draft = rig.draft(recipient, Guarantee::AtLeastOnce);
+            draft.envelope.lane.priority = Priority::Bulk;
+            draft
+        });
+        rig.accept_drafts(drafts.collect()).await;
+        tokio::time::sleep(100 * MS).await;
+        let mut urgent = rig.draft("urgent", Guarantee::AtLeastOnce);
+        urgent.envelope.lane.priority = Priority::Urgent;
+        let ids = rig.accept_drafts(vec![urgent]).await;
+        rig.drained().await;
+        let history = rig.store.find(ids[0]).await.unwrap().unwrap();
+        let waited = history.attempts[0].at.since(history.accepted_at);
+        assert!(
+            waited <= 12 * MS,
+            "one answer's latency, not the campaign's five seconds: {waited:?}"
+        );
+        running.stop().await;
+    });
+}

@@ -1,0 +1,190 @@
+//! The whole pipeline on one thread, under paused time, with doubles at its seams.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::{Backoff, Clock};
+use notification::{
+    Account, ByteString, Bytes, Content, Draft, Envelope, Guarantee, Lane, Name, NotificationId,
+    Priority, State, Timestamp,
+};
+use pipeline::{Channels, Deliver, Dispatch, Metrics, RetryPolicy, Settle, report};
+use store::{Admission, Ingest as _, Ledger as _, Memory};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, LocalSet};
+
+use crate::script::Script;
+
+/// One store and one channel, and a pipeline between them that can be started and crashed.
+pub(crate) struct Rig {
+    pub(crate) store: Arc<Memory>,
+    pub(crate) script: Script,
+    pub(crate) clock: Clock,
+    pub(crate) policy: RetryPolicy,
+}
+
+/// A pipeline that runs.
+pub(crate) struct Running {
+    stop: watch::Sender<bool>,
+    queue: queue::Memory,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Runs `test` in a local set, with time paused: the whole pipeline is one thread.
+pub(crate) fn on_one_thread(test: impl AsyncFnOnce()) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, test());
+}
+
+// === impl Rig ===
+
+impl Rig {
+    pub(crate) fn new(script: Script) -> Self {
+        Self {
+            store: Arc::new(Memory::new()),
+            script,
+            clock: Clock::starting_at(Duration::from_secs(1_700_000_000)),
+            policy: RetryPolicy { attempts: 4, backoff: Backoff::DEFAULT },
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        channel::timestamp(self.clock)
+    }
+
+    /// A draft for `recipient`, due now.
+    pub(crate) fn draft(&self, recipient: &str, guarantee: Guarantee) -> Draft {
+        let lane = Lane {
+            channel: name("script"),
+            destination: "here".into(),
+            priority: Priority::Normal,
+        };
+        let envelope = Envelope {
+            tenant: name("default"),
+            lane,
+            guarantee,
+            due_at: self.now(),
+            expires_at: None,
+            broadcast: None,
+        };
+        let content = Content { payload: Bytes::from_static(b"{}"), options: Bytes::new() };
+        Draft { envelope, recipient: ByteString::from(recipient), content, idempotency: None }
+    }
+
+    /// Stores drafts for `recipients`, due now.
+    pub(crate) async fn accept(
+        &self,
+        recipients: &[&str],
+        guarantee: Guarantee,
+    ) -> Vec<NotificationId> {
+        self.accept_drafts(
+            recipients.iter().map(|recipient| self.draft(recipient, guarantee)).collect(),
+        )
+        .await
+    }
+
+    pub(crate) async fn accept_drafts(&self, drafts: Vec<Draft>) -> Vec<NotificationId> {
+        let admissions = self.store.ingest(drafts, self.now()).await.unwrap();
+        let id = |admission: &Admission| match admission {
+            Admission::Accepted(id) | Admission::Replayed(id) => *id,
+        };
+        admissions.iter().map(id).collect()
+    }
+
+    /// Starts dispatch, deliver and settle.
+    pub(crate) fn start(&self) -> Running {
+        let (stop, stopping) = watch::channel(false);
+        let queue = queue::Memory::new(64);
+        let (reports, reported) = report::channel();
+        let mut channels = Channels::default();
+        channels.insert(name("script"), Arc::new(self.script.clone()));
+        let deliver = Deliver {
+            queue: Arc::new(queue.clone()),
+            begin: Arc::clone(&self.store) as _,
+            channels,
+            reports,
+            stopping: stopping.clone(),
+            clock: self.clock,
+            seed: 1,
+        };
+        let settle = Settle {
+            store: Arc::clone(&self.store) as _,
+            reports: reported,
+            policies: BTreeMap::from([(name("script"), self.policy)]),
+            metrics: Metrics::default(),
+            clock: self.clock,
+            random: fastrand::Rng::with_seed(1),
+        };
+        let dispatch = Dispatch {
+            claims: Arc::clone(&self.store) as _,
+            queue: Arc::new(queue.clone()),
+            clock: self.clock,
+        };
+        let tasks = vec![
+            spawn(async move { dispatch.run(stopping).await.unwrap() }),
+            spawn(async move { deliver.run().await.unwrap() }),
+            spawn(async move { settle.run().await.unwrap() }),
+        ];
+        Running { stop, queue, tasks }
+    }
+
+    /// Lets paused time pass until nothing is pending.
+    pub(crate) async fn drained(&self) -> Account {
+        let mut changes = store::Claims::changes(&*self.store);
+        loop {
+            let account = self.account().await;
+            if account.pending == 0 {
+                return account;
+            }
+            changes.changed().await.unwrap();
+        }
+    }
+
+    /// The account, after a full audit that must find nothing wrong.
+    pub(crate) async fn account(&self) -> Account {
+        let audit = self.store.audit().await.unwrap();
+        assert_eq!(audit.problems, Vec::<String>::new());
+        assert!(audit.account.is_balanced(), "{:?}", audit.account);
+        audit.account
+    }
+
+    pub(crate) async fn state(&self, id: NotificationId) -> State {
+        self.store.find(id).await.unwrap().unwrap().state
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Stops as SIGTERM does: nothing new is started, and what is under way is finished and settled.
+    pub(crate) async fn stop(self) {
+        self.stop.send(true).unwrap();
+        self.queue.close();
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+
+    /// Stops as SIGKILL does: nothing runs any further.
+    pub(crate) async fn crash(self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        for task in self.tasks {
+            assert!(task.await.unwrap_err().is_cancelled());
+        }
+    }
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn spawn(future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    tokio::task::spawn_local(future)
+}

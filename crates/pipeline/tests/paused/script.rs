@@ -1,0 +1,101 @@
+//! A channel that answers as the test wrote it down, in paused time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use channel::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive};
+use notification::Answer;
+
+/// Answers per recipient, in order; when they are used up, accepted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Script {
+    state: Arc<Mutex<State>>,
+    latency: Duration,
+    concurrency: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    answers: BTreeMap<String, VecDeque<Answer>>,
+    attempts: Vec<String>,
+    under_way: usize,
+    under_way_max: usize,
+}
+
+// === impl Script ===
+
+impl Script {
+    /// A channel whose every answer takes `latency`.
+    pub(crate) fn new(latency: Duration, concurrency: usize) -> Self {
+        Self { latency, concurrency, ..Self::default() }
+    }
+
+    /// Writes down the next answers to attempts for `recipient`.
+    pub(crate) fn answers(&self, recipient: &str, answers: impl IntoIterator<Item = Answer>) {
+        let mut state = self.state.lock().unwrap();
+        state.answers.entry(recipient.to_owned()).or_default().extend(answers);
+    }
+
+    /// Recipients in the order of attempts.
+    pub(crate) fn attempts(&self) -> Vec<String> {
+        self.state.lock().unwrap().attempts.clone()
+    }
+
+    /// How many attempts there were for `recipient`.
+    pub(crate) fn attempts_for(&self, recipient: &str) -> usize {
+        self.attempts().iter().filter(|attempted| *attempted == recipient).count()
+    }
+
+    /// The most attempts that were under way together.
+    pub(crate) fn under_way_max(&self) -> usize {
+        self.state.lock().unwrap().under_way_max
+    }
+
+    async fn attempt(&self, recipient: &str) -> Attempt {
+        let answer = {
+            let mut state = self.state.lock().unwrap();
+            state.attempts.push(recipient.to_owned());
+            state.under_way += 1;
+            state.under_way_max = state.under_way_max.max(state.under_way);
+            state.answers.get_mut(recipient).and_then(VecDeque::pop_front)
+        };
+        tokio::time::sleep(self.latency).await;
+        self.state.lock().unwrap().under_way -= 1;
+        let answer = answer.unwrap_or_else(|| Answer::accepted(200));
+        assert_ne!(answer.detail, "panic", "as the script says");
+        Attempt::answered(answer)
+    }
+}
+
+impl Channel for Script {
+    fn kind(&self) -> &'static str {
+        "script"
+    }
+
+    fn destination(&self, _recipient: &str) -> Result<Arc<str>, Invalid> {
+        Ok("here".into())
+    }
+
+    fn check_content(&self, _payload: &[u8], _options: &[u8]) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+#[async_trait(?Send)]
+impl Sender for Script {
+    async fn send(&self, job: Job<'_>) {
+        drive(job, |delivery| self.attempt(&delivery.recipient)).await;
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,20 @@
+//! The in-process queue passes the conformance suite.
+
+use std::sync::Arc;
+
+use queue::Memory;
+use queue::conformance::{Subject, exercise};
+
+#[tokio::test]
+async fn the_in_process_queue_is_a_queue() {
+    exercise(|| async {
+        let queue = Memory::new(8);
+        let closing = queue.clone();
+        Subject {
+            publish: Arc::new(queue.clone()),
+            consume: Arc::new(queue),
+            close: async move || closing.close(),
+        }
+    })
+    .await;
+}
