@@ -1,10 +1,18 @@
-//! The project's own checks and generators.
+//! The project's own checks and generators: `cargo xtask docs` and `cargo xtask tidy`.
 
-use std::error::Error;
+mod docs;
+mod tidy;
+
 use std::path::Path;
+use std::process::ExitCode;
 
-fn main() -> Result<(), Box<dyn Error>> {
+use anyhow::bail;
+
+fn main() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::fs::write(root.join("docs/lifecycle.md"), notification::lifecycle::to_markdown())?;
-    Ok(())
+    match std::env::args().nth(1).as_deref() {
+        Some("docs") => docs::write(&root),
+        Some("tidy") => tidy::run(&root),
+        _ => bail!("usage: cargo xtask docs | tidy"),
+    }
 }

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cli::Global;
 use crate::config::Config;
+use crate::exit::Failure;
 
 pub(crate) use answer::Answer;
 pub(crate) use engine::{Body, CallError, Connection, Engine};
@@ -69,7 +70,7 @@ impl Client {
     ) -> anyhow::Result<T> {
         let mut connection = None;
         let call = self.engine.call(&mut connection, method, path, body);
-        let answer = self.runtime.block_on(call)?;
+        let answer = self.runtime.block_on(call).map_err(Failure::from)?;
         answer.into_result()?.json()
     }
 }

@@ -96,7 +96,10 @@ impl Source {
         let mut problems = Vec::new();
         for (name, value) in &self.variables {
             if !set(&mut table, &variable_path(name), literal(value)) {
-                problems.push(Problem::new(variable_path(name).join("."), "is no table"));
+                problems.push(Problem::new(
+                    variable_path(name).join("."),
+                    "is within a key that is no table",
+                ));
             }
         }
         let document: Option<Document> = read_table(table, "", &mut problems);

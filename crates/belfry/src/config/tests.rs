@@ -176,7 +176,7 @@ fn the_environment_goes_before_the_file() {
 #[test]
 fn a_bad_variable_is_named_as_such() {
     let check = |name: &str, value: &str, expect: &str| {
-        assert_eq!(complaints(&source("", &[(name, value)])), [expect]);
+        assert_eq!(complaints(&source("log.level = \"info\"", &[(name, value)])), [expect]);
     };
     check(
         "BELFRY__STORE__DIRECTORI",
@@ -188,5 +188,5 @@ fn a_bad_variable_is_named_as_such() {
         "many",
         "BELFRY__SERVER__CONNECTIONS: invalid type: string \"many\", expected usize",
     );
-    check("BELFRY__SERVER__LISTEN__X", "1", "BELFRY__SERVER__LISTEN__X: is no table");
+    check("BELFRY__LOG__LEVEL__X", "1", "BELFRY__LOG__LEVEL__X: is within a key that is no table");
 }

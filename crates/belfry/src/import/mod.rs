@@ -249,6 +249,3 @@ fn name(file: &Path) -> String {
 fn is_standard_input(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,6 @@
+//! The binary from outside: what it says, what arrives at the engine, how it ends.
+#![cfg(test)]
+
+mod import;
+mod others;
+mod support;

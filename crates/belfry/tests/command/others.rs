@@ -1,0 +1,128 @@
+//! The other commands, from outside: exit codes and first lines.
+
+use serde_json::json;
+
+use crate::support::{Engine, Reply, Workspace};
+
+#[test]
+fn wrong_use_of_the_command_line_is_told_apart() {
+    let workspace = Workspace::new();
+    for arguments in [vec![], vec!["sned"], vec!["send"], vec!["status", "--url", "nowhere"]] {
+        assert_eq!(workspace.belfry(&arguments).code, 2, "{arguments:?}");
+    }
+    let help = workspace.belfry(&["--help"]);
+    assert_eq!(help.code, 0);
+    assert!(help.out.contains("78  the configuration is wrong"));
+}
+
+#[test]
+fn a_wrong_configuration_stops_every_command_that_reads_it() {
+    let workspace = Workspace::new();
+    workspace.write("belfry.toml", "[server]\nlisen = 1\n[log]\nlevel = \"loud\"\n");
+    for command in ["check-config", "serve", "status", "audit", "log"] {
+        let ended = workspace.belfry(&[command]);
+        assert_eq!(ended.code, 78, "{command}");
+        assert_eq!(
+            ended.err,
+            [
+                "belfry: belfry.toml: log.level: unknown variant `loud`, expected one of `error`, `warn`, \
+                 `info`, `debug`, `trace`",
+                "belfry: belfry.toml: server.lisen: unknown key, did you mean `listen`?"
+            ]
+        );
+    }
+    let ended = workspace.belfry(&["check-config", "none.toml"]);
+    assert_eq!(ended.code, 78);
+    assert_eq!(
+        ended.err,
+        ["belfry: cannot read the configuration none.toml: No such file or directory (os error 2)"]
+    );
+}
+
+#[test]
+fn the_default_configuration_is_printed_and_fine() {
+    let workspace = Workspace::new();
+    workspace.write("b.toml", workspace.belfry(&["check-config", "--print-default"]).out);
+    let ended = workspace.belfry(&["check-config", "b.toml"]);
+    assert_eq!((ended.code, ended.out.as_str()), (0, "the configuration is fine: 0 channels\n"));
+}
+
+#[test]
+fn a_key_is_printed_with_the_table_that_admits_it() {
+    let workspace = Workspace::new();
+    let key = workspace.belfry(&["api-key", "billing", "--tenant", "shop"]);
+    assert_eq!(key.code, 0);
+    assert!(key.out.contains("# BELFRY_API_KEY=belfry_"));
+    workspace.write("belfry.toml", format!("server.listen = \"0.0.0.0:1\"\n{}", key.out));
+    let ended = workspace.belfry(&["check-config"]);
+    assert_eq!((ended.code, ended.err), (0, vec![]));
+    assert_ne!(workspace.belfry(&["api-key", "billing", "--tenant", "shop"]).out, key.out);
+}
+
+#[test]
+fn one_notification_is_sent_and_its_identifier_printed() {
+    let engine = Engine::start(|_| Reply::Json(201, json!({"id": "the-id", "replayed": false})));
+    let workspace = Workspace::new();
+    let send = ["send", "--channel", "ios", "--to", "t", "--content", "{\"aps\":{}}"];
+    let terms = ["--priority", "urgent", "--send-at", "2030-01-01T00:00:00Z", "--url", &engine.url];
+    let ended = workspace.belfry(&[send.as_slice(), &terms].concat());
+    assert_eq!((ended.code, ended.out.as_str()), (0, "the-id\n"));
+    assert_eq!(
+        engine.requests()[0].body,
+        json!({
+            "channel": "ios", "to": "t", "content": {"aps": {}}, "priority": "urgent",
+            "send_at": "2030-01-01T00:00:00.000Z",
+        })
+    );
+}
+
+#[test]
+fn what_the_engine_complains_of_is_told_field_by_field() {
+    let errors = json!([
+        {"pointer": "/to", "message": "must be a device token"},
+        {"pointer": "/content/aps", "message": "must be an object"},
+    ]);
+    let refusal = json!({"title": "Bad", "status": 422, "detail": "2 fields", "errors": errors});
+    let engine = Engine::start(move |_| Reply::Json(422, refusal.clone()));
+    let send = ["send", "--channel", "ios", "--to", "t", "--content", "{}", "--url", &engine.url];
+    let ended = Workspace::new().belfry(&send);
+    assert_eq!(ended.code, 65);
+    assert_eq!(
+        ended.err,
+        [
+            "belfry: field `to`: must be a device token",
+            "belfry: field `content.aps`: must be an object"
+        ]
+    );
+}
+
+#[test]
+fn a_key_that_is_not_known_is_no_bad_input() {
+    let refusal = json!({"title": "Unauthorized", "status": 401, "detail": "unknown API key"});
+    let engine = Engine::start(move |_| Reply::Json(401, refusal.clone()));
+    let ended = Workspace::new().belfry(&["status", "--url", &engine.url]);
+    assert_eq!((ended.code, ended.err), (1, vec!["belfry: unknown API key".to_owned()]));
+}
+
+#[test]
+fn cancelling_names_what_is_meant() {
+    let answer = json!({"cancelled": 5, "under_way": 1, "ended": 2});
+    let engine = Engine::start(move |_| Reply::Json(200, answer.clone()));
+    let workspace = Workspace::new();
+    let ended = workspace.belfry(&["cancel", "bc_7", "--url", &engine.url]);
+    assert_eq!(ended.out, "5 cancelled; too late for 1 under way and 2 that ended\n");
+    assert_eq!(engine.requests()[0].target, "POST /v1/broadcasts/bc_7/cancel");
+    let ended = workspace.belfry(&["cancel", "seven", "--url", &engine.url]);
+    let message = "belfry: \"seven\" is neither a notification (a UUID) nor a broadcast (bc_1)";
+    assert_eq!((ended.code, ended.err), (65, vec![message.to_owned()]));
+}
+
+#[test]
+fn an_engine_that_is_not_there_is_told() {
+    let workspace = Workspace::new();
+    workspace.write("belfry.toml", "server.listen = \"127.0.0.1:1\"");
+    let ended = workspace.belfry(&["status"]);
+    let message = "belfry: cannot reach the engine at http://127.0.0.1:1: Connection refused (os error 111); \
+                   is `belfry serve` running there?";
+    assert_eq!((ended.code, ended.err), (69, vec![message.to_owned()]));
+}

@@ -1,0 +1,28 @@
+//! Writes the generated pages. Tests beside each source compare them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, ensure};
+
+/// Writes all of them.
+pub(crate) fn write(root: &Path) -> anyhow::Result<ExitCode> {
+    let docs = root.join("docs");
+    fs::create_dir_all(docs.join("reference"))?;
+    fs::write(docs.join("lifecycle.md"), notification::lifecycle::to_markdown())?;
+    fs::write(docs.join("reference/cli.md"), belfry(root, &["reference"])?)?;
+    let configuration = belfry(root, &["check-config", "--reference"])?;
+    fs::write(docs.join("reference/configuration.md"), configuration)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the binary prints.
+fn belfry(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(root).args(["run", "--quiet", "--package", "belfry", "--"]).args(arguments);
+    let output = command.output().context("cannot run cargo")?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "belfry {} failed: {complaint}", arguments.join(" "));
+    Ok(output.stdout)
+}
