@@ -60,7 +60,7 @@ pub struct Filter {
 /// Some of a list, and where it goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// In ascending order of identifier. May be empty although more follow: a call reads a bounded number of rows.
+    /// In the order of storing: by batch, then by index. May be empty although more follow: a call reads a bounded number of rows.
     pub items: Vec<T>,
     /// Pass this to go on; `None` at the end.
     pub next: Option<NotificationId>,
@@ -82,8 +82,8 @@ pub struct LogEntry {
 /// Some of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
-    /// In the order of settling. Entries of one transaction are never split over pages, so a page may
-    /// exceed the number asked for.
+    /// In the order of settling. Entries that were settled together are never split over pages, so a page
+    /// may exceed the number asked for.
     pub entries: Vec<LogEntry>,
     /// Pass this to read on. Equal to the position asked for at the end of the log.
     pub next: LogPosition,
@@ -157,6 +157,20 @@ pub struct Audit {
     pub problems: Vec<String>,
     /// How many problems there are.
     pub problem_count: u64,
+}
+
+// === impl Filter ===
+
+impl Filter {
+    /// Whether `history` belongs on the list.
+    pub fn matches(&self, history: &History) -> bool {
+        let Self { tenant, channel, state, broadcast } = self;
+        let envelope = &history.envelope;
+        tenant.as_ref().is_none_or(|tenant| tenant == &envelope.tenant)
+            && channel.as_ref().is_none_or(|channel| channel == &envelope.lane.channel)
+            && state.is_none_or(|state| state == history.state)
+            && broadcast.is_none_or(|broadcast| Some(broadcast) == envelope.broadcast)
+    }
 }
 
 /// Answers questions; of what it changes, everything is durable on return.

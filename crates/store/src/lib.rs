@@ -13,6 +13,10 @@ mod claim;
 mod error;
 mod ingest;
 mod ledger;
+mod recovery;
+
+#[cfg(feature = "memory")]
+pub mod memory;
 
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Settle, Settled};
 pub use error::{ErrorKind, StoreError};
@@ -21,6 +25,9 @@ pub use ledger::{
     Attempted, Audit, BroadcastStatus, CancelTarget, Cancelled, Filter, History, LaneStatus,
     Ledger, LogEntry, LogPage, LogPosition, Page, Suppression,
 };
+#[cfg(feature = "memory")]
+pub use memory::Memory;
+pub use recovery::Recovery;
 
 /// Everything a backend does.
 pub trait Store: Ingest + Claims + Begin + Settle + Ledger {}

@@ -23,21 +23,21 @@ use crate::Channels;
 #[derive(Debug, Clone, Default)]
 pub struct Terms<'a> {
     /// The channel's name.
-    pub channel: &'a str,
+    pub channel: Cow<'a, str>,
     /// The payload: valid JSON, byte for byte.
     pub content: Bytes,
     /// The channel's options: a JSON object, empty when there are none.
     pub options: Bytes,
     /// A [`Guarantee`].
-    pub guarantee: Option<&'a str>,
+    pub guarantee: Option<Cow<'a, str>>,
     /// A [`Priority`].
-    pub priority: Option<&'a str>,
+    pub priority: Option<Cow<'a, str>>,
     /// When to send it (RFC 3339); now when absent.
-    pub send_at: Option<&'a str>,
+    pub send_at: Option<Cow<'a, str>>,
     /// When it is no longer worth sending (RFC 3339).
-    pub expires_at: Option<&'a str>,
+    pub expires_at: Option<Cow<'a, str>>,
     /// A [`LatePolicy`]; without effect when `send_at` is absent.
-    pub late: Option<&'a str>,
+    pub late: Option<Cow<'a, str>>,
     /// The caller's key.
     pub idempotency_key: Option<ByteString>,
 }
@@ -152,19 +152,19 @@ impl fmt::Display for Fault {
 impl<'a> Checked<'a> {
     fn new(channels: &'a Channels, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
         let (name, channel) =
-            channels.get_named(terms.channel).ok_or_else(|| unknown_channel(channels, terms))?;
-        let send_at = parse("/send_at", terms.send_at)?;
-        let expires_at = parse("/expires_at", terms.expires_at)?;
+            channels.get_named(&terms.channel).ok_or_else(|| unknown_channel(channels, terms))?;
+        let send_at = parse("/send_at", terms.send_at.as_deref())?;
+        let expires_at = parse("/expires_at", terms.expires_at.as_deref())?;
         check_times(send_at, expires_at, now)?;
         check_content(&**channel, &terms.content, &terms.options)?;
         Ok(Self {
             name,
             channel,
-            guarantee: parse("/guarantee", terms.guarantee)?.unwrap_or_default(),
-            priority: parse("/priority", terms.priority)?.unwrap_or_default(),
+            guarantee: parse("/guarantee", terms.guarantee.as_deref())?.unwrap_or_default(),
+            priority: parse("/priority", terms.priority.as_deref())?.unwrap_or_default(),
             send_at,
             expires_at,
-            late: parse("/late", terms.late)?.unwrap_or_default(),
+            late: parse("/late", terms.late.as_deref())?.unwrap_or_default(),
             content: Content { payload: terms.content.clone(), options: terms.options.clone() },
         })
     }

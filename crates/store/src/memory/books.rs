@@ -1,0 +1,252 @@
+//! What the double remembers, and the only ways in which it changes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use notification::{
+    BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Event,
+    Guarantee, Lane, Name, NotificationId, State, Timestamp,
+};
+
+use crate::{Attempted, BroadcastDraft, LogEntry, Suppression};
+
+/// The tag of every double.
+const REALM: u16 = 0xd0b;
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    pub(super) batches: BTreeMap<BatchId, Batch>,
+    pub(super) chunks: BTreeMap<ChunkId, Piece>,
+    pub(super) broadcasts: BTreeMap<BroadcastId, Broadcast>,
+    pub(super) keys: HashMap<(Name, ByteString), (Known, [u8; 32])>,
+    pub(super) suppressions: BTreeMap<(Name, ByteString), Suppression>,
+    /// One page per transaction that settled something.
+    pub(super) log: Vec<Vec<LogEntry>>,
+    pub(super) last_served: HashMap<Lane, u64>,
+    numbers: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) envelope: Envelope,
+    pub(super) accepted_at: Timestamp,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// One notification.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) recipient: ByteString,
+    pub(super) content: Content,
+    pub(super) state: State,
+    pub(super) attempts: Vec<Attempted>,
+}
+
+/// Members of a batch that are due together.
+#[derive(Debug, Clone)]
+pub(super) struct Piece {
+    pub(super) batch: BatchId,
+    pub(super) due_at: Timestamp,
+    pub(super) attempt: u16,
+    pub(super) epoch: Epoch,
+    pub(super) crashes: u16,
+    pub(super) lease_until: Option<Timestamp>,
+    pub(super) begun_through: Option<u16>,
+    pub(super) members: Vec<u16>,
+}
+
+#[derive(Debug)]
+pub(super) struct Broadcast {
+    pub(super) draft: BroadcastDraft,
+    pub(super) sealed_at: Option<Timestamp>,
+}
+
+/// What a key was used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    Notification(NotificationId),
+    Broadcast(BroadcastId),
+}
+
+/// What the log keeps of an end or an attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Line<'a> {
+    pub(super) at: Timestamp,
+    pub(super) attempt: u16,
+    pub(super) status: u16,
+    pub(super) detail: &'a str,
+}
+
+// === impl Books ===
+
+impl Books {
+    /// Runs `body`; what it logs becomes one page.
+    pub(super) fn transaction<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
+        self.log.push(Vec::new());
+        let answer = body(self);
+        self.log.pop_if(|page| page.is_empty());
+        answer
+    }
+
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    #[expect(clippy::expect_used, reason = "chunks and the log name batches that were stored")]
+    pub(super) fn batch(&self, id: BatchId) -> &Batch {
+        self.batches.get(&id).expect("a batch that is referred to is stored")
+    }
+
+    #[expect(clippy::expect_used, reason = "indexes are checked against a chunk's members first")]
+    pub(super) fn entry(&mut self, batch: BatchId, index: u16) -> &mut Entry {
+        let batch = self.batches.get_mut(&batch).expect("a batch that is referred to is stored");
+        batch
+            .entries
+            .get_mut(usize::from(index))
+            .expect("a member of a batch is one of its entries")
+    }
+
+    #[expect(clippy::expect_used, reason = "indexes are checked against a chunk's members first")]
+    pub(super) fn recipient(&self, batch: BatchId, index: u16) -> &ByteString {
+        let entry = self.batch(batch).entries.get(usize::from(index));
+        &entry.expect("a member of a batch is one of its entries").recipient
+    }
+
+    /// Stores `entries` as one batch, and returns its number.
+    pub(super) fn store(
+        &mut self,
+        envelope: Envelope,
+        accepted_at: Timestamp,
+        entries: Vec<(ByteString, Content)>,
+    ) -> BatchId {
+        let id = BatchId(self.next_number());
+        self.batches.insert(id, Batch { envelope, accepted_at, entries: Vec::new() });
+        for (recipient, content) in entries {
+            self.append(id, recipient, content);
+        }
+        id
+    }
+
+    /// Adds one notification to a batch that was not released yet.
+    #[expect(clippy::expect_used, reason = "the caller stored the batch, and cuts it to size")]
+    pub(super) fn append(
+        &mut self,
+        batch: BatchId,
+        recipient: ByteString,
+        content: Content,
+    ) -> NotificationId {
+        let stored = self.batches.get_mut(&batch).expect("the batch is stored");
+        let index = u16::try_from(stored.entries.len()).expect("a batch fits its indexes");
+        let (state, attempts) = (State::Pending, Vec::new());
+        stored.entries.push(Entry { recipient, content, state, attempts });
+        self.id(batch, index)
+    }
+
+    /// Makes all of a batch due.
+    pub(super) fn release(&mut self, batch: BatchId) {
+        let stored = self.batch(batch);
+        let members = (0..=u16::MAX).take(stored.entries.len()).collect();
+        let due_at = stored.envelope.due_at;
+        self.add_piece(Piece {
+            batch,
+            due_at,
+            attempt: 1,
+            epoch: Epoch(0),
+            crashes: 0,
+            lease_until: None,
+            begun_through: None,
+            members,
+        });
+    }
+
+    pub(super) fn add_piece(&mut self, piece: Piece) {
+        let id = ChunkId(self.next_number());
+        self.chunks.insert(id, piece);
+    }
+
+    /// Moves one notification along the lifecycle table.
+    #[expect(clippy::expect_used, reason = "what the table does not allow is a bug, found here")]
+    pub(super) fn advance(&mut self, batch: BatchId, index: u16, event: Event) -> State {
+        let guarantee = self.batch(batch).envelope.guarantee;
+        let entry = self.entry(batch, index);
+        entry.state = entry.state.after(event, guarantee).expect("the lifecycle allows this event");
+        entry.state
+    }
+
+    /// Notes in the log where one notification stands now.
+    pub(super) fn note(&mut self, batch: BatchId, index: u16, line: &Line<'_>) {
+        let id = self.id(batch, index);
+        let entry = self.entry(batch, index);
+        let attempted = Attempted {
+            at: line.at,
+            attempt: line.attempt,
+            state: entry.state,
+            status: line.status,
+            detail: line.detail.to_owned(),
+        };
+        entry.attempts.push(attempted.clone());
+        if let Some(page) = self.log.last_mut() {
+            page.push(LogEntry { id, attempted });
+        }
+    }
+
+    /// Takes `indexes` out of a chunk; an empty chunk is gone.
+    pub(super) fn take_members(&mut self, id: ChunkId, indexes: &[u16]) -> usize {
+        let Some(piece) = self.chunks.get_mut(&id) else { return 0 };
+        piece.members.retain(|member| !indexes.contains(member));
+        let remaining = piece.members.len();
+        if remaining == 0 {
+            self.chunks.remove(&id);
+        }
+        remaining
+    }
+
+    pub(super) fn id(&self, batch: BatchId, index: u16) -> NotificationId {
+        NotificationId::new(self.batch(batch).accepted_at, REALM, batch, index)
+    }
+
+    /// A batch of an open broadcast is not accepted yet.
+    pub(super) fn is_accepted(&self, batch: &Batch) -> bool {
+        batch.envelope.broadcast.is_none_or(|id| {
+            self.broadcasts.get(&id).is_some_and(|broadcast| broadcast.sealed_at.is_some())
+        })
+    }
+
+    pub(super) fn claimed_items(&self, lane: &Lane) -> usize {
+        let of_lane = |piece: &&Piece| &self.batch(piece.batch).envelope.lane == lane;
+        let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
+        leased.filter(of_lane).map(|piece| piece.members.len()).sum()
+    }
+
+    /// A leased chunk as its claimant gets it.
+    pub(super) fn chunk(&self, id: ChunkId, piece: &Piece, lease_until: Timestamp) -> Chunk {
+        let batch = self.batch(piece.batch);
+        let delivery = |&index: &u16| {
+            let entry = batch.entries.get(usize::from(index))?;
+            let (recipient, content) = (entry.recipient.clone(), Some(entry.content.clone()));
+            Some(Delivery { index, recipient, content })
+        };
+        Chunk {
+            id,
+            epoch: piece.epoch,
+            lease_until,
+            batch: piece.batch,
+            realm: REALM,
+            accepted_at: batch.accepted_at,
+            envelope: batch.envelope.clone(),
+            attempt: piece.attempt,
+            content: None,
+            deliveries: piece.members.iter().filter_map(delivery).collect(),
+        }
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    /// Whether a crash now leaves the member at `index` in doubt.
+    pub(super) fn has_begun(&self, index: u16, guarantee: Guarantee) -> bool {
+        guarantee == Guarantee::AtMostOnce
+            && self.begun_through.is_some_and(|through| index <= through)
+    }
+}

@@ -1,0 +1,168 @@
+//! Claims, lease ends and what a crash leaves behind.
+
+use notification::{ChunkId, Epoch, Event, Guarantee, Lane, State, Timestamp, limits};
+
+use super::books::{Books, Line, Piece};
+use crate::{Begun, Claim, ClaimRequest, Mark, Recovery};
+
+impl Books {
+    pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim {
+        let now = request.now;
+        for id in self.leased(|until| until <= now) {
+            self.end_lease(id, now, "lease ended");
+        }
+        let mut chunks = Vec::new();
+        let mut items = 0;
+        while let Some(id) = self.next_due(request) {
+            if self.end_what_must_not_be_sent(id, now) {
+                continue;
+            }
+            let Some(mut piece) = self.chunks.get(&id).cloned() else { continue };
+            if items > 0 && items + piece.members.len() > request.items {
+                break;
+            }
+            items += piece.members.len();
+            let lease_until = now.plus(request.lease);
+            piece.epoch = Epoch(piece.epoch.0 + 1);
+            piece.lease_until = Some(lease_until);
+            for &index in &piece.members {
+                self.advance(piece.batch, index, Event::Claim);
+            }
+            chunks.push(self.chunk(id, &piece, lease_until));
+            let turn = self.next_number();
+            self.last_served.insert(self.lane_of(&piece).clone(), turn);
+            self.chunks.insert(id, piece);
+        }
+        Claim { chunks, next_at: self.next_at(request) }
+    }
+
+    /// The chunk whose turn it is, if one is due.
+    fn next_due(&self, request: ClaimRequest) -> Option<ChunkId> {
+        let due = self.chunks.iter().filter(|(_, piece)| {
+            piece.lease_until.is_none()
+                && piece.due_at <= request.now
+                && self.claimed_items(self.lane_of(piece)) < request.lane_window
+        });
+        let turn = |(id, piece): &(&ChunkId, &Piece)| {
+            let lane = self.lane_of(piece);
+            let served = self.last_served.get(lane).copied().unwrap_or(0);
+            (lane.priority, served, lane.clone(), piece.due_at, **id)
+        };
+        due.min_by_key(turn).map(|(&id, _)| id)
+    }
+
+    /// Settles what expired or is suppressed; true when nothing of the chunk is left.
+    fn end_what_must_not_be_sent(&mut self, id: ChunkId, now: Timestamp) -> bool {
+        let Some(piece) = self.chunks.get(&id).cloned() else { return true };
+        let envelope = self.batch(piece.batch).envelope.clone();
+        let (ended, event) = if envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            (piece.members, Event::Expire)
+        } else {
+            let suppressed = |&index: &u16| {
+                let recipient = self.recipient(piece.batch, index).clone();
+                self.suppressions.contains_key(&(envelope.lane.channel.clone(), recipient))
+            };
+            (piece.members.iter().copied().filter(suppressed).collect(), Event::Suppress)
+        };
+        for &index in &ended {
+            self.advance(piece.batch, index, event);
+            self.note(piece.batch, index, &Line { at: now, attempt: 0, status: 0, detail: "" });
+        }
+        self.take_members(id, &ended) == 0
+    }
+
+    /// Nobody may act for the current claim any more.
+    fn end_lease(&mut self, id: ChunkId, now: Timestamp, detail: &str) -> (u64, u64) {
+        let Some(piece) = self.chunks.get(&id).cloned() else { return (0, 0) };
+        let guarantee = self.batch(piece.batch).envelope.guarantee;
+        let mut in_doubt = Vec::new();
+        for &index in &piece.members {
+            if self.advance(piece.batch, index, Event::LoseLease) == State::InDoubt {
+                debug_assert!(piece.has_begun(index, guarantee));
+                let line = Line { at: now, attempt: piece.attempt, status: 0, detail };
+                self.note(piece.batch, index, &line);
+                in_doubt.push(index);
+            }
+        }
+        let remaining = self.take_members(id, &in_doubt);
+        if let Some(piece) = self.chunks.get_mut(&id) {
+            piece.lease_until = None;
+            piece.begun_through = None;
+        }
+        (remaining as u64, in_doubt.len() as u64)
+    }
+
+    pub(super) fn begin(&mut self, mark: Mark) -> Begun {
+        let Some(mut piece) = self.chunks.get(&mark.chunk).cloned() else { return Begun::Stale };
+        if piece.epoch != mark.epoch || piece.lease_until.is_none() {
+            return Begun::Stale;
+        }
+        let guarantee = self.batch(piece.batch).envelope.guarantee;
+        if guarantee == Guarantee::AtMostOnce {
+            for &index in piece.members.iter().filter(|&&index| index <= mark.through) {
+                if !piece.has_begun(index, guarantee) {
+                    self.advance(piece.batch, index, Event::Begin);
+                }
+            }
+            piece.begun_through = piece.begun_through.max(Some(mark.through));
+            self.chunks.insert(mark.chunk, piece);
+        }
+        Begun::Granted
+    }
+
+    /// The last owner is gone: every lease is void, every open broadcast is abandoned.
+    pub(super) fn recover(&mut self, now: Timestamp) -> Recovery {
+        let mut recovery = Recovery::default();
+        for id in self.leased(|_| true) {
+            let (_, in_doubt) = self.end_lease(id, now, "process ended");
+            recovery.in_doubt += in_doubt;
+            let Some(mut piece) = self.chunks.remove(&id) else { continue };
+            piece.crashes += 1;
+            let count = piece.members.len();
+            if count > 1 && piece.crashes >= limits::CRASHES_BEFORE_SPLIT {
+                piece.crashes -= 1;
+                let second = piece.members.split_off(count / 2);
+                self.add_piece(Piece { members: second, ..piece.clone() });
+            } else if count == 1 && piece.crashes >= limits::CRASHES_BEFORE_QUARANTINE {
+                self.quarantine(&piece, now);
+                recovery.quarantined += 1;
+                continue;
+            }
+            recovery.returned += count as u64;
+            self.chunks.insert(id, piece);
+        }
+        let open = |(_, broadcast): &(_, &super::books::Broadcast)| broadcast.sealed_at.is_none();
+        let open: Vec<_> = self.broadcasts.iter().filter(open).map(|(&id, _)| id).collect();
+        for id in open {
+            recovery.abandoned_broadcasts += u64::from(self.abandon_broadcast(id).is_ok());
+        }
+        recovery
+    }
+
+    /// It was claimed, and the process ended: quarantine takes the place of losing the lease.
+    fn quarantine(&mut self, piece: &Piece, now: Timestamp) {
+        let detail = format!("quarantined: in flight in {} crashes", piece.crashes);
+        for &index in &piece.members {
+            self.advance(piece.batch, index, Event::Claim);
+            self.advance(piece.batch, index, Event::Quarantine);
+            let line = Line { at: now, attempt: piece.attempt, status: 0, detail: &detail };
+            self.note(piece.batch, index, &line);
+        }
+    }
+
+    fn next_at(&self, request: ClaimRequest) -> Option<Timestamp> {
+        let open = |piece: &&Piece| self.claimed_items(self.lane_of(piece)) < request.lane_window;
+        let ready = self.chunks.values().filter(|piece| piece.lease_until.is_none());
+        let leases = self.chunks.values().filter_map(|piece| piece.lease_until);
+        ready.filter(open).map(|piece| piece.due_at).chain(leases).min()
+    }
+
+    fn leased(&self, which: impl Fn(Timestamp) -> bool) -> Vec<ChunkId> {
+        let leased = self.chunks.iter().filter(|(_, piece)| piece.lease_until.is_some_and(&which));
+        leased.map(|(&id, _)| id).collect()
+    }
+
+    fn lane_of(&self, piece: &Piece) -> &Lane {
+        &self.batch(piece.batch).envelope.lane
+    }
+}

@@ -1,0 +1,169 @@
+//! The way in.
+
+use std::collections::HashMap;
+
+use notification::{
+    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Lane, Name, Timestamp, limits,
+};
+
+use super::books::{Books, Broadcast, Known};
+use crate::{Admission, BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
+
+impl Books {
+    pub(super) fn ingest(
+        &mut self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        self.check_keys(&drafts)?;
+        let mut admissions = Vec::new();
+        let mut stored = Vec::new();
+        let mut filling: HashMap<Envelope, BatchId> = HashMap::new();
+        for draft in drafts {
+            let key = key_of(&draft);
+            if let Some(key) = &key
+                && let Some((Known::Notification(id), _)) = self.keys.get(key)
+            {
+                admissions.push(Admission::Replayed(*id));
+                continue;
+            }
+            let batch = match filling.get(&draft.envelope) {
+                Some(&batch) if self.batch(batch).entries.len() < limits::BATCH_ITEMS => batch,
+                Some(_) | None => {
+                    let batch = self.store(draft.envelope.clone(), now, Vec::new());
+                    filling.insert(draft.envelope.clone(), batch);
+                    stored.push(batch);
+                    batch
+                }
+            };
+            let id = self.append(batch, draft.recipient, draft.content);
+            if let (Some(key), Some(idempotency)) = (key, draft.idempotency) {
+                self.keys.insert(key, (Known::Notification(id), idempotency.fingerprint));
+            }
+            admissions.push(Admission::Accepted(id));
+        }
+        for batch in stored {
+            self.release(batch);
+        }
+        Ok(admissions)
+    }
+
+    /// Refuses a list in which any key was used for something else.
+    fn check_keys(&self, drafts: &[Draft]) -> Result<(), StoreError> {
+        let mut seen = HashMap::new();
+        for (index, draft) in drafts.iter().enumerate() {
+            let (Some(key), Some(idempotency)) = (key_of(draft), &draft.idempotency) else {
+                continue;
+            };
+            let before = match self.keys.get(&key) {
+                Some((Known::Notification(_), fingerprint)) => *fingerprint,
+                Some((Known::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
+                None => *seen.entry(key).or_insert(idempotency.fingerprint),
+            };
+            if before != idempotency.fingerprint {
+                return Err(StoreError::KeyReused { index });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn open_broadcast(
+        &mut self,
+        draft: BroadcastDraft,
+    ) -> Result<BroadcastOpened, StoreError> {
+        if let (Some(key), Some(idempotency)) = (broadcast_key(&draft), &draft.idempotency)
+            && let Some((known, fingerprint)) = self.keys.get(&key)
+        {
+            return match known {
+                Known::Broadcast(id) if *fingerprint == idempotency.fingerprint => {
+                    Ok(BroadcastOpened::Replayed(*id))
+                }
+                Known::Broadcast(_) | Known::Notification(_) => {
+                    Err(StoreError::KeyReused { index: 0 })
+                }
+            };
+        }
+        let id = BroadcastId(self.next_number());
+        self.broadcasts.insert(id, Broadcast { draft, sealed_at: None });
+        Ok(BroadcastOpened::Opened(id))
+    }
+
+    pub(super) fn add_recipients(
+        &mut self,
+        id: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let draft = self.open(id)?.draft.clone();
+        for group in groups {
+            let lane = Lane {
+                channel: draft.channel.clone(),
+                destination: group.destination,
+                priority: draft.priority,
+            };
+            let envelope = Envelope {
+                tenant: draft.tenant.clone(),
+                lane,
+                guarantee: draft.guarantee,
+                due_at: draft.due_at,
+                expires_at: draft.expires_at,
+                broadcast: Some(id),
+            };
+            for recipients in group.recipients.chunks(limits::BATCH_ITEMS) {
+                let with_content = |recipient: &ByteString| -> (ByteString, Content) {
+                    (recipient.clone(), draft.content.clone())
+                };
+                let entries = recipients.iter().map(with_content).collect();
+                self.store(envelope.clone(), now, entries);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn seal_broadcast(
+        &mut self,
+        id: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let draft = self.open(id)?.draft.clone();
+        if let (Some(key), Some(idempotency)) = (broadcast_key(&draft), &draft.idempotency) {
+            if self.keys.contains_key(&key) {
+                return Err(StoreError::KeyReused { index: 0 });
+            }
+            self.keys.insert(key, (Known::Broadcast(id), idempotency.fingerprint));
+        }
+        if let Some(broadcast) = self.broadcasts.get_mut(&id) {
+            broadcast.sealed_at = Some(now);
+        }
+        let of_this = |(_, batch): &(_, &super::books::Batch)| batch.envelope.broadcast == Some(id);
+        let batches: Vec<_> = self.batches.iter().filter(of_this).map(|(&id, _)| id).collect();
+        let mut count = 0;
+        for batch in batches {
+            count += self.batch(batch).entries.len() as u64;
+            self.release(batch);
+        }
+        Ok(count)
+    }
+
+    pub(super) fn abandon_broadcast(&mut self, id: BroadcastId) -> Result<(), StoreError> {
+        self.open(id)?;
+        self.broadcasts.remove(&id);
+        self.batches.retain(|_, batch| batch.envelope.broadcast != Some(id));
+        Ok(())
+    }
+
+    fn open(&self, id: BroadcastId) -> Result<&Broadcast, StoreError> {
+        let broadcast = self.broadcasts.get(&id).filter(|broadcast| broadcast.sealed_at.is_none());
+        broadcast.ok_or(StoreError::NoOpenBroadcast(id))
+    }
+}
+
+fn key_of(draft: &Draft) -> Option<(Name, ByteString)> {
+    let idempotency = draft.idempotency.as_ref()?;
+    Some((draft.envelope.tenant.clone(), idempotency.key.clone()))
+}
+
+fn broadcast_key(draft: &BroadcastDraft) -> Option<(Name, ByteString)> {
+    let idempotency = draft.idempotency.as_ref()?;
+    Some((draft.tenant.clone(), idempotency.key.clone()))
+}

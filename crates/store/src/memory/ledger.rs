@@ -1,0 +1,146 @@
+//! Answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use notification::{Account, BatchId, BroadcastId, ByteString, Lane, Name, NotificationId, State};
+
+use super::books::Books;
+use crate::{
+    Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page, Suppression,
+};
+
+impl Books {
+    pub(super) fn find(&self, id: NotificationId) -> Option<History> {
+        let (batch, index) = self.place(id)?;
+        self.history(batch, index)
+    }
+
+    fn history(&self, batch: BatchId, index: u16) -> Option<History> {
+        let stored = self.batches.get(&batch)?;
+        let entry = stored.entries.get(usize::from(index))?;
+        let chunk = self.chunk_with(batch, index).and_then(|chunk| self.chunks.get(&chunk));
+        Some(History {
+            id: self.id(batch, index),
+            envelope: stored.envelope.clone(),
+            accepted_at: stored.accepted_at,
+            recipient: entry.recipient.clone(),
+            content: entry.content.clone(),
+            state: entry.state,
+            next_attempt_at: chunk.filter(|_| entry.state == State::Pending).map(|it| it.due_at),
+            attempts: entry.attempts.clone(),
+        })
+    }
+
+    pub(super) fn list(
+        &self,
+        filter: &Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Page<History> {
+        let start = after.map_or((BatchId(0), None), |id| (id.batch(), Some(id.index())));
+        let accepted = self.batches.range(start.0..).filter(|(_, batch)| self.is_accepted(batch));
+        let all = accepted.flat_map(|(&number, batch)| {
+            (0..=u16::MAX).take(batch.entries.len()).map(move |index| (number, index))
+        });
+        let matching = all
+            .filter(|&(batch, index)| (batch, Some(index)) > start)
+            .filter_map(|(batch, index)| self.history(batch, index))
+            .filter(|history| filter.matches(history));
+        let items: Vec<History> = matching.take(items).collect();
+        let next = items.last().map(|history| history.id);
+        Page { items, next }
+    }
+
+    pub(super) fn broadcast(&self, id: BroadcastId) -> Option<BroadcastStatus> {
+        let broadcast = self.broadcasts.get(&id)?;
+        let mut account = Account::default();
+        for (batch, index) in self.members_of(id)? {
+            account.accepted += 1;
+            account.add(self.history(batch, index)?.state, 1);
+        }
+        Some(BroadcastStatus {
+            id,
+            tenant: broadcast.draft.tenant.clone(),
+            channel: broadcast.draft.channel.clone(),
+            accepted_at: broadcast.sealed_at?,
+            account,
+        })
+    }
+
+    pub(super) fn account(&self) -> Account {
+        let mut account = Account::default();
+        for batch in self.batches.values().filter(|batch| self.is_accepted(batch)) {
+            account.accepted += batch.entries.len() as u64;
+            for entry in &batch.entries {
+                account.add(entry.state, 1);
+            }
+        }
+        account
+    }
+
+    pub(super) fn audit(&self) -> Audit {
+        let mut chunks_of: BTreeMap<(BatchId, u16), u64> = BTreeMap::new();
+        for piece in self.chunks.values() {
+            for &index in &piece.members {
+                *chunks_of.entry((piece.batch, index)).or_default() += 1;
+            }
+        }
+        let mut problems = Vec::new();
+        for (&number, batch) in self.batches.iter().filter(|(_, batch)| self.is_accepted(batch)) {
+            for (index, entry) in (0..=u16::MAX).zip(&batch.entries) {
+                let chunks = chunks_of.get(&(number, index)).copied().unwrap_or(0);
+                if chunks != u64::from(!entry.state.is_terminal()) {
+                    let id = self.id(number, index);
+                    problems.push(format!("{id} is {} and in {chunks} chunks", entry.state));
+                }
+            }
+        }
+        Audit { account: self.account(), problem_count: problems.len() as u64, problems }
+    }
+
+    pub(super) fn lanes(&self) -> Vec<LaneStatus> {
+        let lane_of = |batch| self.batch(batch).envelope.lane.clone();
+        let lanes: BTreeSet<Lane> = self.chunks.values().map(|it| lane_of(it.batch)).collect();
+        let status = |lane: Lane| {
+            let ready = self.chunks.values().filter(|it| it.lease_until.is_none());
+            let of_lane = ready.filter(|it| self.batch(it.batch).envelope.lane == lane);
+            let next_due_at = of_lane.map(|it| it.due_at).min();
+            LaneStatus { claimed: self.claimed_items(&lane) as u64, next_due_at, lane }
+        };
+        lanes.into_iter().map(status).collect()
+    }
+
+    pub(super) fn log(&self, position: LogPosition, entries: usize) -> LogPage {
+        let mut page = LogPage { entries: Vec::new(), next: position };
+        let start = usize::try_from(position.0).unwrap_or(usize::MAX);
+        for settled_together in self.log.iter().skip(start) {
+            if page.entries.len() >= entries {
+                break;
+            }
+            page.entries.extend_from_slice(settled_together);
+            page.next.0 += 1;
+        }
+        page
+    }
+
+    pub(super) fn suppress(&mut self, suppression: Suppression) {
+        let key = (suppression.channel.clone(), suppression.recipient.clone());
+        self.suppressions.entry(key).or_insert(suppression);
+    }
+
+    pub(super) fn suppressions(
+        &self,
+        channel: &Name,
+        after: Option<&ByteString>,
+        items: usize,
+    ) -> Vec<Suppression> {
+        let of_channel = self.suppressions.values().filter(|it| &it.channel == channel);
+        let rest = of_channel.filter(|it| after.is_none_or(|after| &it.recipient > after));
+        rest.take(items).cloned().collect()
+    }
+
+    pub(super) fn unsuppress(&mut self, channel: &Name, recipients: Vec<ByteString>) -> Vec<bool> {
+        let mut remove = |it| self.suppressions.remove(&(channel.clone(), it)).is_some();
+        recipients.into_iter().map(&mut remove).collect()
+    }
+}

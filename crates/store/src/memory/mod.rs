@@ -1,0 +1,201 @@
+//! The in-memory double: slow, obvious, and the oracle of every real backend.
+//!
+//! One entry per notification, moved only by [`State::after`]: what the lifecycle table does not allow is a
+//! bug of the caller or of this crate, and panics.
+//!
+//! [`State::after`]: notification::State::after
+
+mod books;
+mod claim;
+mod ingest;
+mod ledger;
+mod settle;
+
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use notification::{
+    Account, BroadcastId, ByteString, Draft, Name, NotificationId, Settlement, Timestamp,
+};
+use tokio::sync::watch;
+
+use crate::{
+    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
+    Cancelled, Claim, ClaimRequest, Claims, Filter, History, Ingest, LaneStatus, Ledger, LogPage,
+    LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression,
+};
+use books::Books;
+
+/// A store that forgets everything when it is dropped.
+#[derive(Debug)]
+pub struct Memory {
+    books: Mutex<Books>,
+    changes: watch::Sender<u64>,
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self { books: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+
+    /// What a process finds that starts at `now` after the last one was killed.
+    pub fn crash(&self, now: Timestamp) -> Recovery {
+        self.change(|books| books.recover(now))
+    }
+
+    /// Runs one transaction.
+    fn change<T>(&self, transaction: impl FnOnce(&mut Books) -> T) -> T {
+        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = books.transaction(transaction);
+        drop(books);
+        self.changes.send_modify(|change| *change += 1);
+        answer
+    }
+
+    fn read<T>(&self, question: impl FnOnce(&Books) -> T) -> T {
+        question(&self.books.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Ingest for Memory {
+    async fn ingest(
+        &self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        self.change(|books| books.ingest(drafts, now))
+    }
+
+    async fn open_broadcast(
+        &self,
+        draft: BroadcastDraft,
+        _now: Timestamp,
+    ) -> Result<BroadcastOpened, StoreError> {
+        self.change(|books| books.open_broadcast(draft))
+    }
+
+    async fn add_recipients(
+        &self,
+        broadcast: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.change(|books| books.add_recipients(broadcast, groups, now))
+    }
+
+    async fn seal_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.change(|books| books.seal_broadcast(broadcast, now))
+    }
+
+    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        self.change(|books| books.abandon_broadcast(broadcast))
+    }
+}
+
+#[async_trait]
+impl Claims for Memory {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError> {
+        // A claim makes nothing claimable, and a claim that woke the next one would never rest.
+        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(books.transaction(|books| books.claim(request)))
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+#[async_trait]
+impl Begin for Memory {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+        Ok(self.change(|books| marks.into_iter().map(|mark| books.begin(mark)).collect()))
+    }
+}
+
+#[async_trait]
+impl Settle for Memory {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        Ok(self.change(|books| settlements.iter().map(|part| books.settle(part)).collect()))
+    }
+}
+
+#[async_trait]
+impl Ledger for Memory {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        Ok(self.read(|books| books.find(id)))
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        Ok(self.read(|books| books.list(&filter, after, items)))
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        Ok(self.read(|books| books.broadcast(id)))
+    }
+
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        Ok(self.change(|books| books.cancel(target, &tenant, now)))
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        Ok(self.read(Books::account))
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        Ok(self.read(Books::lanes))
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        Ok(self.read(Books::audit))
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        Ok(self.read(|books| books.log(position, entries)))
+    }
+
+    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+        self.change(|books| suppressions.into_iter().for_each(|one| books.suppress(one)));
+        Ok(())
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        Ok(self.read(|books| books.suppressions(&channel, after.as_ref(), items)))
+    }
+
+    async fn unsuppress(
+        &self,
+        channel: Name,
+        recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError> {
+        Ok(self.change(|books| books.unsuppress(&channel, recipients)))
+    }
+}

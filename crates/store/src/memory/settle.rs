@@ -1,0 +1,141 @@
+//! Outcomes and withdrawals.
+
+use notification::{
+    BatchId, BroadcastId, ChunkId, Disposition, Epoch, Event, Guarantee, Name, NotificationId,
+    OutcomeGroup, Settlement, State, Timestamp,
+};
+
+use super::books::{Books, Line, Piece};
+use crate::{CancelTarget, Cancelled, Settled, Suppression};
+
+impl Books {
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> Settled {
+        let Some(piece) = self.chunks.get(&settlement.chunk).cloned() else {
+            return Settled::Stale;
+        };
+        let indexes: Vec<u16> =
+            settlement.groups.iter().flat_map(|group| group.indexes.iter().copied()).collect();
+        let all_unsettled = indexes.iter().all(|index| piece.members.contains(index));
+        if piece.epoch != settlement.epoch || piece.lease_until.is_none() || !all_unsettled {
+            return Settled::Stale;
+        }
+        for group in &settlement.groups {
+            self.settle_group(&piece, group, settlement.at);
+        }
+        Settled::Applied { remaining: self.take_members(settlement.chunk, &indexes) }
+    }
+
+    fn settle_group(&mut self, piece: &Piece, group: &OutcomeGroup, at: Timestamp) {
+        let envelope = self.batch(piece.batch).envelope.clone();
+        let event = event_of(group.disposition);
+        let attempt = if event == Event::Expire { 0 } else { piece.attempt };
+        for &index in &group.indexes {
+            let is_attempt = !matches!(event, Event::Expire | Event::HandBack);
+            // At least once needs no durable mark, so the store learns of the beginning from the end.
+            if is_attempt && envelope.guarantee == Guarantee::AtLeastOnce {
+                self.advance(piece.batch, index, Event::Begin);
+            }
+            self.advance(piece.batch, index, event);
+            if event != Event::HandBack {
+                let line = Line { at, attempt, status: group.status, detail: &group.detail };
+                self.note(piece.batch, index, &line);
+            }
+            if group.suppress {
+                self.suppress(Suppression {
+                    channel: envelope.lane.channel.clone(),
+                    recipient: self.recipient(piece.batch, index).clone(),
+                    reason: group.detail.clone().into_owned(),
+                    since: at,
+                });
+            }
+        }
+        let fresh = Piece {
+            epoch: Epoch(0),
+            lease_until: None,
+            begun_through: None,
+            members: group.indexes.clone(),
+            ..piece.clone()
+        };
+        match group.disposition {
+            Disposition::Ended(_) => {}
+            Disposition::HandedBack { at } => self.add_piece(Piece { due_at: at, ..fresh }),
+            Disposition::Retry { at } => {
+                let attempt = piece.attempt.saturating_add(1);
+                self.add_piece(Piece { due_at: at, attempt, crashes: 0, ..fresh });
+            }
+        }
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        target: CancelTarget,
+        tenant: &Name,
+        now: Timestamp,
+    ) -> Option<Cancelled> {
+        let wanted = match target {
+            CancelTarget::Notification(id) => vec![self.place(id)?],
+            CancelTarget::Broadcast(id) => self.members_of(id)?,
+        };
+        let owner = match target {
+            CancelTarget::Notification(id) => &self.batch(id.batch()).envelope.tenant,
+            CancelTarget::Broadcast(id) => &self.broadcasts.get(&id)?.draft.tenant,
+        };
+        if owner != tenant {
+            return None;
+        }
+        let mut cancelled = Cancelled::default();
+        for (batch, index) in wanted {
+            let state = self.entry(batch, index).state;
+            if state.is_terminal() {
+                cancelled.ended += 1;
+            } else if state == State::Pending {
+                self.advance(batch, index, Event::Cancel);
+                self.note(batch, index, &Line { at: now, attempt: 0, status: 0, detail: "" });
+                if let Some(chunk) = self.chunk_with(batch, index) {
+                    self.take_members(chunk, &[index]);
+                }
+                cancelled.cancelled += 1;
+            } else {
+                cancelled.under_way += 1;
+            }
+        }
+        Some(cancelled)
+    }
+
+    /// Where an accepted notification stands in the books.
+    pub(super) fn place(&self, id: NotificationId) -> Option<(BatchId, u16)> {
+        let batch = self.batches.get(&id.batch()).filter(|batch| self.is_accepted(batch))?;
+        batch.entries.get(usize::from(id.index()))?;
+        (self.id(id.batch(), id.index()) == id).then_some((id.batch(), id.index()))
+    }
+
+    /// All notifications of a sealed broadcast.
+    pub(super) fn members_of(&self, id: BroadcastId) -> Option<Vec<(BatchId, u16)>> {
+        self.broadcasts.get(&id)?.sealed_at?;
+        let batches = self.batches.iter().filter(|(_, batch)| batch.envelope.broadcast == Some(id));
+        let members = batches.flat_map(|(&number, batch)| {
+            (0..=u16::MAX).take(batch.entries.len()).map(move |index| (number, index))
+        });
+        Some(members.collect())
+    }
+
+    pub(super) fn chunk_with(&self, batch: BatchId, index: u16) -> Option<ChunkId> {
+        let holds = |piece: &Piece| piece.batch == batch && piece.members.contains(&index);
+        self.chunks.iter().find(|(_, piece)| holds(piece)).map(|(&id, _)| id)
+    }
+}
+
+/// What must have happened for a delivery to be settled so.
+#[expect(clippy::panic, reason = "what the table does not allow is a bug, found here")]
+fn event_of(disposition: Disposition) -> Event {
+    match disposition {
+        Disposition::Retry { .. } => Event::Defer,
+        Disposition::HandedBack { .. } => Event::HandBack,
+        Disposition::Ended(State::Delivered) => Event::Accept,
+        Disposition::Ended(State::Refused) => Event::Refuse,
+        Disposition::Ended(State::Expired) => Event::Expire,
+        Disposition::Ended(State::InDoubt) => Event::LoseAnswer,
+        Disposition::Ended(State::Dead) => Event::Exhaust,
+        Disposition::Ended(state) => panic!("no attempt ends as {state}"),
+    }
+}
