@@ -106,6 +106,14 @@ pub(super) fn broadcast<'a>(
     Ok((draft, checked.channel))
 }
 
+/// The channel called `name`, with its name as everybody else shares it.
+pub(super) fn channel<'a>(
+    channels: &'a Channels,
+    name: &str,
+) -> Result<(&'a Name, &'a Arc<dyn Channel>), Fault> {
+    channels.get_named(name).ok_or_else(|| unknown_channel(channels, name))
+}
+
 /// Checks a recipient, and says where its channel sends it to.
 pub(super) fn destination(channel: &dyn Channel, to: &str) -> Result<Arc<str>, Fault> {
     if to.is_empty() || to.len() > RECIPIENT_BYTES {
@@ -151,8 +159,7 @@ impl fmt::Display for Fault {
 
 impl<'a> Checked<'a> {
     fn new(channels: &'a Channels, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
-        let (name, channel) =
-            channels.get_named(&terms.channel).ok_or_else(|| unknown_channel(channels, terms))?;
+        let (name, channel) = channel(channels, &terms.channel)?;
         let send_at = parse("/send_at", terms.send_at.as_deref())?;
         let expires_at = parse("/expires_at", terms.expires_at.as_deref())?;
         check_times(send_at, expires_at, now)?;
@@ -224,9 +231,9 @@ impl<'a> Checked<'a> {
 
 // === helpers ===
 
-fn unknown_channel(channels: &Channels, terms: &Terms<'_>) -> Fault {
+fn unknown_channel(channels: &Channels, name: &str) -> Fault {
     let known: Vec<String> = channels.iter().map(|(name, _)| format!("`{name}`")).collect();
-    let asked: String = terms.channel.chars().take(64).collect();
+    let asked: String = name.chars().take(64).collect();
     let message = match known.as_slice() {
         [] => format!("there is no channel {asked:?}: none is configured"),
         _ => format!("there is no channel {asked:?}: the channels are {}", known.join(", ")),

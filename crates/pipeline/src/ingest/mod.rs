@@ -92,6 +92,13 @@ impl Intake {
         check::notification(&self.channels, tenant, terms, to, now)
     }
 
+    /// Checks that `to` is a recipient that `channel` could have, and gives the channel's shared name.
+    pub fn check_recipient(&self, channel: &str, to: &str) -> Result<Name, Fault> {
+        let (name, channel) = check::channel(&self.channels, channel)?;
+        check::destination(&**channel, to)?;
+        Ok(name.clone())
+    }
+
     /// Stores all of `drafts`, or none. Durable on return.
     pub async fn accept_all(&self, drafts: Vec<Draft>) -> Result<Vec<Admission>, StoreError> {
         self.store.ingest(drafts, self.now()).await
