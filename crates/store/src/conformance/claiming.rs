@@ -38,6 +38,20 @@ pub(super) async fn urgent_lanes_go_first_and_equal_ones_in_turn(store: &dyn Sto
     assert!(order == urgent_then_in_turn || order == other_lane_first, "{order:?}");
 }
 
+pub(super) async fn when_all_lanes_together_are_full_only_urgent_ones_get_more(store: &dyn Store) {
+    let request = ClaimRequest { total_window: 8, ..claim_request(9) };
+    for destination in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        Shape { destination, ..Shape::default() }.ingest(store, 1).await;
+    }
+    assert_eq!(store.claim(request).await.unwrap().chunks.len(), 7, "an eighth is left");
+    let urgent = Shape { destination: "z", priority: Priority::Urgent, ..Shape::default() };
+    urgent.ingest(store, 1).await;
+    let claim = store.claim(request).await.unwrap();
+    let priorities: Vec<_> = claim.chunks.iter().map(|chunk| chunk.envelope.lane.priority).collect();
+    assert_eq!(priorities, [Priority::Urgent]);
+    assert!(store.claim(request).await.unwrap().chunks.is_empty());
+}
+
 pub(super) async fn a_full_lane_gets_nothing_more(store: &dyn Store) {
     let narrow = ClaimRequest { lane_window: 3, ..claim_request(5) };
     let lane = |due_at| Shape { due_at, ..Shape::default() };
