@@ -1,3 +1,5 @@
+//! Batches, back-pressure, panics, time and turns, under paused time.
+
 use super::*;
 
 use std::cell::{Cell, RefCell};
