@@ -1,3 +1,5 @@
+//! Batches, back-pressure, panics, time and turns, under paused time.
+
 use super::*;
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +13,7 @@ use flow::{Fixed, Gate};
 use notification::{
     Answer, BatchId, Chunk, ChunkId, Envelope, Epoch, Guarantee, Lane, Priority, Timestamp, Verdict,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{Reports, timestamp};
 
@@ -23,6 +25,7 @@ struct Settle {
     batches: Semaphore,
     reports: RefCell<BTreeMap<u16, Report>>,
     sizes: RefCell<Vec<usize>>,
+    stopping: watch::Receiver<bool>,
 }
 
 #[async_trait(?Send)]
@@ -38,8 +41,8 @@ impl Reports for Settle {
 
 impl Settle {
     fn new(batches: usize) -> Self {
-        let batches = Semaphore::new(batches);
-        Self { batches, reports: RefCell::default(), sizes: RefCell::default() }
+        let (batches, (_, stopping)) = (Semaphore::new(batches), watch::channel(false));
+        Self { batches, reports: RefCell::default(), sizes: RefCell::default(), stopping }
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
@@ -80,7 +83,8 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
 }
 
 fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a Settle, clock: Clock) -> Job<'a> {
-    Job { chunk, deliveries: &chunk.deliveries, gate, reports, clock }
+    let stopping = &reports.stopping;
+    Job { chunk, deliveries: &chunk.deliveries, gate, reports, clock, stopping }
 }
 
 fn accepted() -> Attempt {

@@ -1,3 +1,5 @@
+//! What a caller may ask for, and what then goes over the wire.
+
 use std::sync::Arc;
 
 use super::*;

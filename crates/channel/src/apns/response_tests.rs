@@ -1,3 +1,5 @@
+//! Every documented answer, and some that are not.
+
 use super::*;
 use flow::Signal;
 use notification::{Report, Verdict};

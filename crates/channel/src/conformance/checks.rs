@@ -7,9 +7,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use notification::{Bytes, Content, Report, Verdict, limits};
 
+use tokio::sync::watch;
+
 use super::fixtures::{Counting, Reported, Rig};
 use super::{Provider, Subject};
-use crate::{Job, timestamp};
+use crate::timestamp;
 
 pub(super) fn recipients_and_contents(subject: &dyn Subject) {
     let Some(channel) = subject.channel(Provider::Accepts) else { return };
@@ -76,6 +78,13 @@ pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
     assert_eq!(reports.len(), 300);
     let handed_back = |report: &Report| matches!(report, Report::HandedBack { .. });
     assert!(reports.values().all(handed_back), "{reports:?}");
+    let (stop, stopping) = watch::channel(false);
+    stop.send_replace(true);
+    let (chunk, gate, reports) = (rig.chunk(300), counting.gate(), Reported::default());
+    rig.sender.send(rig.job(&chunk, &gate, &reports, &stopping)).await;
+    let reports = reports.0.into_inner();
+    assert_eq!(reports.len(), 300);
+    assert!(reports.values().all(handed_back), "{reports:?}");
     assert_eq!(counting.finished.get(), 0, "an attempt was made");
 }
 
@@ -106,8 +115,8 @@ pub(super) async fn a_job_that_is_given_up_frees_its_places(subject: &dyn Subjec
     let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
     let gate = Counting::new(4).gate();
     let (chunk, reports) = (rig.chunk(20), Reported::default());
-    let deliveries = &chunk.deliveries;
-    let job = Job { chunk: &chunk, deliveries, gate: &gate, reports: &reports, clock };
+    let (_running, stopping) = watch::channel(false);
+    let job = rig.job(&chunk, &gate, &reports, &stopping);
     assert!(rig.sender.send(job).now_or_never().is_none(), "20 deliveries took no time at all");
     assert_eq!(gate.in_flight(), 0, "a pass was kept");
     all_accepted(&rig.send(&chunk, &gate).await);

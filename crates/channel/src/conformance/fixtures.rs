@@ -13,6 +13,8 @@ use notification::{
     Priority, Report, Timestamp, limits,
 };
 
+use tokio::sync::watch;
+
 use super::{Provider, Subject};
 use crate::{Channel, Job, Reports, Sender, Tools, timestamp};
 
@@ -27,7 +29,7 @@ pub(super) struct Rig<'a> {
 
 /// Keeps reports, and fails when one comes twice or a batch is empty.
 #[derive(Debug, Default)]
-pub(super) struct Reported(RefCell<BTreeMap<u16, Report>>);
+pub(super) struct Reported(pub(super) RefCell<BTreeMap<u16, Report>>);
 
 /// A fixed limit that counts what it learns.
 #[derive(Debug, Clone)]
@@ -70,12 +72,22 @@ impl<'a> Rig<'a> {
         }
     }
 
+    /// A job of all of `chunk`.
+    pub(super) fn job<'job>(
+        &self,
+        chunk: &'job Chunk,
+        gate: &'job Gate,
+        reports: &'job Reported,
+        stopping: &'job watch::Receiver<bool>,
+    ) -> Job<'job> {
+        Job { chunk, deliveries: &chunk.deliveries, gate, reports, clock: self.clock, stopping }
+    }
+
     /// Sends all of `chunk` through `gate`.
     pub(super) async fn send(&self, chunk: &Chunk, gate: &Gate) -> BTreeMap<u16, Report> {
         let reports = Reported::default();
-        let deliveries = &chunk.deliveries;
-        let clock = self.clock;
-        self.sender.send(Job { chunk, deliveries, gate, reports: &reports, clock }).await;
+        let (_running, stopping) = watch::channel(false);
+        self.sender.send(self.job(chunk, gate, &reports, &stopping)).await;
         reports.0.into_inner()
     }
 }

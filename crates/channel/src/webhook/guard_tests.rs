@@ -1,3 +1,5 @@
+//! Addresses that must not be reached, those that may, and the edges between them.
+
 use super::*;
 
 fn is_public(address: &str) -> bool {

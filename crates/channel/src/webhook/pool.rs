@@ -28,7 +28,7 @@ use crate::tcp;
 
 /// How long resolving, TCP and TLS may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection without work is kept.
+/// How long a connection without work is kept, and how often that is looked at: so up to twice as long.
 const IDLE_MAX: Duration = Duration::from_mins(1);
 /// Connections without work kept per sender thread; beyond it the one that is idle longest goes.
 const IDLE_CONNECTIONS_MAX: usize = 256;

@@ -2,10 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use crate::support::TlsListener;
-use crate::support::frames::{GOAWAY, INTERNAL_ERROR, Peer};
+use crate::support::frames::{INTERNAL_ERROR, Peer};
 use crate::support::jobs::{NOW, answer, beside, chunk, send, tokens, verdicts};
 use channel::apns::{ApnsChannel, Settings};
 use channel::{Channel as _, Sender, Tools};
@@ -13,26 +12,26 @@ use flow::Clock;
 use notification::{Priority, Report, Verdict};
 
 const PAYLOAD: &str = r#"{"aps":{"alert":"hello"}}"#;
-const PLENTY: u32 = 1000;
+pub(crate) const PLENTY: u32 = 1000;
 
-struct Rig {
-    sender: Box<dyn Sender>,
-    clock: Clock,
+pub(crate) struct Rig {
+    pub(crate) sender: Box<dyn Sender>,
+    pub(crate) clock: Clock,
 }
 
 impl Rig {
-    fn new(listener: &TlsListener) -> Self {
+    pub(crate) fn new(listener: &TlsListener) -> Self {
         Self::with(listener, &serde_json::json!({}))
     }
 
-    fn with(listener: &TlsListener, more: &serde_json::Value) -> Self {
+    pub(crate) fn with(listener: &TlsListener, more: &serde_json::Value) -> Self {
         let settings = settings(listener, more);
         let clock = Clock::starting_at(NOW);
         let channel = ApnsChannel::new(&settings).unwrap();
         Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
     }
 
-    async fn send(&self, count: u16) -> Vec<Report> {
+    pub(crate) async fn send(&self, count: u16) -> Vec<Report> {
         let chunk = chunk(self.clock, PAYLOAD, tokens(count));
         send(&*self.sender, self.clock, &chunk, 1000).await
     }
@@ -73,7 +72,7 @@ pub(crate) async fn answer_all(
     }
 }
 
-fn all(verdict: Verdict, count: usize) -> Vec<Verdict> {
+pub(crate) fn all(verdict: Verdict, count: usize) -> Vec<Verdict> {
     vec![verdict; count]
 }
 
@@ -362,154 +361,6 @@ async fn garbage_instead_of_frames_ends_in_unknown() {
     };
     beside(server, async move {
         assert_eq!(verdicts(&rig.send(1).await), [Verdict::Unknown]);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_answer_whose_body_never_ends_is_judged_by_its_status() {
-    let listener = TlsListener::bind(b"h2").await;
-    let rig = Rig::new(&listener);
-    let server = async move {
-        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
-        let (accepted, _) = peer.request().await.unwrap();
-        peer.head(accepted, 200, 0).await;
-        let (refused, _) = peer.request().await.unwrap();
-        peer.head(refused, 400, 0).await;
-        peer.body(refused, b"{\"reason\":").await;
-        tokio::time::pause();
-        while peer.read().await.is_some() {}
-    };
-    beside(server, async move {
-        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
-        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Refused { gone: false }]);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_request_without_an_answer_is_unknown_after_the_attempts_time() {
-    let listener = TlsListener::bind(b"h2").await;
-    let rig = Rig::new(&listener);
-    let server = async move {
-        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
-        peer.request().await.unwrap();
-        tokio::time::pause();
-        while peer.read().await.is_some() {}
-    };
-    beside(server, async move {
-        let reports = rig.send(1).await;
-        assert_eq!(verdicts(&reports), [Verdict::Unknown]);
-        assert_eq!(answer(&reports[0]).detail, "no answer in time");
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn who_waited_in_vain_for_a_stream_is_handed_back() {
-    let listener = TlsListener::bind(b"h2").await;
-    let rig = Rig::with(&listener, &serde_json::json!({ "connections_max": 1 }));
-    let server = async move {
-        let mut peer = Peer::welcome(listener.accept().await, 1).await;
-        peer.request().await.unwrap();
-        tokio::time::pause();
-        while peer.read().await.is_some() {}
-    };
-    beside(server, async move {
-        let reports = rig.send(2).await;
-        assert_eq!(answer(&reports[0]).verdict, Verdict::Unknown);
-        assert_eq!(reports[1], Report::HandedBack { after: Duration::from_secs(1) });
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_provider_that_cannot_be_reached_defers_with_the_reason() {
-    let check = async |protocol: &[u8], expect: &str| {
-        let listener = TlsListener::bind(protocol).await;
-        let rig = Rig::new(&listener);
-        let server = async move {
-            loop {
-                drop(listener.try_accept().await);
-            }
-        };
-        beside(server, async move {
-            let reports = rig.send(1).await;
-            assert_eq!(verdicts(&reports), [Verdict::Deferred { after: None }]);
-            let detail = &answer(&reports[0]).detail;
-            assert!(detail.contains(expect), "{detail}");
-        })
-        .await;
-    };
-    check(b"http/1.1", "NoApplicationProtocol").await;
-    check(b"", "does not speak HTTP/2").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connect_that_fails_is_tried_again_within_the_attempt() {
-    let listener = TlsListener::bind(b"h2").await;
-    let rig = Rig::new(&listener);
-    let server = async move {
-        listener.reject().await;
-        listener.reject().await;
-        answer_all(listener, PLENTY, 200, "").await;
-    };
-    beside(server, async move {
-        assert_eq!(verdicts(&rig.send(5).await), all(Verdict::Accepted, 5));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_connection_that_fell_silent_is_replaced() {
-    let listener = TlsListener::bind(b"h2").await;
-    let rig = Rig::new(&listener);
-    let (silent, fell_silent) = tokio::sync::oneshot::channel();
-    let server = async move {
-        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
-        let (stream, _) = peer.request().await.unwrap();
-        peer.answer(stream, 200).await;
-        peer.pongs = false;
-        tokio::time::pause();
-        while peer.read().await.is_some() {}
-        tokio::time::resume();
-        silent.send(()).unwrap();
-        answer_all(listener, PLENTY, 200, "").await;
-    };
-    beside(server, async move {
-        let started = rig.clock.monotonic();
-        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
-        fell_silent.await.unwrap();
-        let took = rig.clock.monotonic() - started;
-        assert!(took >= Duration::from_secs(40) && took < Duration::from_secs(75), "{took:?}");
-        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_connection_without_work_says_goodbye_after_ten_minutes() {
-    let listener = TlsListener::bind(b"h2").await;
-    let rig = Rig::new(&listener);
-    let (closed, is_closed) = tokio::sync::oneshot::channel();
-    let server = async move {
-        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
-        let (stream, _) = peer.request().await.unwrap();
-        peer.answer(stream, 200).await;
-        tokio::time::pause();
-        let mut goodbye = false;
-        while let Some(frame) = peer.read().await {
-            goodbye |= frame.kind == GOAWAY;
-        }
-        closed.send(goodbye).unwrap();
-        std::future::pending::<()>().await;
-    };
-    beside(server, async move {
-        let started = rig.clock.monotonic();
-        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
-        assert!(is_closed.await.unwrap(), "it did not say goodbye");
-        let took = rig.clock.monotonic() - started;
-        assert!(took >= Duration::from_mins(10) && took < Duration::from_mins(11), "{took:?}");
     })
     .await;
 }
