@@ -1,13 +1,58 @@
-//! `belfry serve`: builds the engine and runs it.
+//! `belfry serve`: builds the engine, runs it until it is told to stop, and drains it.
 
+mod engine;
+mod senders;
+
+use std::io::Write as _;
 use std::process::ExitCode;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::logging;
+use engine::Engine;
 
-/// Runs the engine until it is told to stop.
-#[expect(clippy::needless_pass_by_value, reason = "what is not wired yet consumes nothing")]
-pub(crate) fn run(config: Config) -> anyhow::Result<ExitCode> {
+/// Threads for the API, dispatch and settle. They mostly wait: for callers and for the store's writer.
+const CONTROL_THREADS: usize = 2;
+
+/// Runs the engine until SIGTERM or SIGINT. The exit code is 1 when it had to stop by itself.
+pub(crate) fn run(config: &Config) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
-    anyhow::bail!("not wired yet")
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(CONTROL_THREADS)
+        .thread_name("control")
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut engine = Engine::start(config).await?;
+    announce(&engine)?;
+    let failure = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        failure = engine.failed() => Some(failure),
+    };
+    if let Some(failure) = &failure {
+        tracing::error!(%failure, "stopping: nothing is lost, start again to recover");
+    } else {
+        tracing::info!("draining: what is under way is finished, the rest stays pending");
+    }
+    tokio::select! {
+        () = engine.drain() => tracing::info!("stopped"),
+        _ = terminate.recv() => tracing::warn!("told twice: stopping at once, a restart recovers"),
+        _ = interrupt.recv() => tracing::warn!("told twice: stopping at once, a restart recovers"),
+    }
+    Ok(if failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One line of JSON on standard output: ready, and where.
+fn announce(engine: &Engine) -> anyhow::Result<()> {
+    let ready = serde_json::json!({ "listen": engine.listen().to_string() });
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{ready}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

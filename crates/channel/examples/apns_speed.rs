@@ -85,7 +85,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepted, clock: Clock) {
     let mut chunk = chunk.clone();
     chunk.lease_until = channel::timestamp(clock).plus(Duration::from_mins(2));
-    sender.send(Job { chunk: &chunk, deliveries: &chunk.deliveries, gate, reports, clock }).await;
+    let (_running, stopping) = tokio::sync::watch::channel(false);
+    let deliveries = &chunk.deliveries;
+    let stopping = &stopping;
+    sender.send(Job { chunk: &chunk, deliveries, gate, reports, clock, stopping }).await;
 }
 
 fn chunk(clock: Clock, body_bytes: usize) -> Result<Chunk, Box<dyn Error>> {

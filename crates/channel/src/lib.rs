@@ -10,6 +10,7 @@ pub mod dry_run;
 mod settings;
 mod tcp;
 mod tls;
+pub mod webhook;
 
 use std::borrow::Cow;
 use std::sync::Arc;

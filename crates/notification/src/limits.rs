@@ -28,6 +28,46 @@ pub const LINE_BYTES: usize = PAYLOAD_BYTES + 16 * 1024;
 /// Bytes of request bodies being parsed or waiting for their commit, over all callers; more is answered
 /// with 503 and Retry-After.
 pub const INGEST_BYTES: usize = 64 * 1024 * 1024;
+/// What one stream reserves of [`INGEST_BYTES`] for as long as it lasts: the groups that are with the
+/// store, the one being collected, and a long line. 32 streams fit.
+pub const STREAM_BYTES: usize = 2 * 1024 * 1024;
+/// Store calls of one stream under way at a time: one commits while the next is read.
+pub const STREAM_CALLS: usize = 2;
+/// Notifications of a stream handed to the store at once, in whole batches.
+pub const STREAM_ITEMS: usize = 2 * BATCH_ITEMS;
+/// Recipients of a broadcast handed to the store at once, in whole batches.
+pub const STREAM_RECIPIENTS: usize = 8 * BATCH_ITEMS;
+/// Bytes of a stream handed to the store at once.
+pub const STREAM_GROUP_BYTES: usize = STREAM_BYTES / 4;
+/// Levels of arrays and objects in a content: what common JSON readers take.
+pub const CONTENT_DEPTH: usize = 128;
+/// What a caller is told to wait when the bytes are used up: a few commits.
+pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+// --- Who may be connected, and how slowly (owner: api) ---
+
+/// Connections served at a time; more wait in the listen queue. With [`CONNECTION_BYTES`] at most 64 MiB.
+pub const CONNECTIONS: usize = 1_024;
+/// Read buffer of a connection, bytes; also the longest request head.
+pub const CONNECTION_BYTES: usize = 64 * 1024;
+/// From the first byte of a request's head, or the end of the last request, to the end of the head.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Between two pieces of a body, or of an answer that the caller does not read.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the whole body of an atomic request, which is counted against [`INGEST_BYTES`] meanwhile.
+pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long the rest of a refused body is read, so that its sender gets to see the answer.
+pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long requests under way may take when the server stops.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Faults named in one answer.
+pub const FAULTS: usize = 100;
+/// Items of a list in one answer.
+pub const LIST_ITEMS: usize = 1_000;
+/// Items of a list asked of the store at once: their contents are in memory for a moment.
+pub const LIST_SLICE: usize = 100;
+/// Entries of the log in one answer.
+pub const LOG_ENTRIES: usize = 10_000;
 
 // --- How work is cut (owner: store) ---
 
@@ -88,5 +128,8 @@ const _: () = {
     assert!(LANE_WINDOW <= CLAIMED_ITEMS && CLAIM_ITEMS <= CLAIMED_ITEMS);
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
+    assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
+    assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
+    assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
     assert!(BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES, "any one must fit");
 };

@@ -25,6 +25,11 @@ impl Channels {
         self.by_name.get(name)
     }
 
+    /// The channel called `name`, with its name as everybody else shares it.
+    pub fn get_named(&self, name: &str) -> Option<(&Name, &Arc<dyn Channel>)> {
+        self.by_name.get_key_value(name)
+    }
+
     /// Names and channels, in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &Arc<dyn Channel>)> {
         self.by_name.iter()

@@ -12,5 +12,6 @@ pub mod settle;
 pub use channels::Channels;
 pub use deliver::Deliver;
 pub use dispatch::Dispatch;
+pub use ingest::Intake;
 pub use metrics::Metrics;
 pub use settle::{RetryPolicy, Settle};

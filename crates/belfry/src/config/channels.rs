@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use channel::{Channel, ChannelError, apns, dry_run};
+use channel::{Channel, ChannelError, apns, dry_run, webhook};
 use notification::Name;
 use toml::{Table, Value};
 
@@ -24,7 +24,7 @@ pub(crate) enum ChannelKind {
     /// Apple Push Notification service.
     Apns(apns::Settings),
     /// HTTPS with signatures (Standard Webhooks).
-    Webhook(Table),
+    Webhook(webhook::Settings),
     /// Everything but the last byte.
     DryRun(dry_run::Settings),
 }
@@ -75,10 +75,7 @@ impl ChannelKind {
     pub(crate) fn build(&self) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(match self {
             Self::Apns(settings) => Arc::new(apns::ApnsChannel::new(settings)?),
-            Self::Webhook(_) => {
-                let message = "webhooks are not built in yet".to_owned();
-                return Err(ChannelError::Setting { setting: "kind", message });
-            }
+            Self::Webhook(settings) => Arc::new(webhook::WebhookChannel::new(settings)?),
             Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
         })
     }
@@ -86,7 +83,7 @@ impl ChannelKind {
     fn read(kind: &str, table: Table, path: &str, problems: &mut Vec<Problem>) -> Option<Self> {
         match kind {
             "apns" => read_table(table, path, problems).map(Self::Apns),
-            "webhook" => Some(Self::Webhook(table)),
+            "webhook" => read_table(table, path, problems).map(Self::Webhook),
             "dry-run" => read_table(table, path, problems).map(Self::DryRun),
             _ => {
                 let message = format!("{kind:?} is not `apns`, `webhook` or `dry-run`");

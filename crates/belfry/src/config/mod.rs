@@ -13,9 +13,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use flow::Backoff;
 use notification::Name;
+use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
+use store::sqlite;
 
 pub(crate) use channels::ChannelConfig;
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
@@ -60,6 +63,10 @@ pub(crate) struct KeyConfig {
     /// Whose notifications the caller sends and sees. Required.
     #[serde(deserialize_with = "units::parsed")]
     pub(crate) tenant: Name,
+    /// Whether the caller also sees what concerns every tenant: status, log, audit, suppressions. Default
+    /// `false`.
+    #[serde(default)]
+    pub(crate) operator: bool,
     /// SHA-256 of the key; `belfry api-key` makes both. Required.
     #[serde(deserialize_with = "units::sha256")]
     pub(crate) sha256: [u8; 32],
@@ -98,7 +105,7 @@ pub(crate) struct DeliveryConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RetryConfig {
-    /// Attempts before a notification is given up, 1 to 1,000. Default 8.
+    /// Attempts before a notification is given up, 1 to 1,000. Default 32: about three hours.
     pub(crate) attempts: u16,
     /// Longest wait after the first attempt; it doubles with each. Default `1s`.
     #[serde(deserialize_with = "units::duration")]
@@ -149,6 +156,25 @@ pub(crate) enum LogLevel {
 // === impl Config ===
 
 impl Config {
+    /// Builds every channel. Reads the files that they name, and connects to nothing.
+    pub(crate) fn build_channels(&self) -> anyhow::Result<Channels> {
+        let mut channels = Channels::default();
+        for (name, channel) in &self.channels {
+            let built = channel.kind.build().with_context(|| format!("channels.{name}"))?;
+            channels.insert(name.clone(), built);
+        }
+        Ok(channels)
+    }
+
+    /// How often and when each channel tries again.
+    pub(crate) fn retry_policies(&self) -> anyhow::Result<BTreeMap<Name, RetryPolicy>> {
+        let policy = |(name, channel): (&Name, &ChannelConfig)| {
+            let RetryConfig { attempts, base, cap } = channel.retry;
+            Ok((name.clone(), RetryPolicy { attempts, backoff: Backoff::new(base, cap)? }))
+        };
+        self.channels.iter().map(policy).collect()
+    }
+
     /// What makes no sense although every value does. Reads the files that channels name; touches no network.
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.server.check();
@@ -176,6 +202,17 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// The callers' keys as the API knows them.
+    pub(crate) fn api_keys(&self) -> api::Keys {
+        let key = |key: &KeyConfig| api::Key {
+            name: key.name.to_string(),
+            tenant: key.tenant.clone(),
+            sha256: key.sha256,
+            is_operator: key.operator,
+        };
+        api::Keys::new(self.keys.iter().map(key).collect())
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if !self.listen.ip().is_loopback() && self.keys.is_empty() {
@@ -210,11 +247,32 @@ impl Default for StoreConfig {
     }
 }
 
+impl StoreConfig {
+    /// The store's own options; a new store draws its tag from `seed`.
+    pub(crate) fn options(&self, seed: u64) -> sqlite::Options {
+        let synchronous = match self.synchronous {
+            SynchronousConfig::Full => sqlite::Synchronous::Full,
+            SynchronousConfig::Normal => sqlite::Synchronous::Normal,
+        };
+        sqlite::Options { synchronous, size_max: None, seed }
+    }
+}
+
+// === impl DeliveryConfig ===
+
+impl DeliveryConfig {
+    /// Sender threads to start.
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if self.senders == 0 { cores() } else { self.senders }
+    }
+}
+
 // === impl RetryConfig ===
 
 impl Default for RetryConfig {
     fn default() -> Self {
-        Self { attempts: 8, base: Duration::from_secs(1), cap: Duration::from_mins(15) }
+        Self { attempts: 32, base: Duration::from_secs(1), cap: Duration::from_mins(15) }
     }
 }
 

@@ -1,17 +1,15 @@
 //! The APNs channel against a server that behaves, and against servers that do not.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::support::TlsListener;
 use crate::support::frames::{GOAWAY, INTERNAL_ERROR, Peer};
-use crate::support::jobs::{NOW, answer, chunk, send, tokens, verdicts};
+use crate::support::jobs::{NOW, answer, beside, chunk, send, tokens, verdicts};
 use channel::apns::{ApnsChannel, Settings};
 use channel::{Channel as _, Sender, Tools};
 use flow::Clock;
-use futures_util::future::LocalBoxFuture;
 use notification::{Priority, Report, Verdict};
 
 const PAYLOAD: &str = r#"{"aps":{"alert":"hello"}}"#;
@@ -50,25 +48,6 @@ impl Rig {
         let chunk = chunk(self.clock, PAYLOAD, tokens(count));
         send(&*self.sender, self.clock, &chunk, 1000).await
     }
-}
-
-/// Runs `client` beside `server`, which is dropped at the end.
-fn beside<'a>(
-    server: impl Future<Output = ()> + 'static,
-    client: impl Future<Output = ()> + 'a,
-) -> LocalBoxFuture<'a, ()> {
-    let server = Box::pin(server);
-    Box::pin(async move {
-        let local = tokio::task::LocalSet::new();
-        let both = local.run_until(async {
-            let server = tokio::task::spawn_local(server);
-            client.await;
-            server.abort();
-            let ended = server.await;
-            assert!(ended.map_or_else(|error| error.is_cancelled(), |()| true), "it panicked");
-        });
-        both.await;
-    })
 }
 
 /// Answers every request on every connection in the same way.

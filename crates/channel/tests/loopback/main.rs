@@ -4,3 +4,5 @@
 mod apns;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod webhook;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use channel::{Job, Reports, Sender};
 use flow::{Clock, Fixed, Gate};
+use futures_util::future::LocalBoxFuture;
 use notification::{
     Answer, BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch,
     Guarantee, Lane, Priority, Report, Timestamp, Verdict,
@@ -113,6 +114,25 @@ pub(crate) fn answer(report: &Report) -> &Answer {
         Report::Attempted(answer) => answer,
         other @ (Report::HandedBack { .. } | Report::Expired) => panic!("no attempt: {other:?}"),
     }
+}
+
+/// Runs `client` beside `server`, which is dropped at the end.
+pub(crate) fn beside<'a>(
+    server: impl Future<Output = ()> + 'static,
+    client: impl Future<Output = ()> + 'a,
+) -> LocalBoxFuture<'a, ()> {
+    let server = Box::pin(server);
+    Box::pin(async move {
+        let local = tokio::task::LocalSet::new();
+        let both = local.run_until(async {
+            let server = tokio::task::spawn_local(server);
+            client.await;
+            server.abort();
+            let ended = server.await;
+            assert!(ended.map_or_else(|error| error.is_cancelled(), |()| true), "it panicked");
+        });
+        both.await;
+    })
 }
 
 /// As many device tokens as asked for.

@@ -1,0 +1,142 @@
+//! Request bodies: bounded in size, in time, and in what they may hold of the memory.
+
+use std::future::Future;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
+use notification::limits;
+use pipeline::Intake;
+use pipeline::ingest::Reservation;
+use tokio::time::timeout;
+
+use crate::problem::Problem;
+
+/// A body that is being read.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    body: Body,
+}
+
+/// What a body may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// `application/json`
+    Json,
+    /// `application/x-ndjson`
+    Lines,
+}
+
+/// Answers `request` with what `answer` makes of it. When that is a problem, the rest of the body is read
+/// and thrown away for a while: a caller that is still writing would not see the answer otherwise.
+pub(crate) async fn with_body<T>(
+    request: Request,
+    answer: impl AsyncFnOnce(&Parts, &mut Incoming) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    let (parts, body) = request.into_parts();
+    let mut incoming = Incoming { body };
+    let answered = answer(&parts, &mut incoming).await;
+    if answered.is_err() {
+        incoming.discard().await;
+    }
+    answered
+}
+
+/// The format that the content type names, one of `allowed`.
+pub(crate) fn format(headers: &HeaderMap, allowed: &[Format]) -> Result<Format, Problem> {
+    let named = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = named.and_then(|text| text.split(';').next()).map_or("", str::trim);
+    let format = allowed.iter().find(|format| essence.eq_ignore_ascii_case(format.media_type()));
+    format.copied().ok_or_else(|| {
+        let right: Vec<_> = allowed.iter().map(|format| format.media_type()).collect();
+        let detail = format!("the content type must be {}", right.join(" or "));
+        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    })
+}
+
+// === impl Format ===
+
+impl Format {
+    const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Lines => "application/x-ndjson",
+        }
+    }
+}
+
+// === impl Incoming ===
+
+impl Incoming {
+    /// A body to be read for longer than its handler runs.
+    pub(crate) fn new(body: Body) -> Self {
+        Self { body }
+    }
+
+    /// The next piece; `None` at the end.
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Problem> {
+        match timeout(limits::IDLE_TIMEOUT, next_piece(&mut self.body)).await {
+            Ok(piece) => piece,
+            Err(_) => Err(too_slow()),
+        }
+    }
+
+    /// The next piece, if it is here already.
+    pub(crate) fn piece_at_hand(&mut self) -> Option<Result<Option<Bytes>, Problem>> {
+        next_piece(&mut self.body).now_or_never()
+    }
+
+    /// The whole body, and the bytes set aside for it.
+    pub(crate) async fn whole(
+        &mut self,
+        headers: &HeaderMap,
+        intake: &Intake,
+    ) -> Result<(Bytes, Reservation), Problem> {
+        let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        if announced.and_then(|text| text.parse().ok()) > Some(limits::REQUEST_BYTES) {
+            return Err(Problem::too_large(limits::REQUEST_BYTES));
+        }
+        let read = self.read_whole(intake);
+        timeout(limits::BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(too_slow()))
+    }
+
+    async fn read_whole(&mut self, intake: &Intake) -> Result<(Bytes, Reservation), Problem> {
+        let mut reservation = intake.reserve(0)?;
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.piece().await? {
+            if whole.len() + piece.len() > limits::REQUEST_BYTES {
+                return Err(Problem::too_large(limits::REQUEST_BYTES));
+            }
+            reservation.merge(intake.reserve(piece.len())?);
+            whole.extend_from_slice(&piece);
+        }
+        Ok((whole.freeze(), reservation))
+    }
+
+    async fn discard(&mut self) {
+        let rest = async { while let Ok(Some(_)) = self.piece().await {} };
+        if timeout(limits::DISCARD_TIMEOUT, rest).await.is_err() {
+            tracing::debug!("refused body not read to its end");
+        }
+    }
+}
+
+// === helpers ===
+
+fn next_piece(body: &mut Body) -> impl Future<Output = Result<Option<Bytes>, Problem>> {
+    body.frame().map(|frame| match frame {
+        None => Ok(None),
+        // A frame without data is trailers: nothing to read, and not the end either.
+        Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+        Some(Err(error)) => Err(Problem::bad_request(format!("the body broke off: {error}"))),
+    })
+}
+
+fn too_slow() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive")
+}

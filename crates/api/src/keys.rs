@@ -1,0 +1,188 @@
+//! Who may call: API keys, kept as hashes only.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use aws_lc_rs::{constant_time, digest, rand};
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use notification::Name;
+
+use crate::Shared;
+use crate::problem::{Advice, Problem};
+
+const PREFIX: &str = "bfy_";
+const RANDOM_BYTES: usize = 32;
+
+/// One key of the configuration.
+#[derive(Debug, Clone)]
+pub struct Key {
+    /// What people call it.
+    pub name: String,
+    /// Whose notifications it creates and sees.
+    pub tenant: Name,
+    /// SHA-256 of the key's text.
+    pub sha256: [u8; 32],
+    /// Whether it also sees what concerns everybody: status, log, audit, suppressions.
+    pub is_operator: bool,
+}
+
+/// Every key of the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Keys(Vec<Key>);
+
+/// Why a key or an address cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// A hash is not one.
+    #[error("{0:?} is not the SHA-256 of a key in 64 hexadecimal digits")]
+    Hash(String),
+    /// Everybody could call.
+    #[error(
+        "refusing to listen on {0} without an API key: listen on 127.0.0.1, or configure a key"
+    )]
+    Open(SocketAddr),
+    /// The system has no random numbers.
+    #[error("the system gave no random numbers")]
+    Random,
+}
+
+/// Who is calling.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) tenant: Name,
+    pub(crate) is_operator: bool,
+}
+
+/// A new key, to be shown once.
+pub fn generate() -> Result<String, KeyError> {
+    let mut random = [0; RANDOM_BYTES];
+    rand::fill(&mut random).map_err(|_| KeyError::Random)?;
+    Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random)))
+}
+
+/// SHA-256 of `key` in hexadecimal digits, as the configuration keeps it.
+pub fn hash(key: &str) -> String {
+    sha256(key).iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"))
+}
+
+/// The inverse of how [`hash`] writes: 64 hexadecimal digits.
+pub fn parse_hash(text: &str) -> Result<[u8; 32], KeyError> {
+    let refuse = || KeyError::Hash(text.chars().take(80).collect());
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(refuse());
+    }
+    let mut hash = [0; 32];
+    for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).map_err(|_| refuse())?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| refuse())?;
+    }
+    Ok(hash)
+}
+
+/// Whether a server may listen on `address`: beyond loopback only with keys.
+pub fn check_listen(address: SocketAddr, keys: &Keys) -> Result<(), KeyError> {
+    if keys.is_empty() && !address.ip().to_canonical().is_loopback() {
+        return Err(KeyError::Open(address));
+    }
+    Ok(())
+}
+
+/// Lets a request pass whose key is known, and says whose it is.
+pub(crate) async fn authorize(
+    State(shared): State<Arc<Shared>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let caller = shared.keys.caller(request.headers(), &shared.default_tenant)?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+/// Lets a request pass whose key is an operator's. Inside of [`authorize`].
+pub(crate) async fn authorize_operator(request: Request, next: Next) -> Result<Response, Problem> {
+    if request.extensions().get::<Caller>().is_some_and(|caller| caller.is_operator) {
+        return Ok(next.run(request).await);
+    }
+    Err(Problem::new(StatusCode::FORBIDDEN, "this needs an operator's key"))
+}
+
+fn sha256(key: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    let digest = digest::digest(&digest::SHA256, key.as_bytes());
+    for (byte, digested) in hash.iter_mut().zip(digest.as_ref()) {
+        *byte = *digested;
+    }
+    hash
+}
+
+// === impl Keys ===
+
+impl Keys {
+    /// All of `keys`; none means that whoever reaches the server may do everything.
+    pub fn new(keys: Vec<Key>) -> Self {
+        Self(keys)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn caller(&self, headers: &HeaderMap, default_tenant: &Name) -> Result<Caller, Problem> {
+        if self.is_empty() {
+            return Ok(Caller { tenant: default_tenant.clone(), is_operator: true });
+        }
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let bearer = given.and_then(|text| text.split_once(' '));
+        let Some((scheme, key)) = bearer.filter(|(it, _)| it.eq_ignore_ascii_case("bearer")) else {
+            return Err(unauthorized("give an API key: Authorization: Bearer bfy_..."));
+        };
+        debug_assert_eq!(scheme.len(), "bearer".len());
+        let hash = sha256(key.trim());
+        let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
+        let found = known.next().ok_or_else(|| unauthorized("the API key is not known"))?;
+        Ok(Caller { tenant: found.tenant.clone(), is_operator: found.is_operator })
+    }
+}
+
+fn is_same(known: &[u8; 32], given: &[u8; 32]) -> bool {
+    constant_time::verify_slices_are_equal(known, given).is_ok()
+}
+
+fn unauthorized(detail: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, detail).with_advice(Advice::Authenticate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_is_known_by_its_hash_only() {
+        let (key, other) = (generate().unwrap(), generate().unwrap());
+        assert!(key.starts_with("bfy_") && key.len() == 4 + 43 && key != other);
+        assert_eq!(parse_hash(&hash(&key)), Ok(sha256(&key)));
+        assert!(parse_hash("abc").is_err() && parse_hash(&"é".repeat(32)).is_err());
+    }
+
+    #[test]
+    fn beyond_loopback_a_key_is_needed() {
+        let check = |address: &str, keys: &Keys| check_listen(address.parse().unwrap(), keys);
+        let tenant = "acme".parse().unwrap();
+        let key = Key { name: "ci".into(), tenant, sha256: [0; 32], is_operator: false };
+        for loopback in ["127.0.0.1:80", "127.8.8.8:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(check(loopback, &Keys::default()), Ok(()));
+        }
+        for open in ["0.0.0.0:80", "[::]:80", "192.168.1.1:80"] {
+            let refused = check(open, &Keys::default()).unwrap_err();
+            assert!(refused.to_string().contains("configure a key"), "{refused}");
+            assert_eq!(check(open, &Keys::new(vec![key.clone()])), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `/v1/notifications`: what became of them, and second thoughts.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use notification::{NotificationId, limits};
+use serde::Serialize;
+use store::{CancelTarget, Cancelled, Filter};
+
+use crate::Shared;
+use crate::keys::Caller;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::view::{Notification, show};
+
+#[derive(Serialize)]
+struct List {
+    items: Vec<Notification>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct CancelAnswer {
+    cancelled: u64,
+    under_way: u64,
+    ended: u64,
+}
+
+pub(crate) async fn read(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = parse_id(&id)?;
+    let found = shared.ledger.find(id).await?;
+    let history = found.filter(|history| history.envelope.tenant == caller.tenant);
+    let history = history.ok_or_else(|| unknown(id))?;
+    Ok(Json(Notification::full(history)).into_response())
+}
+
+/// Asks the store for a slice at a time: contents are in memory only that long.
+pub(crate) async fn list(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::read(&uri, &["channel", "state", "broadcast", "after", "limit"])?;
+    let filter = Filter {
+        tenant: Some(caller.tenant),
+        channel: query.parse("channel")?,
+        state: query.parse("state")?,
+        broadcast: query.parse("broadcast")?,
+    };
+    let mut next: Option<NotificationId> = query.parse("after")?;
+    let items_max = query.limit(limits::LIST_SLICE, limits::LIST_ITEMS)?;
+    let mut items = Vec::new();
+    for _ in 0..limits::LIST_ITEMS.div_ceil(limits::LIST_SLICE) {
+        let slice = limits::LIST_SLICE.min(items_max - items.len());
+        let page = shared.ledger.list(filter.clone(), next, slice).await?;
+        items.extend(page.items.into_iter().map(Notification::brief));
+        next = page.next;
+        if next.is_none() || items.len() >= items_max {
+            break;
+        }
+    }
+    Ok(Json(List { items, next: next.map(show) }).into_response())
+}
+
+pub(crate) async fn cancel(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = parse_id(&id)?;
+    let target = CancelTarget::Notification(id);
+    let cancelled = shared.ledger.cancel(target, caller.tenant, shared.intake.now()).await?;
+    cancel_answer(cancelled.ok_or_else(|| unknown(id))?)
+}
+
+/// What cancelling came to; a conflict when it came to nothing.
+pub(crate) fn cancel_answer(cancelled: Cancelled) -> Result<Response, Problem> {
+    let Cancelled { cancelled, under_way, ended } = cancelled;
+    if cancelled == 0 {
+        let detail = format!("too late: {under_way} under way, {ended} ended");
+        return Err(Problem::new(StatusCode::CONFLICT, detail));
+    }
+    Ok(Json(CancelAnswer { cancelled, under_way, ended }).into_response())
+}
+
+fn parse_id(text: &str) -> Result<NotificationId, Problem> {
+    text.parse().map_err(|error: notification::id::IdError| Problem::not_found(error.to_string()))
+}
+
+fn unknown(id: NotificationId) -> Problem {
+    Problem::not_found(format!("there is no notification {id}"))
+}

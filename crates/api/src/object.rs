@@ -1,0 +1,252 @@
+//! JSON objects whose fields are known, read without copying.
+//!
+//! Values stay as they stand in the text until somebody asks for one, so a value of the wrong type is a
+//! [`Fault`] with its pointer, and a content is kept byte for byte.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use notification::{ByteString, Bytes};
+use pipeline::ingest::{Fault, Terms};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+/// The fields of [`Terms`].
+macro_rules! with_terms {
+    ($($more:literal),*) => {
+        &["channel", "content", "options", "guarantee", "priority", "send_at", "expires_at", "late",
+          "idempotency_key", $($more),*]
+    };
+}
+
+/// The fields of a notification.
+pub(crate) const NOTIFICATION: &[&str] = with_terms!("to");
+/// The fields of a broadcast whose recipients come in further lines.
+pub(crate) const BROADCAST: &[&str] = with_terms!();
+/// The fields of a broadcast that has its recipients with it.
+pub(crate) const BROADCAST_WHOLE: &[&str] = with_terms!("recipients");
+/// The one field of a recipient that is not just a string.
+pub(crate) const RECIPIENT: &[&str] = &["to"];
+
+/// More fields than any object has.
+const SLOTS: usize = 10;
+
+/// An object's values, by the names of `fields`.
+#[derive(Debug)]
+pub(crate) struct Object<'a> {
+    fields: &'static [&'static str],
+    values: [Option<&'a RawValue>; SLOTS],
+}
+
+/// Why a text is not what was expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ReadError {
+    /// It is not JSON.
+    Syntax(String),
+    /// It is JSON, but not the right one.
+    Fault(Fault),
+}
+
+/// Reads an object into its slots; the first wrong name is kept, so that a syntax error after it wins.
+struct ObjectSeed {
+    fields: &'static [&'static str],
+}
+
+/// Reads at most `items_max` values, and counts the rest.
+struct ListSeed {
+    items_max: usize,
+}
+
+#[derive(Deserialize)]
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The text of a request, checked to be UTF-8.
+pub(crate) fn utf8(bytes: Bytes) -> Result<ByteString, ReadError> {
+    match std::str::from_utf8(&bytes) {
+        Err(error) => {
+            Err(ReadError::Syntax(format!("not UTF-8 from byte {} on", error.valid_up_to() + 1)))
+        }
+        Ok(_) => ByteString::try_from(bytes)
+            .map_err(|error| ReadError::Syntax(format!("not UTF-8: {error}"))),
+    }
+}
+
+/// The values of an array, at most `items_max`, and how many there are.
+pub(crate) fn list(text: &str, items_max: usize) -> Result<(Vec<&RawValue>, usize), ReadError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let list = ListSeed { items_max }.deserialize(&mut reader);
+    Ok(list.and_then(|list| reader.end().map(|()| list))?)
+}
+
+/// The text of a string value, or what is wrong with it.
+pub(crate) fn text(value: &RawValue) -> Result<Cow<'_, str>, &'static str> {
+    let json = value.get();
+    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        None => Err("must be a string"),
+        Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
+        Some(_) => serde_json::from_str(json)
+            .map(Cow::Owned)
+            .map_err(|_| "has an escape that is no character"),
+    }
+}
+
+/// `text` as a part of `whole` if it is one, or a copy.
+pub(crate) fn share(whole: &ByteString, text: Cow<'_, str>) -> ByteString {
+    match text {
+        Cow::Borrowed(part) => whole.slice_ref(part),
+        Cow::Owned(copy) => copy.into(),
+    }
+}
+
+// === impl Object ===
+
+impl<'a> Object<'a> {
+    /// Reads `json`, an object that has no other fields than `fields`, none of them twice.
+    pub(crate) fn read(json: &'a str, fields: &'static [&'static str]) -> Result<Self, ReadError> {
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let object = ObjectSeed { fields }.deserialize(&mut reader);
+        let (object, fault) = object.and_then(|object| reader.end().map(|()| object))?;
+        match fault {
+            Some(fault) => Err(fault.into()),
+            None => Ok(object),
+        }
+    }
+
+    /// The value of `field` as it stands in the text; absent and `null` are the same.
+    pub(crate) fn raw(&self, field: &str) -> Option<&'a RawValue> {
+        let slot = self.fields.iter().position(|name| *name == field)?;
+        self.values.get(slot).copied().flatten().filter(|value| value.get() != "null")
+    }
+
+    /// The value of `field`, a string.
+    pub(crate) fn text(&self, field: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
+        let wrong = |message| Fault::new(format!("/{field}"), message);
+        self.raw(field).map(|value| text(value).map_err(wrong)).transpose()
+    }
+
+    /// The value of `field`, which must be there.
+    pub(crate) fn required<T>(field: &'static str, value: Option<T>) -> Result<T, Fault> {
+        value.ok_or_else(|| Fault::new(format!("/{field}"), "is missing"))
+    }
+
+    /// Everything but the recipient. `whole` is the text that was read.
+    pub(crate) fn terms(&self, whole: &ByteString) -> Result<Terms<'a>, Fault> {
+        let bytes = |value: &RawValue| whole.as_bytes().slice_ref(value.get().as_bytes());
+        let options = self.raw("options");
+        if options.is_some_and(|options| !options.get().starts_with('{')) {
+            return Err(Fault::new("/options", "must be a JSON object"));
+        }
+        Ok(Terms {
+            channel: Self::required("channel", self.text("channel")?)?,
+            content: bytes(Self::required("content", self.raw("content"))?),
+            options: options.map(bytes).unwrap_or_default(),
+            guarantee: self.text("guarantee")?,
+            priority: self.text("priority")?,
+            send_at: self.text("send_at")?,
+            expires_at: self.text("expires_at")?,
+            late: self.text("late")?,
+            idempotency_key: self.text("idempotency_key")?.map(|key| share(whole, key)),
+        })
+    }
+}
+
+// === impl ReadError ===
+
+impl From<Fault> for ReadError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<serde_json::Error> for ReadError {
+    fn from(error: serde_json::Error) -> Self {
+        match error.classify() {
+            Category::Data => {
+                let message = error.to_string();
+                let message = message.split(" at line ").next().unwrap_or_default();
+                Self::Fault(Fault::new("", message))
+            }
+            Category::Io | Category::Syntax | Category::Eof => {
+                Self::Syntax(format!("not JSON: {error}"))
+            }
+        }
+    }
+}
+
+// === impl ObjectSeed ===
+
+impl<'de> DeserializeSeed<'de> for ObjectSeed {
+    type Value = (Object<'de>, Option<Fault>);
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ObjectSeed {
+    type Value = (Object<'de>, Option<Fault>);
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "an object with {}", self.fields.join(", "))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = [None; SLOTS];
+        let mut fault = None;
+        while let Some(FieldName(name)) = map.next_key()? {
+            let value = map.next_value()?;
+            let position = self.fields.iter().position(|field| *field == name);
+            match position.and_then(|position| values.get_mut(position)) {
+                Some(slot @ None) => *slot = Some(value),
+                Some(Some(_)) => fault = fault.or_else(|| Some(wrong(&name, "is given twice"))),
+                None => {
+                    let message = format!("is unknown: the fields are {}", self.fields.join(", "));
+                    fault = fault.or_else(|| Some(wrong(&name, message)));
+                }
+            }
+        }
+        Ok((Object { fields: self.fields, values }, fault))
+    }
+}
+
+// === impl ListSeed ===
+
+impl<'de> DeserializeSeed<'de> for ListSeed {
+    type Value = (Vec<&'de RawValue>, usize);
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ListSeed {
+    type Value = (Vec<&'de RawValue>, usize);
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut values = Vec::new();
+        while values.len() < self.items_max
+            && let Some(value) = list.next_element()?
+        {
+            values.push(value);
+        }
+        let mut count = values.len();
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok((values, count))
+    }
+}
+
+// === helpers ===
+
+/// A fault of the field called `name`, which may be anything.
+fn wrong(name: &str, message: impl Into<String>) -> Fault {
+    let name: String = name.chars().take(64).collect();
+    Fault::new(format!("/{}", name.replace('~', "~0").replace('/', "~1")), message)
+}

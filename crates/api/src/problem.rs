@@ -1,0 +1,204 @@
+//! What went wrong, as problem details (RFC 9457).
+
+use std::borrow::Cow;
+
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::response::{IntoResponse, Response};
+use notification::limits;
+use pipeline::ingest::{Fault, IngestError};
+use serde::Serialize;
+use store::{ErrorKind, StoreError};
+
+/// An answer that says no, and why.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) detail: String,
+    pub(crate) errors: Vec<Located>,
+    advice: Option<Advice>,
+}
+
+/// What a header tells a caller to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Advice {
+    /// `Retry-After`, s.
+    RetryAfter(u64),
+    /// `WWW-Authenticate: Bearer`.
+    Authenticate,
+}
+
+/// A fault and where it stands.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Located {
+    pointer: Cow<'static, str>,
+    /// Line of an NDJSON body, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [Located],
+}
+
+// === impl Problem ===
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), errors: Vec::new(), advice: None }
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// The body, or one line of it, is longer than it may be.
+    pub(crate) fn too_large(bytes_max: usize) -> Self {
+        let detail =
+            format!("the body has more than {bytes_max} bytes: send several requests or a stream");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+
+    /// One or more fields are wrong.
+    pub(crate) fn unprocessable(errors: Vec<Located>) -> Self {
+        let detail = match errors.as_slice() {
+            [only] => only.to_string(),
+            several if several.len() >= limits::FAULTS => {
+                format!("{} or more faults; the first ones are listed", limits::FAULTS)
+            }
+            several => format!("{} faults", several.len()),
+        };
+        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
+    }
+
+    pub(crate) fn with_advice(mut self, advice: Advice) -> Self {
+        self.advice = Some(advice);
+        self
+    }
+
+    pub(crate) fn with_errors(mut self, errors: Vec<Located>) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// What the store says, where `pointer` leads to the idempotency key of an item.
+    pub(crate) fn from_store(
+        error: &StoreError,
+        pointer: impl FnOnce(usize) -> Cow<'static, str>,
+    ) -> Self {
+        if let StoreError::KeyReused { index } = error {
+            let message = "was used before for something else: take a new key";
+            let fault = Fault::new(pointer(*index), message);
+            let conflict = Self::new(StatusCode::CONFLICT, fault.to_string());
+            return conflict.with_errors(vec![fault.into()]);
+        }
+        match error.kind() {
+            ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),
+            ErrorKind::Fatal => {
+                tracing::error!(%error, "store failed");
+                let detail = "the store failed and takes no more work until a restart";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
+        }
+    }
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        Self::unprocessable(vec![fault.into()])
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::from_store(&error, |_| Cow::Borrowed("/idempotency_key"))
+    }
+}
+
+impl From<IngestError> for Problem {
+    fn from(error: IngestError) -> Self {
+        match error {
+            IngestError::Invalid(fault) => fault.into(),
+            IngestError::Store(error) => error.into(),
+            IngestError::Overloaded { retry_after } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+                    .with_advice(Advice::RetryAfter(retry_after.as_secs()))
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let details = Details {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            errors: &self.errors,
+        };
+        let body = serde_json::to_vec(&details).unwrap_or_default();
+        let content_type = [(CONTENT_TYPE, "application/problem+json")];
+        let mut response = (self.status, content_type, body).into_response();
+        if let Some(advice) = self.advice {
+            let (name, value) = advice.header();
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+// === impl Advice ===
+
+impl Advice {
+    fn header(self) -> (HeaderName, HeaderValue) {
+        match self {
+            Self::RetryAfter(seconds) => (RETRY_AFTER, HeaderValue::from(seconds)),
+            Self::Authenticate => (WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+        }
+    }
+}
+
+// === impl Located ===
+
+impl Located {
+    /// `fault` of the item at `index` of an array.
+    pub(crate) fn in_item(index: usize, fault: Fault) -> Self {
+        let pointer = format!("/{index}{}", fault.pointer);
+        Self { pointer: pointer.into(), line: None, message: fault.message }
+    }
+
+    /// `fault` in a line of a stream.
+    pub(crate) fn in_line(line: u64, fault: Fault) -> Self {
+        Self { pointer: fault.pointer, line: Some(line), message: fault.message }
+    }
+}
+
+impl From<Fault> for Located {
+    fn from(fault: Fault) -> Self {
+        Self { pointer: fault.pointer, line: None, message: fault.message }
+    }
+}
+
+impl std::fmt::Display for Located {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(line) = self.line {
+            write!(formatter, "line {line}: ")?;
+        }
+        match self.pointer.strip_prefix('/') {
+            Some(field) => write!(formatter, "{field}: {}", self.message),
+            None => formatter.write_str(&self.message),
+        }
+    }
+}

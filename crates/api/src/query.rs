@@ -1,0 +1,65 @@
+//! Query parameters: known by name, given once.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::http::Uri;
+
+use crate::problem::Problem;
+
+/// The parameters of one request.
+#[derive(Debug)]
+pub(crate) struct Query {
+    given: Vec<(String, String)>,
+}
+
+// === impl Query ===
+
+impl Query {
+    /// Reads the query of `uri`, which has no other parameters than `known`.
+    pub(crate) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
+        let axum::extract::Query(given) =
+            axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
+                .map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+        for (position, (name, _)) in given.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let known = known.join(", ");
+                let detail = format!("parameter {name:?} is unknown: the parameters are {known}");
+                return Err(Problem::bad_request(detail));
+            }
+            if given.iter().skip(position + 1).any(|(other, _)| other == name) {
+                return Err(Problem::bad_request(format!("parameter {name} is given twice")));
+            }
+        }
+        Ok(Self { given })
+    }
+
+    /// The value of `name`.
+    pub(crate) fn parse<T: FromStr<Err: Display>>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, Problem> {
+        let Some(position) = self.given.iter().position(|(given, _)| given == name) else {
+            return Ok(None);
+        };
+        let (_, text) = self.given.swap_remove(position);
+        text.parse()
+            .map(Some)
+            .map_err(|error: T::Err| Problem::bad_request(format!("parameter {name}: {error}")))
+    }
+
+    /// The value of `name`, which must be given.
+    pub(crate) fn required<T: FromStr<Err: Display>>(&mut self, name: &str) -> Result<T, Problem> {
+        let missing = || Problem::bad_request(format!("parameter {name} is missing"));
+        self.parse(name)?.ok_or_else(missing)
+    }
+
+    /// `limit`: 1 to `most`, or `usual`.
+    pub(crate) fn limit(&mut self, usual: usize, most: usize) -> Result<usize, Problem> {
+        let limit = self.parse("limit")?.unwrap_or(usual);
+        if (1..=most).contains(&limit) {
+            return Ok(limit);
+        }
+        Err(Problem::bad_request(format!("parameter limit: must be 1 to {most}")))
+    }
+}

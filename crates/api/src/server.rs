@@ -1,0 +1,181 @@
+//! The server: so many connections, none of them slow for ever.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use flow::Tasks;
+use flow::tasks::Panicked;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use notification::limits;
+use pipeline::Intake;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Sleep, sleep, timeout};
+use tower::ServiceExt;
+
+/// How long to wait when the system has no more descriptors.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// A socket whose peer must take what is written to it, piece by piece, within
+/// [`limits::IDLE_TIMEOUT`]. Reading is timed where it is known what is waited for: heads by hyper, bodies
+/// by their reader.
+struct Patient {
+    socket: TcpStream,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+/// Serves `router` on `listener` until `shutdown` is over, and then until the requests under way are, or
+/// [`limits::DRAIN_TIMEOUT`] has passed.
+///
+/// # Errors
+/// None at present: a failing accept is tried again. The signature leaves room.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    intake: Arc<Intake>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    let slots = Arc::new(Semaphore::new(limits::CONNECTIONS));
+    let (stop, stopping) = watch::channel(false);
+    let mut connections = Tasks::default();
+    tokio::pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(ended) = connections.next() => report(ended),
+            accepted = accept(&listener, &slots) => match accepted {
+                Ok((socket, slot)) => {
+                    let (router, intake) = (router.clone(), Arc::clone(&intake));
+                    let connection = connection(socket, router, stopping.clone());
+                    connections.spawn("connection", async move {
+                        connection.await;
+                        drop(slot);
+                        intake.sweep().await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    stop.send_replace(true);
+    if timeout(limits::DRAIN_TIMEOUT, connections.drain()).await.is_err() {
+        tracing::warn!("requests under way were cut off");
+    }
+    Ok(())
+}
+
+/// Waits for a slot first: callers beyond it stay in the listen queue.
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
+    let (socket, _) = listener.accept().await?;
+    socket.set_nodelay(true)?;
+    Ok((socket, slot))
+}
+
+async fn connection(socket: TcpStream, router: Router, mut stopping: watch::Receiver<bool>) {
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let io = TokioIo::new(Patient { socket, stalled: None });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::HEAD_TIMEOUT)
+        .max_buf_size(limits::CONNECTION_BYTES)
+        .serve_connection(io, service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopping.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection broke");
+    }
+}
+
+fn report(ended: Result<&'static str, Panicked>) {
+    if let Err(Panicked { name }) = ended {
+        tracing::error!(task = name, "task panicked");
+    }
+}
+
+// === impl Patient ===
+
+impl Patient {
+    /// Passes `progress` on; when there is none, starts to count.
+    fn watch<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        progress: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if progress.is_ready() {
+            self.stalled = None;
+            return progress;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limits::IDLE_TIMEOUT)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let progress = Pin::new(&mut self.socket).poll_write(context, bytes);
+        self.watch(context, progress)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let progress = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
+        self.watch(context, progress)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}

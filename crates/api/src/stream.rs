@@ -1,0 +1,329 @@
+//! A stream of notifications: lines in, answers out, constant memory.
+//!
+//! Nothing here runs in the background. The connection asks for answers; to give some, the stream reads
+//! what has arrived, hands it to the store, and waits for whichever comes first: more input, or a commit.
+//! A caller that does not read its answers is therefore not read from either.
+//!
+//! No timer groups lines: what arrives while calls are under way is the next call.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, FuturesOrdered, StreamExt};
+use notification::{Draft, Name, limits};
+use pipeline::Intake;
+use pipeline::ingest::{Fault, Reservation};
+use serde::Serialize;
+use store::{Admission, StoreError};
+
+use crate::body::Incoming;
+use crate::create::read_draft;
+use crate::lines::{Line, Lines};
+use crate::object::{ReadError, utf8};
+use crate::problem::Problem;
+
+/// The lines of one store call, in order.
+#[derive(Debug, Default)]
+struct Group {
+    /// A line's number, and its fault unless it is the next of `drafts`.
+    lines: Vec<(u64, Option<LineError>)>,
+    drafts: Vec<Draft>,
+    bytes: usize,
+}
+
+/// How the lines of a stream ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+struct Counts {
+    accepted: u64,
+    replayed: u64,
+    refused: u64,
+}
+
+/// Why a line was refused.
+#[derive(Debug, Serialize)]
+struct LineError {
+    status: u16,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pointer: std::borrow::Cow<'static, str>,
+    detail: String,
+}
+
+type Answered = Result<(Vec<u8>, Counts), StoreError>;
+
+struct Answers {
+    intake: Arc<Intake>,
+    tenant: Name,
+    incoming: Incoming,
+    lines: Lines,
+    group: Group,
+    calls: FuturesOrdered<BoxFuture<'static, Answered>>,
+    counts: Counts,
+    stage: Stage,
+    _reservation: Reservation,
+}
+
+/// How far a stream is.
+#[derive(Debug)]
+enum Stage {
+    /// There may be more input.
+    Reading,
+    /// Nothing more is read; what was read is answered first.
+    Read(Result<(), Problem>),
+    /// The last line is out.
+    Over,
+}
+
+/// What a stream waits for.
+enum Progress {
+    Piece(Result<Option<Bytes>, Problem>),
+    Answered(Option<Answered>),
+}
+
+/// The answers to `incoming`, in pieces of whole lines.
+pub(crate) fn answers(
+    intake: Arc<Intake>,
+    tenant: Name,
+    incoming: Incoming,
+    reservation: Reservation,
+) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
+    let answers = Answers {
+        intake,
+        tenant,
+        incoming,
+        lines: Lines::default(),
+        group: Group::default(),
+        calls: FuturesOrdered::new(),
+        counts: Counts::default(),
+        stage: Stage::Reading,
+        _reservation: reservation,
+    };
+    stream::unfold(answers, |mut answers| async move {
+        let piece = answers.next().await?;
+        Some((Ok(piece), answers))
+    })
+}
+
+// === impl Answers ===
+
+impl Answers {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            self.read_what_is_here();
+            let is_read = !matches!(self.stage, Stage::Reading);
+            if !self.group.lines.is_empty() && self.calls.len() < limits::STREAM_CALLS {
+                self.submit();
+                continue;
+            }
+            if is_read && self.group.lines.is_empty() && self.calls.is_empty() {
+                return self.last_line();
+            }
+            match self.progress().await {
+                Progress::Piece(piece) => self.take(piece),
+                Progress::Answered(None) => {}
+                Progress::Answered(Some(Ok((text, counts)))) => {
+                    self.counts.add(counts);
+                    return Some(text.into());
+                }
+                Progress::Answered(Some(Err(error))) => {
+                    self.calls.clear();
+                    self.group = Group::default();
+                    self.stage = Stage::Read(Err(error.into()));
+                }
+            }
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        matches!(self.stage, Stage::Reading) && !self.group.is_full()
+    }
+
+    /// Collects lines until the group is full or nothing more has arrived.
+    fn read_what_is_here(&mut self) {
+        self.collect();
+        while self.may_read()
+            && let Some(piece) = self.incoming.piece_at_hand()
+        {
+            self.take(piece);
+        }
+    }
+
+    /// Waits for more input or for the oldest call, whichever comes first.
+    async fn progress(&mut self) -> Progress {
+        let may_read = self.may_read();
+        tokio::select! {
+            biased;
+            answered = self.calls.next(), if !self.calls.is_empty() => Progress::Answered(answered),
+            piece = self.incoming.piece(), if may_read => Progress::Piece(piece),
+            else => Progress::Answered(None),
+        }
+    }
+
+    fn take(&mut self, piece: Result<Option<Bytes>, Problem>) {
+        match piece {
+            Ok(Some(piece)) => {
+                self.lines.push(piece);
+                self.collect();
+            }
+            Ok(None) => {
+                if let Some(line) = self.lines.finish() {
+                    self.read(line);
+                }
+                self.stage = Stage::Read(Ok(()));
+            }
+            Err(problem) => self.stage = Stage::Read(Err(problem)),
+        }
+    }
+
+    fn collect(&mut self) {
+        while !self.group.is_full()
+            && let Some(line) = self.lines.next()
+        {
+            self.read(line);
+        }
+    }
+
+    fn read(&mut self, line: Line) {
+        let now = self.intake.now();
+        let draft = match line.text {
+            None => Err(LineError::too_long()),
+            Some(text) => {
+                self.group.bytes += text.len();
+                utf8(text)
+                    .and_then(|text| {
+                        read_draft(&self.intake, &self.tenant, (&text, &text), None, now)
+                    })
+                    .map_err(LineError::from)
+            }
+        };
+        match draft {
+            Ok(draft) => {
+                self.group.drafts.push(draft);
+                self.group.lines.push((line.number, None));
+            }
+            Err(error) => self.group.lines.push((line.number, Some(error))),
+        }
+    }
+
+    fn submit(&mut self) {
+        let group = std::mem::take(&mut self.group);
+        let intake = Arc::clone(&self.intake);
+        self.calls.push_back(Box::pin(group.answer(intake)));
+    }
+
+    fn last_line(&mut self) -> Option<Bytes> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => None,
+            Stage::Reading | Stage::Read(Ok(())) => Some(json_line(&self.counts)),
+            Stage::Read(Err(problem)) => {
+                #[derive(Serialize)]
+                struct Broken {
+                    error: LineError,
+                }
+                let error = LineError::new(problem.status.as_u16(), problem.detail);
+                Some(json_line(&Broken { error }))
+            }
+        }
+    }
+}
+
+// === impl Group ===
+
+impl Group {
+    fn is_full(&self) -> bool {
+        self.lines.len() >= limits::STREAM_ITEMS || self.bytes >= limits::STREAM_GROUP_BYTES
+    }
+
+    /// Stores the drafts, and writes a line for each line.
+    async fn answer(self, intake: Arc<Intake>) -> Answered {
+        let mut admissions = intake.accept_each(self.drafts).await?.into_iter();
+        let mut text = Vec::with_capacity(self.lines.len() * 64);
+        let mut counts = Counts::default();
+        for (line, error) in self.lines {
+            let admission = match error {
+                Some(error) => Err(error),
+                None => match admissions.next() {
+                    Some(Ok(admission)) => Ok(admission),
+                    Some(Err(fault)) => Err(LineError::conflict(fault)),
+                    None => Err(LineError::new(500, "no answer".to_owned())),
+                },
+            };
+            counts.count(&admission);
+            write_answer(&mut text, line, &admission);
+        }
+        Ok((text, counts))
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn count(&mut self, admission: &Result<Admission, LineError>) {
+        match admission {
+            Ok(Admission::Accepted(_)) => self.accepted += 1,
+            Ok(Admission::Replayed(_)) => self.replayed += 1,
+            Err(_) => self.refused += 1,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.replayed += other.replayed;
+        self.refused += other.refused;
+    }
+}
+
+// === impl LineError ===
+
+impl LineError {
+    fn new(status: u16, detail: String) -> Self {
+        Self { status, pointer: "".into(), detail }
+    }
+
+    fn too_long() -> Self {
+        Self::new(413, format!("the line has more than {} bytes", limits::LINE_BYTES))
+    }
+
+    fn conflict(fault: Fault) -> Self {
+        Self { status: 409, pointer: fault.pointer, detail: fault.message }
+    }
+}
+
+impl From<ReadError> for LineError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Syntax(detail) => Self::new(400, detail),
+            ReadError::Fault(fault) => {
+                Self { status: 422, pointer: fault.pointer, detail: fault.message }
+            }
+        }
+    }
+}
+
+// === helpers ===
+
+/// Writes one answer. A write to a vector cannot fail.
+fn write_answer(text: &mut Vec<u8>, line: u64, admission: &Result<Admission, LineError>) {
+    let mut buffer = [0; 36];
+    let written = match admission {
+        Ok(Admission::Accepted(id)) => {
+            writeln!(text, r#"{{"line":{line},"id":"{}"}}"#, id.encode(&mut buffer))
+        }
+        Ok(Admission::Replayed(id)) => {
+            writeln!(text, r#"{{"line":{line},"id":"{}","replayed":true}}"#, id.encode(&mut buffer))
+        }
+        Err(error) => {
+            let error = serde_json::to_string(error).unwrap_or_default();
+            writeln!(text, r#"{{"line":{line},"error":{error}}}"#)
+        }
+    };
+    debug_assert!(written.is_ok());
+}
+
+fn json_line(value: &impl Serialize) -> Bytes {
+    let mut text = serde_json::to_vec(value).unwrap_or_default();
+    text.push(b'\n');
+    text.into()
+}

@@ -1,0 +1,213 @@
+//! What answers look like: edge types, made from the vocabulary.
+
+use std::fmt::Display;
+
+use notification::Account;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use store::{Attempted, History, LaneStatus, LogEntry, Suppression};
+
+/// Where notifications stand.
+#[derive(Debug, Serialize)]
+pub(crate) struct Totals {
+    accepted: u64,
+    delivered: u64,
+    refused: u64,
+    expired: u64,
+    cancelled: u64,
+    suppressed: u64,
+    in_doubt: u64,
+    dead: u64,
+    pending: u64,
+}
+
+/// One notification.
+#[derive(Debug, Serialize)]
+pub(crate) struct Notification {
+    id: String,
+    channel: String,
+    destination: String,
+    to: String,
+    state: &'static str,
+    guarantee: &'static str,
+    priority: &'static str,
+    accepted_at: String,
+    due_at: String,
+    expires_at: Option<String>,
+    broadcast: Option<String>,
+    next_attempt_at: Option<String>,
+    attempts: Vec<Entry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<Box<RawValue>>,
+}
+
+/// One line of a notification's log.
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    at: String,
+    attempt: u16,
+    state: &'static str,
+    status: u16,
+    detail: String,
+}
+
+/// One line of the log.
+#[derive(Debug, Serialize)]
+pub(crate) struct LogLine {
+    id: String,
+    #[serde(flatten)]
+    entry: Entry,
+}
+
+/// A lane with work.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lane {
+    channel: String,
+    destination: String,
+    priority: &'static str,
+    claimed: u64,
+    next_due_at: Option<String>,
+}
+
+/// A recipient that is not tried.
+#[derive(Debug, Serialize)]
+pub(crate) struct Suppressed {
+    channel: String,
+    to: String,
+    reason: String,
+    since: String,
+}
+
+/// A value as users read it.
+pub(crate) fn show(value: impl Display) -> String {
+    value.to_string()
+}
+
+// === impl Totals ===
+
+impl Totals {
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Names and numbers, in order.
+    pub(crate) fn standing(&self) -> [(&'static str, u64); 8] {
+        [
+            ("delivered", self.delivered),
+            ("refused", self.refused),
+            ("expired", self.expired),
+            ("cancelled", self.cancelled),
+            ("suppressed", self.suppressed),
+            ("in_doubt", self.in_doubt),
+            ("dead", self.dead),
+            ("pending", self.pending),
+        ]
+    }
+}
+
+impl From<Account> for Totals {
+    fn from(account: Account) -> Self {
+        let Account {
+            accepted,
+            delivered,
+            refused,
+            expired,
+            cancelled,
+            suppressed,
+            in_doubt,
+            dead,
+            pending,
+        } = account;
+        Self {
+            accepted,
+            delivered,
+            refused,
+            expired,
+            cancelled,
+            suppressed,
+            in_doubt,
+            dead,
+            pending,
+        }
+    }
+}
+
+// === impl Notification ===
+
+impl Notification {
+    /// Without its content, as lists show it.
+    pub(crate) fn brief(history: History) -> Self {
+        let envelope = history.envelope;
+        Self {
+            id: show(history.id),
+            channel: show(envelope.lane.channel),
+            destination: show(envelope.lane.destination),
+            to: show(history.recipient),
+            state: history.state.as_str(),
+            guarantee: envelope.guarantee.as_str(),
+            priority: envelope.lane.priority.as_str(),
+            accepted_at: show(history.accepted_at),
+            due_at: show(envelope.due_at),
+            expires_at: envelope.expires_at.map(show),
+            broadcast: envelope.broadcast.map(show),
+            next_attempt_at: history.next_attempt_at.map(show),
+            attempts: history.attempts.into_iter().map(Entry::from).collect(),
+            content: None,
+            options: None,
+        }
+    }
+
+    /// With its content.
+    pub(crate) fn full(history: History) -> Self {
+        let content = raw(&history.content.payload);
+        let options = raw(&history.content.options);
+        Self { content, options, ..Self::brief(history) }
+    }
+}
+
+/// JSON as it was given; nothing when there is none.
+fn raw(json: &[u8]) -> Option<Box<RawValue>> {
+    serde_json::from_slice(json).ok()
+}
+
+// === impl Entry ===
+
+impl From<Attempted> for Entry {
+    fn from(attempted: Attempted) -> Self {
+        let Attempted { at, attempt, state, status, detail } = attempted;
+        Self { at: show(at), attempt, state: state.as_str(), status, detail }
+    }
+}
+
+// === impl LogLine ===
+
+impl From<LogEntry> for LogLine {
+    fn from(entry: LogEntry) -> Self {
+        Self { id: show(entry.id), entry: entry.attempted.into() }
+    }
+}
+
+// === impl Lane ===
+
+impl From<LaneStatus> for Lane {
+    fn from(status: LaneStatus) -> Self {
+        Self {
+            channel: show(status.lane.channel),
+            destination: show(status.lane.destination),
+            priority: status.lane.priority.as_str(),
+            claimed: status.claimed,
+            next_due_at: status.next_due_at.map(show),
+        }
+    }
+}
+
+// === impl Suppressed ===
+
+impl From<Suppression> for Suppressed {
+    fn from(suppression: Suppression) -> Self {
+        let Suppression { channel, recipient, reason, since } = suppression;
+        Self { channel: show(channel), to: show(recipient), reason, since: show(since) }
+    }
+}

@@ -1,0 +1,45 @@
+//! The sender threads: one single-threaded runtime each, because a connection that never changes its
+//! thread costs a third of one that does.
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use pipeline::Deliver;
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+/// The threads that deliver.
+#[derive(Debug, Default)]
+pub(super) struct Senders {
+    running: FuturesUnordered<oneshot::Receiver<Result<(), String>>>,
+}
+
+// === impl Senders ===
+
+impl Senders {
+    /// Starts `count` threads, each with a seed of its own.
+    pub(super) fn start(count: usize, deliver: &Deliver) -> std::io::Result<Self> {
+        let senders = Self::default();
+        for (number, seed) in (0..count).zip(deliver.seed..) {
+            let (ended, end) = oneshot::channel();
+            let deliver = Deliver { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..deliver.clone() };
+            std::thread::Builder::new().name(format!("sender-{number}")).spawn(move || {
+                // Nobody listens any more when the process is on its way out.
+                let _unheard = ended.send(run(deliver));
+            })?;
+            senders.running.push(end);
+        }
+        Ok(senders)
+    }
+
+    /// Waits until the next thread ends, and says why if it failed; `None` when none is left.
+    pub(super) async fn next(&mut self) -> Option<Result<(), String>> {
+        let ended = self.running.next().await?;
+        Some(ended.unwrap_or_else(|_dropped| Err("a sender thread panicked".to_owned())))
+    }
+}
+
+fn run(deliver: Deliver) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    LocalSet::new().block_on(&runtime, deliver.run()).map_err(|error| error.to_string())
+}

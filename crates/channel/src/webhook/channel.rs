@@ -1,0 +1,145 @@
+//! Webhooks as a channel.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use flow::Clock;
+use notification::Delivery;
+
+use super::config::Settings;
+use super::endpoint::{Endpoint, Host};
+use super::guard::Guard;
+use super::pool::{Dial, Failure, Pool};
+use super::request::{Prepared, check_content};
+use super::response::interpret;
+use super::signature::Signer;
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+
+/// A way to endpoints.
+#[derive(Debug, Clone)]
+pub struct WebhookChannel {
+    dial: Dial,
+    signer: Signer,
+    rules: Rules,
+    concurrency: usize,
+}
+
+/// Which endpoints are acceptable, as far as that can be said without resolving their names.
+#[derive(Debug, Clone)]
+struct Rules {
+    allow_http: bool,
+    /// Empty: any.
+    allow_ports: Vec<u16>,
+}
+
+#[derive(Debug)]
+struct WebhookSender {
+    pool: Pool,
+    channel: WebhookChannel,
+    clock: Clock,
+}
+
+// === impl WebhookChannel ===
+
+impl WebhookChannel {
+    /// A channel with `settings`. Reads the certificates, and connects to nothing.
+    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
+        settings.check()?;
+        let signer = Signer::new(&settings.secrets)
+            .map_err(|message| ChannelError::Setting { setting: "secrets", message })?;
+        let tls = tls::client(settings.ca_file.as_deref(), &[b"http/1.1"])?;
+        Ok(Self {
+            dial: Dial { guard: Guard::new(settings.allow_networks.clone()), tls },
+            signer,
+            rules: Rules {
+                allow_http: settings.allow_http,
+                allow_ports: settings.allow_ports.clone(),
+            },
+            concurrency: settings.concurrency,
+        })
+    }
+
+    /// The endpoint that `recipient` names, if it is acceptable by its spelling.
+    fn endpoint(&self, recipient: &str) -> Result<Endpoint, Invalid> {
+        let endpoint = Endpoint::parse(recipient)?;
+        let origin = &endpoint.origin;
+        if !origin.is_https && !self.rules.allow_http {
+            return Err(Invalid::new("must start with https://"));
+        }
+        if !self.rules.allow_ports.is_empty() && !self.rules.allow_ports.contains(&origin.port) {
+            return Err(Invalid::new(format!("has port {}, which is not allowed", origin.port)));
+        }
+        if let Host::Address(address) = origin.host {
+            self.dial.guard.check(address).map_err(|error| Invalid::new(error.to_string()))?;
+        }
+        Ok(endpoint)
+    }
+}
+
+impl Channel for WebhookChannel {
+    fn kind(&self) -> &'static str {
+        "webhook"
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        Ok(self.endpoint(recipient)?.origin.to_string().into())
+    }
+
+    fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+        check_content(payload, options)
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        let pool = Pool::new(self.dial.clone(), tools.clock);
+        Ok(Box::new(WebhookSender { pool, channel: self.clone(), clock: tools.clock }))
+    }
+}
+
+// === impl WebhookSender ===
+
+#[async_trait(?Send)]
+impl Sender for WebhookSender {
+    async fn send(&self, job: Job<'_>) {
+        let shared = job.chunk.content.as_ref().map(Prepared::new);
+        drive(job, |delivery| self.attempt(job, shared.as_ref(), delivery)).await;
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+impl WebhookSender {
+    async fn attempt(
+        &self,
+        job: Job<'_>,
+        shared: Option<&Result<Prepared, Invalid>>,
+        delivery: &Delivery,
+    ) -> Attempt {
+        let own = delivery.content.as_ref().map(Prepared::new);
+        let prepared = match own.as_ref().or(shared) {
+            Some(Ok(prepared)) => prepared,
+            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
+            None => return Attempt::impossible("the store holds no content for it"),
+        };
+        let endpoint = match self.channel.endpoint(&delivery.recipient) {
+            Ok(endpoint) => endpoint,
+            Err(invalid) => return Attempt::impossible(invalid.message),
+        };
+        let id = job.chunk.notification_id(delivery.index);
+        let now = timestamp(self.clock);
+        let Some(request) = prepared.request(&endpoint, id, &self.channel.signer, now) else {
+            return Attempt::impossible("the endpoint cannot be written as a request");
+        };
+        match self.pool.exchange(&endpoint.origin, request).await {
+            Ok(reply) => interpret(reply.status, &reply.headers, timestamp(self.clock)),
+            Err(Failure::Forbidden(forbidden)) => Attempt::impossible(forbidden.to_string()),
+            Err(Failure::Unsent(message)) => Attempt::unsent(message, None),
+            Err(Failure::Lost(message)) => Attempt::lost(message),
+        }
+    }
+}

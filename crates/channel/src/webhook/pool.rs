@@ -1,0 +1,279 @@
+//! HTTP/1.1 connections of one sender thread: made through the guard, kept for a while after use.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::Clock;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use notification::limits;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+use super::endpoint::{Host, Origin};
+use super::guard::{Forbidden, Guard};
+use crate::tcp;
+
+/// How long resolving, TCP and TLS may take together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection without work is kept.
+const IDLE_MAX: Duration = Duration::from_mins(1);
+/// Connections without work kept per sender thread; beyond it the one that is idle longest goes.
+const IDLE_CONNECTIONS_MAX: usize = 256;
+/// How long a kept connection may take to be ready for its next request.
+const READY_WITHIN: Duration = Duration::from_secs(1);
+/// How long the body of an answer may take before its connection is given up. The head has said it all, so
+/// an attempt does not wait longer for a connection to be of use to the next.
+const BODY_WITHIN: Duration = Duration::from_secs(1);
+
+/// What a connection is made with.
+#[derive(Debug, Clone)]
+pub(super) struct Dial {
+    pub(super) guard: Guard,
+    pub(super) tls: Arc<rustls::ClientConfig>,
+}
+
+/// Connections to endpoints.
+#[derive(Debug)]
+pub(super) struct Pool {
+    dial: Dial,
+    idle: Rc<Idle>,
+    /// Ends with the pool.
+    tasks: RefCell<JoinSet<()>>,
+}
+
+/// An answer but for its body, of which nothing is kept.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The endpoint must not be connected to.
+    Forbidden(Forbidden),
+    /// Not a byte of the request was sent.
+    Unsent(String),
+    /// The endpoint may have acted on it.
+    Lost(String),
+}
+
+type Requests = SendRequest<Full<Bytes>>;
+
+/// Connections without work, the one that is idle longest first.
+#[derive(Debug)]
+struct Idle {
+    clock: Clock,
+    connections: RefCell<VecDeque<(Origin, Requests, Instant)>>,
+    is_swept: Cell<bool>,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// A pool without connections.
+    pub(super) fn new(dial: Dial, clock: Clock) -> Self {
+        let idle = Idle { clock, connections: RefCell::default(), is_swept: Cell::new(false) };
+        Self { dial, idle: Rc::new(idle), tasks: RefCell::default() }
+    }
+
+    /// Sends `request` to `origin` and waits for the answer. A kept connection that turns out
+    /// to be closed before anything was written costs nothing but a look at the next.
+    pub(super) async fn exchange(
+        &self,
+        origin: &Origin,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Reply, Failure> {
+        while let Some(mut kept) = self.idle.take(origin) {
+            if !matches!(tokio::time::timeout(READY_WITHIN, kept.ready()).await, Ok(Ok(()))) {
+                continue;
+            }
+            match self.try_over(origin, kept, request).await {
+                Ok(reply) => return Ok(reply),
+                Err((Some(unsent), _)) => request = unsent,
+                Err((None, message)) => return Err(Failure::Lost(message)),
+            }
+        }
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(origin));
+        let fresh = Box::pin(connecting).await.unwrap_or_else(|_| {
+            Err(Failure::Unsent(format!("{origin} did not complete a connection within 10 s")))
+        })?;
+        self.try_over(origin, fresh, request).await.map_err(|(unsent, message)| match unsent {
+            Some(_) => Failure::Unsent(message),
+            None => Failure::Lost(message),
+        })
+    }
+
+    /// One try over one connection; gives the request back if nothing of it was sent.
+    async fn try_over(
+        &self,
+        origin: &Origin,
+        mut requests: Requests,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Reply, (Option<Request<Full<Bytes>>>, String)> {
+        match requests.try_send_request(request).await {
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                self.keep(origin, requests, body).await;
+                Ok(Reply { status: head.status, headers: head.headers })
+            }
+            Err(mut error) => {
+                let unsent = error.take_message();
+                let mut message = format!("no answer: {}", error.into_error());
+                message.truncate(message.floor_char_boundary(limits::DETAIL_BYTES));
+                Err((unsent, message))
+            }
+        }
+    }
+
+    /// Keeps the connection for later once the rest of the answer has come.
+    async fn keep(&self, origin: &Origin, requests: Requests, body: Incoming) {
+        if matches!(tokio::time::timeout(BODY_WITHIN, drain(body)).await, Ok(true)) {
+            self.idle.put(origin.clone(), requests);
+            self.sweep();
+        }
+    }
+
+    /// Sees to it that idle connections end, with one timer for all, and none when there are none.
+    fn sweep(&self) {
+        if !self.idle.is_swept.replace(true) {
+            self.spawn(sweep(Rc::downgrade(&self.idle)));
+        }
+    }
+
+    async fn connect(&self, origin: &Origin) -> Result<Requests, Failure> {
+        let refuse =
+            |error: String| Failure::Unsent(format!("cannot connect to {origin}: {error}"));
+        let addresses = resolve(origin).await.map_err(|error| refuse(error.to_string()))?;
+        let check = |address: IpAddr| self.dial.guard.check(address).map_err(Failure::Forbidden);
+        // One bad address condemns the name: whoever mixes them is not to be trusted with the others.
+        for address in &addresses {
+            check(address.ip())?;
+        }
+        let stream = tcp::connect(addresses).await.map_err(|error| refuse(error.to_string()))?;
+        let peer = stream.peer_addr().map_err(|error| refuse(error.to_string()))?;
+        check(peer.ip())?;
+        if !origin.is_https {
+            return self.shake_hands(stream).await.map_err(refuse);
+        }
+        let name = match &origin.host {
+            Host::Name(name) => ServerName::try_from(name.clone()),
+            Host::Address(address) => Ok(ServerName::from(*address)),
+        };
+        let name = name.map_err(|error| refuse(error.to_string()))?;
+        let connector = TlsConnector::from(Arc::clone(&self.dial.tls));
+        let stream = connector.connect(name, stream).await;
+        self.shake_hands(stream.map_err(|error| refuse(error.to_string()))?).await.map_err(refuse)
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    ) -> Result<Requests, String> {
+        let (requests, connection) = http1::Builder::new()
+            .max_buf_size(limits::ANSWER_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        self.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "webhook connection ended");
+            }
+        });
+        Ok(requests)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        let mut tasks = self.tasks.borrow_mut();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_local(task);
+    }
+
+    /// Closes what is idle.
+    pub(super) async fn close(&self) {
+        self.idle.connections.borrow_mut().clear();
+        let mut tasks = self.tasks.take();
+        tasks.abort_all();
+        while tasks.join_next().await.is_some() {}
+        self.idle.is_swept.set(false);
+    }
+}
+
+async fn resolve(origin: &Origin) -> io::Result<Vec<SocketAddr>> {
+    match &origin.host {
+        Host::Address(address) => Ok(vec![SocketAddr::new(*address, origin.port)]),
+        Host::Name(name) => {
+            Ok(tokio::net::lookup_host((name.as_str(), origin.port)).await?.collect())
+        }
+    }
+}
+
+/// Reads a body to its end; `false` when it is too long or breaks off.
+async fn drain(mut body: Incoming) -> bool {
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > limits::ANSWER_BYTES {
+            return false;
+        }
+    }
+    true
+}
+
+/// Ends connections that have been idle for long, until none is left.
+async fn sweep(idle: Weak<Idle>) {
+    loop {
+        tokio::time::sleep(IDLE_MAX).await;
+        let Some(idle) = idle.upgrade() else { return };
+        let expired = idle.clock.monotonic().checked_sub(IDLE_MAX);
+        let mut connections = idle.connections.borrow_mut();
+        while connections.front().is_some_and(|(_, requests, since)| {
+            requests.is_closed() || expired.is_some_and(|expired| *since <= expired)
+        }) {
+            connections.pop_front();
+        }
+        if connections.is_empty() {
+            idle.is_swept.set(false);
+            return;
+        }
+    }
+}
+
+// === impl Idle ===
+
+impl Idle {
+    /// The connection to `origin` that was used last, if any is open.
+    fn take(&self, origin: &Origin) -> Option<Requests> {
+        let mut connections = self.connections.borrow_mut();
+        loop {
+            let place = connections.iter().rposition(|(other, ..)| other == origin)?;
+            let (_, requests, _) = connections.remove(place)?;
+            if !requests.is_closed() {
+                return Some(requests);
+            }
+        }
+    }
+
+    fn put(&self, origin: Origin, requests: Requests) {
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() >= IDLE_CONNECTIONS_MAX {
+            connections.pop_front();
+        }
+        connections.push_back((origin, requests, self.clock.monotonic()));
+    }
+}

@@ -1,0 +1,158 @@
+//! From a notification to a signed request.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use http_body_util::Full;
+use notification::{Content, NotificationId, Timestamp};
+use serde_json::value::RawValue;
+
+use super::endpoint::Endpoint;
+use super::signature::Signer;
+use crate::Invalid;
+
+static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+static WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("Belfry/", env!("CARGO_PKG_VERSION")));
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What the connection, the signature and we ourselves decide.
+const RESERVED: &[&str] = &[
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+];
+const RESERVED_PREFIX: &str = "webhook-";
+
+/// A content, ready but for what differs per attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Prepared {
+    headers: HeaderMap,
+    payload: Bytes,
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    /// Prepares `content`.
+    pub(super) fn new(content: &Content) -> Result<Self, Invalid> {
+        let mut headers = read_options(&content.options)?;
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(USER_AGENT, AGENT);
+        Ok(Self { headers, payload: content.payload.clone() })
+    }
+
+    /// The request to `endpoint` as the notification `id`, signed as of `now`; `None` when something of it
+    /// cannot be written as a header.
+    pub(super) fn request(
+        &self,
+        endpoint: &Endpoint,
+        id: NotificationId,
+        signer: &Signer,
+        now: Timestamp,
+    ) -> Option<Request<Full<Bytes>>> {
+        let mut buffer = [0; 36];
+        let id: &str = id.encode(&mut buffer);
+        let timestamp = now.seconds().to_string();
+        let signature = signer.sign(id, &timestamp, &self.payload);
+        let mut request = Request::new(Full::new(self.payload.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = endpoint.path.clone().into();
+        let headers = request.headers_mut();
+        headers.clone_from(&self.headers);
+        headers.insert(HOST, HeaderValue::from_str(&endpoint.origin.authority()).ok()?);
+        headers.insert(WEBHOOK_ID.clone(), HeaderValue::from_str(id).ok()?);
+        headers.insert(WEBHOOK_TIMESTAMP.clone(), HeaderValue::from_str(&timestamp).ok()?);
+        headers.insert(WEBHOOK_SIGNATURE.clone(), HeaderValue::from_str(&signature).ok()?);
+        Some(request)
+    }
+}
+
+/// Checks a payload with its options.
+pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+    serde_json::from_slice::<&RawValue>(payload)
+        .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
+    read_options(options).map(|_| ())
+}
+
+fn read_options(options: &[u8]) -> Result<HeaderMap, Invalid> {
+    let mut headers = HeaderMap::new();
+    if options.is_empty() {
+        return Ok(headers);
+    }
+    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(options)
+        .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
+    for (key, value) in &fields {
+        if key != "headers" {
+            return Err(Invalid::at(pointer("", key), "is unknown: a webhook takes headers"));
+        }
+        let refuse = || Invalid::at("/headers", "must be a JSON object of names and texts");
+        for (name, value) in value.as_object().ok_or_else(refuse)? {
+            let refuse = |message: &str| Invalid::at(pointer("/headers", name), message);
+            let lower = name.to_ascii_lowercase();
+            if RESERVED.contains(&lower.as_str()) || lower.starts_with(RESERVED_PREFIX) {
+                return Err(refuse("is set by Belfry itself"));
+            }
+            let header = HeaderName::from_bytes(lower.as_bytes())
+                .map_err(|_| refuse("is not a header name"))?;
+            let text = value.as_str().ok_or_else(|| refuse("must be a text"))?;
+            let mut value = HeaderValue::from_str(text)
+                .map_err(|_| refuse("must have visible ASCII characters only"))?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
+    }
+    Ok(headers)
+}
+
+/// The JSON pointer of a member.
+fn pointer(parent: &str, key: &str) -> String {
+    format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_any_json_and_options_are_headers() {
+        let check = |payload: &str, options: &str, expect: Option<(&str, &str)>| match (
+            check_content(payload.as_bytes(), options.as_bytes()),
+            expect,
+        ) {
+            (Ok(()), None) => {}
+            (Err(invalid), Some((pointer, message))) => {
+                assert_eq!(invalid.pointer, pointer, "{invalid}");
+                assert!(invalid.message.contains(message), "{invalid}");
+            }
+            (found, _) => panic!("{payload} {options}: {found:?}"),
+        };
+        check("{}", "", None);
+        check(" [1, 2] ", "{}", None);
+        check("{", "", Some(("", "is not valid JSON")));
+        check("", "", Some(("", "is not valid JSON")));
+        check("{}", r#"{"headers":{"X-Tenant":"a","authorization":"Bearer x"}}"#, None);
+        check("{}", r#"{"header":{}}"#, Some(("/header", "is unknown")));
+        check("{}", r#"{"headers":[]}"#, Some(("/headers", "must be a JSON object")));
+        check("{}", r#"{"headers":{"a b":"x"}}"#, Some(("/headers/a b", "is not a header name")));
+        check("{}", r#"{"headers":{"":"x"}}"#, Some(("/headers/", "is not a header name")));
+        check("{}", r#"{"headers":{"a":1}}"#, Some(("/headers/a", "must be a text")));
+        check("{}", r#"{"headers":{"a":"x\r\ny: z"}}"#, Some(("/headers/a", "visible ASCII")));
+        for name in RESERVED.iter().chain(&["Host", "Webhook-Id", "webhook-anything"]) {
+            let options = serde_json::json!({ "headers": { *name: "x" } }).to_string();
+            check("{}", &options, Some((&pointer("/headers", name), "is set by Belfry itself")));
+        }
+    }
+}

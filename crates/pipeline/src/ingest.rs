@@ -1,1 +1,0 @@
-//! The way in: checks what callers ask for, and hands drafts to the store.

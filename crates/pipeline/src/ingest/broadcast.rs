@@ -1,0 +1,172 @@
+//! A broadcast on its way in: opened, filled, and sealed, or abandoned.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
+
+use channel::Channel;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use notification::{BroadcastId, ByteString, limits};
+use store::{BroadcastOpened, RecipientGroup, StoreError};
+
+use super::check::destination;
+use super::{Fault, IngestError, Intake};
+
+/// The answer to opening a broadcast.
+#[derive(Debug)]
+pub enum Opening {
+    /// It takes recipients.
+    Open(Upload),
+    /// Its key was used before for the same content: this is that broadcast.
+    Replayed(BroadcastId),
+}
+
+/// An open broadcast that takes recipients. Nothing of it counts before [`Upload::seal`]; one that is
+/// dropped is abandoned.
+pub struct Upload {
+    intake: Arc<Intake>,
+    channel: Arc<dyn Channel>,
+    id: BroadcastId,
+    groups: Vec<RecipientGroup>,
+    group_of: HashMap<Arc<str>, usize>,
+    collected_items: usize,
+    collected_bytes: usize,
+    accepted: u64,
+    calls: FuturesUnordered<BoxFuture<'static, Result<(), StoreError>>>,
+    is_closed: bool,
+}
+
+// === impl Opening ===
+
+impl Opening {
+    pub(super) fn new(
+        intake: Arc<Intake>,
+        opened: BroadcastOpened,
+        channel: Arc<dyn Channel>,
+    ) -> Self {
+        match opened {
+            BroadcastOpened::Replayed(id) => Self::Replayed(id),
+            BroadcastOpened::Opened(id) => Self::Open(Upload {
+                intake,
+                channel,
+                id,
+                groups: Vec::new(),
+                group_of: HashMap::new(),
+                collected_items: 0,
+                collected_bytes: 0,
+                accepted: 0,
+                calls: FuturesUnordered::new(),
+                is_closed: false,
+            }),
+        }
+    }
+}
+
+// === impl Upload ===
+
+impl Upload {
+    /// Its number.
+    pub fn id(&self) -> BroadcastId {
+        self.id
+    }
+
+    /// Checks and collects one recipient. After it, see whether the upload [is full](Self::is_full).
+    pub fn add(&mut self, to: ByteString) -> Result<(), Fault> {
+        let destination = destination(&*self.channel, &to)?;
+        self.collected_items += 1;
+        self.collected_bytes += to.len();
+        let group = self.group(destination);
+        group.recipients.push(to);
+        Ok(())
+    }
+
+    /// Whether enough is collected to hand it on.
+    pub fn is_full(&self) -> bool {
+        self.collected_items >= limits::STREAM_RECIPIENTS
+            || self.collected_bytes >= limits::STREAM_GROUP_BYTES
+    }
+
+    /// Hands what is collected to the store. Waits only while too many calls are under way.
+    pub async fn flush(&mut self) -> Result<(), StoreError> {
+        self.accepted += std::mem::take(&mut self.collected_items) as u64;
+        self.collected_bytes = 0;
+        self.group_of.clear();
+        let groups = std::mem::take(&mut self.groups);
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let (intake, id) = (Arc::clone(&self.intake), self.id);
+        let now = intake.now();
+        self.calls
+            .push(Box::pin(async move { intake.store.add_recipients(id, groups, now).await }));
+        while let Poll::Ready(Some(done)) = futures_util::poll!(self.calls.next()) {
+            done?;
+        }
+        while self.calls.len() >= limits::STREAM_CALLS {
+            self.calls.next().await.transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Accepts the whole broadcast, and says how many notifications it has. Durable on return.
+    pub async fn seal(mut self) -> Result<u64, IngestError> {
+        let sealed = self.try_seal().await;
+        if sealed.is_err() {
+            self.abandon().await;
+        }
+        sealed
+    }
+
+    /// Gives the broadcast up: nothing of it stays.
+    pub async fn abandon(self) {
+        let intake = Arc::clone(&self.intake);
+        drop(self);
+        intake.sweep().await;
+    }
+
+    async fn try_seal(&mut self) -> Result<u64, IngestError> {
+        self.flush().await?;
+        while let Some(done) = self.calls.next().await {
+            done?;
+        }
+        if self.accepted == 0 {
+            return Err(Fault::new("/recipients", "must have at least one recipient").into());
+        }
+        let sealed = self.intake.store.seal_broadcast(self.id, self.intake.now()).await?;
+        debug_assert_eq!(sealed, self.accepted, "every recipient is one notification");
+        self.is_closed = true;
+        Ok(sealed)
+    }
+
+    /// The group of `destination`. Most channels have one only, so the last is tried first.
+    #[expect(clippy::indexing_slicing, reason = "positions in `group_of` are those of `groups`")]
+    fn group(&mut self, destination: Arc<str>) -> &mut RecipientGroup {
+        let last = self.groups.len().wrapping_sub(1);
+        if self.groups.last().is_some_and(|group| group.destination == destination) {
+            return &mut self.groups[last];
+        }
+        let position = *self.group_of.entry(destination).or_insert_with_key(|destination| {
+            let destination = Arc::clone(destination);
+            self.groups.push(RecipientGroup { destination, recipients: Vec::new() });
+            last.wrapping_add(1)
+        });
+        &mut self.groups[position]
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            self.intake.left_open().push(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = formatter.debug_struct("Upload");
+        debug.field("id", &self.id).field("accepted", &self.accepted).finish_non_exhaustive()
+    }
+}

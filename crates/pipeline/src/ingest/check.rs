@@ -1,0 +1,319 @@
+//! What a caller may ask for, and what it is told when it may not.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use channel::{Channel, Invalid};
+use notification::limits::{
+    CLOCK_TOLERANCE, CONTENT_DEPTH, KEY_BYTES, LATE_AFTER, OPTIONS_BYTES, PAYLOAD_BYTES,
+    RECIPIENT_BYTES, SCHEDULE_AHEAD,
+};
+use notification::{
+    ByteString, Bytes, Content, Draft, Envelope, Guarantee, Idempotency, Lane, LatePolicy, Name,
+    Priority, Timestamp,
+};
+use store::BroadcastDraft;
+
+use crate::Channels;
+
+/// Everything a caller says of a notification but whom it is for, in the caller's own words.
+#[derive(Debug, Clone, Default)]
+pub struct Terms<'a> {
+    /// The channel's name.
+    pub channel: Cow<'a, str>,
+    /// The payload: valid JSON, byte for byte.
+    pub content: Bytes,
+    /// The channel's options: a JSON object, empty when there are none.
+    pub options: Bytes,
+    /// A [`Guarantee`].
+    pub guarantee: Option<Cow<'a, str>>,
+    /// A [`Priority`].
+    pub priority: Option<Cow<'a, str>>,
+    /// When to send it (RFC 3339); now when absent.
+    pub send_at: Option<Cow<'a, str>>,
+    /// When it is no longer worth sending (RFC 3339).
+    pub expires_at: Option<Cow<'a, str>>,
+    /// A [`LatePolicy`]; without effect when `send_at` is absent.
+    pub late: Option<Cow<'a, str>>,
+    /// The caller's key.
+    pub idempotency_key: Option<ByteString>,
+}
+
+/// One thing a caller got wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Fault {
+    /// JSON pointer of the field (RFC 6901); empty when it is the whole.
+    pub pointer: Cow<'static, str>,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// What notifications and broadcasts have in common, understood.
+struct Checked<'a> {
+    name: &'a Name,
+    channel: &'a Arc<dyn Channel>,
+    guarantee: Guarantee,
+    priority: Priority,
+    send_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+    late: LatePolicy,
+    content: Content,
+}
+
+/// Checks one notification.
+pub(super) fn notification(
+    channels: &Channels,
+    tenant: &Name,
+    terms: &Terms<'_>,
+    to: ByteString,
+    now: Timestamp,
+) -> Result<Draft, Fault> {
+    let checked = Checked::new(channels, terms, now)?;
+    let destination = destination(&**checked.channel, &to)?;
+    let idempotency = checked.idempotency(terms, &to)?;
+    let envelope = Envelope {
+        tenant: tenant.clone(),
+        lane: Lane { channel: checked.name.clone(), destination, priority: checked.priority },
+        guarantee: checked.guarantee,
+        due_at: checked.due_at(now),
+        expires_at: checked.ends_at(),
+        broadcast: None,
+    };
+    Ok(Draft { envelope, recipient: to, content: checked.content, idempotency })
+}
+
+/// Checks a broadcast before its recipients are known.
+pub(super) fn broadcast<'a>(
+    channels: &'a Channels,
+    tenant: &Name,
+    terms: &Terms<'_>,
+    now: Timestamp,
+) -> Result<(BroadcastDraft, &'a Arc<dyn Channel>), Fault> {
+    let checked = Checked::new(channels, terms, now)?;
+    let draft = BroadcastDraft {
+        tenant: tenant.clone(),
+        channel: checked.name.clone(),
+        priority: checked.priority,
+        guarantee: checked.guarantee,
+        due_at: checked.due_at(now),
+        expires_at: checked.ends_at(),
+        idempotency: checked.idempotency(terms, "")?,
+        content: checked.content,
+    };
+    Ok((draft, checked.channel))
+}
+
+/// The channel called `name`, with its name as everybody else shares it.
+pub(super) fn channel<'a>(
+    channels: &'a Channels,
+    name: &str,
+) -> Result<(&'a Name, &'a Arc<dyn Channel>), Fault> {
+    channels.get_named(name).ok_or_else(|| unknown_channel(channels, name))
+}
+
+/// Checks a recipient, and says where its channel sends it to.
+pub(super) fn destination(channel: &dyn Channel, to: &str) -> Result<Arc<str>, Fault> {
+    if to.is_empty() || to.len() > RECIPIENT_BYTES {
+        let message = format!("must have 1 to {RECIPIENT_BYTES} bytes, has {}", to.len());
+        return Err(Fault::new("/to", message));
+    }
+    if to.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err(Fault::new("/to", "must not have control characters"));
+    }
+    channel.destination(to).map_err(|invalid| Fault::below("/to", invalid))
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// The field at `pointer` is wrong.
+    pub fn new(pointer: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), message: message.into() }
+    }
+
+    pub(super) fn key_reused() -> Self {
+        Self::new("/idempotency_key", "was used before for something else: take a new key")
+    }
+
+    fn below(pointer: &'static str, invalid: Invalid) -> Self {
+        if invalid.pointer.is_empty() {
+            return Self::new(pointer, invalid.message);
+        }
+        Self::new(format!("{pointer}{}", invalid.pointer), invalid.message)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pointer.strip_prefix('/') {
+            Some(field) => write!(formatter, "{field}: {}", self.message),
+            None => formatter.write_str(&self.message),
+        }
+    }
+}
+
+// === impl Checked ===
+
+impl<'a> Checked<'a> {
+    fn new(channels: &'a Channels, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
+        let (name, channel) = channel(channels, &terms.channel)?;
+        let send_at = parse("/send_at", terms.send_at.as_deref())?;
+        let expires_at = parse("/expires_at", terms.expires_at.as_deref())?;
+        check_times(send_at, expires_at, now)?;
+        check_content(&**channel, &terms.content, &terms.options)?;
+        Ok(Self {
+            name,
+            channel,
+            guarantee: parse("/guarantee", terms.guarantee.as_deref())?.unwrap_or_default(),
+            priority: parse("/priority", terms.priority.as_deref())?.unwrap_or_default(),
+            send_at,
+            expires_at,
+            late: parse("/late", terms.late.as_deref())?.unwrap_or_default(),
+            content: Content { payload: terms.content.clone(), options: terms.options.clone() },
+        })
+    }
+
+    /// When to send it: the present second if nothing else was said.
+    fn due_at(&self, now: Timestamp) -> Timestamp {
+        self.send_at.unwrap_or_else(|| Timestamp::from_millis(now.seconds() * 1000))
+    }
+
+    /// When it ends unsent: asked for, or too late.
+    fn ends_at(&self) -> Option<Timestamp> {
+        let too_late = match (self.late, self.send_at) {
+            (LatePolicy::Skip, Some(send_at)) => Some(send_at.plus(LATE_AFTER)),
+            (LatePolicy::Skip, None) | (LatePolicy::Send, _) => None,
+        };
+        self.expires_at.into_iter().chain(too_late).min()
+    }
+
+    fn idempotency(&self, terms: &Terms<'_>, to: &str) -> Result<Option<Idempotency>, Fault> {
+        let Some(key) = terms.idempotency_key.clone() else { return Ok(None) };
+        if key.is_empty() || key.len() > KEY_BYTES {
+            let message = format!("must have 1 to {KEY_BYTES} bytes, has {}", key.len());
+            return Err(Fault::new("/idempotency_key", message));
+        }
+        if key.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err(Fault::new("/idempotency_key", "must not have control characters"));
+        }
+        Ok(Some(Idempotency { key, fingerprint: self.fingerprint(to) }))
+    }
+
+    /// SHA-256 of what was asked for, each part after its length; the key and the present time are no part.
+    fn fingerprint(&self, to: &str) -> [u8; 32] {
+        let time = |instant: Option<Timestamp>| instant.map(|at| at.millis().to_be_bytes());
+        let (send_at, expires_at) = (time(self.send_at), time(self.expires_at));
+        let codes = [self.guarantee.code(), self.priority.code(), self.late.code()];
+        let parts: [&[u8]; 7] = [
+            self.name.as_str().as_bytes(),
+            to.as_bytes(),
+            &self.content.payload,
+            &self.content.options,
+            &codes,
+            send_at.as_ref().map_or(&[], |bytes| bytes.as_slice()),
+            expires_at.as_ref().map_or(&[], |bytes| bytes.as_slice()),
+        ];
+        let mut context = Context::new(&SHA256);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        let mut fingerprint = [0; 32];
+        for (byte, digest) in fingerprint.iter_mut().zip(context.finish().as_ref()) {
+            *byte = *digest;
+        }
+        fingerprint
+    }
+}
+
+// === helpers ===
+
+fn unknown_channel(channels: &Channels, name: &str) -> Fault {
+    let known: Vec<String> = channels.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let asked: String = name.chars().take(64).collect();
+    let message = match known.as_slice() {
+        [] => format!("there is no channel {asked:?}: none is configured"),
+        _ => format!("there is no channel {asked:?}: the channels are {}", known.join(", ")),
+    };
+    Fault::new("/channel", message)
+}
+
+fn parse<T: FromStr<Err: fmt::Display>>(
+    pointer: &'static str,
+    text: Option<&str>,
+) -> Result<Option<T>, Fault> {
+    text.map(|text| text.parse().map_err(|error: T::Err| Fault::new(pointer, error.to_string())))
+        .transpose()
+}
+
+fn check_times(
+    send_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    if let Some(send_at) = send_at {
+        if send_at < now.minus(CLOCK_TOLERANCE) {
+            let message = format!("{send_at} has passed (it is {now}): leave it out to send now");
+            return Err(Fault::new("/send_at", message));
+        }
+        let latest = now.plus(SCHEDULE_AHEAD);
+        if send_at > latest {
+            return Err(Fault::new("/send_at", format!("is too far ahead: at most {latest}")));
+        }
+    }
+    let Some(expires_at) = expires_at else { return Ok(()) };
+    if expires_at <= now {
+        return Err(Fault::new("/expires_at", format!("has passed (it is {now})")));
+    }
+    if send_at.is_some_and(|send_at| expires_at <= send_at) {
+        return Err(Fault::new("/expires_at", "must be after `send_at`"));
+    }
+    Ok(())
+}
+
+fn check_content(channel: &dyn Channel, payload: &[u8], options: &[u8]) -> Result<(), Fault> {
+    if payload.len() > PAYLOAD_BYTES {
+        let message = format!("must have at most {PAYLOAD_BYTES} bytes, has {}", payload.len());
+        return Err(Fault::new("/content", message));
+    }
+    if options.len() > OPTIONS_BYTES {
+        let message = format!("must have at most {OPTIONS_BYTES} bytes, has {}", options.len());
+        return Err(Fault::new("/options", message));
+    }
+    if is_too_deep(payload) {
+        return Err(Fault::new(
+            "/content",
+            format!("is nested deeper than {CONTENT_DEPTH} levels"),
+        ));
+    }
+    let Err(invalid) = channel.check_content(payload, options) else { return Ok(()) };
+    // A channel names a part without saying whose: a payload that is fine on its own puts it on the options.
+    let options_are_wrong = !options.is_empty() && channel.check_content(payload, b"").is_ok();
+    Err(Fault::below(if options_are_wrong { "/options" } else { "/content" }, invalid))
+}
+
+/// Whether valid JSON is nested deeper than [`CONTENT_DEPTH`].
+fn is_too_deep(json: &[u8]) -> bool {
+    let opens = |byte: &u8| matches!(byte, b'[' | b'{');
+    if json.iter().filter(|byte| opens(byte)).count() <= CONTENT_DEPTH {
+        return false;
+    }
+    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'[' | b'{' if !is_text => depth += 1,
+            b']' | b'}' if !is_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > CONTENT_DEPTH {
+            return true;
+        }
+    }
+    false
+}
