@@ -68,7 +68,7 @@ struct Shared {
 /// Every route. For [`serve`], which sets the limits of connections; those of bodies are set here.
 pub fn router(state: State) -> Router {
     let State { intake, ledger, keys, default_tenant, registry, ready, clock } = state;
-    let started_at = channel::timestamp(clock);
+    let started_at = pipeline::timestamp(clock);
     let shared =
         Arc::new(Shared { intake, ledger, keys, default_tenant, registry, ready, started_at });
     let operators = Router::new()

@@ -37,7 +37,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
     let config = || Config::load(global.config.as_deref());
     let client = || Client::new(&global, &config()?);
     match command {
-        Command::Serve => serve::run(config()?),
+        Command::Serve => serve::run(&config()?),
         Command::Import(args) => import::run(&args, &client()?),
         Command::Send(args) => send::run(&args, &client()?),
         Command::Status(args) => status::run(&args, &client()?),

@@ -255,7 +255,7 @@ topic = "org.belfry.demo"
 
 [channels.hooks]
 kind = "webhook"
-secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+secrets = ["whsec_YmVsZnJ5IGRlbW86IG5vdCBhIHJlYWwgc2VjcmV0ISE="]
 allow_networks = ["127.0.0.0/8"]
 ca_file = "{ca}"
 

@@ -18,7 +18,8 @@ const STARTS_PER_TURN: usize = 64;
 ///
 /// Finished attempts are reported in the batches in which they became ready, so a busy lane pays for few
 /// messages and a quiet one waits for nobody. An attempt that panics costs its own delivery an unknown
-/// verdict; an attempt over time is dropped, and its verdict is unknown.
+/// verdict; an attempt over time is dropped, and its verdict is unknown. Of jobs that share a gate, the one
+/// under way refills its own places first: earlier chunks end before later ones, and their leases are kept.
 pub async fn drive<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
 where
     Make: Fn(&'job Delivery) -> Attempting,
@@ -90,3 +91,7 @@ where
     pass.finish(clock.monotonic().duration_since(started), finished.signal);
     (delivery.index, finished.report)
 }
+
+#[cfg(test)]
+#[path = "drive_tests.rs"]
+mod tests;

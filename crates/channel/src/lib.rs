@@ -5,6 +5,10 @@
 //! per delivery; [`drive`] is the loop that most senders share. Channels know nothing of stores and queues.
 
 pub mod apns;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "double")]
+pub mod double;
 mod drive;
 pub mod dry_run;
 mod settings;

@@ -9,6 +9,7 @@ pub mod metrics;
 pub mod report;
 pub mod settle;
 
+pub use channel::timestamp;
 pub use channels::Channels;
 pub use deliver::Deliver;
 pub use dispatch::Dispatch;

@@ -15,8 +15,11 @@ mod ingest;
 mod ledger;
 mod recovery;
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 #[cfg(feature = "memory")]
 pub mod memory;
+pub mod sqlite;
 
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Settle, Settled};
 pub use error::{ErrorKind, StoreError};
@@ -28,6 +31,7 @@ pub use ledger::{
 #[cfg(feature = "memory")]
 pub use memory::Memory;
 pub use recovery::Recovery;
+pub use sqlite::{Sqlite, SqliteReader};
 
 /// Everything a backend does.
 pub trait Store: Ingest + Claims + Begin + Settle + Ledger {}

@@ -41,7 +41,7 @@ impl Engine {
         let channels = config.build_channels()?;
         let mut random = fastrand::Rng::with_seed(seed(clock));
         let options = config.store.options(random.u64(..));
-        let now = channel::timestamp(clock);
+        let now = pipeline::timestamp(clock);
         let (store, recovery) = Sqlite::open(&config.store.directory, options, now)?;
         let store = Arc::new(store);
         tracing::info!(?recovery, "store opened");

@@ -26,19 +26,7 @@ impl Rig {
     }
 
     fn with(listener: &TlsListener, more: &serde_json::Value) -> Self {
-        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
-        let mut settings = serde_json::json!({
-            "key": key.serialize_pem(),
-            "key_id": "KEY0123456",
-            "team_id": "TEAM012345",
-            "topic": "com.example.app",
-            "endpoint": listener.endpoint(),
-            "ca_file": listener.ca_file.path(),
-        });
-        for (name, value) in more.as_object().unwrap() {
-            settings[name] = value.clone();
-        }
-        let settings: Settings = serde_json::from_value(settings).unwrap();
+        let settings = settings(listener, more);
         let clock = Clock::starting_at(NOW);
         let channel = ApnsChannel::new(&settings).unwrap();
         Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
@@ -50,8 +38,30 @@ impl Rig {
     }
 }
 
+/// The settings of a channel to `listener`.
+pub(crate) fn settings(listener: &TlsListener, more: &serde_json::Value) -> Settings {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut settings = serde_json::json!({
+        "key": key.serialize_pem(),
+        "key_id": "KEY0123456",
+        "team_id": "TEAM012345",
+        "topic": "com.example.app",
+        "endpoint": listener.endpoint(),
+        "ca_file": listener.ca_file.path(),
+    });
+    for (name, value) in more.as_object().unwrap() {
+        settings[name] = value.clone();
+    }
+    serde_json::from_value(settings).unwrap()
+}
+
 /// Answers every request on every connection in the same way.
-async fn answer_all(listener: Rc<TlsListener>, streams: u32, status: u16, body: &'static str) {
+pub(crate) async fn answer_all(
+    listener: Rc<TlsListener>,
+    streams: u32,
+    status: u16,
+    body: &'static str,
+) {
     loop {
         let stream = listener.accept().await;
         tokio::task::spawn_local(async move {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod apns;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod webhook;

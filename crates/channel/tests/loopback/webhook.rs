@@ -29,15 +29,7 @@ struct Rig {
 
 impl Rig {
     fn new(more: &serde_json::Value) -> Self {
-        let mut settings = serde_json::json!({
-            "secrets": [format!("whsec_{}", BASE64_STANDARD.encode(SECRET))],
-            "allow_http": true,
-            "allow_networks": ["127.0.0.0/8"],
-        });
-        for (name, value) in more.as_object().unwrap() {
-            settings[name] = value.clone();
-        }
-        let settings: Settings = serde_json::from_value(settings).unwrap();
+        let settings = settings(more);
         let clock = Clock::starting_at(NOW);
         let channel = WebhookChannel::new(&settings).unwrap();
         Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
@@ -51,6 +43,19 @@ impl Rig {
         let chunk = chunk(self.clock, PAYLOAD, urls.iter().map(|&url| url.to_owned()));
         send(&*self.sender, self.clock, &chunk, 1).await
     }
+}
+
+/// The settings of a channel to loopback.
+pub(crate) fn settings(more: &serde_json::Value) -> Settings {
+    let mut settings = serde_json::json!({
+        "secrets": [format!("whsec_{}", BASE64_STANDARD.encode(SECRET))],
+        "allow_http": true,
+        "allow_networks": ["127.0.0.0/8"],
+    });
+    for (name, value) in more.as_object().unwrap() {
+        settings[name] = value.clone();
+    }
+    serde_json::from_value(settings).unwrap()
 }
 
 #[derive(Debug)]
@@ -90,10 +95,33 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), text: &str) {
 }
 
 /// A plain listener and the URL of its endpoint.
-async fn listen() -> (TcpListener, String) {
+pub(crate) async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook?x=1", listener.local_addr().unwrap());
     (listener, url)
+}
+
+/// Accepts everything.
+pub(crate) async fn accept_all(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        tokio::task::spawn_local(async move {
+            while read(&mut stream).await.is_some() {
+                if stream.write_all(OK.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// Reads requests and closes their connections without a word.
+pub(crate) async fn cut_all_off(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read(&mut stream).await;
+    }
 }
 
 /// Answers each connection's first request with what comes next, and closes.
@@ -161,6 +189,7 @@ async fn a_connection_is_kept_and_used_again() {
     let rig = Rig::plain();
     let server = async move {
         let (mut stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
         while read(&mut stream).await.is_some() {
             // The body comes after the head, as it does from real servers.
             write(&mut stream, "HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\n").await;

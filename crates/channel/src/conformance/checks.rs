@@ -1,0 +1,142 @@
+//! The checks, one function each.
+
+use std::collections::BTreeMap;
+
+use flow::Clock;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use notification::{Bytes, Content, Report, Verdict, limits};
+
+use super::fixtures::{Counting, Reported, Rig};
+use super::{Provider, Subject};
+use crate::{Job, timestamp};
+
+pub(super) fn recipients_and_contents(subject: &dyn Subject) {
+    let Some(channel) = subject.channel(Provider::Accepts) else { return };
+    let recipient = subject.recipient(Provider::Accepts, 0);
+    let destination = channel.destination(&recipient);
+    assert!(destination.is_ok(), "{recipient}: {destination:?}");
+    assert_eq!(destination, channel.destination(&recipient), "a recipient keeps its destination");
+    let Content { payload, options } = subject.content();
+    assert_eq!(channel.check_content(&payload, &options), Ok(()));
+    assert!(channel.concurrency() >= 1, "nothing could ever be sent");
+    assert!(!channel.kind().is_empty());
+}
+
+pub(super) async fn each_delivery_is_reported_once(subject: &dyn Subject, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    for count in [0, 1, 2, 700] {
+        let reports = rig.send(&rig.chunk(count), &Counting::new(64).gate()).await;
+        assert_eq!(reports.len(), usize::from(count), "each delivery is reported");
+        all_accepted(&reports);
+    }
+    rig.sender.close().await;
+}
+
+pub(super) async fn the_gate_is_kept(subject: &dyn Subject, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    for limit in [1, 7] {
+        let counting = Counting::new(limit);
+        let gate = counting.gate();
+        all_accepted(&rig.send(&rig.chunk(50), &gate).await);
+        assert_eq!(counting.finished.get(), 50, "each attempt finishes its pass");
+        assert!(counting.most_in_flight.get() <= limit, "more attempts than passes");
+        assert_eq!(gate.in_flight(), 0, "a pass was kept");
+    }
+    rig.sender.close().await;
+}
+
+pub(super) async fn several_jobs_share_a_sender(subject: &dyn Subject, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    let (chunk, counting) = (rig.chunk(40), Counting::new(5));
+    let gate = counting.gate();
+    let all = join_all((0..4).map(|_| rig.send(&chunk, &gate))).await;
+    for reports in &all {
+        assert_eq!(reports.len(), 40);
+        all_accepted(reports);
+    }
+    assert!(counting.most_in_flight.get() <= 5, "more attempts than passes");
+    rig.sender.close().await;
+}
+
+pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
+    subject: &dyn Subject,
+    clock: Clock,
+) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    let counting = Counting::new(8);
+    let mut expired = rig.chunk(300);
+    expired.envelope.expires_at = Some(timestamp(clock));
+    let reports = rig.send(&expired, &counting.gate()).await;
+    assert_eq!(reports.len(), 300);
+    assert!(reports.values().all(|report| *report == Report::Expired), "{reports:?}");
+    let mut late = rig.chunk(300);
+    late.lease_until = timestamp(clock).plus(limits::LEASE_MARGIN);
+    let reports = rig.send(&late, &counting.gate()).await;
+    assert_eq!(reports.len(), 300);
+    let handed_back = |report: &Report| matches!(report, Report::HandedBack { .. });
+    assert!(reports.values().all(handed_back), "{reports:?}");
+    assert_eq!(counting.finished.get(), 0, "an attempt was made");
+}
+
+pub(super) async fn a_delivery_without_a_content_is_refused(subject: &dyn Subject, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    let mut chunk = rig.chunk(2);
+    chunk.content = None;
+    let reports = rig.send(&chunk, &Counting::new(8).gate()).await;
+    assert_eq!(reports.len(), 2);
+    for report in reports.values() {
+        assert_eq!(verdict(report), Verdict::Refused { gone: false });
+    }
+}
+
+pub(super) async fn own_contents_come_first(subject: &dyn Subject, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    let mut chunk = rig.chunk(3);
+    for delivery in &mut chunk.deliveries {
+        delivery.content = Some(subject.content());
+    }
+    // Nobody may send this: it is what the chunk has for deliveries without their own.
+    chunk.content = Some(Content { payload: Bytes::from_static(b"\0"), options: Bytes::new() });
+    all_accepted(&rig.send(&chunk, &Counting::new(8).gate()).await);
+    rig.sender.close().await;
+}
+
+pub(super) async fn a_job_that_is_given_up_frees_its_places(subject: &dyn Subject, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    let gate = Counting::new(4).gate();
+    let (chunk, reports) = (rig.chunk(20), Reported::default());
+    let deliveries = &chunk.deliveries;
+    let job = Job { chunk: &chunk, deliveries, gate: &gate, reports: &reports, clock };
+    assert!(rig.sender.send(job).now_or_never().is_none(), "20 deliveries took no time at all");
+    assert_eq!(gate.in_flight(), 0, "a pass was kept");
+    all_accepted(&rig.send(&chunk, &gate).await);
+    rig.sender.close().await;
+}
+
+pub(super) async fn a_provider_that_cuts_off_leaves_it_unknown(
+    subject: &dyn Subject,
+    clock: Clock,
+) {
+    let Some(rig) = Rig::new(subject, Provider::CutsOff, clock) else { return };
+    let reports = rig.send(&rig.chunk(1), &Counting::new(8).gate()).await;
+    for report in reports.values() {
+        assert_eq!(verdict(report), Verdict::Unknown, "{report:?}");
+    }
+    assert_eq!(reports.len(), 1);
+    rig.sender.close().await;
+}
+
+fn all_accepted(reports: &BTreeMap<u16, Report>) {
+    for (index, report) in reports {
+        assert_eq!(verdict(report), Verdict::Accepted, "delivery {index}: {report:?}");
+    }
+}
+
+#[expect(clippy::panic, reason = "a check fails by panicking")]
+fn verdict(report: &Report) -> Verdict {
+    match report {
+        Report::Attempted(answer) => answer.verdict,
+        Report::HandedBack { .. } | Report::Expired => panic!("no attempt was made: {report:?}"),
+    }
+}

@@ -1,0 +1,135 @@
+//! Chunks, gates and reports for the checks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use flow::limit::{Limit, Sample};
+use flow::{Clock, Gate};
+use notification::{
+    BatchId, ByteString, Chunk, ChunkId, Delivery, Envelope, Epoch, Guarantee, Lane, Name,
+    Priority, Report, Timestamp, limits,
+};
+
+use super::{Provider, Subject};
+use crate::{Channel, Job, Reports, Sender, Tools, timestamp};
+
+/// A sender to one kind of provider, and what belongs to it.
+pub(super) struct Rig<'a> {
+    subject: &'a dyn Subject,
+    provider: Provider,
+    channel: Box<dyn Channel>,
+    pub(super) sender: Box<dyn Sender>,
+    pub(super) clock: Clock,
+}
+
+/// Keeps reports, and fails when one comes twice or a batch is empty.
+#[derive(Debug, Default)]
+pub(super) struct Reported(RefCell<BTreeMap<u16, Report>>);
+
+/// A fixed limit that counts what it learns.
+#[derive(Debug, Clone)]
+pub(super) struct Counting {
+    limit: usize,
+    pub(super) finished: Rc<Cell<usize>>,
+    pub(super) most_in_flight: Rc<Cell<usize>>,
+}
+
+// === impl Rig ===
+
+impl<'a> Rig<'a> {
+    /// `None` when there is no such provider.
+    pub(super) fn new(subject: &'a dyn Subject, provider: Provider, clock: Clock) -> Option<Self> {
+        let channel = subject.channel(provider)?;
+        #[expect(clippy::expect_used, reason = "a check fails by panicking")]
+        let sender = channel.open(Tools { clock, seed: 7 }).expect("a sender opens");
+        Some(Self { subject, provider, channel, sender, clock })
+    }
+
+    /// A chunk with `count` deliveries, due now.
+    pub(super) fn chunk(&self, count: u16) -> Chunk {
+        let recipient = |number| ByteString::from(self.subject.recipient(self.provider, number));
+        #[expect(clippy::expect_used, reason = "a check fails by panicking")]
+        let destination = self.channel.destination(&recipient(0)).expect("a good recipient");
+        let now = timestamp(self.clock);
+        let deliveries =
+            (0..count).map(|index| Delivery { index, recipient: recipient(index), content: None });
+        Chunk {
+            id: ChunkId(1),
+            epoch: Epoch(1),
+            lease_until: now.plus(limits::LEASE),
+            batch: BatchId(1),
+            realm: 1,
+            accepted_at: now,
+            envelope: envelope(destination),
+            attempt: 1,
+            content: Some(self.subject.content()),
+            deliveries: deliveries.collect(),
+        }
+    }
+
+    /// Sends all of `chunk` through `gate`.
+    pub(super) async fn send(&self, chunk: &Chunk, gate: &Gate) -> BTreeMap<u16, Report> {
+        let reports = Reported::default();
+        let deliveries = &chunk.deliveries;
+        let clock = self.clock;
+        self.sender.send(Job { chunk, deliveries, gate, reports: &reports, clock }).await;
+        reports.0.into_inner()
+    }
+}
+
+fn envelope(destination: Arc<str>) -> Envelope {
+    #[expect(clippy::expect_used, reason = "a check fails by panicking")]
+    let name: Name = "conformance".parse().expect("a good name");
+    Envelope {
+        tenant: name.clone(),
+        lane: Lane { channel: name, destination, priority: Priority::Normal },
+        guarantee: Guarantee::AtLeastOnce,
+        due_at: Timestamp::from_millis(0),
+        expires_at: None,
+        broadcast: None,
+    }
+}
+
+// === impl Reported ===
+
+#[async_trait(?Send)]
+impl Reports for Reported {
+    async fn report(&self, reports: Vec<(u16, Report)>) {
+        assert!(!reports.is_empty(), "an empty batch of reports");
+        assert!(reports.len() <= limits::REPORT_ITEMS, "{} reports at once", reports.len());
+        // Settle takes its time.
+        tokio::task::yield_now().await;
+        for (index, report) in reports {
+            let earlier = self.0.borrow_mut().insert(index, report);
+            assert!(earlier.is_none(), "delivery {index} was reported twice");
+        }
+    }
+}
+
+// === impl Counting ===
+
+impl Counting {
+    /// Admits `limit` at a time.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, finished: Rc::default(), most_in_flight: Rc::default() }
+    }
+
+    /// A gate that it governs.
+    pub(super) fn gate(&self) -> Gate {
+        Gate::new(Box::new(self.clone()))
+    }
+}
+
+impl Limit for Counting {
+    fn current(&self) -> usize {
+        self.limit
+    }
+
+    fn learn(&mut self, sample: Sample) {
+        self.finished.set(self.finished.get() + 1);
+        self.most_in_flight.set(self.most_in_flight.get().max(sample.in_flight));
+    }
+}

@@ -1,0 +1,197 @@
+//! A channel whose provider is a script: for tests of whatever uses channels, under paused time.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use notification::{Answer, ByteString, Bytes, Delivery, NotificationId, Timestamp};
+
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp};
+
+/// What the scripted provider does with one attempt, once [`Double::set_latency`] has passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// It answers this.
+    Answer(Answer),
+    /// It answers this, as push-back.
+    PushBack(Answer),
+    /// It cuts the connection: the answer is lost.
+    CutOff,
+    /// It never answers.
+    Silence,
+    /// It cannot be reached; nothing is sent.
+    Unreachable,
+    /// It has no room; nothing is sent.
+    Full,
+    /// The channel itself fails, after sending.
+    Panic,
+}
+
+/// Something that reached the provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The notification.
+    pub id: NotificationId,
+    /// To whom.
+    pub recipient: ByteString,
+    /// What.
+    pub payload: Bytes,
+    /// The number of the attempt.
+    pub attempt: u16,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A scripted channel. Clones share the script and the record.
+///
+/// A recipient that starts with `!` is refused by [`Channel::destination`]; what stands before the first `@`
+/// is ignored there, and what follows is the destination (`double` when there is none).
+#[derive(Debug, Clone, Default)]
+pub struct Double {
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Debug)]
+struct Script {
+    latency: Duration,
+    concurrency: usize,
+    steps: HashMap<ByteString, VecDeque<Step>>,
+    otherwise: Step,
+    sent: Vec<Sent>,
+}
+
+#[derive(Debug)]
+struct DoubleSender {
+    double: Double,
+}
+
+// === impl Double ===
+
+impl Double {
+    /// Accepts everything at once.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long every attempt takes, from now on.
+    pub fn set_latency(&self, latency: Duration) {
+        self.script().latency = latency;
+    }
+
+    /// What [`Channel::concurrency`] says, from now on.
+    pub fn set_concurrency(&self, concurrency: usize) {
+        self.script().concurrency = concurrency;
+    }
+
+    /// What happens to recipients without steps of their own, from now on.
+    pub fn set_otherwise(&self, step: Step) {
+        self.script().otherwise = step;
+    }
+
+    /// What happens to the next attempts for `recipient`, one step each.
+    pub fn expect(&self, recipient: &str, steps: impl IntoIterator<Item = Step>) {
+        self.script().steps.entry(ByteString::from(recipient)).or_default().extend(steps);
+    }
+
+    /// Everything that reached the provider, in the order in which it did.
+    pub fn sent(&self) -> Vec<Sent> {
+        self.script().sent.clone()
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next step for `delivery`, and records what it sends.
+    fn step(&self, job: Job<'_>, delivery: &Delivery, payload: &Bytes) -> (Step, Duration) {
+        let mut script = self.script();
+        let own = script.steps.get_mut(&delivery.recipient).and_then(VecDeque::pop_front);
+        let step = own.unwrap_or_else(|| script.otherwise.clone());
+        if !matches!(step, Step::Unreachable | Step::Full) {
+            script.sent.push(Sent {
+                id: job.chunk.notification_id(delivery.index),
+                recipient: delivery.recipient.clone(),
+                payload: payload.clone(),
+                attempt: job.chunk.attempt,
+                at: timestamp(job.clock),
+            });
+        }
+        (step, script.latency)
+    }
+}
+
+impl Channel for Double {
+    fn kind(&self) -> &'static str {
+        "double"
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        if recipient.starts_with('!') {
+            return Err(Invalid::new("must not start with an exclamation mark"));
+        }
+        Ok(recipient.split_once('@').map_or("double", |(_, destination)| destination).into())
+    }
+
+    fn check_content(&self, payload: &[u8], _options: &[u8]) -> Result<(), Invalid> {
+        if payload.is_empty() {
+            return Err(Invalid::new("must not be empty"));
+        }
+        Ok(())
+    }
+
+    fn concurrency(&self) -> usize {
+        self.script().concurrency
+    }
+
+    fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        Ok(Box::new(DoubleSender { double: self.clone() }))
+    }
+}
+
+// === impl Script ===
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            latency: Duration::ZERO,
+            concurrency: 1000,
+            steps: HashMap::new(),
+            otherwise: Step::Answer(Answer::accepted(200)),
+            sent: Vec::new(),
+        }
+    }
+}
+
+// === impl DoubleSender ===
+
+impl DoubleSender {
+    async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Attempt {
+        let Some(content) = job.chunk.content_of(delivery) else {
+            return Attempt::impossible("the store holds no content for it");
+        };
+        let (step, latency) = self.double.step(job, delivery, &content.payload);
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        match step {
+            Step::Answer(answer) => Attempt::answered(answer),
+            Step::PushBack(answer) => Attempt::pushed_back(answer),
+            Step::CutOff => Attempt::lost("cut off, as scripted"),
+            Step::Silence => std::future::pending().await,
+            Step::Unreachable => Attempt::unsent("unreachable, as scripted", None),
+            Step::Full => Attempt::handed_back(Duration::from_secs(1)),
+            #[expect(clippy::panic, reason = "what the test asked for")]
+            Step::Panic => panic!("as scripted"),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Sender for DoubleSender {
+    async fn send(&self, job: Job<'_>) {
+        drive(job, |delivery| self.attempt(job, delivery)).await;
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,225 @@
+use super::*;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Fixed, Gate};
+use notification::{
+    Answer, BatchId, Chunk, ChunkId, Envelope, Epoch, Guarantee, Lane, Priority, Timestamp, Verdict,
+};
+use tokio::sync::Semaphore;
+
+use crate::{Reports, timestamp};
+
+const NOW: Duration = Duration::from_hours(500_000);
+
+/// Takes as many batches as it has permits for.
+#[derive(Debug)]
+struct Settle {
+    batches: Semaphore,
+    reports: RefCell<BTreeMap<u16, Report>>,
+    sizes: RefCell<Vec<usize>>,
+}
+
+#[async_trait(?Send)]
+impl Reports for Settle {
+    async fn report(&self, reports: Vec<(u16, Report)>) {
+        self.batches.acquire().await.unwrap().forget();
+        self.sizes.borrow_mut().push(reports.len());
+        for (index, report) in reports {
+            assert_eq!(self.reports.borrow_mut().insert(index, report), None, "{index} twice");
+        }
+    }
+}
+
+impl Settle {
+    fn new(batches: usize) -> Self {
+        let batches = Semaphore::new(batches);
+        Self { batches, reports: RefCell::default(), sizes: RefCell::default() }
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        let verdict = |report: &Report| match report {
+            Report::Attempted(answer) => answer.verdict,
+            Report::HandedBack { .. } | Report::Expired => panic!("no attempt: {report:?}"),
+        };
+        self.reports.borrow().values().map(verdict).collect()
+    }
+}
+
+fn chunk(clock: Clock, count: u16) -> Chunk {
+    let now = timestamp(clock);
+    let delivery = |index| Delivery { index, recipient: "x".into(), content: None };
+    Chunk {
+        id: ChunkId(1),
+        epoch: Epoch(1),
+        lease_until: now.plus(limits::LEASE),
+        batch: BatchId(1),
+        realm: 1,
+        accepted_at: now,
+        envelope: Envelope {
+            tenant: "t".parse().unwrap(),
+            lane: Lane {
+                channel: "c".parse().unwrap(),
+                destination: Arc::from("d"),
+                priority: Priority::Normal,
+            },
+            guarantee: Guarantee::AtLeastOnce,
+            due_at: Timestamp::from_millis(0),
+            expires_at: None,
+            broadcast: None,
+        },
+        attempt: 1,
+        content: None,
+        deliveries: (0..count).map(delivery).collect(),
+    }
+}
+
+fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a Settle, clock: Clock) -> Job<'a> {
+    Job { chunk, deliveries: &chunk.deliveries, gate, reports, clock }
+}
+
+fn accepted() -> Attempt {
+    Attempt::answered(Answer::accepted(200))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_finishes_together_is_reported_together_in_bounded_batches() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 600), Gate::new(Box::new(Fixed(1000))));
+    let settle = Settle::new(100);
+    drive(job(&chunk, &gate, &settle, clock), async |_| {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        accepted()
+    })
+    .await;
+    assert_eq!(settle.verdicts(), vec![Verdict::Accepted; 600]);
+    let sizes = settle.sizes.borrow();
+    assert!(sizes.iter().all(|size| *size <= limits::REPORT_ITEMS), "{sizes:?}");
+    assert!(sizes.len() <= 6, "{sizes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settle_that_does_not_keep_up_stops_the_starts() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 500), Gate::new(Box::new(Fixed(10))));
+    let settle = Settle::new(3);
+    let started = Cell::new(0);
+    let driving = drive(job(&chunk, &gate, &settle, clock), async |_| {
+        started.set(started.get() + 1);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        accepted()
+    });
+    let stuck = tokio::time::timeout(Duration::from_hours(1), driving).await;
+    assert!(stuck.is_err(), "nobody took the reports");
+    assert!(started.get() <= 50, "{} were started", started.get());
+    assert_eq!(gate.in_flight(), 0, "giving up frees the places");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_panics_costs_its_own_delivery() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 3), Gate::new(Box::new(Fixed(10))));
+    let settle = Settle::new(100);
+    drive(job(&chunk, &gate, &settle, clock), async |delivery: &Delivery| {
+        assert_ne!(delivery.index, 1, "as planned");
+        accepted()
+    })
+    .await;
+    assert_eq!(settle.verdicts(), [Verdict::Accepted, Verdict::Unknown, Verdict::Accepted]);
+    assert_eq!(gate.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_over_time_is_unknown_and_holds_no_other_up() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 40), Gate::new(Box::new(Fixed(2))));
+    let settle = Settle::new(100);
+    let started = clock.monotonic();
+    drive(job(&chunk, &gate, &settle, clock), async |delivery: &Delivery| {
+        if delivery.index == 0 {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        accepted()
+    })
+    .await;
+    let verdicts = settle.verdicts();
+    assert_eq!(verdicts[0], Verdict::Unknown);
+    assert_eq!(verdicts[1..], vec![Verdict::Accepted; 39]);
+    assert_eq!(clock.monotonic() - started, limits::ATTEMPT_TIMEOUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_behind_a_full_gate_expires_or_is_handed_back_in_time() {
+    let clock = Clock::starting_at(NOW);
+    let gate = Gate::new(Box::new(Fixed(1)));
+    let settle = Settle::new(100);
+    let mut chunk = chunk(clock, 4);
+    chunk.envelope.expires_at = Some(timestamp(clock).plus(Duration::from_secs(5)));
+    let slow = async |_: &Delivery| {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        accepted()
+    };
+    drive(job(&chunk, &gate, &settle, clock), slow).await;
+    let reports = settle.reports.take();
+    let expired = reports.values().filter(|report| **report == Report::Expired).count();
+    assert_eq!(expired, 2, "started at 0 s and 3 s, too late at 6 s: {reports:?}");
+    chunk.envelope.expires_at = None;
+    chunk.lease_until = timestamp(clock).plus(limits::LEASE_MARGIN + Duration::from_secs(5));
+    drive(job(&chunk, &gate, &settle, clock), slow).await;
+    let handed_back = |report: &&Report| matches!(report, Report::HandedBack { .. });
+    assert_eq!(settle.reports.borrow().values().filter(handed_back).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_tasks_get_a_turn_while_many_are_started() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 1000), Gate::new(Box::new(Fixed(1000))));
+    let settle = Settle::new(100);
+    let started = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&started);
+    let local = tokio::task::LocalSet::new();
+    let first_turn = local.spawn_local(async move {
+        // Not before the first start.
+        while seen.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+        seen.get()
+    });
+    local
+        .run_until(async {
+            drive(job(&chunk, &gate, &settle, clock), async |_| {
+                started.set(started.get() + 1);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                accepted()
+            })
+            .await;
+            assert!(first_turn.await.unwrap() <= 2 * STARTS_PER_TURN);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_job_gets_the_places_of_an_earlier_one_as_soon_as_that_runs_out_of_starts() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 10), Gate::new(Box::new(Fixed(4))));
+    let (one, other) = (Settle::new(100), Settle::new(100));
+    let started = clock.monotonic();
+    let last_is_slow = async |delivery: &Delivery| {
+        let seconds = if delivery.index == 9 { 10 } else { 1 };
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        accepted()
+    };
+    tokio::join!(
+        drive(job(&chunk, &gate, &one, clock), last_is_slow),
+        drive(job(&chunk, &gate, &other, clock), last_is_slow),
+    );
+    assert_eq!((one.verdicts().len(), other.verdicts().len()), (10, 10));
+    let took = clock.monotonic() - started;
+    assert!(took <= Duration::from_secs(16), "{took:?}: places stood empty");
+}

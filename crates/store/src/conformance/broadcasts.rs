@@ -1,0 +1,68 @@
+//! Accepted whole, or not at all.
+
+use notification::{BroadcastId, limits};
+
+use super::support::{BroadcastShape, Shape, at, claim_all, find, groups, name};
+use crate::{BroadcastOpened, Filter, Store, StoreError};
+
+pub(super) async fn an_open_broadcast_is_not_there_yet(store: &dyn Store) {
+    let id = BroadcastShape::default().open(store, 10).await;
+    assert!(claim_all(store, 0).await.is_empty());
+    assert_eq!(store.totals().await.unwrap().accepted, 0);
+    assert_eq!(store.broadcast(id).await.unwrap(), None);
+    assert_eq!(store.list(Filter::default(), None, 9).await.unwrap().items, []);
+    let unknown = BroadcastId(id.0 + 1);
+    let refused = store.add_recipients(unknown, groups(1), at(0)).await;
+    assert_eq!(refused, Err(StoreError::NoOpenBroadcast(unknown)));
+}
+
+pub(super) async fn a_sealed_broadcast_is_claimed_with_one_content(store: &dyn Store) {
+    let id = BroadcastShape::default().open(store, limits::BATCH_ITEMS + 5).await;
+    store.add_recipients(id, groups(3), at(0)).await.unwrap();
+    let expect = limits::BATCH_ITEMS + 8;
+    assert_eq!(store.seal_broadcast(id, at(4)).await.unwrap(), expect as u64);
+    assert_eq!(store.seal_broadcast(id, at(5)).await, Err(StoreError::NoOpenBroadcast(id)));
+    let status = store.broadcast(id).await.unwrap().unwrap();
+    assert_eq!((status.tenant, status.channel), (name("tenant"), name("channel")));
+    assert_eq!((status.accepted_at, status.account.pending), (at(4), expect as u64));
+    let content = BroadcastShape::default().draft().content;
+    let chunks = claim_all(store, 4).await;
+    assert_eq!(chunks.iter().map(|chunk| chunk.deliveries.len()).sum::<usize>(), expect);
+    for chunk in &chunks {
+        assert_eq!(chunk.envelope.broadcast, Some(id));
+        for delivery in &chunk.deliveries {
+            assert_eq!(chunk.content_of(delivery), Some(&content));
+        }
+    }
+    let history = find(store, chunks[0].notification_id(3)).await;
+    assert_eq!((&*history.recipient, history.content), ("3", content));
+}
+
+pub(super) async fn an_abandoned_broadcast_never_was(store: &dyn Store) {
+    let id = BroadcastShape::default().open(store, 10).await;
+    store.abandon_broadcast(id).await.unwrap();
+    assert_eq!(store.abandon_broadcast(id).await, Err(StoreError::NoOpenBroadcast(id)));
+    assert_eq!(store.seal_broadcast(id, at(0)).await, Err(StoreError::NoOpenBroadcast(id)));
+    let next = BroadcastShape::default().open(store, 1).await;
+    assert_ne!(next, id, "numbers are not used again");
+    store.seal_broadcast(next, at(0)).await.unwrap();
+    assert_eq!(store.totals().await.unwrap().accepted, 1);
+}
+
+pub(super) async fn a_key_belongs_to_a_broadcast_from_sealing_on(store: &dyn Store) {
+    let shape = BroadcastShape { key: Some(("key", 1)) };
+    let first = shape.open(store, 1).await;
+    let second = shape.open(store, 1).await;
+    store.seal_broadcast(first, at(0)).await.unwrap();
+    let too_late = store.seal_broadcast(second, at(0)).await;
+    assert_eq!(too_late, Err(StoreError::KeyReused { index: 0 }));
+    store.abandon_broadcast(second).await.unwrap();
+    let replayed = store.open_broadcast(shape.draft(), at(0)).await.unwrap();
+    assert_eq!(replayed, BroadcastOpened::Replayed(first));
+    let other = BroadcastShape { key: Some(("key", 2)) }.draft();
+    let refused = store.open_broadcast(other, at(0)).await;
+    assert_eq!(refused, Err(StoreError::KeyReused { index: 0 }));
+    let single = Shape { key: Some(("key", 1)), ..Shape::default() }.draft("a");
+    let refused = store.ingest(vec![single], at(0)).await;
+    assert_eq!(refused, Err(StoreError::KeyReused { index: 0 }));
+}

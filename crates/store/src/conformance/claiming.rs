@@ -1,0 +1,106 @@
+//! Who is claimed, and when.
+
+use notification::{Chunk, Disposition, Epoch, Priority, State};
+
+use super::support::{
+    LEASE, Shape, at, claim_all, claim_one, claim_request, find, part, settle_all, settle_one,
+};
+use crate::{ClaimRequest, Store};
+
+pub(super) async fn nothing_is_claimed_before_it_is_due(store: &dyn Store) {
+    Shape { due_at: 50, ..Shape::default() }.ingest(store, 1).await;
+    let early = store.claim(claim_request(49)).await.unwrap();
+    assert_eq!((early.chunks.len(), early.next_at), (0, Some(at(50))));
+    let in_time = store.claim(claim_request(50)).await.unwrap();
+    let chunk = &in_time.chunks[0];
+    assert_eq!((chunk.attempt, chunk.epoch), (1, Epoch(1)));
+    assert_eq!(chunk.lease_until, at(50).plus(LEASE));
+    assert_eq!(in_time.next_at, Some(chunk.lease_until), "only the lease's end can bring work");
+    settle_all(store, chunk, Disposition::Ended(State::Delivered)).await;
+    assert_eq!(store.claim(claim_request(51)).await.unwrap().next_at, None);
+}
+
+pub(super) async fn urgent_lanes_go_first_and_equal_ones_in_turn(store: &dyn Store) {
+    let shape = |priority, destination| Shape { destination, priority, ..Shape::default() };
+    for (due_at, priority, destination) in [
+        (1, Priority::Bulk, "a"),
+        (2, Priority::Normal, "a"),
+        (3, Priority::Normal, "a"),
+        (4, Priority::Normal, "b"),
+        (5, Priority::Urgent, "b"),
+    ] {
+        Shape { due_at, ..shape(priority, destination) }.ingest(store, 1).await;
+    }
+    let order: Vec<i64> =
+        claim_all(store, 9).await.iter().map(|chunk| chunk.envelope.due_at.millis()).collect();
+    let urgent_then_in_turn = [5, 2, 4, 3, 1];
+    let other_lane_first = [5, 4, 2, 3, 1];
+    assert!(order == urgent_then_in_turn || order == other_lane_first, "{order:?}");
+}
+
+pub(super) async fn a_full_lane_gets_nothing_more(store: &dyn Store) {
+    let narrow = ClaimRequest { lane_window: 3, ..claim_request(5) };
+    let lane = |due_at| Shape { due_at, ..Shape::default() };
+    for due_at in 0..4 {
+        lane(due_at).ingest(store, 2).await;
+    }
+    Shape { destination: "elsewhere", due_at: 4, ..Shape::default() }.ingest(store, 1).await;
+    let claim = store.claim(narrow).await.unwrap();
+    let claimed = |destination: &str| {
+        let chunks = claim.chunks.iter();
+        let of_lane = chunks.filter(|chunk| &*chunk.envelope.lane.destination == destination);
+        of_lane.map(|chunk| chunk.deliveries.len()).sum::<usize>()
+    };
+    assert_eq!((claimed("here"), claimed("elsewhere")), (4, 1), "one chunk beyond the window");
+    assert_eq!(claim.next_at, Some(at(5).plus(LEASE)), "a full lane brings no work by itself");
+    assert!(store.claim(narrow).await.unwrap().chunks.is_empty());
+    let is_here = |chunk: &&Chunk| &*chunk.envelope.lane.destination == "here";
+    let first = claim.chunks.iter().find(is_here).unwrap();
+    let delivered = Disposition::Ended(State::Delivered);
+    settle_one(store, part(first, &[0], delivered)).await;
+    assert!(store.claim(narrow).await.unwrap().chunks.is_empty(), "three are still claimed");
+    settle_one(store, part(first, &[1], delivered)).await;
+    assert_eq!(store.claim(narrow).await.unwrap().chunks.len(), 1);
+}
+
+pub(super) async fn a_claim_stops_at_the_items_wanted_and_says_that_there_is_more(
+    store: &dyn Store,
+) {
+    for due_at in 0..3 {
+        Shape { due_at, ..Shape::default() }.ingest(store, 4).await;
+    }
+    let wanted = |items| ClaimRequest { items, ..claim_request(5) };
+    let claim = store.claim(wanted(7)).await.unwrap();
+    assert_eq!(claim.chunks.len(), 1);
+    assert!(claim.next_at.unwrap() <= at(5));
+    let claim = store.claim(wanted(1)).await.unwrap();
+    assert_eq!(claim.chunks.len(), 1, "the first chunk is given however large it is");
+    assert_eq!(store.claim(wanted(4)).await.unwrap().chunks.len(), 1);
+}
+
+pub(super) async fn what_expired_is_settled_and_not_returned(store: &dyn Store) {
+    let ids = Shape { expires_at: Some(10), ..Shape::default() }.ingest(store, 2).await;
+    let alive = Shape { expires_at: Some(11), ..Shape::default() }.ingest(store, 1).await;
+    let chunk = claim_one(store, 10).await;
+    assert_eq!(chunk.notification_id(0), alive[0]);
+    for id in ids {
+        let history = find(store, id).await;
+        assert_eq!((history.state, history.next_attempt_at), (State::Expired, None));
+        let [line] = &history.attempts[..] else { panic!("{history:?}") };
+        assert_eq!((line.state, line.attempt, line.at), (State::Expired, 0, at(10)));
+    }
+    assert_eq!(store.totals().await.unwrap().expired, 2);
+}
+
+pub(super) async fn changes_tell_of_new_work(store: &dyn Store) {
+    let mut changes = store.changes();
+    changes.mark_unchanged();
+    Shape::default().ingest(store, 1).await;
+    changes.changed().await.unwrap();
+    let chunk = claim_one(store, 0).await;
+    changes.mark_unchanged();
+    claim_all(store, 0).await;
+    assert!(!changes.has_changed().unwrap(), "a claim wakes nobody");
+    settle_all(store, &chunk, Disposition::HandedBack { at: at(0) }).await;
+    changes.changed().await.unwrap();
+}

@@ -1,0 +1,115 @@
+//! What can be asked.
+
+use notification::{BatchId, Disposition, NotificationId, State};
+
+use super::support::{
+    BroadcastShape, Shape, at, claim_all, claim_one, claim_request, find, name, part, settle_all,
+    settle_one,
+};
+use crate::{ClaimRequest, Filter, LaneStatus, LogPosition, Store};
+
+pub(super) async fn strangers_are_not_found(store: &dyn Store) {
+    let id = Shape::default().ingest(store, 1).await[0];
+    let (time, realm, batch) = (id.accepted_at(), id.realm(), id.batch());
+    for stranger in [
+        NotificationId::new(at(1), realm, batch, 0),
+        NotificationId::new(time, realm ^ 1, batch, 0),
+        NotificationId::new(time, realm, BatchId(batch.0 + 1_000), 0),
+        NotificationId::new(time, realm, batch, 1),
+    ] {
+        assert_eq!(store.find(stranger).await.unwrap(), None);
+    }
+    assert_eq!(find(store, id).await.id, id);
+}
+
+pub(super) async fn a_list_is_paged_and_filtered(store: &dyn Store) {
+    let mine = Shape::default().ingest(store, 5).await;
+    let other = Shape { tenant: "other", ..Shape::default() }.ingest(store, 2).await;
+    let broadcast = BroadcastShape::default().open(store, 3).await;
+    store.seal_broadcast(broadcast, at(0)).await.unwrap();
+    let first = store.claim(ClaimRequest { items: 1, ..claim_request(0) }).await.unwrap();
+    settle_all(store, &first.chunks[0], Disposition::Ended(State::Delivered)).await;
+    let all = async |filter: Filter| {
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.list(filter.clone(), after, 2).await.unwrap();
+            assert!(page.items.len() <= 2);
+            ids.extend(page.items.iter().map(|history| history.id));
+            after = page.next;
+            if after.is_none() {
+                return ids;
+            }
+        }
+    };
+    let everything = all(Filter::default()).await;
+    assert_eq!(everything.len(), 10);
+    assert_eq!(everything[..7], [mine.clone(), other.clone()].concat());
+    let tenant = Some(name("other"));
+    assert_eq!(all(Filter { tenant, ..Filter::default() }).await, other);
+    let channel = Some(name("unused"));
+    assert_eq!(all(Filter { channel, ..Filter::default() }).await, []);
+    let filter = Filter { broadcast: Some(broadcast), ..Filter::default() };
+    assert_eq!(all(filter).await, everything[7..]);
+    let state = Some(State::Delivered);
+    let delivered = first.chunks[0].deliveries.len();
+    assert_eq!(all(Filter { state, ..Filter::default() }).await.len(), delivered);
+}
+
+pub(super) async fn the_log_is_read_once_from_start_to_end(store: &dyn Store) {
+    let start = LogPosition::default();
+    let empty = store.log(start, 10).await.unwrap();
+    assert_eq!((empty.entries.len(), empty.next), (0, start));
+    let ids = Shape::default().ingest(store, 4).await;
+    let chunk = claim_one(store, 0).await;
+    let ended = Disposition::Ended(State::Delivered);
+    settle_one(store, part(&chunk, &[1, 3], Disposition::Retry { at: at(9) })).await;
+    settle_one(store, part(&chunk, &[0, 2], ended)).await;
+    settle_all(store, &claim_one(store, 9).await, ended).await;
+    let (mut seen, mut position) = (Vec::new(), start);
+    loop {
+        let page = store.log(position, 1).await.unwrap();
+        if page.next == position {
+            assert!(page.entries.is_empty());
+            break;
+        }
+        assert!(page.next > position);
+        seen.extend(page.entries.into_iter().map(|line| (line.id, line.attempted)));
+        position = page.next;
+    }
+    let order: Vec<_> = seen.iter().map(|(id, line)| (*id, line.attempt, line.state)).collect();
+    let (retried, delivered) = (State::Pending, State::Delivered);
+    let expect = [
+        (ids[1], 1, retried),
+        (ids[3], 1, retried),
+        (ids[0], 1, delivered),
+        (ids[2], 1, delivered),
+        (ids[1], 2, delivered),
+        (ids[3], 2, delivered),
+    ];
+    assert_eq!(order, expect);
+    for id in ids {
+        let of_this = seen.iter().filter(|(other, _)| *other == id).map(|(_, line)| line.clone());
+        assert_eq!(find(store, id).await.attempts, of_this.collect::<Vec<_>>());
+    }
+}
+
+pub(super) async fn lanes_show_their_work(store: &dyn Store) {
+    let here = Shape { due_at: 3, ..Shape::default() };
+    let there = Shape { destination: "there", due_at: 8, ..Shape::default() };
+    here.ingest(store, 4).await;
+    there.ingest(store, 1).await;
+    let chunk = claim_one(store, 5).await;
+    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(70) })).await;
+    let status = |shape: &Shape, claimed, next_due_at| LaneStatus {
+        lane: shape.draft("a").envelope.lane,
+        claimed,
+        next_due_at: Some(at(next_due_at)),
+    };
+    let expect = [status(&here, 2, 70), status(&there, 0, 8)];
+    assert_eq!(store.lanes().await.unwrap(), expect);
+    for chunk in claim_all(store, 1_000_000).await {
+        settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+    }
+    assert_eq!(store.lanes().await.unwrap(), []);
+}

@@ -1,0 +1,101 @@
+//! What every store must do. Backends and doubles run [`exercise`] in their tests.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a suite fails by panicking"
+)]
+
+mod broadcasts;
+mod cancelling;
+mod claiming;
+mod idempotency;
+mod ingest;
+mod leases;
+mod ledger;
+mod settling;
+mod support;
+mod suppression;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::Store;
+pub use support::{
+    BroadcastShape, Shape, at, claim_all, claim_request, groups, name, settle_all,
+    the_books_balance,
+};
+
+/// A store under test, empty, and whatever must live as long.
+#[derive(Debug)]
+pub struct Subject {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// A directory, a server; dropped after the store.
+    pub keep: Box<dyn Any + Send>,
+}
+
+/// Runs every case, each on a fresh store, and checks after each that the books balance.
+pub async fn exercise(make: impl AsyncFn() -> Subject) {
+    macro_rules! cases {
+        ($($area:ident: $($case:ident)+;)+) => {
+            $($({
+                let subject = make().await;
+                $area::$case(&*subject.store).await;
+                the_books_balance(&*subject.store).await;
+            })+)+
+        };
+    }
+    cases! {
+        ingest:
+            nothing_in_means_nothing_done
+            what_is_accepted_is_found_as_it_was_given
+            a_large_request_is_cut_into_batches
+            large_contents_are_cut_into_batches;
+        idempotency:
+            the_same_key_twice_is_one_notification
+            the_same_key_twice_in_one_request_is_one_notification
+            a_key_with_other_content_refuses_the_whole_request
+            a_key_belongs_to_its_tenant;
+        broadcasts:
+            an_open_broadcast_is_not_there_yet
+            a_sealed_broadcast_is_claimed_with_one_content
+            an_abandoned_broadcast_never_was
+            a_key_belongs_to_a_broadcast_from_sealing_on;
+        claiming:
+            nothing_is_claimed_before_it_is_due
+            urgent_lanes_go_first_and_equal_ones_in_turn
+            a_full_lane_gets_nothing_more
+            a_claim_stops_at_the_items_wanted_and_says_that_there_is_more
+            what_expired_is_settled_and_not_returned
+            changes_tell_of_new_work;
+        leases:
+            a_lease_that_ended_is_claimed_again_with_a_new_epoch
+            a_late_settlement_is_stale
+            at_most_once_that_began_is_in_doubt_when_its_lease_ends
+            a_mark_needs_the_current_claim;
+        settling:
+            every_outcome_is_logged_and_counted
+            a_chunk_is_settled_in_parts_and_no_part_twice
+            a_retry_is_due_again_with_the_next_attempt
+            what_is_handed_back_keeps_its_attempt_and_is_not_logged
+            a_stale_part_leaves_the_others_alone;
+        suppression:
+            a_suppressed_recipient_is_not_sent_to
+            a_gone_recipient_joins_the_list
+            the_list_is_kept_in_order_and_taken_back;
+        cancelling:
+            what_is_pending_is_cancelled_once
+            what_is_claimed_is_under_way
+            a_broadcast_is_cancelled_as_far_as_it_goes
+            nobody_cancels_for_another_tenant;
+        ledger:
+            strangers_are_not_found
+            a_list_is_paged_and_filtered
+            the_log_is_read_once_from_start_to_end
+            lanes_show_their_work;
+    }
+}

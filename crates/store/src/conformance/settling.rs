@@ -1,0 +1,110 @@
+//! Outcomes are written once.
+
+use notification::{Account, Disposition, Guarantee, OutcomeGroup, Settlement, State};
+
+use super::support::{
+    Shape, at, claim_all, claim_one, find, indexes, part, settle_all, settle_one,
+};
+use crate::{Begun, Mark, Settled, Store};
+
+const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
+
+pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
+    let once = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
+    let ids = once.ingest(store, 6).await;
+    let chunk = claim_one(store, 0).await;
+    let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: 5 };
+    assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+    let ends = [
+        (State::Delivered, 200),
+        (State::Refused, 410),
+        (State::Expired, 0),
+        (State::InDoubt, 0),
+        (State::Dead, 503),
+    ];
+    let group = |(index, (state, status)): (u16, (State, u16))| OutcomeGroup {
+        disposition: Disposition::Ended(state),
+        status,
+        detail: state.as_str().into(),
+        suppress: false,
+        indexes: vec![index],
+    };
+    let groups = (0..).zip(ends).map(group).collect();
+    let settlement = Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(7), groups };
+    assert_eq!(settle_one(store, settlement).await, Settled::Applied { remaining: 1 });
+    for (id, (state, status)) in ids.iter().zip(ends) {
+        let history = find(store, *id).await;
+        assert_eq!((history.state, history.next_attempt_at), (state, None));
+        let [line] = &history.attempts[..] else { panic!("{history:?}") };
+        assert_eq!((line.at, line.state, line.status), (at(7), state, status));
+        assert_eq!(line.attempt, u16::from(state != State::Expired), "expiry is no attempt");
+        assert_eq!(line.detail, state.as_str());
+    }
+    let account = Account {
+        accepted: 6,
+        delivered: 1,
+        refused: 1,
+        expired: 1,
+        in_doubt: 1,
+        dead: 1,
+        pending: 1,
+        ..Account::default()
+    };
+    assert_eq!(store.totals().await.unwrap(), account);
+}
+
+pub(super) async fn a_chunk_is_settled_in_parts_and_no_part_twice(store: &dyn Store) {
+    Shape::default().ingest(store, 5).await;
+    let chunk = claim_one(store, 0).await;
+    for (part_of_it, expect) in [
+        (vec![0, 2], Settled::Applied { remaining: 3 }),
+        (vec![2], Settled::Stale),
+        (vec![1, 2], Settled::Stale),
+        (vec![7], Settled::Stale),
+        (vec![1, 3, 4], Settled::Applied { remaining: 0 }),
+        (vec![1], Settled::Stale),
+    ] {
+        assert_eq!(settle_one(store, part(&chunk, &part_of_it, DELIVERED)).await, expect);
+    }
+    assert_eq!(store.totals().await.unwrap().delivered, 5);
+    assert!(claim_all(store, i64::from(u32::MAX)).await.is_empty());
+}
+
+pub(super) async fn a_retry_is_due_again_with_the_next_attempt(store: &dyn Store) {
+    let ids = Shape::default().ingest(store, 3).await;
+    let chunk = claim_one(store, 0).await;
+    settle_one(store, part(&chunk, &[0, 2], Disposition::Retry { at: at(100) })).await;
+    settle_one(store, part(&chunk, &[1], DELIVERED)).await;
+    let waiting = find(store, ids[2]).await;
+    assert_eq!((waiting.state, waiting.next_attempt_at), (State::Pending, Some(at(100))));
+    assert_eq!((waiting.attempts[0].state, waiting.attempts[0].attempt), (State::Pending, 1));
+    assert!(claim_all(store, 99).await.is_empty());
+    let again = claim_one(store, 100).await;
+    assert_eq!((again.attempt, again.batch, indexes(&again)), (2, chunk.batch, vec![0, 2]));
+    assert_eq!(again.deliveries[1], chunk.deliveries[2]);
+    settle_all(store, &again, DELIVERED).await;
+    let attempts = find(store, ids[2]).await.attempts;
+    let seen: Vec<_> = attempts.iter().map(|line| (line.attempt, line.state)).collect();
+    assert_eq!(seen, [(1, State::Pending), (2, State::Delivered)]);
+}
+
+pub(super) async fn what_is_handed_back_keeps_its_attempt_and_is_not_logged(store: &dyn Store) {
+    let ids = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() }.ingest(store, 2).await;
+    let chunk = claim_one(store, 0).await;
+    settle_all(store, &chunk, Disposition::HandedBack { at: at(30) }).await;
+    let waiting = find(store, ids[1]).await;
+    assert_eq!((waiting.state, waiting.next_attempt_at), (State::Pending, Some(at(30))));
+    assert_eq!(waiting.attempts, []);
+    assert!(claim_all(store, 29).await.is_empty());
+    let again = claim_one(store, 30).await;
+    assert_eq!((again.attempt, again.deliveries), (1, chunk.deliveries));
+}
+
+pub(super) async fn a_stale_part_leaves_the_others_alone(store: &dyn Store) {
+    Shape::default().ingest(store, 4).await;
+    let chunk = claim_one(store, 0).await;
+    let one = |index| part(&chunk, &[index], DELIVERED);
+    let settled = store.settle(vec![one(0), one(0), one(9), one(1)]).await.unwrap();
+    let applied = |remaining| Settled::Applied { remaining };
+    assert_eq!(settled, [applied(3), Settled::Stale, Settled::Stale, applied(2)]);
+}

@@ -1,0 +1,204 @@
+//! What the cases are written with.
+
+use std::time::Duration;
+
+use notification::{
+    ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee, Idempotency, Lane,
+    Name, NotificationId, OutcomeGroup, Priority, Settlement, Timestamp,
+};
+
+use crate::{
+    Admission, BroadcastDraft, BroadcastOpened, ClaimRequest, History, RecipientGroup, Settled,
+    Store,
+};
+
+/// A notification to be written, plain but for what a case changes.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Where it goes.
+    pub destination: &'static str,
+    /// Who goes first.
+    pub priority: Priority,
+    /// What a crash may cost.
+    pub guarantee: Guarantee,
+    /// Milliseconds.
+    pub due_at: i64,
+    /// Milliseconds.
+    pub expires_at: Option<i64>,
+    /// What is sent.
+    pub payload: Bytes,
+    /// The caller's key, and the number that stands for the content's fingerprint.
+    pub key: Option<(&'static str, u8)>,
+    /// Whose it is.
+    pub tenant: &'static str,
+}
+
+/// A broadcast to be opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BroadcastShape {
+    /// The caller's key, and the number that stands for the content's fingerprint.
+    pub key: Option<(&'static str, u8)>,
+}
+
+/// How long a claim lasts here.
+pub(super) const LEASE: Duration = Duration::from_mins(1);
+
+// === impl Shape ===
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            destination: "here",
+            priority: Priority::Normal,
+            guarantee: Guarantee::AtLeastOnce,
+            due_at: 0,
+            expires_at: None,
+            payload: Bytes::from_static(br#"{"text":"news"}"#),
+            key: None,
+            tenant: "tenant",
+        }
+    }
+}
+
+impl Shape {
+    /// The draft for one recipient.
+    pub fn draft(&self, recipient: &str) -> Draft {
+        Draft {
+            envelope: Envelope {
+                tenant: name(self.tenant),
+                lane: Lane {
+                    channel: name("channel"),
+                    destination: self.destination.into(),
+                    priority: self.priority,
+                },
+                guarantee: self.guarantee,
+                due_at: at(self.due_at),
+                expires_at: self.expires_at.map(at),
+                broadcast: None,
+            },
+            recipient: ByteString::from(recipient),
+            content: Content { payload: self.payload.clone(), options: Bytes::new() },
+            idempotency: self.key.map(idempotency),
+        }
+    }
+
+    /// Drafts for recipients `0`, `1`, ...
+    pub fn drafts(&self, count: usize) -> Vec<Draft> {
+        (0..count).map(|number| self.draft(&number.to_string())).collect()
+    }
+
+    /// Has `count` of these accepted at the instant 0.
+    pub async fn ingest(&self, store: &dyn Store, count: usize) -> Vec<NotificationId> {
+        let admissions = store.ingest(self.drafts(count), at(0)).await.expect("ingest");
+        admissions.into_iter().map(accepted).collect()
+    }
+}
+
+// === impl BroadcastShape ===
+
+impl BroadcastShape {
+    pub(super) fn draft(self) -> BroadcastDraft {
+        BroadcastDraft {
+            tenant: name("tenant"),
+            channel: name("channel"),
+            priority: Priority::Bulk,
+            guarantee: Guarantee::AtLeastOnce,
+            due_at: at(0),
+            expires_at: None,
+            content: Content {
+                payload: Bytes::from_static(b"{\"all\":1}"),
+                options: Bytes::from_static(b"{}"),
+            },
+            idempotency: self.key.map(idempotency),
+        }
+    }
+
+    /// Opens a broadcast and gives it recipients.
+    pub async fn open(self, store: &dyn Store, recipients: usize) -> notification::BroadcastId {
+        let opened = store.open_broadcast(self.draft(), at(0)).await.expect("open");
+        let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+        store.add_recipients(id, groups(recipients), at(0)).await.expect("add");
+        id
+    }
+}
+
+/// One group of recipients `0`, `1`, ...
+pub fn groups(count: usize) -> Vec<RecipientGroup> {
+    let recipients = (0..count).map(|number| number.to_string().into()).collect();
+    vec![RecipientGroup { destination: "here".into(), recipients }]
+}
+
+/// An instant.
+pub const fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// A name that is known to be good.
+pub fn name(text: &str) -> Name {
+    text.parse().expect("a good name")
+}
+
+pub(super) fn idempotency((key, content): (&'static str, u8)) -> Idempotency {
+    Idempotency { key: ByteString::from_static(key), fingerprint: [content; 32] }
+}
+
+pub(super) fn accepted(admission: Admission) -> NotificationId {
+    match admission {
+        Admission::Accepted(id) => id,
+        Admission::Replayed(id) => panic!("{id} was there before"),
+    }
+}
+
+/// A claim of everything, at `millis`.
+pub const fn claim_request(millis: i64) -> ClaimRequest {
+    ClaimRequest { now: at(millis), lease: LEASE, items: usize::MAX, lane_window: usize::MAX }
+}
+
+/// Claims everything that is due.
+pub async fn claim_all(store: &dyn Store, millis: i64) -> Vec<Chunk> {
+    store.claim(claim_request(millis)).await.expect("claim").chunks
+}
+
+pub(super) async fn claim_one(store: &dyn Store, millis: i64) -> Chunk {
+    let mut chunks = claim_all(store, millis).await;
+    assert_eq!(chunks.len(), 1, "{chunks:?}");
+    chunks.remove(0)
+}
+
+/// A settlement of `indexes` of `chunk` that all came to the same.
+pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> Settlement {
+    let group = OutcomeGroup {
+        disposition,
+        status: 200,
+        detail: "".into(),
+        suppress: false,
+        indexes: indexes.to_vec(),
+    };
+    Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(7), groups: vec![group] }
+}
+
+pub(super) fn indexes(chunk: &Chunk) -> Vec<u16> {
+    chunk.deliveries.iter().map(|delivery| delivery.index).collect()
+}
+
+pub(super) async fn settle_one(store: &dyn Store, settlement: Settlement) -> Settled {
+    store.settle(vec![settlement]).await.expect("settle")[0]
+}
+
+/// Settles all deliveries of `chunk` alike.
+pub async fn settle_all(store: &dyn Store, chunk: &Chunk, disposition: Disposition) {
+    let settled = settle_one(store, part(chunk, &indexes(chunk), disposition)).await;
+    assert_eq!(settled, Settled::Applied { remaining: 0 });
+}
+
+pub(super) async fn find(store: &dyn Store, id: NotificationId) -> History {
+    store.find(id).await.expect("find").expect("it was accepted")
+}
+
+/// Counted anew, everything is somewhere, once, and the totals say the same.
+pub async fn the_books_balance(store: &dyn Store) {
+    let audit = store.audit().await.expect("audit");
+    assert_eq!((audit.problem_count, audit.problems), (0, Vec::new()));
+    assert!(audit.account.is_balanced(), "{:?}", audit.account);
+    assert_eq!(store.totals().await.expect("totals"), audit.account);
+}

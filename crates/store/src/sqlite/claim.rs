@@ -1,0 +1,241 @@
+//! Claims, the fence before the first byte, and the end of leases.
+
+use notification::{
+    BroadcastId, Chunk, Content, Delivery, Epoch, Guarantee, State, Timestamp, limits,
+};
+use rusqlite::{OptionalExtension, params};
+
+use super::codec::{Items, LogLine};
+use super::lanes::LaneId;
+use super::members::Members;
+use super::round::Round;
+use super::rows::{self, BatchRow, ChunkRow, select_chunk};
+use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
+
+/// What became of a due chunk.
+enum Taken {
+    /// Nothing of it was left to send.
+    Ended(usize),
+    /// It is claimed.
+    Leased(Box<Chunk>),
+    /// It is more than is wanted now.
+    Left,
+}
+
+/// A batch as one chunk sees it.
+struct Decoded {
+    batch: BatchRow,
+    /// The content of deliveries that have none of their own.
+    content: Option<Content>,
+    deliveries: Vec<Delivery>,
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim, StoreError> {
+        let now = request.now;
+        for chunk in self.leases_ended(now)? {
+            self.end_lease(&chunk, now, "lease ended")?;
+        }
+        let mut chunks = Vec::new();
+        let (mut items, mut ended) = (0, 0);
+        // What ends here is bounded like all work of a round; the caller is told to come again at once.
+        while ended < limits::ROUND_ITEMS
+            && let Some(lane) = self.desk.lanes.next(now, request.lane_window)
+        {
+            let (first, next_due) = self.first_ready(lane)?;
+            let Some(first) = first.filter(|first| first.due_at <= now) else {
+                self.reset_due(lane)?;
+                continue;
+            };
+            let room = if items == 0 { usize::MAX } else { request.items.saturating_sub(items) };
+            match self.take(&first, request, room)? {
+                Taken::Left => break,
+                Taken::Ended(count) => {
+                    ended += count;
+                    self.desk.lanes.set_next_due(lane, next_due);
+                }
+                Taken::Leased(chunk) => {
+                    items += chunk.deliveries.len();
+                    self.desk.lanes.add_claimed(lane, chunk.deliveries.len());
+                    self.desk.lanes.served(lane, next_due);
+                    chunks.push(*chunk);
+                }
+            }
+        }
+        let next_due = self.desk.lanes.next_at(request.lane_window);
+        let next_at = next_due.into_iter().chain(self.next_lease_end()?).min();
+        Ok(Claim { chunks, next_at })
+    }
+
+    /// The lane's first ready chunk, and when the one after it is due.
+    fn first_ready(
+        &self,
+        lane: LaneId,
+    ) -> Result<(Option<ChunkRow>, Option<Timestamp>), StoreError> {
+        let select = self.sql(select_chunk!(
+            "lane = ?1 AND lease_until IS NULL \
+             ORDER BY due_at, id LIMIT 2"
+        ))?;
+        let mut ready = rows::chunks(select, [lane])?.into_iter();
+        let first = ready.next();
+        Ok((first, ready.next().map(|second| second.due_at)))
+    }
+
+    fn take(
+        &mut self,
+        chunk: &ChunkRow,
+        request: ClaimRequest,
+        room: usize,
+    ) -> Result<Taken, StoreError> {
+        let now = request.now;
+        let mut members = chunk.members();
+        let mut decoded = self.decode(chunk, &members)?;
+        let envelope = &decoded.batch.envelope;
+        if envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &members)?;
+            self.shrink(chunk.id, &Members::default())?;
+            return Ok(Taken::Ended(chunk.count));
+        }
+        let suppressed = self.suppressed_of(&envelope.lane.channel, &decoded.deliveries)?;
+        if !suppressed.is_empty() {
+            self.end(chunk.batch, &LogLine::unattempted(now, State::Suppressed), &suppressed)?;
+            for index in suppressed.iter() {
+                members.remove(index);
+            }
+            decoded.deliveries.retain(|delivery| !suppressed.contains(delivery.index));
+            self.shrink(chunk.id, &members)?;
+        }
+        if members.is_empty() {
+            return Ok(Taken::Ended(suppressed.len()));
+        }
+        if members.len() > room {
+            return Ok(Taken::Left);
+        }
+        let epoch = Epoch(chunk.epoch.0.saturating_add(1));
+        let lease_until = now.plus(request.lease);
+        self.sql("UPDATE chunk SET epoch = ?2, lease_until = ?3 WHERE id = ?1")?
+            .execute(params![chunk.id.0.cast_signed(), epoch.0, lease_until.millis()])?;
+        Ok(Taken::Leased(Box::new(Chunk {
+            id: chunk.id,
+            epoch,
+            lease_until,
+            batch: chunk.batch,
+            realm: self.desk.realm,
+            accepted_at: decoded.batch.accepted_at,
+            envelope: decoded.batch.envelope,
+            attempt: chunk.attempt,
+            content: decoded.content,
+            deliveries: decoded.deliveries,
+        })))
+    }
+
+    fn decode(&mut self, chunk: &ChunkRow, members: &Members) -> Result<Decoded, StoreError> {
+        let lane = self.lane(chunk.lane)?;
+        let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
+        let mut batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
+        let content = match batch.envelope.broadcast {
+            Some(broadcast) => Some(self.content_of(broadcast)?),
+            None => batch.content.take(),
+        };
+        let deliveries = deliveries(&batch, members)?;
+        Ok(Decoded { batch, content, deliveries })
+    }
+
+    fn content_of(&mut self, broadcast: BroadcastId) -> Result<Content, StoreError> {
+        if let Some((last, content)) = &self.desk.last_content
+            && *last == broadcast
+        {
+            return Ok(content.clone());
+        }
+        let content = rows::broadcast_content(self.connection, broadcast)?;
+        self.desk.last_content = Some((broadcast, content.clone()));
+        Ok(content)
+    }
+
+    fn leases_ended(&self, now: Timestamp) -> Result<Vec<ChunkRow>, StoreError> {
+        let select = self.sql(select_chunk!(
+            "lease_until IS NOT NULL AND lease_until <= ?1 \
+             ORDER BY lease_until"
+        ))?;
+        rows::chunks(select, [now.millis()])
+    }
+
+    fn next_lease_end(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut select =
+            self.sql("SELECT min(lease_until) FROM chunk WHERE lease_until IS NOT NULL")?;
+        let millis: Option<i64> = select.query_row([], |row| row.get(0))?;
+        Ok(millis.map(Timestamp::from_millis))
+    }
+
+    /// Nobody may act for the current claim any more.
+    fn end_lease(
+        &mut self,
+        chunk: &ChunkRow,
+        now: Timestamp,
+        detail: &str,
+    ) -> Result<(), StoreError> {
+        self.leave_in_doubt(chunk, now, detail)?;
+        self.desk.lanes.remove_claimed(chunk.lane, chunk.count);
+        Ok(())
+    }
+
+    /// Logs as in doubt what had begun, and makes the rest ready; returns the rest.
+    pub(super) fn leave_in_doubt(
+        &mut self,
+        chunk: &ChunkRow,
+        now: Timestamp,
+        detail: &str,
+    ) -> Result<Members, StoreError> {
+        let mut rest = chunk.members();
+        // Only at-most-once chunks are ever marked.
+        if let Some(through) = chunk.begun_through {
+            let begun: Members = rest.iter().take_while(|&index| index <= through).collect();
+            for index in begun.iter() {
+                rest.remove(index);
+            }
+            let (attempt, state) = (chunk.attempt, State::InDoubt);
+            let line = LogLine { at: now, attempt, state, status: 0, detail };
+            self.end(chunk.batch, &line, &begun)?;
+            self.shrink(chunk.id, &rest)?;
+        }
+        if !rest.is_empty() {
+            self.unlease(chunk)?;
+        }
+        Ok(rest)
+    }
+
+    pub(super) fn begin_chunk(&mut self, mark: Mark) -> Result<Begun, StoreError> {
+        let mut select = self.sql(
+            "SELECT guarantee FROM chunk JOIN batch ON batch.id = chunk.batch \
+             WHERE chunk.id = ?1 AND epoch = ?2 AND lease_until IS NOT NULL",
+        )?;
+        let parameters = params![mark.chunk.0.cast_signed(), mark.epoch.0];
+        let code: Option<u8> = select.query_row(parameters, |row| row.get(0)).optional()?;
+        let Some(code) = code else { return Ok(Begun::Stale) };
+        if rows::guarantee(code)? == Guarantee::AtMostOnce {
+            self.sql(
+                "UPDATE chunk SET begun_through = max(?2, coalesce(begun_through, 0)) WHERE id = ?1",
+            )?
+            .execute(params![mark.chunk.0.cast_signed(), mark.through])?;
+        }
+        Ok(Begun::Granted)
+    }
+}
+
+/// The members of a batch, decoded.
+pub(super) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Delivery>, StoreError> {
+    let mut deliveries = Vec::with_capacity(members.len());
+    let mut items = Items::new(batch.items.clone())?;
+    let mut passed = 0;
+    for index in members.iter() {
+        for _ in passed..index {
+            items.skip()?;
+        }
+        let (recipient, content) = items.read()?;
+        deliveries.push(Delivery { index, recipient, content });
+        passed = index.saturating_add(1);
+    }
+    Ok(deliveries)
+}

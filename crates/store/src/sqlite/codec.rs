@@ -1,0 +1,330 @@
+//! The blobs. Numbers are LEB128 varints; a text or blob is its length and its bytes.
+//!
+//! Items of a batch, in order of index:
+//!
+//! ```text
+//! 1           version
+//! 0 | 1       whether each item has its own content
+//! { recipient [payload options] } ...
+//! ```
+//!
+//! Entries of a log row, in order of settling:
+//!
+//! ```text
+//! 1           version
+//! { at attempt state status detail runs { gap length-1 } ... } ...
+//! ```
+//!
+//! A run is `length` indexes in a row that start `gap` after the end of the run before: a thousand
+//! deliveries that came to the same take two bytes.
+
+use notification::{ByteString, Bytes, Content, State, Timestamp};
+
+use crate::StoreError;
+
+const VERSION: u8 = 1;
+
+/// Reads the items of a batch. What it returns shares one allocation.
+#[derive(Debug)]
+pub(super) struct Items {
+    bytes: Bytes,
+    position: usize,
+    has_contents: bool,
+}
+
+/// Deliveries of one log row that came to the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LogGroup {
+    pub(super) at: Timestamp,
+    pub(super) attempt: u16,
+    pub(super) state: State,
+    pub(super) status: u16,
+    pub(super) detail: String,
+    pub(super) indexes: Vec<u16>,
+}
+
+/// What the log keeps of an attempt or an end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogLine<'a> {
+    pub(super) at: Timestamp,
+    pub(super) attempt: u16,
+    pub(super) state: State,
+    pub(super) status: u16,
+    pub(super) detail: &'a str,
+}
+
+/// The groups of one log row, while it is written.
+#[derive(Debug)]
+pub(super) struct LogRow {
+    bytes: Vec<u8>,
+}
+
+/// Reads numbers and slices from the front.
+#[derive(Debug, Clone, Copy)]
+struct Input<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+// === impl Items ===
+
+impl Items {
+    pub(super) fn new(bytes: Bytes) -> Result<Self, StoreError> {
+        let has_contents = match bytes.first_chunk() {
+            Some([VERSION, 0]) => false,
+            Some([VERSION, 1]) => true,
+            _ => return Err(damaged("items of a batch")),
+        };
+        Ok(Self { bytes, position: 2, has_contents })
+    }
+
+    /// The next item.
+    pub(super) fn read(&mut self) -> Result<(ByteString, Option<Content>), StoreError> {
+        let recipient = self.piece()?;
+        let recipient = ByteString::try_from(recipient).map_err(|_| damaged("a recipient"))?;
+        if !self.has_contents {
+            return Ok((recipient, None));
+        }
+        let (payload, options) = (self.piece()?, self.piece()?);
+        Ok((recipient, Some(Content { payload, options })))
+    }
+
+    /// Passes over the next item.
+    pub(super) fn skip(&mut self) -> Result<(), StoreError> {
+        for _ in 0..if self.has_contents { 3 } else { 1 } {
+            self.range()?;
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self) -> Result<Bytes, StoreError> {
+        let range = self.range()?;
+        Ok(if range.is_empty() { Bytes::new() } else { self.bytes.slice(range) })
+    }
+
+    fn range(&mut self) -> Result<std::ops::Range<usize>, StoreError> {
+        let mut input = Input { bytes: &self.bytes, position: self.position };
+        let length = input.slice()?.len();
+        self.position = input.position;
+        Ok(input.position - length..input.position)
+    }
+}
+
+/// Writes the items of a batch; `contents` says whether each has its own.
+pub(super) fn encode_items<'a>(
+    items: impl Iterator<Item = (&'a ByteString, &'a Content)>,
+    contents: bool,
+    bytes_expected: usize,
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(bytes_expected);
+    bytes.extend([VERSION, u8::from(contents)]);
+    for (recipient, content) in items {
+        put_slice(&mut bytes, recipient.as_bytes());
+        if contents {
+            put_slice(&mut bytes, &content.payload);
+            put_slice(&mut bytes, &content.options);
+        }
+    }
+    bytes
+}
+
+// === impl LogLine ===
+
+impl LogLine<'static> {
+    /// An end that no attempt led to.
+    pub(super) const fn unattempted(at: Timestamp, state: State) -> Self {
+        Self { at, attempt: 0, state, status: 0, detail: "" }
+    }
+}
+
+// === impl LogRow ===
+
+impl LogRow {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![VERSION] }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.len() == 1
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Adds a group. `indexes` ascend.
+    pub(super) fn push(&mut self, line: &LogLine<'_>, indexes: impl Iterator<Item = u16>) {
+        put(&mut self.bytes, line.at.millis().cast_unsigned());
+        put(&mut self.bytes, u64::from(line.attempt));
+        put(&mut self.bytes, u64::from(line.state.code()));
+        put(&mut self.bytes, u64::from(line.status));
+        put_slice(&mut self.bytes, line.detail.as_bytes());
+        let runs = runs_of(indexes);
+        put(&mut self.bytes, runs.len() as u64);
+        let mut end = 0;
+        for (first, length) in runs {
+            put(&mut self.bytes, first - end);
+            put(&mut self.bytes, length - 1);
+            end = first + length;
+        }
+    }
+}
+
+/// Reads a log row back.
+pub(super) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
+    if bytes.first() != Some(&VERSION) {
+        return Err(damaged("a log row"));
+    }
+    let mut input = Input { bytes, position: 1 };
+    let mut groups = Vec::new();
+    while input.position < bytes.len() {
+        groups.push(input.log_group()?);
+    }
+    Ok(groups)
+}
+
+// === impl Input ===
+
+impl<'a> Input<'a> {
+    fn number(&mut self) -> Result<u64, StoreError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let &byte = self.bytes.get(self.position).ok_or_else(|| damaged("a number"))?;
+            self.position += 1;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(damaged("a number"))
+    }
+
+    fn small<T: TryFrom<u64>>(&mut self) -> Result<T, StoreError> {
+        T::try_from(self.number()?).map_err(|_| damaged("a number"))
+    }
+
+    fn slice(&mut self) -> Result<&'a [u8], StoreError> {
+        let length: usize = self.small()?;
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let slice = rest.get(..length).ok_or_else(|| damaged("a length"))?;
+        self.position += length;
+        Ok(slice)
+    }
+
+    fn log_group(&mut self) -> Result<LogGroup, StoreError> {
+        let at = Timestamp::from_millis(self.number()?.cast_signed());
+        let attempt = self.small()?;
+        let state = State::from_code(self.small()?).ok_or_else(|| damaged("a state"))?;
+        let status = self.small()?;
+        let detail = str::from_utf8(self.slice()?).map_err(|_| damaged("a detail"))?.to_owned();
+        let mut indexes = Vec::new();
+        let mut end: u16 = 0;
+        for _ in 0..self.number()? {
+            let first = end.checked_add(self.small()?).ok_or_else(|| damaged("a run"))?;
+            let last = first.checked_add(self.small()?).ok_or_else(|| damaged("a run"))?;
+            indexes.extend(first..=last);
+            end = last.saturating_add(1);
+        }
+        Ok(LogGroup { at, attempt, state, status, detail, indexes })
+    }
+}
+
+/// Neighbours put together: where each run starts, and how long it is.
+fn runs_of(indexes: impl Iterator<Item = u16>) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for index in indexes.map(u64::from) {
+        match runs.last_mut() {
+            Some((first, length)) if *first + *length == index => *length += 1,
+            _ => runs.push((index, 1)),
+        }
+    }
+    runs
+}
+
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(low_bits(number) | 0x80);
+        number >>= 7;
+    }
+    bytes.push(low_bits(number));
+}
+
+const fn low_bits(number: u64) -> u8 {
+    (number & 0x7f) as u8
+}
+
+fn put_slice(bytes: &mut Vec<u8>, slice: &[u8]) {
+    put(bytes, slice.len() as u64);
+    bytes.extend_from_slice(slice);
+}
+
+fn damaged(what: &str) -> StoreError {
+    StoreError::Damaged(format!("{what} cannot be read back"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn items_are_read_back_from_one_allocation(
+            items in prop::collection::vec((".*", prop::collection::vec(any::<u8>(), 0..300)), 1..20),
+            contents: bool,
+        ) {
+            let items: Vec<_> = items.into_iter().map(|(recipient, payload)| {
+                let content = Content { payload: payload.into(), options: Bytes::from_static(b"{}") };
+                (ByteString::from(recipient), content)
+            }).collect();
+            let bytes = encode_items(items.iter().map(|(one, other)| (one, other)), contents, 0);
+            let bytes = Bytes::from(bytes);
+            let mut read = Items::new(bytes.clone()).unwrap();
+            let mut skipping = Items::new(bytes.clone()).unwrap();
+            for (recipient, content) in &items {
+                let (read_recipient, read_content) = read.read().unwrap();
+                prop_assert_eq!(&read_recipient, recipient);
+                prop_assert_eq!(read_content, contents.then(|| content.clone()));
+                prop_assert!(recipient.is_empty() || bytes.as_ptr_range().contains(&read_recipient.as_ptr()));
+                skipping.skip().unwrap();
+                prop_assert_eq!(skipping.position, read.position);
+            }
+            prop_assert!(read.read().is_err(), "nothing follows the last item");
+        }
+
+        #[test]
+        fn log_rows_are_read_back(
+            groups in prop::collection::vec((0u64..1 << 47, any::<u16>(), ".*", prop::collection::btree_set(any::<u16>(), 1..50)), 0..5),
+        ) {
+            let mut row = LogRow::new();
+            let mut expect = Vec::new();
+            for (at, number, detail, indexes) in groups {
+                let at = Timestamp::from_millis(at.cast_signed());
+                let indexes: Vec<u16> = indexes.into_iter().collect();
+                let line = LogLine { at, attempt: number, state: State::Dead, status: number, detail: &detail };
+                row.push(&line, indexes.iter().copied());
+                expect.push(LogGroup { at, attempt: number, state: State::Dead, status: number, detail, indexes });
+            }
+            prop_assert_eq!(row.is_empty(), expect.is_empty());
+            prop_assert_eq!(decode_log(row.as_bytes()).unwrap(), expect);
+        }
+
+        #[test]
+        fn no_bytes_make_a_reader_panic(bytes: Vec<u8>) {
+            let _either = decode_log(&bytes);
+            if let Ok(mut items) = Items::new(bytes.into()) {
+                while items.read().is_ok() {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_thousand_equal_outcomes_take_few_bytes() {
+        let mut row = LogRow::new();
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let line = LogLine { at, attempt: 1, state: State::Delivered, status: 200, detail: "" };
+        row.push(&line, 0..1000);
+        assert!(row.as_bytes().len() < 20, "{}", row.as_bytes().len());
+    }
+}

@@ -1,0 +1,150 @@
+//! The lanes that have work, in memory: a claim finds its next chunk without a scan.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use notification::{Lane, Priority, Timestamp};
+
+/// Number of a lane in the store.
+pub(super) type LaneId = i64;
+
+/// All lanes with something pending. The store's index says which chunk; this says which lane.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    work: HashMap<LaneId, Work>,
+    numbers: HashMap<Lane, LaneId>,
+    /// Lanes whose next chunk was not due when a claim last looked, by due time.
+    waiting: BTreeSet<(Timestamp, LaneId)>,
+    /// Lanes whose next chunk is due: urgent first, least recently served first.
+    ready: BTreeMap<(Priority, u64), LaneId>,
+    turns: u64,
+}
+
+#[derive(Debug)]
+struct Work {
+    lane: Lane,
+    claimed: usize,
+    next_due: Option<Timestamp>,
+    turn: u64,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    Waiting,
+    Ready,
+}
+
+// === impl Lanes ===
+
+impl Lanes {
+    pub(super) fn number_of(&self, lane: &Lane) -> Option<LaneId> {
+        self.numbers.get(lane).copied()
+    }
+
+    pub(super) fn lane(&self, id: LaneId) -> Option<&Lane> {
+        self.work.get(&id).map(|work| &work.lane)
+    }
+
+    /// Makes a lane known that has no work yet.
+    pub(super) fn add(&mut self, id: LaneId, lane: Lane) {
+        self.turns += 1;
+        self.numbers.insert(lane.clone(), id);
+        let (turn, place) = (self.turns, Place::Nowhere);
+        self.work.insert(id, Work { lane, claimed: 0, next_due: None, turn, place });
+    }
+
+    /// Forgets the lane if it has no work.
+    pub(super) fn forget_if_idle(&mut self, id: LaneId) {
+        if let Some(work) = self.work.get(&id)
+            && work.claimed == 0
+            && work.next_due.is_none()
+        {
+            self.numbers.remove(&work.lane);
+            self.work.remove(&id);
+        }
+    }
+
+    /// A chunk of the lane is ready, due at `at`.
+    pub(super) fn add_due(&mut self, id: LaneId, at: Timestamp) {
+        let Some(work) = self.work.get(&id) else { return };
+        if work.next_due.is_none_or(|next_due| at < next_due) {
+            self.set_next_due(id, Some(at));
+        }
+    }
+
+    /// The earliest due time of the lane's ready chunks, read from the store.
+    pub(super) fn set_next_due(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+        self.withdraw(id);
+        let Some(work) = self.work.get_mut(&id) else { return };
+        work.next_due = next_due;
+        if let Some(at) = next_due {
+            work.place = Place::Waiting;
+            self.waiting.insert((at, id));
+        }
+        self.forget_if_idle(id);
+    }
+
+    pub(super) fn add_claimed(&mut self, id: LaneId, items: usize) {
+        if let Some(work) = self.work.get_mut(&id) {
+            work.claimed += items;
+        }
+    }
+
+    pub(super) fn remove_claimed(&mut self, id: LaneId, items: usize) {
+        if let Some(work) = self.work.get_mut(&id) {
+            debug_assert!(work.claimed >= items, "more was settled than claimed");
+            work.claimed = work.claimed.saturating_sub(items);
+        }
+        self.forget_if_idle(id);
+    }
+
+    /// The lane whose turn it is at `now`, among those with less than `window` claimed.
+    pub(super) fn next(&mut self, now: Timestamp, window: usize) -> Option<LaneId> {
+        while let Some(&(at, id)) = self.waiting.first()
+            && at <= now
+        {
+            self.waiting.pop_first();
+            let Some(work) = self.work.get_mut(&id) else { continue };
+            work.place = Place::Ready;
+            self.ready.insert((work.lane.priority, work.turn), id);
+        }
+        self.ready.values().copied().find(|id| self.is_open(*id, window))
+    }
+
+    /// The lane had its turn: it goes behind the others of its priority.
+    pub(super) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+        self.withdraw(id);
+        self.turns += 1;
+        if let Some(work) = self.work.get_mut(&id) {
+            work.turn = self.turns;
+        }
+        self.set_next_due(id, next_due);
+    }
+
+    /// The earliest instant at which a lane with less than `window` claimed has work.
+    pub(super) fn next_at(&self, window: usize) -> Option<Timestamp> {
+        let ready = self.ready.values().find(|id| self.is_open(**id, window));
+        let waiting = self.waiting.iter().map(|(_, id)| id).find(|id| self.is_open(**id, window));
+        let due = |id: &LaneId| self.work.get(id).and_then(|work| work.next_due);
+        ready.and_then(due).into_iter().chain(waiting.and_then(due)).min()
+    }
+
+    fn is_open(&self, id: LaneId, window: usize) -> bool {
+        self.work.get(&id).is_some_and(|work| work.claimed < window)
+    }
+
+    fn withdraw(&mut self, id: LaneId) {
+        let Some(work) = self.work.get_mut(&id) else { return };
+        match (work.place, work.next_due) {
+            (Place::Waiting, Some(at)) => {
+                self.waiting.remove(&(at, id));
+            }
+            (Place::Ready, _) => {
+                self.ready.remove(&(work.lane.priority, work.turn));
+            }
+            (Place::Waiting | Place::Nowhere, _) => {}
+        }
+        work.place = Place::Nowhere;
+    }
+}

@@ -1,0 +1,337 @@
+//! The store on SQLite: one file, one writer thread, everything in chunks.
+//!
+//! A *batch* row holds up to [`BATCH_ITEMS`] notifications and is never changed. A *chunk* row says which of
+//! them are due together; claiming, settling and logging touch one row each. A million notifications are
+//! a thousand rows a table, so the cost of a row hardly counts.
+//!
+//! One thread owns the write connection and the checkpoints. It takes whatever commands are waiting, runs them in one
+//! transaction, commits, and answers: what arrives meanwhile is the next transaction. There is no
+//! timer, and an idle store does nothing. Reads have connections of their own and never wait for the writer.
+//!
+//! Any failure of a write or a sync ends the writer: nothing of that transaction is answered as done, every
+//! later call is refused at once, and [`Sqlite::failed`] tells the process to exit. Opening anew recovers.
+//!
+//! [`BATCH_ITEMS`]: notification::limits::BATCH_ITEMS
+
+mod audit;
+mod broadcast;
+mod cancel;
+mod claim;
+mod codec;
+mod ingest;
+mod lanes;
+mod members;
+mod open;
+mod read;
+mod reader;
+mod recover;
+mod round;
+mod rows;
+mod settle;
+mod suppress;
+mod writer;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError, mpsc as std_mpsc};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use notification::{
+    Account, BroadcastId, ByteString, Draft, Name, NotificationId, Settlement, Timestamp, limits,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use open::{Options, Synchronous};
+pub use reader::SqliteReader;
+
+use crate::{
+    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
+    Cancelled, Claim, ClaimRequest, Claims, Filter, History, Ingest, LaneStatus, Ledger, LogPage,
+    LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression,
+};
+use round::Round;
+use writer::{Command, Writer, reply};
+
+/// An open store. It is owned by this process until it is closed or dropped.
+#[derive(Debug)]
+pub struct Sqlite {
+    commands: mpsc::Sender<Command>,
+    changes: watch::Receiver<u64>,
+    failed: watch::Receiver<Option<StoreError>>,
+    reader: SqliteReader,
+    /// Tells that the writer's thread has ended.
+    ended: Mutex<std_mpsc::Receiver<()>>,
+}
+
+/// How long dropping a store waits for its writer. What was answered is durable anyway.
+const DROP_WAIT: Duration = Duration::from_secs(10);
+
+// === impl Sqlite ===
+
+impl Sqlite {
+    /// Opens the store in the data directory `path`, which is created when it is missing, and recovers what the
+    /// last process left. Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process owns it, [`StoreError::Schema`] when a newer one wrote it.
+    pub fn open(
+        path: &Path,
+        options: Options,
+        now: Timestamp,
+    ) -> Result<(Self, Recovery), StoreError> {
+        let opened = open::open(path, options, now)?;
+        let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        let (changes, changes_receiver) = watch::channel(0);
+        let (failed, failed_receiver) = watch::channel(None);
+        let (ending, ended) = std_mpsc::sync_channel(1);
+        let panicked = failed.clone();
+        let writer = Writer {
+            connection: opened.connection,
+            desk: opened.desk,
+            changes,
+            failed,
+            lock: opened.lock,
+        };
+        let run = move || {
+            if catch_unwind(AssertUnwindSafe(|| writer.run(queue))).is_err() {
+                let reason = StoreError::Broken("its writer panicked".to_owned());
+                panicked.send_replace(Some(reason));
+            }
+            drop((panicked, ending));
+        };
+        let thread = std::thread::Builder::new().name("store-writer".to_owned());
+        thread.spawn(run).map_err(|error| StoreError::Broken(error.to_string()))?;
+        let store = Self {
+            commands,
+            changes: changes_receiver,
+            failed: failed_receiver,
+            reader: SqliteReader::open(path)?,
+            ended: Mutex::new(ended),
+        };
+        Ok((store, opened.recovery))
+    }
+
+    /// Opens the store in `path` for questions only, whether another process owns it or not.
+    pub fn open_read_only(path: &Path) -> Result<SqliteReader, StoreError> {
+        SqliteReader::open(path)
+    }
+
+    /// Turns into the reason when the store fails; the process should then exit and start again.
+    pub fn failed(&self) -> watch::Receiver<Option<StoreError>> {
+        self.failed.clone()
+    }
+
+    /// Finishes what was asked, closes the files and gives the directory free. Later calls are refused.
+    pub async fn close(&self) {
+        let (answer, closed) = oneshot::channel();
+        if self.commands.send(Command::Close(answer)).await.is_ok() {
+            let _closed_or_failed = closed.await;
+        }
+    }
+
+    /// Runs `job` in the writer's next transaction; the answer is durable.
+    async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(move |round: &mut Round<'_>| {
+            let result = job(round);
+            reply(answer, result)
+        });
+        self.send(Command::Job(job), answered).await
+    }
+
+    async fn send<T>(
+        &self,
+        command: Command,
+        answered: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        if self.commands.send(command).await.is_err() {
+            return Err(self.refusal().await);
+        }
+        match answered.await {
+            Ok(answer) => answer,
+            Err(_unanswered) => Err(self.refusal().await),
+        }
+    }
+
+    /// Why the writer does not answer. It ends at once when it failed, and then says why.
+    async fn refusal(&self) -> StoreError {
+        let mut failed = self.failed.clone();
+        let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        reason.unwrap_or_else(|| StoreError::Broken("it was closed".to_owned()))
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        // The writer ends when nobody can send to it any more.
+        self.commands = mpsc::channel(1).0;
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ended_or_late = ended.recv_timeout(DROP_WAIT);
+    }
+}
+
+#[async_trait]
+impl Ingest for Sqlite {
+    async fn ingest(
+        &self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (answer, answered) = oneshot::channel();
+        self.send(Command::Ingest(drafts, now, answer), answered).await
+    }
+
+    async fn open_broadcast(
+        &self,
+        draft: BroadcastDraft,
+        _now: Timestamp,
+    ) -> Result<BroadcastOpened, StoreError> {
+        self.write(move |round| round.open_broadcast(&draft)).await
+    }
+
+    async fn add_recipients(
+        &self,
+        broadcast: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |round| round.add_recipients(broadcast, groups, now)).await
+    }
+
+    async fn seal_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.write(move |round| round.seal_broadcast(broadcast, now)).await
+    }
+
+    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        self.write(move |round| round.abandon_broadcast(broadcast)).await
+    }
+}
+
+#[async_trait]
+impl Claims for Sqlite {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError> {
+        self.write(move |round| round.claim(request)).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+#[async_trait]
+impl Begin for Sqlite {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let begin = move |round: &mut Round<'_>| {
+            marks.into_iter().map(|mark| round.begin_chunk(mark)).collect()
+        };
+        self.write(begin).await
+    }
+}
+
+#[async_trait]
+impl Settle for Sqlite {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(move |round| settlements.iter().map(|part| round.settle(part)).collect()).await
+    }
+}
+
+#[async_trait]
+impl Ledger for Sqlite {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        self.reader.find(id).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        self.reader.list(filter, after, items).await
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        self.reader.broadcast(id).await
+    }
+
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        self.write(move |round| round.cancel(target, &tenant, now)).await
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        self.reader.totals().await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        self.reader.lanes().await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.reader.audit().await
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        self.reader.log(position, entries).await
+    }
+
+    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+        let suppress = move |round: &mut Round<'_>| {
+            suppressions.iter().try_for_each(|one| {
+                round.suppress(&one.channel, &one.recipient, &one.reason, one.since)
+            })
+        };
+        self.write(suppress).await
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        self.reader.suppressions(channel, after, items).await
+    }
+
+    async fn unsuppress(
+        &self,
+        channel: Name,
+        recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.write(move |round| round.unsuppress(&channel, &recipients)).await
+    }
+}
+
+// === impl StoreError ===
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+impl From<rusqlite::types::FromSqlError> for StoreError {
+    fn from(error: rusqlite::types::FromSqlError) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}

@@ -1,0 +1,261 @@
+//! Opening: one owner a directory, one schema, and no trace of the last process's leases.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use notification::Timestamp;
+use refinery::Migration;
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::lanes::Lanes;
+use super::round::{Desk, Round, next_due};
+use super::rows;
+use super::suppress::RecipientFilter;
+use crate::{Recovery, StoreError};
+
+mod migrations {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// When a commit counts as durable.
+    pub synchronous: Synchronous,
+    /// The database may not grow beyond this, bytes; a commit that would is refused as if the disk were full.
+    pub size_max: Option<u64>,
+    /// A random number: a new store draws its tag from it.
+    pub seed: u64,
+}
+
+/// When a commit counts as durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// Once it is on the disk: it survives a power cut.
+    #[default]
+    Full,
+    /// Once the kernel has it: it survives the end of the process, and a power cut may cost the last commits.
+    Normal,
+}
+
+/// The database within the data directory.
+pub(super) const DATABASE: &str = "belfry.db";
+const LOCK: &str = "belfry.lock";
+pub(super) const PAGE_BYTES: i64 = 8192;
+/// The first release without the WAL-reset bug (<https://sqlite.org/wal.html#walresetbug>).
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+/// Of the writer, KiB: what it touches between two checkpoints.
+const WRITER_CACHE_KIB: i64 = 32 * 1024;
+const READER_CACHE_KIB: i64 = 4 * 1024;
+/// More than there are statements.
+const STATEMENTS: usize = 64;
+
+/// Everything that a writer starts with.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    pub(super) desk: Desk,
+    pub(super) lock: File,
+    pub(super) recovery: Recovery,
+}
+
+/// Opens the store in `directory` as its only owner.
+pub(super) fn open(
+    directory: &Path,
+    options: Options,
+    now: Timestamp,
+) -> Result<Opened, StoreError> {
+    assert_library()?;
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(directory).map_err(|error| io(directory, &error))?;
+    let lock = lock(directory)?;
+    let mut connection = Connection::open(directory.join(DATABASE))?;
+    configure(&connection, options)?;
+    migrate(&mut connection, directory)?;
+    let realm = realm(&connection, options.seed)?;
+    let next_batch: Option<i64> = connection
+        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'batch'", [], |row| row.get(0))
+        .optional()?;
+    let mut desk = Desk {
+        realm,
+        lanes: lanes(&connection)?,
+        suppressed: RecipientFilter::load(&connection)?,
+        next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
+        last_content: None,
+    };
+    let mut round = Round::begin(&connection, &mut desk)?;
+    let recovery = round.recover(now)?;
+    round.commit()?;
+    Ok(Opened { connection, desk, lock, recovery })
+}
+
+/// Opens the database in `directory` for reading, whoever owns it.
+pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
+    assert_library()?;
+    let path = directory.join(DATABASE);
+    if !path.is_file() {
+        let message =
+            format!("there is no store in {}: start `belfry serve` first", directory.display());
+        return Err(StoreError::Schema(message));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    check_schema(&connection, directory)?;
+    Ok(connection)
+}
+
+/// The tag that is part of every identifier of this store.
+pub(super) fn stored_realm(connection: &Connection) -> Result<Option<u16>, StoreError> {
+    let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = 'realm'")?;
+    Ok(select.query_row([], |row| row.get(0)).optional()?)
+}
+
+fn realm(connection: &Connection, seed: u64) -> Result<u16, StoreError> {
+    if let Some(realm) = stored_realm(connection)? {
+        return Ok(realm);
+    }
+    let realm = fastrand::Rng::with_seed(seed).u16(0..1 << 12);
+    connection.execute("INSERT INTO meta (key, value) VALUES ('realm', ?1)", [realm])?;
+    Ok(realm)
+}
+
+/// What is ready now or later, by lane. What is leased becomes ready in the recovery that follows.
+fn lanes(connection: &Connection) -> Result<Lanes, StoreError> {
+    let mut lanes = Lanes::default();
+    let mut select = connection.prepare("SELECT id, channel, destination, priority FROM lane")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        if let Some(at) = next_due(connection, id)? {
+            lanes.add(id, rows::lane_at(row, 1)?);
+            lanes.add_due(id, at);
+        }
+    }
+    Ok(lanes)
+}
+
+fn configure(connection: &Connection, options: Options) -> Result<(), StoreError> {
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    let set = |name: &str, value: i64| connection.pragma_update(None, name, value);
+    set("page_size", PAGE_BYTES)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let synchronous = match options.synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    set("wal_autocheckpoint", 0)?;
+    set("cache_size", -WRITER_CACHE_KIB)?;
+    if let Some(bytes) = options.size_max {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        set("max_page_count", bytes / PAGE_BYTES)?;
+    }
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection, directory: &Path) -> Result<(), StoreError> {
+    if stored_version(connection)?.is_some_and(|version| version > known_version()) {
+        return check_schema(connection, directory);
+    }
+    let failed = |error| StoreError::Schema(format!("{}: {error}", directory.display()));
+    migrations::migrations::runner().run(connection).map_err(failed)?;
+    Ok(())
+}
+
+/// Refuses a schema that this program does not know.
+fn check_schema(connection: &Connection, directory: &Path) -> Result<(), StoreError> {
+    let (stored, known) = (stored_version(connection)?.unwrap_or(0), known_version());
+    let directory = directory.display();
+    if stored > known {
+        return Err(StoreError::Schema(format!(
+            "the store in {directory} has schema {stored}, and this belfry knows {known} at most: run the \
+             newer belfry that wrote it, or name another data directory",
+        )));
+    }
+    if stored < known {
+        return Err(StoreError::Schema(format!(
+            "the store in {directory} has schema {stored}, and this belfry reads {known}: start `belfry serve` \
+             once, which brings it up to date",
+        )));
+    }
+    Ok(())
+}
+
+fn stored_version(connection: &Connection) -> Result<Option<i32>, StoreError> {
+    if !connection.table_exists(None, "refinery_schema_history")? {
+        return Ok(None);
+    }
+    let select = "SELECT max(version) FROM refinery_schema_history";
+    Ok(connection.query_row(select, [], |row| row.get(0))?)
+}
+
+fn known_version() -> i32 {
+    let runner = migrations::migrations::runner();
+    runner.get_migrations().iter().map(Migration::version).max().unwrap_or(0)
+}
+
+fn assert_library() -> Result<(), StoreError> {
+    if rusqlite::version_number() >= SQLITE_VERSION_MIN {
+        return Ok(());
+    }
+    Err(StoreError::Schema(format!(
+        "SQLite {} can damage a database in WAL mode: build belfry with the bundled SQLite",
+        rusqlite::version()
+    )))
+}
+
+/// Makes this process the only owner until the file is dropped.
+fn lock(directory: &Path) -> Result<File, StoreError> {
+    let path = directory.join(LOCK);
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| io(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let owner = match file.read_to_string(&mut owner) {
+                Ok(_) => owner.trim(),
+                Err(_) => "?",
+            };
+            return Err(StoreError::InUse(format!(
+                "{} is in use by another belfry (pid {owner}): stop that one, or name another data directory",
+                directory.display()
+            )));
+        }
+        Err(TryLockError::Error(error)) => return Err(io(&path, &error)),
+    }
+    let note_pid = |file: &mut File| {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    note_pid(&mut file).map_err(|error| io(&path, &error))?;
+    Ok(file)
+}
+
+fn io(path: &Path, error: &std::io::Error) -> StoreError {
+    StoreError::Broken(format!("{}: {error}", path.display()))
+}
+
+// === impl Options ===
+
+impl Options {
+    /// Durable, without a bound of its own; `seed` is a random number.
+    pub const fn new(seed: u64) -> Self {
+        Self { synchronous: Synchronous::Full, size_max: None, seed }
+    }
+}

@@ -1,0 +1,329 @@
+//! Answers from one snapshot of the database.
+
+use notification::{
+    Account, BatchId, BroadcastId, ByteString, Name, NotificationId, State, Timestamp,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::claim::deliveries;
+use super::codec::{LogGroup, decode_log};
+use super::lanes::LaneId;
+use super::members::Members;
+use super::round::{next_due, signed};
+use super::rows::{self, BatchRow, ChunkRow, select_chunk};
+use crate::{
+    Attempted, BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page,
+    StoreError, Suppression,
+};
+
+/// The database at one instant: whoever asks holds a transaction meanwhile.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) connection: Connection,
+    pub(super) realm: u16,
+}
+
+/// A batch with everything that happened to it.
+struct Standing {
+    batch: BatchRow,
+    chunks: Vec<(ChunkRow, Members)>,
+    log: Vec<LogGroup>,
+}
+
+/// Batches read for one page of a list.
+const PAGE_BATCHES: usize = 64;
+
+/// A batch of an open broadcast is not accepted yet.
+const ACCEPTED: &str = "(batch.broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
+                        WHERE b.id = batch.broadcast) IS NOT NULL)";
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    pub(super) fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        let sql = format!("SELECT lane, count FROM batch WHERE id = ?1 AND {ACCEPTED}");
+        let mut select = self.connection.prepare_cached(&sql)?;
+        let batch: Option<(LaneId, u16)> = select
+            .query_row([id.batch().0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let Some((lane, count)) = batch else { return Ok(None) };
+        if id.index() >= count {
+            return Ok(None);
+        }
+        let only = Members::from_iter([id.index()]);
+        let history = self.standing(id.batch(), lane)?.histories(self, &only)?.pop();
+        Ok(history.filter(|history| history.id == id))
+    }
+
+    pub(super) fn list(
+        &self,
+        filter: &Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        let mut page = Page { items: Vec::new(), next: None };
+        let batches = self.batches_from(filter, after.map_or(0, |id| id.batch().0))?;
+        let is_last_page = batches.len() < PAGE_BATCHES;
+        for (batch, lane, count) in batches {
+            let passed = match after {
+                Some(id) if id.batch() == batch => usize::from(id.index()) + 1,
+                _ => 0,
+            };
+            let wanted: Members = Members::all(count).iter().skip(passed).collect();
+            let standing = self.standing(batch, lane)?;
+            for history in standing.histories(self, &wanted)? {
+                if page.items.len() == items {
+                    return Ok(page);
+                }
+                page.next = Some(history.id);
+                if filter.matches(&history) {
+                    page.items.push(history);
+                }
+            }
+            if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
+                let accepted_at = standing.batch.accepted_at;
+                page.next = Some(NotificationId::new(accepted_at, self.realm, batch, last));
+            }
+        }
+        if is_last_page {
+            page.next = None;
+        }
+        Ok(page)
+    }
+
+    /// Batches from number `first` on that may hold what `filter` wants.
+    fn batches_from(
+        &self,
+        filter: &Filter,
+        first: u64,
+    ) -> Result<Vec<(BatchId, LaneId, usize)>, StoreError> {
+        let sql = format!(
+            "SELECT batch.id, lane, count FROM batch JOIN lane ON lane.id = batch.lane \
+             WHERE batch.id >= ?1 AND {ACCEPTED} AND (?2 IS NULL OR tenant = ?2) \
+             AND (?3 IS NULL OR channel = ?3) AND (?4 IS NULL OR broadcast = ?4) \
+             ORDER BY batch.id LIMIT ?5"
+        );
+        let mut select = self.connection.prepare_cached(&sql)?;
+        let parameters = params![
+            first.cast_signed(),
+            filter.tenant.as_ref().map(Name::as_str),
+            filter.channel.as_ref().map(Name::as_str),
+            filter.broadcast.map(|id| id.0.cast_signed()),
+            signed(PAGE_BATCHES),
+        ];
+        let rows = select.query_map(parameters, |row| {
+            let id = BatchId(row.get::<_, i64>(0)?.cast_unsigned());
+            Ok((id, row.get(1)?, usize::from(row.get::<_, u16>(2)?)))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn standing(&self, id: BatchId, lane: LaneId) -> Result<Standing, StoreError> {
+        let lane = rows::lane(&self.connection, lane)?;
+        let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
+        let mut batch = BatchRow::find(&self.connection, id, &lane)?.ok_or_else(missing)?;
+        if let Some(broadcast) = batch.envelope.broadcast {
+            batch.content = Some(rows::broadcast_content(&self.connection, broadcast)?);
+        }
+        let select = self.connection.prepare_cached(select_chunk!("batch = ?1"))?;
+        let chunks = rows::chunks(select, [id.0.cast_signed()])?;
+        let chunks = chunks.into_iter().map(|chunk| (chunk.members(), chunk));
+        let chunks = chunks.map(|(members, chunk)| (chunk, members)).collect();
+        let mut log = Vec::new();
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT entries FROM log WHERE batch = ?1 ORDER BY id")?;
+        let mut entries = select.query([id.0.cast_signed()])?;
+        while let Some(row) = entries.next()? {
+            log.extend(decode_log(row.get_ref(0)?.as_blob()?)?);
+        }
+        Ok(Standing { batch, chunks, log })
+    }
+
+    pub(super) fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        let number = id.0.cast_signed();
+        let mut select = self.connection.prepare_cached(
+            "SELECT tenant, channel, sealed_at FROM broadcast \
+             WHERE id = ?1 AND sealed_at IS NOT NULL",
+        )?;
+        let mut rows = select.query([number])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let mut account = Account::default();
+        let accepted = "SELECT coalesce(sum(count), 0) FROM batch WHERE broadcast = ?1";
+        account.accepted = self.count(accepted, number)?;
+        let pending = "SELECT coalesce(sum(chunk.count), 0) FROM batch \
+                       JOIN chunk ON chunk.batch = batch.id WHERE broadcast = ?1";
+        account.add(State::Pending, self.count(pending, number)?);
+        let mut select = self.connection.prepare_cached(
+            "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
+        )?;
+        let mut entries = select.query([number])?;
+        while let Some(row) = entries.next()? {
+            for group in decode_log(row.get_ref(0)?.as_blob()?)? {
+                if group.state.is_terminal() {
+                    account.add(group.state, group.indexes.len() as u64);
+                }
+            }
+        }
+        Ok(Some(BroadcastStatus {
+            id,
+            tenant: rows::name(row.get_ref(0)?.as_str()?)?,
+            channel: rows::name(row.get_ref(1)?.as_str()?)?,
+            accepted_at: Timestamp::from_millis(row.get(2)?),
+            account,
+        }))
+    }
+
+    fn count(&self, sql: &str, parameter: i64) -> Result<u64, StoreError> {
+        let mut select = self.connection.prepare_cached(sql)?;
+        Ok(select.query_row([parameter], |row| row.get::<_, i64>(0))?.cast_unsigned())
+    }
+
+    pub(super) fn totals(&self) -> Result<Account, StoreError> {
+        let mut account = Account::default();
+        let mut select = self.connection.prepare_cached("SELECT state, count FROM totals")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let code = row.get(0)?;
+            let state = State::from_code(code)
+                .ok_or_else(|| StoreError::Damaged(format!("{code} is no state")))?;
+            let count = row.get::<_, i64>(1)?.cast_unsigned();
+            account.add(state, count);
+            account.accepted += count;
+        }
+        Ok(account)
+    }
+
+    pub(super) fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT id, channel, destination, priority, (SELECT coalesce(sum(count), 0) FROM chunk \
+             WHERE chunk.lane = lane.id AND lease_until IS NOT NULL) FROM lane",
+        )?;
+        let mut rows = select.query([])?;
+        let mut lanes = Vec::new();
+        while let Some(row) = rows.next()? {
+            let status = LaneStatus {
+                lane: rows::lane_at(row, 1)?,
+                claimed: row.get::<_, i64>(4)?.cast_unsigned(),
+                next_due_at: next_due(&self.connection, row.get(0)?)?,
+            };
+            if status.claimed > 0 || status.next_due_at.is_some() {
+                lanes.push(status);
+            }
+        }
+        lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
+        Ok(lanes)
+    }
+
+    pub(super) fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT log.id, batch.id, accepted_at, entries FROM log JOIN batch ON batch.id = batch \
+             WHERE log.id > ?1 ORDER BY log.id",
+        )?;
+        let mut rows = select.query([position.0.cast_signed()])?;
+        let mut page = LogPage { entries: Vec::new(), next: position };
+        while page.entries.len() < entries
+            && let Some(row) = rows.next()?
+        {
+            page.next = LogPosition(row.get::<_, i64>(0)?.cast_unsigned());
+            let batch = BatchId(row.get::<_, i64>(1)?.cast_unsigned());
+            let accepted_at = Timestamp::from_millis(row.get(2)?);
+            for group in decode_log(row.get_ref(3)?.as_blob()?)? {
+                let entry = |&index: &u16| LogEntry {
+                    id: NotificationId::new(accepted_at, self.realm, batch, index),
+                    attempted: group.attempted(),
+                };
+                page.entries.extend(group.indexes.iter().map(entry));
+            }
+        }
+        Ok(page)
+    }
+
+    pub(super) fn suppressions(
+        &self,
+        channel: &Name,
+        after: Option<&ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT recipient, reason, since FROM suppression \
+             WHERE channel = ?1 AND recipient > ?2 ORDER BY recipient LIMIT ?3",
+        )?;
+        let after: &str = after.map_or("", |after| after);
+        let rows = select.query_map(params![channel.as_str(), after, signed(items)], |row| {
+            Ok(Suppression {
+                channel: channel.clone(),
+                recipient: row.get::<_, String>(0)?.into(),
+                reason: row.get(1)?,
+                since: Timestamp::from_millis(row.get(2)?),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// The histories of `wanted` members, in order of index.
+    fn histories(&self, snapshot: &Snapshot, wanted: &Members) -> Result<Vec<History>, StoreError> {
+        let mut histories = Vec::with_capacity(wanted.len());
+        for delivery in deliveries(&self.batch, wanted)? {
+            let batch = &self.batch;
+            let id =
+                NotificationId::new(batch.accepted_at, snapshot.realm, batch.id, delivery.index);
+            let of_this = |group: &&LogGroup| group.indexes.binary_search(&delivery.index).is_ok();
+            let attempts: Vec<Attempted> =
+                self.log.iter().filter(of_this).map(LogGroup::attempted).collect();
+            let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
+            let (state, next_attempt_at) = match chunk {
+                Some((chunk, _)) => chunk.state_of(delivery.index),
+                None => (attempts.last().map_or(State::Pending, |last| last.state), None),
+            };
+            if chunk.is_none() && !state.is_terminal() {
+                return Err(StoreError::Damaged(format!("{id} is neither pending nor ended")));
+            }
+            let content = delivery.content.or_else(|| batch.content.clone());
+            histories.push(History {
+                id,
+                envelope: batch.envelope.clone(),
+                accepted_at: batch.accepted_at,
+                recipient: delivery.recipient,
+                content: content
+                    .ok_or_else(|| StoreError::Damaged(format!("{id} has no content")))?,
+                state,
+                next_attempt_at,
+                attempts,
+            });
+        }
+        Ok(histories)
+    }
+}
+
+// === impl ChunkRow ===
+
+impl ChunkRow {
+    /// Where a member stands, and when it is due if it is ready.
+    fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
+        match (self.lease_until, self.begun_through) {
+            (None, _) => (State::Pending, Some(self.due_at)),
+            (Some(_), Some(through)) if index <= through => (State::Begun, None),
+            (Some(_), _) => (State::Claimed, None),
+        }
+    }
+}
+
+// === impl LogGroup ===
+
+impl LogGroup {
+    /// What happened to each of the group.
+    fn attempted(&self) -> Attempted {
+        Attempted {
+            at: self.at,
+            attempt: self.attempt,
+            state: self.state,
+            status: self.status,
+            detail: self.detail.clone(),
+        }
+    }
+}

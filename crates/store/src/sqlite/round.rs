@@ -1,0 +1,212 @@
+//! One transaction of the writer, and what the writer keeps in memory between transactions.
+
+use std::collections::BTreeMap;
+
+use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, State, Timestamp};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+
+use super::codec::{LogLine, LogRow};
+use super::lanes::{LaneId, Lanes};
+use super::members::Members;
+use super::rows::{self, ChunkRow, select_chunk};
+use super::suppress::RecipientFilter;
+use crate::StoreError;
+
+/// What the writer knows without asking the database; rebuilt when a store is opened.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) realm: u16,
+    pub(super) lanes: Lanes,
+    pub(super) suppressed: RecipientFilter,
+    /// The number of the next batch.
+    pub(super) next_batch: u64,
+    /// Of the broadcast that was claimed from last: its next chunk will want it.
+    pub(super) last_content: Option<(BroadcastId, Content)>,
+}
+
+/// The transaction under way. Refusals are found before anything of their command is written: a
+/// transaction is never undone in part.
+#[derive(Debug)]
+pub(super) struct Round<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) desk: &'a mut Desk,
+    /// Whether more may be claimable afterwards.
+    pub(super) woke: bool,
+    totals: BTreeMap<u8, i64>,
+}
+
+/// A chunk to be stored, ready.
+#[derive(Debug)]
+pub(super) struct NewChunk<'a> {
+    pub(super) batch: BatchId,
+    pub(super) lane: LaneId,
+    pub(super) due_at: Timestamp,
+    pub(super) attempt: u16,
+    pub(super) crashes: u16,
+    pub(super) count: usize,
+    pub(super) members: Option<&'a Members>,
+}
+
+// === impl Round ===
+
+impl<'a> Round<'a> {
+    pub(super) fn begin(
+        connection: &'a Connection,
+        desk: &'a mut Desk,
+    ) -> Result<Self, StoreError> {
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Self { connection, desk, woke: false, totals: BTreeMap::new() })
+    }
+
+    /// Durable when it returns. Says whether more may be claimable.
+    pub(super) fn commit(self) -> Result<bool, StoreError> {
+        for (&state, &change) in self.totals.iter().filter(|(_, change)| **change != 0) {
+            self.sql(
+                "INSERT INTO totals (state, count) VALUES (?1, ?2) \
+                 ON CONFLICT (state) DO UPDATE SET count = count + excluded.count",
+            )?
+            .execute(params![state, change])?;
+        }
+        self.sql("COMMIT")?.execute([])?;
+        Ok(self.woke)
+    }
+
+    pub(super) fn sql(&self, statement: &str) -> Result<CachedStatement<'a>, StoreError> {
+        Ok(self.connection.prepare_cached(statement)?)
+    }
+
+    /// Counts `items` that were accepted.
+    pub(super) fn count_accepted(&mut self, items: usize) {
+        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
+    }
+
+    /// Counts `items` that were pending and ended.
+    pub(super) fn count_ended(&mut self, state: State, items: usize) {
+        debug_assert!(state.is_terminal(), "only an end changes the totals");
+        *self.totals.entry(State::Pending.code()).or_default() -= signed(items);
+        *self.totals.entry(state.code()).or_default() += signed(items);
+    }
+
+    /// Ends `members` as `line` says. The caller takes them out of their chunk.
+    pub(super) fn end(
+        &mut self,
+        batch: BatchId,
+        line: &LogLine<'_>,
+        members: &Members,
+    ) -> Result<(), StoreError> {
+        if members.is_empty() {
+            return Ok(());
+        }
+        let mut row = LogRow::new();
+        row.push(line, members.iter());
+        self.count_ended(line.state, members.len());
+        self.add_log(batch, &row)
+    }
+
+    pub(super) fn add_log(&self, batch: BatchId, row: &LogRow) -> Result<(), StoreError> {
+        if !row.is_empty() {
+            self.sql("INSERT INTO log (batch, entries) VALUES (?1, ?2)")?
+                .execute(params![batch.0.cast_signed(), row.as_bytes()])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn chunk(&self, id: ChunkId) -> Result<Option<ChunkRow>, StoreError> {
+        let mut select = self.sql(select_chunk!("id = ?1"))?;
+        Ok(select.query_row([id.0.cast_signed()], ChunkRow::read).optional()?)
+    }
+
+    pub(super) fn add_chunk(&mut self, chunk: &NewChunk<'_>) -> Result<(), StoreError> {
+        self.sql(
+            "INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count, members) \
+             VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            chunk.batch.0.cast_signed(),
+            chunk.lane,
+            chunk.due_at.millis(),
+            chunk.attempt,
+            chunk.crashes,
+            signed(chunk.count),
+            chunk.members.map(Members::to_blob),
+        ])?;
+        self.add_due(chunk.lane, chunk.due_at)
+    }
+
+    /// Leaves only `rest` in a chunk; an empty chunk is gone.
+    pub(super) fn shrink(&self, id: ChunkId, rest: &Members) -> Result<(), StoreError> {
+        if rest.is_empty() {
+            self.sql("DELETE FROM chunk WHERE id = ?1")?.execute([id.0.cast_signed()])?;
+        } else {
+            self.sql("UPDATE chunk SET count = ?2, members = ?3 WHERE id = ?1")?
+                .execute(params![id.0.cast_signed(), signed(rest.len()), rest.to_blob()])?;
+        }
+        Ok(())
+    }
+
+    /// Makes a chunk ready that was leased; its epoch stays, so that the next claim has a new one.
+    pub(super) fn unlease(&mut self, chunk: &ChunkRow) -> Result<(), StoreError> {
+        self.sql("UPDATE chunk SET lease_until = NULL, begun_through = NULL WHERE id = ?1")?
+            .execute([chunk.id.0.cast_signed()])?;
+        self.add_due(chunk.lane, chunk.due_at)
+    }
+
+    /// The number of `lane`; a new lane gets one.
+    pub(super) fn lane_number(&mut self, lane: &Lane) -> Result<LaneId, StoreError> {
+        if let Some(id) = self.desk.lanes.number_of(lane) {
+            return Ok(id);
+        }
+        let parameters = params![lane.channel.as_str(), &*lane.destination, lane.priority.code()];
+        let mut select = self
+            .sql("SELECT id FROM lane WHERE channel = ?1 AND destination = ?2 AND priority = ?3")?;
+        let id = match select.query_row(parameters, |row| row.get(0)).optional()? {
+            Some(id) => id,
+            None => self
+                .sql("INSERT INTO lane (channel, destination, priority) VALUES (?1, ?2, ?3)")?
+                .insert(parameters)?,
+        };
+        self.desk.lanes.add(id, lane.clone());
+        Ok(id)
+    }
+
+    /// The lane with number `id`.
+    pub(super) fn lane(&self, id: LaneId) -> Result<Lane, StoreError> {
+        match self.desk.lanes.lane(id) {
+            Some(lane) => Ok(lane.clone()),
+            None => rows::lane(self.connection, id),
+        }
+    }
+
+    pub(super) fn add_due(&mut self, lane: LaneId, at: Timestamp) -> Result<(), StoreError> {
+        if self.desk.lanes.lane(lane).is_none() {
+            let known = rows::lane(self.connection, lane)?;
+            self.desk.lanes.add(lane, known);
+        }
+        self.desk.lanes.add_due(lane, at);
+        self.woke = true;
+        Ok(())
+    }
+
+    /// Reads anew when the lane's next chunk is due.
+    pub(super) fn reset_due(&mut self, lane: LaneId) -> Result<(), StoreError> {
+        let next_due = next_due(self.connection, lane)?;
+        self.desk.lanes.set_next_due(lane, next_due);
+        Ok(())
+    }
+}
+
+/// When the next ready chunk of `lane` is due: one seek in the index.
+pub(super) fn next_due(
+    connection: &Connection,
+    lane: LaneId,
+) -> Result<Option<Timestamp>, StoreError> {
+    let mut select = connection
+        .prepare_cached("SELECT min(due_at) FROM chunk WHERE lane = ?1 AND lease_until IS NULL")?;
+    let millis: Option<i64> = select.query_row([lane], |row| row.get(0))?;
+    Ok(millis.map(Timestamp::from_millis))
+}
+
+/// A count as the database keeps it.
+pub(super) fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

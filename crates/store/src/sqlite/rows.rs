@@ -1,0 +1,173 @@
+//! Rows, and the few statements that several parts share.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use notification::{
+    BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Guarantee, Lane, Name,
+    Priority, Timestamp,
+};
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
+
+use super::lanes::LaneId;
+use super::members::Members;
+use crate::StoreError;
+
+/// A row of `chunk`.
+#[derive(Debug, Clone)]
+pub(super) struct ChunkRow {
+    pub(super) id: ChunkId,
+    pub(super) batch: BatchId,
+    pub(super) lane: LaneId,
+    pub(super) due_at: Timestamp,
+    pub(super) attempt: u16,
+    pub(super) epoch: Epoch,
+    pub(super) crashes: u16,
+    pub(super) lease_until: Option<Timestamp>,
+    pub(super) begun_through: Option<u16>,
+    pub(super) count: usize,
+    /// `None` means all of the batch, and then `count` is the batch's.
+    pub(super) members: Option<Members>,
+}
+
+/// A row of `batch`.
+#[derive(Debug, Clone)]
+pub(super) struct BatchRow {
+    pub(super) id: BatchId,
+    pub(super) envelope: Envelope,
+    pub(super) accepted_at: Timestamp,
+    /// The content of all members, when it is stored here.
+    pub(super) content: Option<Content>,
+    pub(super) items: Bytes,
+}
+
+/// A statement whose rows [`ChunkRow::read`] reads.
+macro_rules! select_chunk {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, \
+             count, members FROM chunk WHERE ",
+            $condition
+        )
+    };
+}
+pub(super) use select_chunk;
+
+// === impl ChunkRow ===
+
+impl ChunkRow {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let members: Option<&[u8]> = row.get_ref(10)?.as_blob_or_null()?;
+        Ok(Self {
+            id: ChunkId(row.get::<_, i64>(0)?.cast_unsigned()),
+            batch: BatchId(row.get::<_, i64>(1)?.cast_unsigned()),
+            lane: row.get(2)?,
+            due_at: Timestamp::from_millis(row.get(3)?),
+            attempt: row.get(4)?,
+            epoch: Epoch(row.get(5)?),
+            crashes: row.get(6)?,
+            lease_until: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
+            begun_through: row.get(8)?,
+            count: usize::from(row.get::<_, u16>(9)?),
+            members: members.map(Members::from_blob),
+        })
+    }
+
+    pub(super) fn members(&self) -> Members {
+        self.members.clone().unwrap_or_else(|| Members::all(self.count))
+    }
+}
+
+// === impl BatchRow ===
+
+impl BatchRow {
+    /// Reads a batch of a lane that is known.
+    pub(super) fn find(
+        connection: &Connection,
+        id: BatchId,
+        lane: &Lane,
+    ) -> Result<Option<Self>, StoreError> {
+        let mut select = connection.prepare_cached(
+            "SELECT guarantee, accepted_at, due_at, expires_at, broadcast, tenant, options, payload, \
+             items FROM batch WHERE id = ?1",
+        )?;
+        let mut rows = select.query([id.0.cast_signed()])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let content = match (row.get_ref(6)?, row.get_ref(7)?) {
+            (ValueRef::Blob(options), ValueRef::Blob(payload)) => Some(Content {
+                payload: Bytes::copy_from_slice(payload),
+                options: Bytes::copy_from_slice(options),
+            }),
+            _ => None,
+        };
+        let envelope = Envelope {
+            tenant: name(row.get_ref(5)?.as_str()?)?,
+            lane: lane.clone(),
+            guarantee: guarantee(row.get(0)?)?,
+            due_at: Timestamp::from_millis(row.get(2)?),
+            expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
+            broadcast: row.get::<_, Option<i64>>(4)?.map(|id| BroadcastId(id.cast_unsigned())),
+        };
+        Ok(Some(Self {
+            id,
+            envelope,
+            accepted_at: Timestamp::from_millis(row.get(1)?),
+            content,
+            items: Bytes::copy_from_slice(row.get_ref(8)?.as_blob()?),
+        }))
+    }
+}
+
+/// The content of a broadcast.
+pub(super) fn broadcast_content(
+    connection: &Connection,
+    id: BroadcastId,
+) -> Result<Content, StoreError> {
+    let mut select =
+        connection.prepare_cached("SELECT payload, options FROM broadcast WHERE id = ?1")?;
+    let content = select.query_row([id.0.cast_signed()], |row| {
+        Ok(Content {
+            payload: Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?),
+            options: Bytes::copy_from_slice(row.get_ref(1)?.as_blob()?),
+        })
+    });
+    content.optional()?.ok_or_else(|| StoreError::Damaged(format!("broadcast {id} is missing")))
+}
+
+/// The lane with number `id`.
+pub(super) fn lane(connection: &Connection, id: LaneId) -> Result<Lane, StoreError> {
+    let mut select = connection
+        .prepare_cached("SELECT channel, destination, priority FROM lane WHERE id = ?1")?;
+    let mut rows = select.query([id])?;
+    let missing = || StoreError::Damaged(format!("lane {id} is missing"));
+    lane_at(rows.next()?.ok_or_else(missing)?, 0)
+}
+
+/// A lane from three columns, the first of which is `column`.
+pub(super) fn lane_at(row: &Row<'_>, column: usize) -> Result<Lane, StoreError> {
+    let code = row.get(column + 2)?;
+    Ok(Lane {
+        channel: name(row.get_ref(column)?.as_str()?)?,
+        destination: Arc::from(row.get_ref(column + 1)?.as_str()?),
+        priority: Priority::from_code(code)
+            .ok_or_else(|| StoreError::Damaged(format!("{code} is no priority")))?,
+    })
+}
+
+pub(super) fn name(text: &str) -> Result<Name, StoreError> {
+    Name::from_str(text).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+pub(super) fn guarantee(code: u8) -> Result<Guarantee, StoreError> {
+    Guarantee::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no guarantee")))
+}
+
+/// All rows of a statement that is ready to run.
+pub(super) fn chunks(
+    mut select: CachedStatement<'_>,
+    parameters: impl rusqlite::Params,
+) -> Result<Vec<ChunkRow>, StoreError> {
+    let rows = select.query_map(parameters, ChunkRow::read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,186 @@
+//! The one thread that writes. Whatever arrived while the last commit ran is the next transaction.
+
+use notification::{Draft, Timestamp, limits};
+use rusqlite::Connection;
+use std::fs::File;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::ingest::Packing;
+use super::round::{Desk, Round};
+use crate::{Admission, ErrorKind, StoreError};
+
+/// What callers send to the writer.
+pub(super) enum Command {
+    /// Drafts: those of one round share batches, so they are not jobs of their own.
+    Ingest(Vec<Draft>, Timestamp, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
+    /// Anything else.
+    Job(Job),
+    /// Finish what is queued, take nothing more, and answer when the files are closed.
+    Close(oneshot::Sender<()>),
+}
+
+/// Does its part in a round, and says what to answer once that is durable. An error ends the writer.
+pub(super) type Job = Box<dyn FnOnce(&mut Round<'_>) -> Result<Reply, StoreError> + Send>;
+
+/// Answers one caller. Dropped unused, it tells the caller that the store failed.
+pub(super) type Reply = Box<dyn FnOnce() + Send>;
+
+/// The write side of an open store.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) desk: Desk,
+    pub(super) changes: watch::Sender<u64>,
+    pub(super) failed: watch::Sender<Option<StoreError>>,
+    /// Held as long as this lives.
+    pub(super) lock: File,
+}
+
+/// Pages of write-ahead log after which they are copied to the database: 32 MiB.
+const CHECKPOINT_PAGES: i64 = 32 * 1024 * 1024 / super::open::PAGE_BYTES;
+/// Pages of write-ahead log at which the writer waits for readers, so that the file starts anew.
+const CHECKPOINT_PAGES_MAX: i64 = 8 * CHECKPOINT_PAGES;
+
+// === impl Writer ===
+
+impl Writer {
+    /// Works until every sender is gone or the store fails.
+    pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let mut closing = Vec::new();
+        while let Some(first) = commands.blocking_recv() {
+            let mut round = vec![first];
+            let mut items = round.iter().map(Command::items).sum::<usize>();
+            while round.len() < limits::ROUND_COMMANDS
+                && items < limits::ROUND_ITEMS
+                && let Ok(next) = commands.try_recv()
+            {
+                items += next.items();
+                round.push(next);
+            }
+            let mut work = Vec::with_capacity(round.len());
+            for command in round {
+                match command {
+                    Command::Close(answer) => {
+                        commands.close();
+                        closing.push(answer);
+                    }
+                    Command::Ingest(..) | Command::Job(_) => work.push(command),
+                }
+            }
+            if let Err(error) = self.round(work) {
+                self.fail(&error);
+                return;
+            }
+        }
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the store could not be closed in order: nothing is lost");
+        }
+        for answer in closing {
+            let _caller_may_be_gone = answer.send(());
+        }
+    }
+
+    /// One transaction. Nobody is answered before it is durable.
+    fn round(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let mut round = Round::begin(&self.connection, &mut self.desk)?;
+        let mut replies: Vec<Reply> = Vec::with_capacity(commands.len());
+        let mut packing = Packing::default();
+        let mut jobs = Vec::new();
+        for command in commands {
+            match command {
+                Command::Ingest(drafts, now, answer) => {
+                    replies.push(reply(answer, round.pack(&mut packing, drafts, now))?);
+                }
+                Command::Job(job) => jobs.push(job),
+                Command::Close(_) => {}
+            }
+        }
+        round.store_packed(packing)?;
+        for job in jobs {
+            replies.push(job(&mut round)?);
+        }
+        let woke = round.commit()?;
+        for reply in replies {
+            reply();
+        }
+        if woke {
+            self.changes.send_modify(|change| *change += 1);
+        }
+        self.checkpoint()
+    }
+
+    /// Copies the write-ahead log to the database when it is long. Errors count: a failed sync here is as
+    /// bad as one in a commit, which is why SQLite's own checkpoints, which hide them, are off.
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        let mut measure = self.connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
+        let (pages, copied): (i64, i64) =
+            measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
+        if pages >= CHECKPOINT_PAGES_MAX {
+            run_pragma(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+        } else if pages - copied >= CHECKPOINT_PAGES {
+            run_pragma(&self.connection, "PRAGMA wal_checkpoint(PASSIVE)")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn fail(self, error: &StoreError) {
+        tracing::error!(%error, "the store failed: it takes no more work until a restart");
+        let broken = if matches!(error, StoreError::Broken(_)) {
+            error.clone()
+        } else {
+            StoreError::Broken(error.to_string())
+        };
+        self.failed.send_replace(Some(broken));
+    }
+
+    fn close(self) -> Result<(), StoreError> {
+        run_pragma(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        self.connection.close().map_err(|(_, error)| error)?;
+        drop(self.lock);
+        Ok(())
+    }
+}
+
+// === impl Command ===
+
+impl Command {
+    /// Notifications that this brings in.
+    fn items(&self) -> usize {
+        match self {
+            Self::Ingest(drafts, ..) => drafts.len(),
+            Self::Job(_) | Self::Close(_) => 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Ingest(..) => "Ingest",
+            Self::Job(_) => "Job",
+            Self::Close(_) => "Close",
+        })
+    }
+}
+
+/// Keeps an answer until it is durable. A refusal is an answer; a failure ends the round.
+pub(super) fn reply<T: Send + 'static>(
+    answer: oneshot::Sender<Result<T, StoreError>>,
+    result: Result<T, StoreError>,
+) -> Result<Reply, StoreError> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::Fatal => Err(error),
+        result => Ok(Box::new(move || {
+            let _caller_may_be_gone = answer.send(result);
+        })),
+    }
+}
+
+/// Runs a pragma whose answer does not matter; only an error does.
+fn run_pragma(connection: &Connection, pragma: &str) -> Result<(), StoreError> {
+    Ok(connection.query_row(pragma, [], |_| Ok(()))?)
+}

@@ -1,0 +1,22 @@
+//! Both stores pass the conformance suite.
+
+use std::sync::Arc;
+
+use store::conformance::{Subject, at, exercise};
+use store::sqlite::Options;
+use store::{Memory, Sqlite};
+
+#[tokio::test]
+async fn the_double_is_a_store() {
+    exercise(async || Subject { store: Arc::new(Memory::new()), keep: Box::new(()) }).await;
+}
+
+#[tokio::test]
+async fn sqlite_is_a_store() {
+    exercise(async || {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, _) = Sqlite::open(directory.path(), Options::new(1), at(0)).unwrap();
+        Subject { store: Arc::new(store), keep: Box::new(directory) }
+    })
+    .await;
+}
