@@ -80,7 +80,8 @@ impl Engine {
             random: random.fork(),
         };
         stage(&mut tasks, "settle", &failing, settle.run());
-        let dispatch = Dispatch { claims: Arc::clone(&store) as _, queue: Arc::new(queue.clone()), clock };
+        let dispatch =
+            Dispatch { claims: Arc::clone(&store) as _, queue: Arc::new(queue.clone()), clock };
         stage(&mut tasks, "dispatch", &failing, dispatch.run(stopping.clone()));
         let ready = Arc::new(AtomicBool::new(true));
         let intake = Arc::new(Intake::new(Arc::clone(&store) as _, Arc::new(channels), clock));
@@ -162,5 +163,6 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
 /// Different in every process; nothing secret is drawn from it.
 fn seed(clock: Clock) -> u64 {
     let pid = u64::from(std::process::id());
-    u64::try_from(clock.wall().as_nanos() & u128::from(u64::MAX)).unwrap_or(pid) ^ pid.rotate_left(32)
+    u64::try_from(clock.wall().as_nanos() & u128::from(u64::MAX)).unwrap_or(pid)
+        ^ pid.rotate_left(32)
 }

@@ -21,7 +21,8 @@ impl Senders {
         let senders = Self::default();
         for (number, seed) in (0..count).zip(deliver.seed..) {
             let (ended, end) = oneshot::channel();
-            let deliver = Deliver { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..deliver.clone() };
+            let deliver =
+                Deliver { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..deliver.clone() };
             std::thread::Builder::new().name(format!("sender-{number}")).spawn(move || {
                 // Nobody listens any more when the process is on its way out.
                 let _unheard = ended.send(run(deliver));
