@@ -48,6 +48,7 @@ impl Dispatch {
             lease: limits::LEASE,
             items: limits::CLAIM_ITEMS,
             lane_window: limits::LANE_WINDOW,
+            total_window: limits::CLAIMED_ITEMS,
         };
         let claim = self.claims.claim(request).await?;
         let chunks = claim.chunks.into_iter().map(Arc::new).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Chunk, ChunkId, Epoch, Settlement, Timestamp};
+use notification::{Chunk, ChunkId, Epoch, Priority, Settlement, Timestamp};
 use tokio::sync::watch;
 
 use crate::StoreError;
@@ -20,6 +20,9 @@ pub struct ClaimRequest {
     /// Deliveries of one lane that may be claimed and unsettled at a time. A lane below it may be given one
     /// chunk beyond it.
     pub lane_window: usize,
+    /// Deliveries of all lanes together that may be claimed and unsettled at a time, likewise. Lanes that are
+    /// not urgent leave an eighth of it to those that are.
+    pub total_window: usize,
 }
 
 /// What was claimed.
@@ -40,7 +43,7 @@ pub struct Mark {
     pub chunk: ChunkId,
     /// The claim that wants to act.
     pub epoch: Epoch,
-    /// Deliveries with an index up to and including this one may be sent.
+    /// Deliveries with an index up to and including this one, and above the last mark, may be sent.
     pub through: u16,
 }
 
@@ -49,7 +52,7 @@ pub struct Mark {
 pub enum Begun {
     /// Durably marked: go.
     Granted,
-    /// Somebody else holds the chunk, or it is settled: send nothing.
+    /// Somebody else holds the chunk, it is settled, or it was begun this far before: send nothing.
     Stale,
 }
 
@@ -63,6 +66,18 @@ pub enum Settled {
     },
     /// Somebody else holds the chunk, or it is settled: nothing was written.
     Stale,
+}
+
+// === impl ClaimRequest ===
+
+impl ClaimRequest {
+    /// How many deliveries of all lanes may be claimed before lanes of `priority` get no more.
+    pub fn total_window_of(&self, priority: Priority) -> usize {
+        match priority {
+            Priority::Urgent => self.total_window,
+            Priority::Normal | Priority::Bulk => self.total_window - self.total_window / 8,
+        }
+    }
 }
 
 /// Leases due work. For dispatch.
@@ -84,7 +99,8 @@ pub trait Claims: Send + Sync + std::fmt::Debug {
 #[async_trait]
 pub trait Begin: Send + Sync + std::fmt::Debug {
     /// Marks at-most-once deliveries as begun, durably, if the claim is still the current one. Answers in
-    /// order. A mark only ever rises.
+    /// order. A mark only ever rises: one that does not is stale, so a chunk that a queue gave out twice is
+    /// sent once. At-least-once deliveries need no mark, and theirs are granted while the claim is current.
     async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError>;
 }
 

@@ -39,7 +39,8 @@ pub(super) async fn at_most_once_that_began_is_in_doubt_when_its_lease_ends(stor
     let chunk = claim_one(store, 0).await;
     let mark = |through| Mark { chunk: chunk.id, epoch: chunk.epoch, through };
     let answers = store.begin(vec![mark(2), mark(1)]).await.unwrap();
-    assert_eq!(answers, [Begun::Granted, Begun::Granted]);
+    assert_eq!(answers, [Begun::Granted, Begun::Stale], "a mark only rises");
+    assert_eq!(store.begin(vec![mark(2)]).await.unwrap(), [Begun::Stale], "nothing begins twice");
     assert_eq!(
         settle_one(store, part(&chunk, &[0], DELIVERED)).await,
         Settled::Applied { remaining: 3 }

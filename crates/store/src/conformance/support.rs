@@ -151,7 +151,8 @@ pub(super) fn accepted(admission: Admission) -> NotificationId {
 
 /// A claim of everything, at `millis`.
 pub const fn claim_request(millis: i64) -> ClaimRequest {
-    ClaimRequest { now: at(millis), lease: LEASE, items: usize::MAX, lane_window: usize::MAX }
+    let (items, window) = (usize::MAX, usize::MAX);
+    ClaimRequest { now: at(millis), lease: LEASE, items, lane_window: window, total_window: window }
 }
 
 /// Claims everything that is due.

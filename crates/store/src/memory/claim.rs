@@ -41,7 +41,7 @@ impl Books {
         let due = self.chunks.iter().filter(|(_, piece)| {
             piece.lease_until.is_none()
                 && piece.due_at <= request.now
-                && self.claimed_items(self.lane_of(piece)) < request.lane_window
+                && self.is_open(self.lane_of(piece), request)
         });
         let turn = |(id, piece): &(&ChunkId, &Piece)| {
             let lane = self.lane_of(piece);
@@ -99,12 +99,15 @@ impl Books {
         }
         let guarantee = self.batch(piece.batch).envelope.guarantee;
         if guarantee == Guarantee::AtMostOnce {
+            if piece.begun_through >= Some(mark.through) {
+                return Begun::Stale;
+            }
             for &index in piece.members.iter().filter(|&&index| index <= mark.through) {
                 if !piece.has_begun(index, guarantee) {
                     self.advance(piece.batch, index, Event::Begin);
                 }
             }
-            piece.begun_through = piece.begun_through.max(Some(mark.through));
+            piece.begun_through = Some(mark.through);
             self.chunks.insert(mark.chunk, piece);
         }
         Begun::Granted
@@ -151,10 +154,18 @@ impl Books {
     }
 
     fn next_at(&self, request: ClaimRequest) -> Option<Timestamp> {
-        let open = |piece: &&Piece| self.claimed_items(self.lane_of(piece)) < request.lane_window;
+        let open = |piece: &&Piece| self.is_open(self.lane_of(piece), request);
         let ready = self.chunks.values().filter(|piece| piece.lease_until.is_none());
         let leases = self.chunks.values().filter_map(|piece| piece.lease_until);
         ready.filter(open).map(|piece| piece.due_at).chain(leases).min()
+    }
+
+    /// Whether the windows of `lane` are not full.
+    fn is_open(&self, lane: &Lane, request: ClaimRequest) -> bool {
+        let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
+        let total: usize = leased.map(|piece| piece.members.len()).sum();
+        self.claimed_items(lane) < request.lane_window
+            && total < request.total_window_of(lane.priority)
     }
 
     fn leased(&self, which: impl Fn(Timestamp) -> bool) -> Vec<ChunkId> {

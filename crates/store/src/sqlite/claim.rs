@@ -42,7 +42,7 @@ impl Round<'_> {
         let (mut items, mut ended) = (0, 0);
         // What ends here is bounded like all work of a round; the caller is told to come again at once.
         while ended < limits::ROUND_ITEMS
-            && let Some(lane) = self.desk.lanes.next(now, request.lane_window)
+            && let Some(lane) = self.desk.lanes.next(&request)
         {
             let (first, next_due) = self.first_ready(lane)?;
             let Some(first) = first.filter(|first| first.due_at <= now) else {
@@ -64,7 +64,7 @@ impl Round<'_> {
                 }
             }
         }
-        let next_due = self.desk.lanes.next_at(request.lane_window);
+        let next_due = self.desk.lanes.next_at(&request);
         let next_at = next_due.into_iter().chain(self.next_lease_end()?).min();
         Ok(Claim { chunks, next_at })
     }
@@ -208,17 +208,20 @@ impl Round<'_> {
 
     pub(super) fn begin_chunk(&mut self, mark: Mark) -> Result<Begun, StoreError> {
         let mut select = self.sql(
-            "SELECT guarantee FROM chunk JOIN batch ON batch.id = chunk.batch \
+            "SELECT guarantee, begun_through FROM chunk JOIN batch ON batch.id = chunk.batch \
              WHERE chunk.id = ?1 AND epoch = ?2 AND lease_until IS NOT NULL",
         )?;
         let parameters = params![mark.chunk.0.cast_signed(), mark.epoch.0];
-        let code: Option<u8> = select.query_row(parameters, |row| row.get(0)).optional()?;
-        let Some(code) = code else { return Ok(Begun::Stale) };
+        let row = select.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((code, begun_through)): Option<(u8, Option<u16>)> = row else {
+            return Ok(Begun::Stale);
+        };
         if rows::guarantee(code)? == Guarantee::AtMostOnce {
-            self.sql(
-                "UPDATE chunk SET begun_through = max(?2, coalesce(begun_through, 0)) WHERE id = ?1",
-            )?
-            .execute(params![mark.chunk.0.cast_signed(), mark.through])?;
+            if begun_through.is_some_and(|begun| mark.through <= begun) {
+                return Ok(Begun::Stale);
+            }
+            self.sql("UPDATE chunk SET begun_through = ?2 WHERE id = ?1")?
+                .execute(params![mark.chunk.0.cast_signed(), mark.through])?;
         }
         Ok(Begun::Granted)
     }

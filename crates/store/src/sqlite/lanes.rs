@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use notification::{Lane, Priority, Timestamp};
 
+use crate::ClaimRequest;
+
 /// Number of a lane in the store.
 pub(super) type LaneId = i64;
 
@@ -17,6 +19,8 @@ pub(super) struct Lanes {
     /// Lanes whose next chunk is due: urgent first, least recently served first.
     ready: BTreeMap<(Priority, u64), LaneId>,
     turns: u64,
+    /// Claimed and unsettled, over all lanes.
+    claimed: usize,
 }
 
 #[derive(Debug)]
@@ -88,28 +92,31 @@ impl Lanes {
     pub(super) fn add_claimed(&mut self, id: LaneId, items: usize) {
         if let Some(work) = self.work.get_mut(&id) {
             work.claimed += items;
+            self.claimed += items;
         }
     }
 
     pub(super) fn remove_claimed(&mut self, id: LaneId, items: usize) {
         if let Some(work) = self.work.get_mut(&id) {
             debug_assert!(work.claimed >= items, "more was settled than claimed");
-            work.claimed = work.claimed.saturating_sub(items);
+            let items = items.min(work.claimed);
+            work.claimed -= items;
+            self.claimed -= items;
         }
         self.forget_if_idle(id);
     }
 
-    /// The lane whose turn it is at `now`, among those with less than `window` claimed.
-    pub(super) fn next(&mut self, now: Timestamp, window: usize) -> Option<LaneId> {
+    /// The lane whose turn it is, among those whose windows are not full.
+    pub(super) fn next(&mut self, request: &ClaimRequest) -> Option<LaneId> {
         while let Some(&(at, id)) = self.waiting.first()
-            && at <= now
+            && at <= request.now
         {
             self.waiting.pop_first();
             let Some(work) = self.work.get_mut(&id) else { continue };
             work.place = Place::Ready;
             self.ready.insert((work.lane.priority, work.turn), id);
         }
-        self.ready.values().copied().find(|id| self.is_open(*id, window))
+        self.ready.values().copied().find(|id| self.is_open(*id, request))
     }
 
     /// The lane had its turn: it goes behind the others of its priority.
@@ -122,16 +129,19 @@ impl Lanes {
         self.set_next_due(id, next_due);
     }
 
-    /// The earliest instant at which a lane with less than `window` claimed has work.
-    pub(super) fn next_at(&self, window: usize) -> Option<Timestamp> {
-        let ready = self.ready.values().find(|id| self.is_open(**id, window));
-        let waiting = self.waiting.iter().map(|(_, id)| id).find(|id| self.is_open(**id, window));
+    /// The earliest instant at which a lane whose windows are not full has work.
+    pub(super) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
+        let ready = self.ready.values().find(|id| self.is_open(**id, request));
+        let waiting = self.waiting.iter().map(|(_, id)| id).find(|id| self.is_open(**id, request));
         let due = |id: &LaneId| self.work.get(id).and_then(|work| work.next_due);
         ready.and_then(due).into_iter().chain(waiting.and_then(due)).min()
     }
 
-    fn is_open(&self, id: LaneId, window: usize) -> bool {
-        self.work.get(&id).is_some_and(|work| work.claimed < window)
+    fn is_open(&self, id: LaneId, request: &ClaimRequest) -> bool {
+        self.work.get(&id).is_some_and(|work| {
+            work.claimed < request.lane_window
+                && self.claimed < request.total_window_of(work.lane.priority)
+        })
     }
 
     fn withdraw(&mut self, id: LaneId) {
