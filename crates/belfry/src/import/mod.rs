@@ -220,9 +220,11 @@ impl Import<'_> {
                 )
             }
         };
-        let message = format!(
-            "{failure}; everything before line {first_line} was accepted{fate}; go on with --from-line {first_line}"
-        );
+        let done = match self.summary.accepted + self.summary.replayed {
+            0 => "nothing was accepted".to_owned(),
+            _ => format!("everything before line {first_line} was accepted"),
+        };
+        let message = format!("{failure}; {done}{fate}; go on with --from-line {first_line}");
         Failure::new(failure.kind(), message)
     }
 }
