@@ -1,11 +1,117 @@
 //! `belfry audit`: counts everything from the ground up.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
+
+use serde::Serialize;
+use store::Audit;
 
 use crate::cli::AuditArgs;
 use crate::config::StoreConfig;
+use crate::{ledger, output};
 
-/// Prints the account.
-pub(crate) fn run(_args: &AuditArgs, _store: &StoreConfig) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not wired yet")
+/// The account in the words of `--json`.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    accepted: u64,
+    delivered: u64,
+    refused: u64,
+    expired: u64,
+    cancelled: u64,
+    suppressed: u64,
+    in_doubt: u64,
+    dead: u64,
+    pending: u64,
+    balanced: bool,
+    problems: &'a [String],
+}
+
+/// Prints the account; the exit code is 1 when it does not balance.
+pub(crate) fn run(args: &AuditArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
+    let audit = ledger::ask(store, async |ledger| Ok(ledger.audit().await?))?;
+    let report = Report::of(&audit);
+    if args.json {
+        output::json(&report)?;
+    } else {
+        output::print(&report.to_text(audit.problem_count)?)?;
+    }
+    Ok(if report.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+// === impl Report ===
+
+impl<'a> Report<'a> {
+    fn of(audit: &'a Audit) -> Self {
+        let account = &audit.account;
+        Self {
+            accepted: account.accepted,
+            delivered: account.delivered,
+            refused: account.refused,
+            expired: account.expired,
+            cancelled: account.cancelled,
+            suppressed: account.suppressed,
+            in_doubt: account.in_doubt,
+            dead: account.dead,
+            pending: account.pending,
+            balanced: account.is_balanced() && audit.problem_count == 0,
+            problems: &audit.problems,
+        }
+    }
+
+    fn to_text(&self, problem_count: u64) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        for (name, count) in [
+            ("accepted", self.accepted),
+            ("delivered", self.delivered),
+            ("refused", self.refused),
+            ("expired", self.expired),
+            ("cancelled", self.cancelled),
+            ("suppressed", self.suppressed),
+            ("in doubt", self.in_doubt),
+            ("dead", self.dead),
+            ("pending", self.pending),
+        ] {
+            writeln!(text, "{name:<10} {count:>12}")?;
+        }
+        for problem in self.problems {
+            writeln!(text, "problem: {problem}")?;
+        }
+        let not_shown = problem_count.saturating_sub(self.problems.len() as u64);
+        if not_shown > 0 {
+            writeln!(text, "and {not_shown} more problems")?;
+        }
+        let verdict =
+            if self.balanced { "the account balances" } else { "THE ACCOUNT DOES NOT BALANCE" };
+        writeln!(text, "{verdict}")?;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notification::Account;
+
+    #[test]
+    fn the_account_is_written_with_exactly_these_words() {
+        let account = Account { accepted: 3, delivered: 2, pending: 1, ..Account::default() };
+        let audit = Audit { account, ..Audit::default() };
+        let json = serde_json::to_string(&Report::of(&audit)).unwrap();
+        assert_eq!(
+            json,
+            r#"{"accepted":3,"delivered":2,"refused":0,"expired":0,"cancelled":0,"suppressed":0,"in_doubt":0,"dead":0,"pending":1,"balanced":true,"problems":[]}"#
+        );
+    }
+
+    #[test]
+    fn a_problem_unbalances_an_account_whose_sum_is_right() {
+        let problems = vec!["batch 7 is cut short".to_owned()];
+        let audit = Audit { problems, problem_count: 3, ..Audit::default() };
+        let report = Report::of(&audit);
+        assert!(!report.balanced);
+        let text = report.to_text(audit.problem_count).unwrap();
+        let end =
+            "problem: batch 7 is cut short\nand 2 more problems\nTHE ACCOUNT DOES NOT BALANCE\n";
+        assert!(text.ends_with(end), "{text}");
+    }
 }

@@ -1,11 +1,176 @@
 //! `belfry log`: the delivery log, read from the store.
 
 use std::process::ExitCode;
+use std::time::Duration;
+
+use notification::NotificationId;
+use serde::Serialize;
+use store::{Attempted, History, Ledger, LogEntry, LogPosition};
 
 use crate::cli::LogArgs;
 use crate::config::StoreConfig;
+use crate::exit::{Failure, FailureKind};
+use crate::{ledger, output};
 
-/// Prints the log.
-pub(crate) fn run(_args: &LogArgs, _store: &StoreConfig) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not wired yet")
+/// Entries read at once.
+const PAGE_ENTRIES: usize = 1_000;
+/// Between two looks at the end of the log: the store tells nobody outside the engine of changes.
+const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
+
+/// One attempt, or the end, of one notification.
+#[derive(Debug, Serialize)]
+struct Line {
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    attempt: u16,
+    state: &'static str,
+    status: u16,
+    detail: String,
+}
+
+/// One notification with all of its lines.
+#[derive(Debug, Serialize)]
+struct Story {
+    id: String,
+    tenant: String,
+    channel: String,
+    destination: String,
+    priority: &'static str,
+    guarantee: &'static str,
+    broadcast: Option<String>,
+    to: String,
+    accepted_at: String,
+    state: &'static str,
+    next_attempt_at: Option<String>,
+    attempts: Vec<Line>,
+}
+
+/// Prints the log, or the history of one notification.
+pub(crate) fn run(args: &LogArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
+    ledger::ask(store, async |ledger| match args.id {
+        Some(id) => tell(args, id, ledger).await,
+        None => list(args, ledger).await,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends with where to go on: on standard error, for standard output is for scripts.
+async fn list(args: &LogArgs, ledger: &dyn Ledger) -> anyhow::Result<()> {
+    let mut position = LogPosition(args.position);
+    loop {
+        let page = ledger.log(position, PAGE_ENTRIES).await?;
+        for entry in page.entries {
+            let line = Line::from(entry);
+            if args.json { output::json(&line)? } else { output::line(line.to_text())? }
+        }
+        if page.next != position {
+            position = page.next;
+        } else if args.follow {
+            tokio::time::sleep(FOLLOW_PERIOD).await;
+        } else {
+            crate::exit::complain(&format!("go on with --position {}", position.0));
+            return Ok(());
+        }
+    }
+}
+
+async fn tell(args: &LogArgs, id: NotificationId, ledger: &dyn Ledger) -> anyhow::Result<()> {
+    let history = ledger.find(id).await?.ok_or_else(|| {
+        Failure::new(
+            FailureKind::BadInput,
+            format!("this store never accepted the notification {id}"),
+        )
+    })?;
+    let story = Story::from(history);
+    if args.json {
+        return output::json(&story);
+    }
+    let Story { id, channel, to, accepted_at, state, .. } = &story;
+    output::line(format_args!("{id} {state}: {channel} to {to}, accepted {accepted_at}"))?;
+    for attempt in &story.attempts {
+        output::line(attempt.to_text())?;
+    }
+    if let Some(instant) = &story.next_attempt_at {
+        output::line(format_args!("next attempt {instant}"))?;
+    }
+    Ok(())
+}
+
+// === impl Line ===
+
+impl Line {
+    fn new(id: Option<NotificationId>, attempted: Attempted) -> Self {
+        Self {
+            at: attempted.at.to_string(),
+            id: id.map(|id| id.to_string()),
+            attempt: attempted.attempt,
+            state: attempted.state.as_str(),
+            status: attempted.status,
+            detail: attempted.detail,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let Self { at, id, attempt, state, status, detail } = self;
+        let id = id.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
+        // A provider's words must not play with the terminal.
+        let detail: String = detail.chars().filter(|character| !character.is_control()).collect();
+        format!("{at}{id} attempt {attempt} {state} {status} {detail}").trim_end().to_owned()
+    }
+}
+
+impl From<LogEntry> for Line {
+    fn from(entry: LogEntry) -> Self {
+        Self::new(Some(entry.id), entry.attempted)
+    }
+}
+
+// === impl Story ===
+
+impl From<History> for Story {
+    fn from(history: History) -> Self {
+        let envelope = history.envelope;
+        Self {
+            id: history.id.to_string(),
+            tenant: envelope.tenant.to_string(),
+            channel: envelope.lane.channel.to_string(),
+            destination: envelope.lane.destination.to_string(),
+            priority: envelope.lane.priority.as_str(),
+            guarantee: envelope.guarantee.as_str(),
+            broadcast: envelope.broadcast.map(|broadcast| broadcast.to_string()),
+            to: history.recipient.to_string(),
+            accepted_at: history.accepted_at.to_string(),
+            state: history.state.as_str(),
+            next_attempt_at: history.next_attempt_at.map(|instant| instant.to_string()),
+            attempts: history.attempts.into_iter().map(|line| Line::new(None, line)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notification::{State, Timestamp};
+
+    #[test]
+    fn a_line_holds_what_happened_and_nothing_that_moves_the_cursor() {
+        let attempted = Attempted {
+            at: Timestamp::from_millis(0),
+            attempt: 2,
+            state: State::Refused,
+            status: 410,
+            detail: "Unregistered\x1b[2J\n".to_owned(),
+        };
+        let line = Line::new(None, attempted);
+        assert_eq!(
+            line.to_text(),
+            "1970-01-01T00:00:00.000Z attempt 2 refused 410 Unregistered[2J"
+        );
+        assert!(
+            serde_json::to_string(&line)
+                .unwrap()
+                .starts_with(r#"{"at":"1970-01-01T00:00:00.000Z","attempt":2"#)
+        );
+    }
 }

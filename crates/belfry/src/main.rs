@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod exit;
 mod import;
+mod ledger;
 mod log;
 mod logging;
 mod output;

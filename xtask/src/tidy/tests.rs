@@ -101,6 +101,8 @@ fn an_edge_that_is_not_in_the_table_is_refused() {
     check("provider-sim", "notification", false, true, true);
     check("channel", "provider-sim", true, true, false);
     check("channel", "provider-sim", false, true, true);
+    check("store", "store", true, true, false);
+    check("store", "store", false, true, true);
     check("newcomer", "notification", false, true, true);
     check("notification", "tokio", false, false, true);
     check("notification", "serde", false, false, false);

@@ -54,7 +54,8 @@ impl Client {
 
     /// Posts lines of JSON that are made while they are sent.
     pub(crate) fn upload<T: DeserializeOwned>(&self, path: &str, body: Body) -> anyhow::Result<T> {
-        self.runtime.block_on(self.engine.upload(path, body))?.into_result()?.json()
+        let call = self.engine.upload(path, body);
+        self.runtime.block_on(call).map_err(Failure::from)?.into_result()?.json()
     }
 
     /// Runs `work` with the engine until it is done.

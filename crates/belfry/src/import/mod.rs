@@ -43,16 +43,18 @@ pub(crate) const HELP: &str = "\
 NDJSON: one notification per line, as for POST /v1/notifications:
   {\"channel\":\"ios\",\"to\":\"...\",\"content\":{...},\"send_at\":\"2026-11-21T08:30:00Z\"}
 
-CSV: the header names the fields. `content` and `options` hold JSON, or are put together from columns such as
-`content.aps.alert`, whose cells are texts. An empty cell is a field that is not there.
+CSV: the header names the fields. `content` and `options` hold JSON, or are put together from
+columns such as `content.aps.alert`, whose cells are texts. An empty cell is a field that is not
+there.
 
-Rejects: bad rows go to the rejects file as they are (under the header, for CSV), ready to be mended and imported.
-REJECTS.reasons says why, one JSON object per bad row, in the same order:
+Rejects: bad rows go to the rejects file as they are (under the header, for CSV), ready to be
+mended and imported. REJECTS.reasons says why, one JSON object per bad row, in the same order:
   {\"line\":17,\"field\":\"to\",\"message\":\"...\",\"kept\":true}
 A row that is too long is named there with \"kept\":false, and not copied.
 
-Interrupted: the message says from which line to go on. Without --idempotency-prefix the rows of one request may have
-been accepted although the answer was lost; with it, no re-run doubles anything.";
+Interrupted: the message says from which line to go on. Without --idempotency-prefix the rows of
+one request may have been accepted although the answer was lost; with it, no re-run doubles
+anything.";
 
 /// Requests under way at a time, when rows have idempotency keys.
 const BATCHES_UNDER_WAY: usize = 4;
@@ -218,9 +220,11 @@ impl Import<'_> {
                 )
             }
         };
-        let message = format!(
-            "{failure}; everything before line {first_line} was accepted{fate}; go on with --from-line {first_line}"
-        );
+        let done = match self.summary.accepted + self.summary.replayed {
+            0 => "nothing was accepted".to_owned(),
+            _ => format!("everything before line {first_line} was accepted"),
+        };
+        let message = format!("{failure}; {done}{fate}; go on with --from-line {first_line}");
         Failure::new(failure.kind(), message)
     }
 }

@@ -182,7 +182,7 @@ fn a_busy_engine_is_not_asked_for_ever() {
     let (engine, workspace) = (Engine::start(|_| Reply::Busy), Workspace::new());
     workspace.write("f.ndjson", lines(0..10));
     let ended = workspace.belfry(&["import", "f.ndjson", "--url", &engine.url]);
-    let message = "belfry: the engine answered 503 Service Unavailable; everything before line 1 was \
+    let message = "belfry: the engine answered 503 Service Unavailable; nothing was \
                    accepted; go on with --from-line 1";
     check(&ended, 1, "0 accepted, 0 replayed, 0 rejected\n", &[message]);
     assert_eq!(engine.requests().len(), 60);
@@ -256,7 +256,7 @@ fn an_engine_that_is_not_there_is_told_at_once() {
     workspace.write("f.ndjson", lines(0..1));
     let ended = workspace.belfry(&["import", "f.ndjson", "--url", "http://127.0.0.1:1"]);
     let message = "belfry: cannot reach the engine at http://127.0.0.1:1: Connection refused (os error 111); \
-                   is `belfry serve` running there?; everything before line 1 was accepted; go on with \
+                   is `belfry serve` running there?; nothing was accepted; go on with \
                    --from-line 1";
     check(&ended, 69, "0 accepted, 0 replayed, 0 rejected\n", &[message]);
 }

@@ -126,3 +126,29 @@ fn an_engine_that_is_not_there_is_told() {
                    is `belfry serve` running there?";
     assert_eq!((ended.code, ended.err), (69, vec![message.to_owned()]));
 }
+
+#[test]
+fn a_store_is_read_without_an_engine() {
+    let workspace = Workspace::new();
+    for command in ["audit", "log"] {
+        let ended = workspace.belfry(&[command]);
+        assert_eq!(ended.code, 1, "{command}");
+        assert!(ended.err[0].starts_with("belfry: cannot read the store in ./data: "), "{ended:?}");
+    }
+    workspace.make_store();
+    let ended = workspace.belfry(&["audit", "--json"]);
+    let account = "{\"accepted\":0,\"delivered\":0,\"refused\":0,\"expired\":0,\"cancelled\":0,\"suppressed\":0,\
+                   \"in_doubt\":0,\"dead\":0,\"pending\":0,\"balanced\":true,\"problems\":[]}\n";
+    assert_eq!((ended.code, ended.out.as_str()), (0, account));
+    let ended = workspace.belfry(&["audit"]);
+    assert!(ended.out.ends_with("the account balances\n"), "{}", ended.out);
+    let ended = workspace.belfry(&["log"]);
+    assert_eq!(
+        (ended.out.as_str(), ended.err),
+        ("", vec!["belfry: go on with --position 0".to_owned()])
+    );
+    let unknown = "018f3c5a-0000-8000-8000-000000000000";
+    let ended = workspace.belfry(&["log", "--id", unknown]);
+    let message = format!("belfry: this store never accepted the notification {unknown}");
+    assert_eq!((ended.code, ended.err), (65, vec![message]));
+}

@@ -135,6 +135,14 @@ impl Workspace {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
+    /// Makes an empty store where the default configuration has it.
+    pub(crate) fn make_store(&self) {
+        let synchronous = store::sqlite::Synchronous::Normal;
+        let options = store::sqlite::Options { synchronous, size_max: None, seed: 1 };
+        let now = notification::Timestamp::from_millis(1_800_000_000_000);
+        store::sqlite::Sqlite::open(&self.path("data"), options, now).unwrap();
+    }
+
     /// Runs `belfry` in the directory, with an environment that says nothing of Belfry.
     pub(crate) fn belfry(&self, arguments: &[&str]) -> Ended {
         let mut command = self.command(arguments);
