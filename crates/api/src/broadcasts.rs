@@ -183,13 +183,14 @@ fn add_line(upload: &mut Upload, line: Line) -> Result<(), Problem> {
 
 /// Adds a recipient, a string or an object with `to`; `json` is a part of `whole`.
 fn add(upload: &mut Upload, whole: &ByteString, json: &RawValue) -> Result<(), ReadError> {
-    let to = if json.get().starts_with('{') {
+    if json.get().starts_with('{') {
         let object = Object::read(json.get(), RECIPIENT)?;
-        Object::required("to", object.text("to")?)?
-    } else {
-        text(json).map_err(|_| Fault::new("", "must be a string, or an object with `to`"))?
-    };
-    Ok(upload.add(share(whole, to))?)
+        let to = Object::required("to", object.text("to")?)?;
+        return Ok(upload.add(share(whole, to))?);
+    }
+    let to = text(json).map_err(|_| Fault::new("", "must be a string, or an object with `to`"))?;
+    let added = upload.add(share(whole, to));
+    Ok(added.map_err(|fault| Fault::new("", fault.message))?)
 }
 
 async fn open(

@@ -7,6 +7,8 @@
 
 mod broadcast;
 mod check;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

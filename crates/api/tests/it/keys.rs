@@ -1,0 +1,79 @@
+//! Who may do what.
+
+use api::{Key, hash, parse_hash};
+use axum::body::Body;
+use axum::http::{Method, Request};
+
+use crate::support::{Answer, Fixture, JSON, fixture, notification};
+
+fn key(tenant: &str, is_operator: bool) -> Key {
+    let sha256 = parse_hash(&hash(&format!("bfy_{tenant}"))).unwrap();
+    Key { name: tenant.to_owned(), tenant: tenant.parse().unwrap(), sha256, is_operator }
+}
+
+async fn call(fixture: &Fixture, tenant: &str, method: Method, path: &str, body: &str) -> Answer {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", JSON)
+        .header("authorization", format!("Bearer bfy_{tenant}"));
+    fixture.send(request.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_known_key_nothing_but_health_is_answered() {
+    let fixture = fixture(vec![key("acme", false)]);
+    for authorization in ["", "Bearer", "Bearer bfy_wrong", "Basic bfy_acme", "bfy_acme"] {
+        for path in ["/v1/notifications", "/v1/status", "/metrics", "/v1/audit"] {
+            let request = Request::get(path).header("authorization", authorization);
+            let answer = fixture.send(request.body(Body::empty()).unwrap()).await;
+            answer.problem(401);
+            assert_eq!(answer.header("www-authenticate"), "Bearer");
+        }
+    }
+    fixture.post("/v1/notifications", JSON, notification("a1", "")).await.problem(401);
+    fixture.assert_nothing_is_stored().await;
+    assert!(fixture.get("/healthz").await.status.is_success());
+    fixture.get("/readyz").await.problem(503);
+    fixture.set_ready(true);
+    assert!(fixture.get("/readyz").await.status.is_success());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_sees_and_cancels_its_own_only() {
+    let fixture = fixture(vec![key("acme", false), key("globex", false)]);
+    let body = notification("a1", r#","idempotency_key":"k""#);
+    let created = call(&fixture, "acme", Method::POST, "/v1/notifications", &body).await;
+    let path = created.header("location").to_owned();
+    let broadcast = r#"{"channel":"ios","content":{},"recipients":["a1"]}"#;
+    let broadcast = call(&fixture, "acme", Method::POST, "/v1/broadcasts", broadcast).await;
+    let broadcast = format!("/v1/broadcasts/{}", broadcast.json()["id"].as_str().unwrap());
+
+    for own in [&path, &broadcast] {
+        assert!(call(&fixture, "acme", Method::GET, own, "").await.status.is_success());
+        call(&fixture, "globex", Method::GET, own, "").await.problem(404);
+        let cancel = format!("{own}/cancel");
+        call(&fixture, "globex", Method::POST, &cancel, "").await.problem(404);
+    }
+    let list = call(&fixture, "globex", Method::GET, "/v1/notifications", "").await.json();
+    assert_eq!(list["items"].as_array().unwrap().len(), 0);
+    let list = call(&fixture, "acme", Method::GET, "/v1/notifications", "").await.json();
+    assert_eq!(list["items"].as_array().unwrap().len(), 2);
+    let other = call(&fixture, "globex", Method::POST, "/v1/notifications", &body).await.json();
+    assert_eq!(other["replayed"], false, "a key belongs to its tenant");
+    let cancel = format!("{path}/cancel");
+    let cancelled = call(&fixture, "acme", Method::POST, &cancel, "").await.json();
+    assert_eq!(cancelled["cancelled"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_concerns_everybody_needs_an_operator() {
+    let fixture = fixture(vec![key("acme", false), key("ops", true)]);
+    for path in ["/v1/status", "/v1/audit", "/v1/log", "/v1/suppressions?channel=ios"] {
+        call(&fixture, "acme", Method::GET, path, "").await.problem(403);
+        let answer = call(&fixture, "ops", Method::GET, path, "").await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text);
+    }
+    let metrics = call(&fixture, "acme", Method::GET, "/metrics", "").await;
+    assert!(metrics.status.is_success());
+}

@@ -1,0 +1,14 @@
+//! The API over an in-memory store, through its router and over real sockets.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "all of it is test code: a failure here fails the test"
+)]
+
+mod bad_input;
+mod create;
+mod keys;
+mod operate;
+mod sockets;
+mod support;

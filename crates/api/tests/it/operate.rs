@@ -1,0 +1,126 @@
+//! What operators ask.
+
+use axum::http::{Method, StatusCode};
+use serde_json::json;
+
+use notification::{Disposition, OutcomeGroup, Settlement, State};
+use store::{ClaimRequest, Claims, Settle};
+
+use crate::support::{Fixture, JSON, fixture, notification};
+
+/// One notification delivered, one pending.
+async fn worked() -> (Fixture, String) {
+    let fixture = fixture(Vec::new());
+    let first = fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
+    let lease = notification::limits::LEASE;
+    let request = ClaimRequest { now: fixture.now(), lease, items: 10, lane_window: 10 };
+    let claim = fixture.store.claim(request).await.unwrap();
+    let groups = vec![OutcomeGroup {
+        disposition: Disposition::Ended(State::Delivered),
+        status: 200,
+        detail: "".into(),
+        suppress: false,
+        indexes: vec![0],
+    }];
+    let (chunk, epoch) = (claim.chunks[0].id, claim.chunks[0].epoch);
+    let settlement = Settlement { chunk, epoch, at: fixture.now(), groups };
+    fixture.store.settle(vec![settlement]).await.unwrap();
+    fixture.post("/v1/notifications", JSON, notification("a2", r#","priority":"bulk""#)).await;
+    let id = first.json()["id"].as_str().unwrap().to_owned();
+    (fixture, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_is_read_from_a_position_on() {
+    let (fixture, id) = worked().await;
+    let answer = fixture.get("/v1/log").await;
+    let [line, end] = answer.lines().try_into().unwrap();
+    assert_eq!(
+        line,
+        json!({"id": id, "at": fixture.now().to_string(), "attempt": 1, "state": "delivered",
+            "status": 200, "detail": ""})
+    );
+    let rest = fixture.get(&format!("/v1/log?position={}", end["next"])).await;
+    assert_eq!(rest.lines(), [json!({"next": end["next"]})]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_audit_and_metrics_agree() {
+    let (fixture, id) = worked().await;
+    let status = fixture.get("/v1/status").await.json();
+    assert_eq!(status["started_at"], fixture.now().to_string());
+    let totals = &status["totals"];
+    assert_eq!((&totals["accepted"], &totals["delivered"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        status["lanes"],
+        json!([{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 0,
+            "next_due_at": "2026-11-21T08:30:00.000Z"}])
+    );
+    let audit = fixture.get("/v1/audit").await.json();
+    assert_eq!((&audit["balanced"], &audit["pending"]), (&json!(true), &json!(1)));
+    let metrics = fixture.get("/metrics").await;
+    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
+    for line in [
+        "belfry_notifications_accepted 2\n",
+        "belfry_notifications{state=\"delivered\"} 1\n",
+        "belfry_notifications{state=\"dead\"} 0\n",
+    ] {
+        assert!(metrics.text.contains(line), "{}", metrics.text);
+    }
+    assert!(metrics.text.ends_with("# EOF\n"));
+    let found = fixture.get(&format!("/v1/notifications/{id}")).await.json();
+    assert_eq!(found["state"], "delivered");
+    assert_eq!(found["attempts"][0]["status"], 200);
+    let cancel = format!("/v1/notifications/{id}/cancel");
+    let problem = fixture.call(Method::POST, &cancel).await.problem(409);
+    assert_eq!(problem["detail"], "too late: 0 under way, 1 ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_goes_on_where_it_stopped() {
+    let fixture = fixture(Vec::new());
+    let items = vec![notification("a1", ""); 250].join(",");
+    fixture.post("/v1/notifications", JSON, format!("[{items}]")).await;
+    let mut path = "/v1/notifications?limit=120".to_owned();
+    let mut ids = Vec::new();
+    loop {
+        let page = fixture.get(&path).await.json();
+        let items = page["items"].as_array().unwrap();
+        ids.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/v1/notifications?limit=120&after={next}");
+    }
+    assert_eq!(ids.len(), 250);
+    assert!(ids.is_sorted_by(|one, next| one < next));
+    let none = fixture.get("/v1/notifications?state=dead&channel=ios").await.json();
+    assert_eq!(none, json!({"items": [], "next": null}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn suppressions_are_added_listed_and_removed() {
+    let fixture = fixture(Vec::new());
+    let body = r#"{"channel":"ios","to":["a2","a1"],"reason":"asked to"}"#;
+    let added = fixture.post("/v1/suppressions", JSON, body).await;
+    assert_eq!((added.status, added.json()), (StatusCode::OK, json!({"suppressed": 2})));
+    fixture.post("/v1/suppressions", JSON, r#"{"channel":"ios","to":"a3"}"#).await;
+    let list = fixture.get("/v1/suppressions?channel=ios&limit=2").await.json();
+    assert_eq!(list["next"], "a2");
+    assert_eq!(list["items"][0]["to"], "a1");
+    assert_eq!(list["items"][0]["reason"], "asked to");
+    let rest = fixture.get("/v1/suppressions?channel=ios&limit=2&after=a2").await.json();
+    assert_eq!((&rest["items"][0]["to"], &rest["next"]), (&json!("a3"), &json!(null)));
+
+    let path = "/v1/suppressions?channel=ios&to=a1";
+    let removed = fixture.call(Method::DELETE, path).await;
+    assert_eq!(removed.status, StatusCode::NO_CONTENT);
+    fixture.call(Method::DELETE, path).await.problem(404);
+    for (body, pointer) in [
+        (r#"{"channel":"ios","to":"zz"}"#, "/to"),
+        (r#"{"channel":"ios","to":[1]}"#, "/to"),
+        (r#"{"channel":"sms","to":"a1"}"#, "/channel"),
+        (r#"{"to":"a1"}"#, "/channel"),
+    ] {
+        let problem = fixture.post("/v1/suppressions", JSON, body).await.problem(422);
+        assert_eq!(problem["errors"][0]["pointer"], pointer);
+    }
+}

@@ -1,0 +1,262 @@
+//! An API over an in-memory store, and a channel that is easy to please.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::{Key, Keys};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use channel::{Channel, ChannelError, Invalid, Sender, Tools};
+use flow::{Clock, Tasks};
+use http_body_util::BodyExt;
+use notification::{Account, Timestamp};
+use pipeline::{Channels, Intake};
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use store::{Ingest, Ledger, Memory};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tower::ServiceExt;
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const LINES: &str = "application/x-ndjson";
+
+/// 2026-11-21T08:30:00Z and a bit.
+pub(crate) const NOW: Duration = Duration::from_millis(1_795_249_800_250);
+
+/// An API and what is behind it.
+pub(crate) struct Fixture {
+    pub(crate) router: Router,
+    pub(crate) store: Arc<Memory>,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) ready: Arc<AtomicBool>,
+}
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+/// A fixture that listens.
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
+    pub(crate) tasks: Tasks,
+    pub(crate) stop: oneshot::Sender<()>,
+}
+
+/// Takes tokens of hexadecimal digits for host `h`, or `digits@host`; objects as content; `{"topic":..}` as
+/// options.
+#[derive(Debug)]
+struct TestChannel;
+
+pub(crate) fn fixture(keys: Vec<Key>) -> Fixture {
+    let store = Arc::new(Memory::new());
+    fixture_over(Arc::clone(&store) as Arc<dyn Ingest>, store, keys)
+}
+
+/// A fixture whose way in is `ingest`.
+pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Vec<Key>) -> Fixture {
+    let clock = Clock::starting_at(NOW);
+    let mut channels = Channels::default();
+    for name in ["hooks", "ios"] {
+        channels.insert(name.parse().unwrap(), Arc::new(TestChannel));
+    }
+    let intake = Arc::new(Intake::new(ingest, Arc::new(channels), clock));
+    let ready = Arc::new(AtomicBool::new(false));
+    let router = api::router(api::State {
+        intake: Arc::clone(&intake),
+        ledger: Arc::clone(&store) as Arc<dyn Ledger>,
+        keys: Keys::new(keys),
+        default_tenant: "default".parse().unwrap(),
+        registry: Arc::new(Registry::default()),
+        ready: Arc::clone(&ready),
+        clock,
+    });
+    Fixture { router, store, intake, ready }
+}
+
+/// A notification to `to`, with `more` fields, such as `,"priority":"bulk"`.
+pub(crate) fn notification(to: &str, more: &str) -> String {
+    format!(r#"{{"channel":"ios","to":"{to}","content":{{"n":1}}{more}}}"#)
+}
+
+/// Connects, writes `head`, and leaves the rest to the caller.
+pub(crate) async fn connect(address: SocketAddr, head: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket
+}
+
+/// The head of a POST whose body is sent in chunks.
+pub(crate) fn chunked_head(path: &str, content_type: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: belfry\r\ncontent-type: {content_type}\r\n\
+         transfer-encoding: chunked\r\n\r\n"
+    )
+}
+
+pub(crate) async fn write_chunk(socket: &mut TcpStream, bytes: &[u8]) {
+    let size = format!("{:x}\r\n", bytes.len());
+    socket.write_all(size.as_bytes()).await.unwrap();
+    socket.write_all(bytes).await.unwrap();
+    socket.write_all(b"\r\n").await.unwrap();
+}
+
+/// Reads until `end` has come, and gives everything so far.
+pub(crate) async fn read_until(socket: &mut TcpStream, end: &str) -> String {
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains(end) {
+        let read = socket.read_buf(&mut text).await.unwrap();
+        assert!(read > 0, "closed before {end:?}: {}", String::from_utf8_lossy(&text));
+    }
+    String::from_utf8(text).unwrap()
+}
+
+/// Reads until the server closes. A reset counts as closing.
+pub(crate) async fn read_to_end(socket: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    while let Ok(1..) = socket.read_buf(&mut text).await {}
+    String::from_utf8(text).unwrap()
+}
+
+// === impl Fixture ===
+
+impl Fixture {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+        Answer { status: parts.status, headers: parts.headers, text }
+    }
+
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let request = Request::post(path).header("content-type", content_type);
+        self.send(request.body(Body::from(body.into())).unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path).await
+    }
+
+    pub(crate) async fn call(&self, method: Method, path: &str) -> Answer {
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        self.send(request).await
+    }
+
+    pub(crate) async fn account(&self) -> Account {
+        self.store.totals().await.unwrap()
+    }
+
+    /// Nothing accepted, and no broadcast half-way.
+    pub(crate) async fn assert_nothing_is_stored(&self) {
+        self.intake.sweep().await;
+        assert_eq!(self.account().await, Account::default());
+        let audit = self.store.audit().await.unwrap();
+        assert_eq!((audit.account, audit.problem_count), (Account::default(), 0));
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.intake.now()
+    }
+
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Release);
+    }
+
+    pub(crate) async fn listen(&self) -> Listening {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (router, intake) = (self.router.clone(), Arc::clone(&self.intake));
+        let mut tasks = Tasks::default();
+        tasks.spawn("server", async move {
+            let shutdown = async { drop(stopped.await) };
+            api::serve(listener, router, intake, shutdown).await.unwrap();
+        });
+        Listening { address, tasks, stop }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// A problem of this status; gives it back for a closer look.
+    pub(crate) fn problem(&self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        let problem = self.json();
+        assert_eq!(problem["status"], status);
+        problem
+    }
+}
+
+// === impl Listening ===
+
+impl Listening {
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop);
+        assert_eq!(self.tasks.next().await, Some(Ok("server")));
+    }
+}
+
+// === impl TestChannel ===
+
+impl Channel for TestChannel {
+    fn kind(&self) -> &'static str {
+        "test"
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        let (token, host) = recipient.split_once('@').unwrap_or((recipient, "h"));
+        if token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(host.into());
+        }
+        Err(Invalid::new("must be hexadecimal digits"))
+    }
+
+    fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+        if !payload.starts_with(b"{") {
+            return Err(Invalid::new("must be an object"));
+        }
+        if payload.starts_with(b"{\"bad\"") {
+            return Err(Invalid::at("/bad", "must not be there"));
+        }
+        if !options.is_empty() && !options.starts_with(b"{\"topic\"") {
+            return Err(Invalid::at("/topic", "is missing"));
+        }
+        Ok(())
+    }
+
+    fn concurrency(&self) -> usize {
+        1
+    }
+
+    fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        let message = "the API sends nothing".to_owned();
+        Err(ChannelError::Setting { setting: "kind", message })
+    }
+}

@@ -1,0 +1,215 @@
+//! The rules of time, keys and broadcasts, against the in-memory store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use channel::{Channel, ChannelError, Invalid, Sender, Tools};
+use flow::Clock;
+use notification::{
+    Account, Bytes, Draft, Guarantee, LatePolicy, Name, Priority, Timestamp, limits,
+};
+use store::{Admission, Ledger, Memory};
+
+use super::{Fault, IngestError, Intake, Opening, Terms};
+use crate::Channels;
+
+/// Takes everything; what stands before an `@` is the token, what stands after it the destination.
+#[derive(Debug)]
+struct Anything;
+
+impl Channel for Anything {
+    fn kind(&self) -> &'static str {
+        "anything"
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        match recipient.split_once('@') {
+            Some((_, host)) => Ok(host.into()),
+            None => Err(Invalid::new("must have an @")),
+        }
+    }
+
+    fn check_content(&self, _: &[u8], _: &[u8]) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    fn concurrency(&self) -> usize {
+        1
+    }
+
+    fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        let message = "nothing is sent here".to_owned();
+        Err(ChannelError::Setting { setting: "kind", message })
+    }
+}
+
+fn intake() -> (Arc<Intake>, Arc<Memory>) {
+    let store = Arc::new(Memory::new());
+    let mut channels = Channels::default();
+    channels.insert("a".parse().unwrap(), Arc::new(Anything));
+    let clock = Clock::starting_at(Duration::from_millis(1_000_700));
+    let intake = Intake::new(Arc::clone(&store) as _, Arc::new(channels), clock);
+    (Arc::new(intake), store)
+}
+
+fn tenant() -> Name {
+    "t".parse().unwrap()
+}
+
+fn terms() -> Terms<'static> {
+    Terms { channel: "a".into(), content: Bytes::from_static(b"{}"), ..Terms::default() }
+}
+
+fn check(terms: &Terms<'_>) -> Result<Draft, Fault> {
+    let (intake, _) = intake();
+    intake.check(&tenant(), terms, "x@h".into(), intake.now())
+}
+
+/// The terms with times in milliseconds before or after now.
+fn at(send: Option<i64>, expires: Option<i64>, late: LatePolicy) -> Terms<'static> {
+    let text = |offset: i64| Timestamp::from_millis(1_000_700 + offset).to_string().into();
+    let (send_at, expires_at) = (send.map(text), expires.map(text));
+    Terms { send_at, expires_at, late: Some(late.as_str().into()), ..terms() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_become_a_due_time_and_an_end() {
+    use LatePolicy::{Send, Skip};
+    let late = i64::try_from(limits::LATE_AFTER.as_millis()).unwrap();
+    for (terms, due, ends) in [
+        (at(None, None, Send), -700, None),
+        (at(None, None, Skip), -700, None),
+        (at(None, Some(5), Skip), -700, Some(5)),
+        (at(Some(-1_000), None, Send), -1_000, None),
+        (at(Some(9_000), None, Skip), 9_000, Some(9_000 + late)),
+        (at(Some(9_000), Some(9_001), Skip), 9_000, Some(9_001)),
+        (at(Some(9_000), Some(9_000 + late + 1), Skip), 9_000, Some(9_000 + late)),
+        (at(Some(9_000), Some(9_000 + late + 1), Send), 9_000, Some(9_000 + late + 1)),
+    ] {
+        let envelope = check(&terms).unwrap().envelope;
+        assert_eq!(envelope.due_at.millis() - 1_000_700, due, "{terms:?}");
+        let end = envelope.expires_at.map(|end| end.millis() - 1_000_700);
+        assert_eq!(end, ends, "{terms:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_that_cannot_be_are_refused_at_their_bounds() {
+    let tolerance = i64::try_from(limits::CLOCK_TOLERANCE.as_millis()).unwrap();
+    let ahead = i64::try_from(limits::SCHEDULE_AHEAD.as_millis()).unwrap();
+    let check = |send, expires, expect: Option<&str>| {
+        let fault = check(&at(send, expires, LatePolicy::Send)).err();
+        assert_eq!(fault.as_ref().map(|fault| &*fault.pointer), expect, "{fault:?}");
+    };
+    check(Some(-tolerance), None, None);
+    check(Some(-tolerance - 1), None, Some("/send_at"));
+    check(Some(ahead), None, None);
+    check(Some(ahead + 1), None, Some("/send_at"));
+    check(None, Some(1), None);
+    check(None, Some(0), Some("/expires_at"));
+    check(Some(50), Some(50), Some("/expires_at"));
+    check(Some(50), Some(51), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fingerprint_tells_apart_what_was_asked_for_and_nothing_else() {
+    let keyed = |terms: Terms<'static>, key: &str| {
+        let terms = Terms { idempotency_key: Some(key.into()), ..terms };
+        check(&terms).unwrap().idempotency.unwrap().fingerprint
+    };
+    let words = |guarantee: Guarantee, priority: Priority| Terms {
+        guarantee: Some(guarantee.as_str().into()),
+        priority: Some(priority.as_str().into()),
+        ..terms()
+    };
+    let plain = keyed(terms(), "k");
+    assert_eq!(plain, keyed(terms(), "other"));
+    assert_eq!(plain, keyed(words(Guarantee::default(), Priority::default()), "k"));
+    let others = [
+        words(Guarantee::AtMostOnce, Priority::Normal),
+        words(Guarantee::AtLeastOnce, Priority::Bulk),
+        Terms { content: Bytes::from_static(b"{ }"), ..terms() },
+        Terms { options: Bytes::from_static(b"{}"), ..terms() },
+        at(Some(5), None, LatePolicy::Send),
+        at(None, Some(5), LatePolicy::Send),
+        at(None, None, LatePolicy::Skip),
+    ];
+    let mut all: Vec<_> = others.into_iter().map(|terms| keyed(terms, "k")).collect();
+    all.push(plain);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_drafts_those_with_a_used_key_are_refused_alone() {
+    let (intake, store) = intake();
+    let draft = |key: Option<&str>, to: &str| {
+        let terms = Terms { idempotency_key: key.map(Into::into), ..terms() };
+        intake.check(&tenant(), &terms, to.into(), intake.now()).unwrap()
+    };
+    intake.accept_all(vec![draft(Some("used"), "x@h")]).await.unwrap();
+    let drafts = vec![
+        draft(None, "1@h"),
+        draft(Some("used"), "y@h"),
+        draft(Some("used"), "z@h"),
+        draft(Some("used"), "x@h"),
+        draft(Some("new"), "2@h"),
+        draft(Some("new"), "3@h"),
+    ];
+    let answers = intake.accept_each(drafts).await.unwrap();
+    let shown: Vec<_> = answers
+        .iter()
+        .map(|answer| match answer {
+            Ok(Admission::Accepted(_)) => "accepted",
+            Ok(Admission::Replayed(_)) => "replayed",
+            Err(_) => "refused",
+        })
+        .collect();
+    assert_eq!(shown, ["accepted", "refused", "refused", "replayed", "accepted", "refused"]);
+    assert_eq!(store.totals().await.unwrap().accepted, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
+    let (intake, store) = intake();
+    let open = async || match intake.open_broadcast(&tenant(), &terms()).await.unwrap() {
+        Opening::Open(upload) => upload,
+        Opening::Replayed(id) => panic!("{id} has no key"),
+    };
+    let mut upload = open().await;
+    for index in 0..2 * limits::STREAM_RECIPIENTS {
+        upload.add(format!("{index}@h{}", index % 3).into()).unwrap();
+        if upload.is_full() {
+            upload.flush().await.unwrap();
+        }
+    }
+    assert_eq!(upload.add("nowhere".into()).unwrap_err().pointer, "/to");
+    assert_eq!(store.totals().await.unwrap(), Account::default());
+    drop(upload);
+    let empty = open().await.seal().await.unwrap_err();
+    assert!(matches!(empty, IngestError::Invalid(_)), "{empty}");
+    assert!(intake.left_open().is_empty());
+    let audit = store.audit().await.unwrap();
+    assert_eq!((audit.account, audit.problem_count), (Account::default(), 0));
+
+    let mut upload = open().await;
+    upload.add("1@h".into()).unwrap();
+    upload.add("2@g".into()).unwrap();
+    assert_eq!(upload.seal().await, Ok(2));
+    let lanes = store.lanes().await.unwrap();
+    let destinations: Vec<_> = lanes.iter().map(|lane| &*lane.lane.destination).collect();
+    assert_eq!(destinations, ["g", "h"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_are_reserved_until_they_are_given_back() {
+    let (intake, _) = intake();
+    let mut most = intake.reserve(limits::INGEST_BYTES - 1).unwrap();
+    most.merge(intake.reserve(1).unwrap());
+    let refused = intake.reserve(1).unwrap_err();
+    let retry_after = limits::OVERLOAD_RETRY_AFTER;
+    assert_eq!(refused, IngestError::Overloaded { retry_after });
+    drop(most);
+    assert!(intake.reserve(limits::INGEST_BYTES).is_ok());
+}
