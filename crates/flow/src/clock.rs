@@ -4,40 +4,49 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Tells the wall time and measures spans. Cheap to copy; never goes backwards.
+/// Tells the wall time and measures spans. Cheap to copy.
 ///
-/// The wall time is read once, at creation, and carried on by the monotonic clock, so that a step of the
-/// system's clock cannot make a lease end early or a span negative. In a test under `start_paused` it
-/// stands still with tokio's time.
+/// The wall time follows the system's, so that a machine that was suspended, or whose clock was set, sends
+/// when it should and signs with the right time. It may step; spans are measured by [`Clock::monotonic`]. A
+/// step forward ends leases early: what was in flight then may be repeated, unless it is fenced.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    wall_at_start: Duration,
-    start: Instant,
+    source: Source,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    System,
+    /// Moves with tokio's time, which a test can pause.
+    Tokio {
+        wall_at_start: Duration,
+        start: Instant,
+    },
 }
 
 // === impl Clock ===
 
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 impl Clock {
     /// A clock that shows the system's wall time.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
-    pub fn system() -> Self {
-        let wall_at_start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { wall_at_start, start: Instant::now() }
+    pub const fn system() -> Self {
+        Self { source: Source::System }
     }
 
     /// A clock that shows `wall`, a span since the Unix epoch, now. For tests, with tokio's time paused.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
     pub fn starting_at(wall: Duration) -> Self {
-        Self { wall_at_start: wall, start: Instant::now() }
+        Self { source: Source::Tokio { wall_at_start: wall, start: Instant::now() } }
     }
 
     /// The wall time, as a span since the Unix epoch.
     pub fn wall(&self) -> Duration {
-        self.wall_at_start + self.monotonic().duration_since(self.start)
+        match self.source {
+            Source::System => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            Source::Tokio { wall_at_start, start } => wall_at_start + start.elapsed(),
+        }
     }
 
     /// An instant for measuring spans and for tokio's timers.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
     pub fn monotonic(&self) -> Instant {
         Instant::now()
     }

@@ -47,7 +47,8 @@ pub(super) async fn when_all_lanes_together_are_full_only_urgent_ones_get_more(s
     let urgent = Shape { destination: "z", priority: Priority::Urgent, ..Shape::default() };
     urgent.ingest(store, 1).await;
     let claim = store.claim(request).await.unwrap();
-    let priorities: Vec<_> = claim.chunks.iter().map(|chunk| chunk.envelope.lane.priority).collect();
+    let priorities: Vec<_> =
+        claim.chunks.iter().map(|chunk| chunk.envelope.lane.priority).collect();
     assert_eq!(priorities, [Priority::Urgent]);
     assert!(store.claim(request).await.unwrap().chunks.is_empty());
 }
