@@ -1,6 +1,5 @@
 //! SIGKILL at random moments: real processes, real HTTP/2, counted at the provider. `make kill-test` runs many
 //! rounds, here are a few.
-#![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 use std::path::Path;
 
