@@ -13,8 +13,8 @@ async fn worked() -> (Fixture, String) {
     let fixture = fixture(Vec::new());
     let first = fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
     let lease = notification::limits::LEASE;
-    let request =
-        ClaimRequest { now: fixture.now(), lease, items: 10, lane_window: 10, total_window: 10 };
+    let (now, items) = (fixture.now(), 10);
+    let request = ClaimRequest { now, lease, items, lane_window: items, total_window: items };
     let claim = fixture.store.claim(request).await.unwrap();
     let groups = vec![OutcomeGroup {
         disposition: Disposition::Ended(State::Delivered),
