@@ -5,7 +5,8 @@
 //! [`Store`] is all of them.
 //!
 //! Every method takes a batch and answers per item. Whatever a method changes is durable when it returns:
-//! write first, acknowledge second. Calls of all callers are merged into common transactions.
+//! write first, acknowledge second. (Leases and open broadcasts need only outlive the process, not a power
+//! cut: both end with it.) Calls of all callers are merged into common transactions.
 //!
 //! [`conformance`] is the suite that every backend passes, and every double.
 

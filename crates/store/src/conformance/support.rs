@@ -97,7 +97,8 @@ impl Shape {
 // === impl BroadcastShape ===
 
 impl BroadcastShape {
-    pub(super) fn draft(self) -> BroadcastDraft {
+    /// The broadcast without its recipients.
+    pub fn draft(self) -> BroadcastDraft {
         BroadcastDraft {
             tenant: name("tenant"),
             channel: name("channel"),

@@ -125,7 +125,7 @@ impl Books {
             if count > 1 && piece.crashes >= limits::CRASHES_BEFORE_SPLIT {
                 piece.crashes -= 1;
                 let second = piece.members.split_off(count / 2);
-                self.add_piece(Piece { members: second, ..piece.clone() });
+                self.add_piece(Piece { members: second, epoch: Epoch(0), ..piece.clone() });
             } else if count == 1 && piece.crashes >= limits::CRASHES_BEFORE_QUARANTINE {
                 self.quarantine(&piece, now);
                 recovery.quarantined += 1;

@@ -261,3 +261,33 @@ fn is_same(one: &Content, other: &Content) -> bool {
         && one.options == other.options;
     same_place || one == other
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{Shape, at};
+    use crate::sqlite::open::{Options, open};
+
+    #[test]
+    fn callers_of_one_round_share_batches_and_a_refused_one_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut opened = open(directory.path(), Options::new(1), at(0)).unwrap();
+        let mut round = Round::begin(&opened.connection, &mut opened.desk).unwrap();
+        let mut packing = Packing::default();
+        let keyed = |content| Shape { key: Some(("key", content)), ..Shape::default() }.drafts(1);
+        let mut pack = |drafts| round.pack(&mut packing, drafts, at(0));
+        let first = pack(keyed(1)).unwrap()[0];
+        let Admission::Accepted(first) = first else { panic!("{first:?}") };
+        assert_eq!(pack(keyed(1)).unwrap(), [Admission::Replayed(first)]);
+        let mut refused = Shape::default().drafts(5);
+        refused.extend(keyed(2));
+        assert_eq!(pack(refused), Err(StoreError::KeyReused { index: 5 }));
+        let last = pack(Shape::default().drafts(1)).unwrap()[0];
+        let Admission::Accepted(last) = last else { panic!("{last:?}") };
+        assert_eq!((last.batch(), last.index()), (first.batch(), 1));
+        round.store_packed(packing).unwrap();
+        round.commit().unwrap();
+        let count = "SELECT sum(count) FROM batch";
+        assert_eq!(opened.connection.query_row(count, [], |row| row.get(0)), Ok(2));
+    }
+}

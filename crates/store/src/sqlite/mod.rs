@@ -8,6 +8,9 @@
 //! transaction, commits, and answers: what arrives meanwhile is the next transaction. There is no
 //! timer, and an idle store does nothing. Reads have connections of their own and never wait for the writer.
 //!
+//! A commit is synced before it is answered, except where opening the store would undo the change anyway: a
+//! lease, an open broadcast. Those become durable with the next synced commit; a claim costs no sync.
+//!
 //! Any failure of a write or a sync ends the writer: nothing of that transaction is answered as done, every
 //! later call is refused at once, and [`Sqlite::failed`] tells the process to exit. Opening anew recovers.
 //!
@@ -51,7 +54,8 @@ use crate::{
     LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression,
 };
 use round::Round;
-use writer::{Command, Writer, reply};
+use writer::Durability::{Synced, WithTheNext};
+use writer::{Command, Durability, Writer, reply};
 
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
@@ -89,6 +93,9 @@ impl Sqlite {
         let writer = Writer {
             connection: opened.connection,
             desk: opened.desk,
+            wal: path.join(open::WAL),
+            synchronous: options.synchronous,
+            is_synced: true,
             changes,
             failed,
             lock: opened.lock,
@@ -133,6 +140,7 @@ impl Sqlite {
     /// Runs `job` in the writer's next transaction; the answer is durable.
     async fn write<T: Send + 'static>(
         &self,
+        durability: Durability,
         job: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
@@ -140,7 +148,7 @@ impl Sqlite {
             let result = job(round);
             reply(answer, result)
         });
-        self.send(Command::Job(job), answered).await
+        self.send(Command::Job(job, durability), answered).await
     }
 
     async fn send<T>(
@@ -193,7 +201,7 @@ impl Ingest for Sqlite {
         draft: BroadcastDraft,
         _now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
-        self.write(move |round| round.open_broadcast(&draft)).await
+        self.write(WithTheNext, move |round| round.open_broadcast(&draft)).await
     }
 
     async fn add_recipients(
@@ -202,7 +210,7 @@ impl Ingest for Sqlite {
         groups: Vec<RecipientGroup>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(move |round| round.add_recipients(broadcast, groups, now)).await
+        self.write(WithTheNext, move |round| round.add_recipients(broadcast, groups, now)).await
     }
 
     async fn seal_broadcast(
@@ -210,18 +218,18 @@ impl Ingest for Sqlite {
         broadcast: BroadcastId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        self.write(move |round| round.seal_broadcast(broadcast, now)).await
+        self.write(Synced, move |round| round.seal_broadcast(broadcast, now)).await
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        self.write(move |round| round.abandon_broadcast(broadcast)).await
+        self.write(Synced, move |round| round.abandon_broadcast(broadcast)).await
     }
 }
 
 #[async_trait]
 impl Claims for Sqlite {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError> {
-        self.write(move |round| round.claim(request)).await
+        self.write(WithTheNext, move |round| round.claim(request)).await
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -238,7 +246,7 @@ impl Begin for Sqlite {
         let begin = move |round: &mut Round<'_>| {
             marks.into_iter().map(|mark| round.begin_chunk(mark)).collect()
         };
-        self.write(begin).await
+        self.write(Synced, begin).await
     }
 }
 
@@ -248,7 +256,8 @@ impl Settle for Sqlite {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(move |round| settlements.iter().map(|part| round.settle(part)).collect()).await
+        self.write(Synced, move |round| settlements.iter().map(|part| round.settle(part)).collect())
+            .await
     }
 }
 
@@ -277,7 +286,7 @@ impl Ledger for Sqlite {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
-        self.write(move |round| round.cancel(target, &tenant, now)).await
+        self.write(Synced, move |round| round.cancel(target, &tenant, now)).await
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
@@ -302,7 +311,7 @@ impl Ledger for Sqlite {
                 round.suppress(&one.channel, &one.recipient, &one.reason, one.since)
             })
         };
-        self.write(suppress).await
+        self.write(Synced, suppress).await
     }
 
     async fn suppressions(
@@ -319,7 +328,7 @@ impl Ledger for Sqlite {
         channel: Name,
         recipients: Vec<ByteString>,
     ) -> Result<Vec<bool>, StoreError> {
-        self.write(move |round| round.unsuppress(&channel, &recipients)).await
+        self.write(Synced, move |round| round.unsuppress(&channel, &recipients)).await
     }
 }
 

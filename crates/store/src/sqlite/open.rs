@@ -42,6 +42,7 @@ pub enum Synchronous {
 
 /// The database within the data directory.
 pub(super) const DATABASE: &str = "belfry.db";
+pub(super) const WAL: &str = "belfry.db-wal";
 const LOCK: &str = "belfry.lock";
 pub(super) const PAGE_BYTES: i64 = 8192;
 /// The first release without the WAL-reset bug (<https://sqlite.org/wal.html#walresetbug>).
@@ -59,6 +60,27 @@ pub(super) struct Opened {
     pub(super) desk: Desk,
     pub(super) lock: File,
     pub(super) recovery: Recovery,
+}
+
+// === impl Options ===
+
+impl Options {
+    /// Durable, without a bound of its own; `seed` is a random number.
+    pub const fn new(seed: u64) -> Self {
+        Self { synchronous: Synchronous::Full, size_max: None, seed }
+    }
+}
+
+// === impl Synchronous ===
+
+impl Synchronous {
+    /// SQLite's word for it.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "FULL",
+            Self::Normal => "NORMAL",
+        }
+    }
 }
 
 /// Opens the store in `directory` as its only owner.
@@ -145,11 +167,7 @@ fn configure(connection: &Connection, options: Options) -> Result<(), StoreError
     let set = |name: &str, value: i64| connection.pragma_update(None, name, value);
     set("page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    let synchronous = match options.synchronous {
-        Synchronous::Full => "FULL",
-        Synchronous::Normal => "NORMAL",
-    };
-    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     set("wal_autocheckpoint", 0)?;
     set("cache_size", -WRITER_CACHE_KIB)?;
@@ -249,13 +267,4 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
 
 fn io(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Broken(format!("{}: {error}", path.display()))
-}
-
-// === impl Options ===
-
-impl Options {
-    /// Durable, without a bound of its own; `seed` is a random number.
-    pub const fn new(seed: u64) -> Self {
-        Self { synchronous: Synchronous::Full, size_max: None, seed }
-    }
 }

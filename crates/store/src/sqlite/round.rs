@@ -35,6 +35,15 @@ pub(super) struct Round<'a> {
     totals: BTreeMap<u8, i64>,
 }
 
+/// What a transaction came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Committed {
+    /// Whether more may be claimable now.
+    pub(super) woke: bool,
+    /// Whether any notification was accepted or ended.
+    pub(super) counted: bool,
+}
+
 /// A chunk to be stored, ready.
 #[derive(Debug)]
 pub(super) struct NewChunk<'a> {
@@ -58,8 +67,8 @@ impl<'a> Round<'a> {
         Ok(Self { connection, desk, woke: false, totals: BTreeMap::new() })
     }
 
-    /// Durable when it returns. Says whether more may be claimable.
-    pub(super) fn commit(self) -> Result<bool, StoreError> {
+    /// Durable when it returns, as far as the connection is told to sync.
+    pub(super) fn commit(self) -> Result<Committed, StoreError> {
         for (&state, &change) in self.totals.iter().filter(|(_, change)| **change != 0) {
             self.sql(
                 "INSERT INTO totals (state, count) VALUES (?1, ?2) \
@@ -68,7 +77,7 @@ impl<'a> Round<'a> {
             .execute(params![state, change])?;
         }
         self.sql("COMMIT")?.execute([])?;
-        Ok(self.woke)
+        Ok(Committed { woke: self.woke, counted: !self.totals.is_empty() })
     }
 
     pub(super) fn sql(&self, statement: &str) -> Result<CachedStatement<'a>, StoreError> {

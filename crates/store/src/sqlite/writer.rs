@@ -3,9 +3,13 @@
 use notification::{Draft, Timestamp, limits};
 use rusqlite::Connection;
 use std::fs::File;
+use std::path::PathBuf;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use Durability::WithTheNext;
+
 use super::ingest::Packing;
+use super::open::Synchronous;
 use super::round::{Desk, Round};
 use crate::{Admission, ErrorKind, StoreError};
 
@@ -14,9 +18,19 @@ pub(super) enum Command {
     /// Drafts: those of one round share batches, so they are not jobs of their own.
     Ingest(Vec<Draft>, Timestamp, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
     /// Anything else.
-    Job(Job),
+    Job(Job, Durability),
     /// Finish what is queued, take nothing more, and answer when the files are closed.
     Close(oneshot::Sender<()>),
+}
+
+/// What a power cut may do to a change. The end of the process alone harms neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// Nothing: it is on the disk before it is answered.
+    Synced,
+    /// Undo it, because opening the store would undo it as well: leases, open broadcasts. The next
+    /// commit that is synced covers it.
+    WithTheNext,
 }
 
 /// Does its part in a round, and says what to answer once that is durable. An error ends the writer.
@@ -30,6 +44,11 @@ pub(super) type Reply = Box<dyn FnOnce() + Send>;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) desk: Desk,
+    /// The write-ahead log.
+    pub(super) wal: PathBuf,
+    pub(super) synchronous: Synchronous,
+    /// Whether commits are synced now; as it is with [`Synchronous::Normal`], which never are.
+    pub(super) is_synced: bool,
     pub(super) changes: watch::Sender<u64>,
     pub(super) failed: watch::Sender<Option<StoreError>>,
     /// Held as long as this lives.
@@ -64,7 +83,7 @@ impl Writer {
                         commands.close();
                         closing.push(answer);
                     }
-                    Command::Ingest(..) | Command::Job(_) => work.push(command),
+                    Command::Ingest(..) | Command::Job(..) => work.push(command),
                 }
             }
             if let Err(error) = self.round(work) {
@@ -85,6 +104,8 @@ impl Writer {
         if commands.is_empty() {
             return Ok(());
         }
+        let wants_sync = |command: &Command| !matches!(command, Command::Job(_, WithTheNext));
+        self.set_synced(commands.iter().any(wants_sync))?;
         let mut round = Round::begin(&self.connection, &mut self.desk)?;
         let mut replies: Vec<Reply> = Vec::with_capacity(commands.len());
         let mut packing = Packing::default();
@@ -94,7 +115,7 @@ impl Writer {
                 Command::Ingest(drafts, now, answer) => {
                     replies.push(reply(answer, round.pack(&mut packing, drafts, now))?);
                 }
-                Command::Job(job) => jobs.push(job),
+                Command::Job(job, _) => jobs.push(job),
                 Command::Close(_) => {}
             }
         }
@@ -102,14 +123,29 @@ impl Writer {
         for job in jobs {
             replies.push(job(&mut round)?);
         }
-        let woke = round.commit()?;
+        let committed = round.commit()?;
+        if committed.counted && !self.is_synced {
+            // A claim that ended something: a reader of the log must never see it undone.
+            let synced = File::open(&self.wal).and_then(|wal| wal.sync_data());
+            synced.map_err(|error| StoreError::Broken(error.to_string()))?;
+        }
         for reply in replies {
             reply();
         }
-        if woke {
+        if committed.woke {
             self.changes.send_modify(|change| *change += 1);
         }
         self.checkpoint()
+    }
+
+    /// Whether the next commits reach the disk before they return.
+    fn set_synced(&mut self, synced: bool) -> Result<(), StoreError> {
+        if self.synchronous == Synchronous::Full && synced != self.is_synced {
+            let level = if synced { Synchronous::Full } else { Synchronous::Normal };
+            self.connection.pragma_update(None, "synchronous", level.as_str())?;
+            self.is_synced = synced;
+        }
+        Ok(())
     }
 
     /// Copies the write-ahead log to the database when it is long. Errors count: a failed sync here is as
@@ -152,7 +188,7 @@ impl Command {
     fn items(&self) -> usize {
         match self {
             Self::Ingest(drafts, ..) => drafts.len(),
-            Self::Job(_) | Self::Close(_) => 0,
+            Self::Job(..) | Self::Close(_) => 0,
         }
     }
 }
@@ -161,7 +197,7 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Ingest(..) => "Ingest",
-            Self::Job(_) => "Job",
+            Self::Job(..) => "Job",
             Self::Close(_) => "Close",
         })
     }

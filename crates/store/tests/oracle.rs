@@ -1,0 +1,386 @@
+//! The fast store does what the obvious one does, whatever happens.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the helpers of a test fail by panicking"
+)]
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use notification::{
+    BroadcastId, Chunk, Disposition, Guarantee, NotificationId, OutcomeGroup, Priority, Settlement,
+    State, Timestamp,
+};
+use proptest::prelude::*;
+use store::conformance::{
+    BroadcastShape, Shape, at, claim_request, groups, name, the_books_balance,
+};
+use store::sqlite::{Options, Synchronous};
+use store::{
+    Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, History, Ingest, Ledger,
+    LogPosition, Mark, Memory, Settle, Sqlite, Store, Suppression,
+};
+use tempfile::TempDir;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ingest { count: usize, lane: usize, once: bool, due_in: i64, expires_in: Option<i64> },
+    Keyed { key: usize, content: u8 },
+    Broadcast { count: usize, sealed: bool },
+    Claim,
+    Begin { which: usize, through: usize },
+    Settle { which: usize, every: usize, outcome: usize, wait: i64 },
+    Cancel { position: usize },
+    CancelBroadcast { which: usize },
+    Suppress { recipient: u8, listed: bool },
+    Wait { millis: i64 },
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let number = 0usize..1_000;
+    prop_oneof![
+        4 => (1usize..40, 0usize..4, any::<bool>(), 0i64..200, prop::option::of(0i64..90_000))
+            .prop_map(|(count, lane, once, due_in, expires_in)| {
+                Step::Ingest { count, lane, once, due_in, expires_in }
+            }),
+        1 => (0usize..3, 0u8..2).prop_map(|(key, content)| Step::Keyed { key, content }),
+        1 => (0usize..40, any::<bool>()).prop_map(|(count, sealed)| Step::Broadcast { count, sealed }),
+        5 => Just(Step::Claim),
+        3 => (number.clone(), 0usize..40).prop_map(|(which, through)| Step::Begin { which, through }),
+        8 => (number.clone(), 1usize..4, 0usize..8, 0i64..500)
+            .prop_map(|(which, every, outcome, wait)| Step::Settle { which, every, outcome, wait }),
+        2 => number.clone().prop_map(|position| Step::Cancel { position }),
+        1 => number.prop_map(|which| Step::CancelBroadcast { which }),
+        1 => (0u8..40, any::<bool>())
+            .prop_map(|(recipient, listed)| Step::Suppress { recipient, listed }),
+        3 => (0i64..70_000).prop_map(|millis| Step::Wait { millis }),
+        1 => Just(Step::Crash),
+    ]
+}
+
+/// Both stores, and which identifiers mean the same notification.
+struct Pair {
+    memory: Memory,
+    sqlite: Sqlite,
+    directory: TempDir,
+    now: i64,
+    ids: Vec<(NotificationId, NotificationId)>,
+    positions: HashMap<NotificationId, usize>,
+    broadcasts: Vec<(BroadcastId, BroadcastId)>,
+    /// Claims of both, in the same order; perhaps stale by now.
+    held: Vec<(Chunk, Chunk)>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sqlite = open(directory.path(), at(0)).0;
+        Self {
+            memory: Memory::new(),
+            sqlite,
+            directory,
+            now: 0,
+            ids: Vec::new(),
+            positions: HashMap::new(),
+            broadcasts: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    async fn take(&mut self, step: Step) {
+        match step {
+            Step::Ingest { count, lane, once, due_in, expires_in } => {
+                let shape = self.shape(lane, once, due_in, expires_in);
+                self.ingest(&shape, count).await;
+            }
+            Step::Keyed { key, content } => {
+                let key = ["one", "two", "three"].get(key).map(|key| (*key, content));
+                let shape = Shape { key, due_at: self.now, ..Shape::default() };
+                self.ingest(&shape, 1).await;
+            }
+            Step::Broadcast { count, sealed } => self.broadcast(count, sealed).await,
+            Step::Claim => self.claim().await,
+            Step::Begin { which, through } => self.begin(which, through).await,
+            Step::Settle { which, every, outcome, wait } => {
+                self.settle(which, every, outcome, wait).await;
+            }
+            Step::Cancel { position } => {
+                let Some(position) = position.checked_rem(self.ids.len()) else { return };
+                let (memory, sqlite) = self.ids[position];
+                self.cancel(CancelTarget::Notification(memory), CancelTarget::Notification(sqlite))
+                    .await;
+            }
+            Step::CancelBroadcast { which } => {
+                let Some(which) = which.checked_rem(self.broadcasts.len()) else { return };
+                let (memory, sqlite) = self.broadcasts[which];
+                self.cancel(CancelTarget::Broadcast(memory), CancelTarget::Broadcast(sqlite)).await;
+            }
+            Step::Suppress { recipient, listed } => self.suppress(recipient, listed).await,
+            Step::Wait { millis } => self.now += millis,
+            Step::Crash => self.crash(),
+        }
+    }
+
+    fn shape(&self, lane: usize, once: bool, due_in: i64, expires_in: Option<i64>) -> Shape {
+        Shape {
+            destination: ["a", "b", "c", "d"][lane],
+            priority: if lane == 0 { Priority::Urgent } else { Priority::Normal },
+            guarantee: if once { Guarantee::AtMostOnce } else { Guarantee::AtLeastOnce },
+            due_at: self.now + due_in,
+            expires_at: expires_in.map(|millis| self.now + millis),
+            ..Shape::default()
+        }
+    }
+
+    async fn ingest(&mut self, shape: &Shape, count: usize) {
+        let drafts = shape.drafts(count);
+        let memory = self.memory.ingest(drafts.clone(), at(self.now)).await;
+        let sqlite = self.sqlite.ingest(drafts, at(self.now)).await;
+        let (Ok(memory), Ok(sqlite)) = (&memory, &sqlite) else {
+            assert_eq!(memory, sqlite);
+            return;
+        };
+        for (memory, sqlite) in memory.iter().zip(sqlite) {
+            match (*memory, *sqlite) {
+                (Admission::Accepted(memory), Admission::Accepted(sqlite)) => {
+                    self.know(memory, sqlite);
+                }
+                (Admission::Replayed(memory), Admission::Replayed(sqlite)) => {
+                    assert_eq!(self.positions[&memory], self.positions[&sqlite]);
+                }
+                differing => panic!("{differing:?}"),
+            }
+        }
+    }
+
+    fn know(&mut self, memory: NotificationId, sqlite: NotificationId) {
+        let position = self.ids.len();
+        self.ids.push((memory, sqlite));
+        assert_eq!(self.positions.insert(memory, position), None, "an identifier came twice");
+        assert!(sqlite == memory || self.positions.insert(sqlite, position).is_none());
+    }
+
+    async fn broadcast(&mut self, count: usize, sealed: bool) {
+        let mut opened = Vec::new();
+        for store in [&self.memory as &dyn Store, &self.sqlite] {
+            let draft =
+                store::BroadcastDraft { due_at: at(self.now), ..BroadcastShape::default().draft() };
+            let answer = store.open_broadcast(draft, at(self.now)).await.unwrap();
+            let BroadcastOpened::Opened(id) = answer else { panic!("{answer:?}") };
+            store.add_recipients(id, groups(count), at(self.now)).await.unwrap();
+            if sealed {
+                assert_eq!(store.seal_broadcast(id, at(self.now)).await.unwrap(), count as u64);
+            }
+            opened.push(id);
+        }
+        if !sealed {
+            return;
+        }
+        let (memory, sqlite) = (opened[0], opened[1]);
+        let (in_memory, in_sqlite) =
+            (members(&self.memory, memory).await, members(&self.sqlite, sqlite).await);
+        assert_eq!(in_memory.len(), count);
+        for (memory, sqlite) in in_memory.into_iter().zip(in_sqlite) {
+            self.know(memory, sqlite);
+        }
+        self.broadcasts.push((memory, sqlite));
+    }
+
+    async fn claim(&mut self) {
+        let memory = self.memory.claim(claim_request(self.now)).await.unwrap();
+        let sqlite = self.sqlite.claim(claim_request(self.now)).await.unwrap();
+        assert_eq!(memory.next_at, sqlite.next_at);
+        let mut chunks = [memory.chunks, sqlite.chunks];
+        for chunks in &mut chunks {
+            chunks.sort_by_key(|chunk| self.positions_of(chunk));
+        }
+        let [memory, sqlite] = chunks;
+        assert_eq!(memory.len(), sqlite.len());
+        for (memory, sqlite) in memory.into_iter().zip(sqlite) {
+            assert_eq!(self.positions_of(&memory), self.positions_of(&sqlite));
+            let told = |chunk: &Chunk| (chunk.attempt, chunk.epoch, chunk.lease_until);
+            assert_eq!(told(&memory), told(&sqlite));
+            for (one, other) in memory.deliveries.iter().zip(&sqlite.deliveries) {
+                assert_eq!(one.recipient, other.recipient);
+                assert_eq!(memory.content_of(one), sqlite.content_of(other));
+            }
+            self.held.push((memory, sqlite));
+        }
+    }
+
+    fn positions_of(&self, chunk: &Chunk) -> Vec<usize> {
+        let id = |delivery: &notification::Delivery| chunk.notification_id(delivery.index);
+        chunk.deliveries.iter().map(|delivery| self.positions[&id(delivery)]).collect()
+    }
+
+    async fn begin(&mut self, which: usize, through: usize) {
+        let Some((memory, sqlite)) = self.pick(which) else { return };
+        let mark = |chunk: &Chunk| Mark {
+            chunk: chunk.id,
+            epoch: chunk.epoch,
+            through: chunk.deliveries[through % chunk.deliveries.len()].index,
+        };
+        let memory = self.memory.begin(vec![mark(&memory)]).await.unwrap();
+        assert_eq!(memory, self.sqlite.begin(vec![mark(&sqlite)]).await.unwrap());
+    }
+
+    /// Settles every `every`th delivery of a claim, half of them some other way.
+    async fn settle(&mut self, which: usize, every: usize, outcome: usize, wait: i64) {
+        let Some((memory, sqlite)) = self.pick(which) else { return };
+        let once = memory.envelope.guarantee == Guarantee::AtMostOnce;
+        let due_at = at(self.now + wait);
+        let ways = [
+            Disposition::HandedBack { at: due_at },
+            Disposition::Ended(State::Expired),
+            Disposition::Ended(State::Delivered),
+            Disposition::Ended(State::Refused),
+            Disposition::Retry { at: due_at },
+            Disposition::Ended(State::Delivered),
+            Disposition::Ended(State::Dead),
+            Disposition::Ended(if once { State::InDoubt } else { State::Delivered }),
+        ];
+        if once && outcome >= 2 {
+            let last = |chunk: &Chunk| chunk.deliveries.last().unwrap().index;
+            let mark = |chunk: &Chunk| {
+                vec![Mark { chunk: chunk.id, epoch: chunk.epoch, through: last(chunk) }]
+            };
+            self.memory.begin(mark(&memory)).await.unwrap();
+            self.sqlite.begin(mark(&sqlite)).await.unwrap();
+        }
+        let settlement = |chunk: &Chunk| {
+            let indexes: Vec<u16> =
+                chunk.deliveries.iter().step_by(every).map(|delivery| delivery.index).collect();
+            let (first, second) = indexes.split_at(indexes.len() / 2);
+            let group = |indexes: &[u16], way: usize| OutcomeGroup {
+                disposition: ways[way],
+                status: 200,
+                detail: format!("way {way}").into(),
+                suppress: ways[way] == Disposition::Ended(State::Refused),
+                indexes: indexes.to_vec(),
+            };
+            let groups = vec![group(first, outcome), group(second, outcome ^ 1)];
+            let groups = groups.into_iter().filter(|group| !group.indexes.is_empty()).collect();
+            Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(self.now), groups }
+        };
+        let in_memory = self.memory.settle(vec![settlement(&memory)]).await.unwrap();
+        let in_sqlite = self.sqlite.settle(vec![settlement(&sqlite)]).await.unwrap();
+        assert_eq!(in_memory, in_sqlite);
+    }
+
+    fn pick(&self, which: usize) -> Option<(Chunk, Chunk)> {
+        // Mostly recent claims: old ones are stale.
+        let recent = self.held.len().saturating_sub(6);
+        let recent = self.held.get(recent..)?;
+        recent.get(which.checked_rem(recent.len())?).cloned()
+    }
+
+    async fn cancel(&mut self, memory: CancelTarget, sqlite: CancelTarget) {
+        let memory = self.memory.cancel(memory, name("tenant"), at(self.now)).await.unwrap();
+        let sqlite = self.sqlite.cancel(sqlite, name("tenant"), at(self.now)).await.unwrap();
+        assert_eq!(memory, sqlite);
+    }
+
+    async fn suppress(&mut self, recipient: u8, listed: bool) {
+        let (channel, recipient) = (name("channel"), recipient.to_string());
+        for store in [&self.memory as &dyn Store, &self.sqlite] {
+            if listed {
+                let suppression = Suppression {
+                    channel: channel.clone(),
+                    recipient: recipient.clone().into(),
+                    reason: "asked".to_owned(),
+                    since: at(self.now),
+                };
+                store.suppress(vec![suppression]).await.unwrap();
+            } else {
+                let recipients = vec![recipient.clone().into()];
+                store.unsuppress(channel.clone(), recipients).await.unwrap();
+            }
+        }
+    }
+
+    /// The files as they are now, without a word to the process, are what the next one finds.
+    fn crash(&mut self) {
+        let image = tempfile::tempdir().unwrap();
+        copy_image(self.directory.path(), image.path());
+        let (sqlite, recovery) = open(image.path(), at(self.now));
+        self.sqlite = sqlite;
+        self.directory = image;
+        assert_eq!(recovery, self.memory.crash(at(self.now)));
+    }
+
+    async fn compare(&self) {
+        the_books_balance(&self.memory).await;
+        the_books_balance(&self.sqlite).await;
+        assert_eq!(self.memory.totals().await.unwrap(), self.sqlite.totals().await.unwrap());
+        assert_eq!(self.memory.lanes().await.unwrap(), self.sqlite.lanes().await.unwrap());
+        let mut attempts = vec![Vec::new(); self.ids.len()];
+        for (position, (memory, sqlite)) in self.ids.iter().enumerate() {
+            let memory = self.memory.find(*memory).await.unwrap().unwrap();
+            let sqlite = self.sqlite.find(*sqlite).await.unwrap().unwrap();
+            attempts[position].clone_from(&sqlite.attempts);
+            assert_eq!(comparable(memory), comparable(sqlite));
+        }
+        assert_eq!(self.log_of(&self.memory).await, attempts);
+        assert_eq!(self.log_of(&self.sqlite).await, attempts);
+    }
+
+    async fn log_of(&self, store: &dyn Store) -> Vec<Vec<Attempted>> {
+        let mut attempts = vec![Vec::new(); self.ids.len()];
+        let mut position = LogPosition::default();
+        loop {
+            let page = store.log(position, 50).await.unwrap();
+            if page.next == position {
+                return attempts;
+            }
+            for entry in page.entries {
+                attempts[self.positions[&entry.id]].push(entry.attempted);
+            }
+            position = page.next;
+        }
+    }
+}
+
+async fn members(store: &dyn Store, broadcast: BroadcastId) -> Vec<NotificationId> {
+    let filter = store::Filter { broadcast: Some(broadcast), ..store::Filter::default() };
+    let page = store.list(filter, None, 1_000).await.unwrap();
+    page.items.into_iter().map(|history| history.id).collect()
+}
+
+/// Without the numbers that each store draws for itself.
+fn comparable(mut history: History) -> impl PartialEq + std::fmt::Debug {
+    let broadcast = history.envelope.broadcast.take().is_some();
+    let History { envelope, accepted_at, recipient, content, state, next_attempt_at, .. } = history;
+    (broadcast, envelope, accepted_at, recipient, content, state, next_attempt_at, history.attempts)
+}
+
+fn open(directory: &Path, now: Timestamp) -> (Sqlite, store::Recovery) {
+    let options = Options { synchronous: Synchronous::Normal, ..Options::new(7) };
+    Sqlite::open(directory, options, now).unwrap()
+}
+
+fn copy_image(from: &Path, to: &Path) {
+    for file in ["belfry.db", "belfry.db-wal"] {
+        std::fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sqlite_does_what_the_double_does(steps in prop::collection::vec(step(), 1..120)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut pair = Pair::new();
+            for step in steps {
+                pair.take(step).await;
+                the_books_balance(&pair.sqlite).await;
+            }
+            pair.compare().await;
+        });
+    }
+}

@@ -1,0 +1,268 @@
+//! What only a store on a disk must do: one owner, recovery, and an honest end when the disk fails.
+//!
+//! A copy of the files of a store that is open is what a killed process leaves behind.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
+
+use std::path::Path;
+
+use notification::{Disposition, Guarantee, State, limits};
+use store::conformance::{
+    BroadcastShape, Shape, at, claim_all, claim_request, name, settle_all, the_books_balance,
+};
+use store::sqlite::Options;
+use store::{
+    Begin, Begun, Claims, Ingest, Ledger, Mark, Recovery, Sqlite, Store, StoreError, Suppression,
+};
+use tempfile::TempDir;
+
+fn open(directory: &Path) -> (Sqlite, Recovery) {
+    Sqlite::open(directory, Options::new(1), at(0)).unwrap()
+}
+
+fn fresh() -> (TempDir, Sqlite) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).0;
+    (directory, store)
+}
+
+/// The files as they are, without a word to their owner.
+fn image(directory: &TempDir) -> TempDir {
+    let image = tempfile::tempdir().unwrap();
+    for file in ["belfry.db", "belfry.db-wal"] {
+        std::fs::copy(directory.path().join(file), image.path().join(file)).unwrap();
+    }
+    image
+}
+
+/// What the next process finds when this one is killed now.
+fn crash(directory: &mut TempDir, store: &mut Sqlite) -> Recovery {
+    let image = image(directory);
+    let (next, recovery) = open(image.path());
+    *store = next;
+    *directory = image;
+    recovery
+}
+
+#[tokio::test]
+async fn a_second_owner_is_refused_until_the_first_is_gone() {
+    let (directory, store) = fresh();
+    let refused = Sqlite::open(directory.path(), Options::new(1), at(0)).unwrap_err();
+    let StoreError::InUse(message) = refused else { panic!("{refused:?}") };
+    assert!(message.contains(&format!("pid {}", std::process::id())), "{message}");
+    store.close().await;
+    let again = open(directory.path()).0;
+    assert_eq!(store.totals().await.unwrap(), again.totals().await.unwrap());
+    drop(again);
+    open(directory.path());
+}
+
+#[tokio::test]
+async fn a_closed_store_refuses_and_everything_asked_before_is_kept() {
+    let (directory, store) = fresh();
+    let last = Shape::default().drafts(10);
+    let (last, ()) = tokio::join!(store.ingest(last, at(0)), store.close());
+    assert_eq!(last.unwrap().len(), 10);
+    store.close().await;
+    let refused = store.ingest(Shape::default().drafts(1), at(0)).await;
+    assert_eq!(refused, Err(StoreError::Broken("it was closed".to_owned())));
+    assert_eq!(*store.failed().borrow(), None, "closing is no failure");
+    assert!(!directory.path().join("belfry.db-wal").metadata().is_ok_and(|wal| wal.len() > 0));
+    let (store, recovery) = open(directory.path());
+    assert_eq!(recovery, Recovery::default());
+    assert_eq!(store.totals().await.unwrap().pending, 10);
+}
+
+#[tokio::test]
+async fn what_was_answered_survives_a_crash_at_any_moment() {
+    let (mut directory, mut store) = fresh();
+    let shape = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
+    let ids = shape.ingest(&store, 4).await;
+    assert_eq!(crash(&mut directory, &mut store), Recovery::default());
+    let chunk = claim_all(&store, 0).await.remove(0);
+    let returned = Recovery { returned: 4, ..Recovery::default() };
+    assert_eq!(crash(&mut directory, &mut store), returned);
+    let chunk_again = claim_all(&store, 0).await.remove(0);
+    assert!(chunk_again.epoch > chunk.epoch, "the fence holds across a crash");
+    let mark = Mark { chunk: chunk_again.id, epoch: chunk_again.epoch, through: 2 };
+    assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+    let in_doubt = Recovery { returned: 1, in_doubt: 3, ..Recovery::default() };
+    assert_eq!(crash(&mut directory, &mut store), in_doubt);
+    let history = store.find(ids[1]).await.unwrap().unwrap();
+    assert_eq!((history.state, &*history.attempts[0].detail), (State::InDoubt, "process ended"));
+    let rest = claim_all(&store, 0).await.remove(0);
+    assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Stale]);
+    settle_all(&store, &rest, Disposition::HandedBack { at: at(0) }).await;
+    assert_eq!(crash(&mut directory, &mut store), Recovery::default());
+    assert_eq!(claim_all(&store, 0).await[0].notification_id(3), ids[3]);
+    the_books_balance(&store).await;
+}
+
+#[tokio::test]
+async fn an_open_broadcast_does_not_survive_and_a_sealed_one_does() {
+    let (mut directory, mut store) = fresh();
+    let sealed = BroadcastShape::default().open(&store, 3).await;
+    store.seal_broadcast(sealed, at(0)).await.unwrap();
+    let open = BroadcastShape::default().open(&store, 2 * limits::BATCH_ITEMS).await;
+    let recovery = crash(&mut directory, &mut store);
+    assert_eq!(recovery, Recovery { abandoned_broadcasts: 1, ..Recovery::default() });
+    assert_eq!(store.seal_broadcast(open, at(0)).await, Err(StoreError::NoOpenBroadcast(open)));
+    assert_eq!(claim_all(&store, 0).await[0].deliveries.len(), 3);
+    the_books_balance(&store).await;
+}
+
+#[tokio::test]
+async fn what_ends_the_process_is_found_by_halving_and_quarantined() {
+    let (mut directory, mut store) = fresh();
+    let ids = Shape::default().ingest(&store, 8).await;
+    let poison = ids[5];
+    let mut crashes = 0;
+    loop {
+        // One chunk after the other, until the one with the poison ends the process.
+        let mut poisoned = false;
+        while !poisoned {
+            let one = store::ClaimRequest { items: 1, ..claim_request(0) };
+            let Some(chunk) = store.claim(one).await.unwrap().chunks.pop() else { break };
+            poisoned = chunk.deliveries.iter().any(|it| chunk.notification_id(it.index) == poison);
+            if !poisoned {
+                settle_all(&store, &chunk, Disposition::Ended(State::Delivered)).await;
+            }
+        }
+        if !poisoned {
+            break;
+        }
+        crash(&mut directory, &mut store);
+        crashes += 1;
+    }
+    let history = store.find(poison).await.unwrap().unwrap();
+    assert_eq!(history.state, State::Dead);
+    assert_eq!(history.attempts[0].detail, "quarantined: in flight in 6 crashes");
+    assert_eq!(store.totals().await.unwrap().delivered, 7, "the others are delivered");
+    assert_eq!(crashes, 3 + 2 + 4, "three until the first split, two more, four alone");
+    the_books_balance(&store).await;
+}
+
+#[tokio::test]
+async fn an_orderly_end_counts_as_no_crash() {
+    let (directory, mut store) = fresh();
+    Shape::default().ingest(&store, 2).await;
+    for _ in 0..2 * limits::CRASHES_BEFORE_QUARANTINE {
+        let chunk = claim_all(&store, 0).await.remove(0);
+        assert_eq!(chunk.deliveries.len(), 2, "nothing was split");
+        settle_all(&store, &chunk, Disposition::HandedBack { at: at(0) }).await;
+        store.close().await;
+        store = open(directory.path()).0;
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_with_a_way_out() {
+    let (directory, store) = fresh();
+    store.close().await;
+    let connection = rusqlite::Connection::open(directory.path().join("belfry.db")).unwrap();
+    let newer = "INSERT INTO refinery_schema_history VALUES (99, 'later', '', '0')";
+    connection.execute(newer, []).unwrap();
+    drop(connection);
+    let refusals = [
+        Sqlite::open(directory.path(), Options::new(1), at(0)).map(drop),
+        Sqlite::open_read_only(directory.path()).map(drop),
+    ];
+    for refused in refusals {
+        let Err(StoreError::Schema(message)) = refused else { panic!("{refused:?}") };
+        assert!(message.contains("schema 99") && message.contains("newer belfry"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_needs_no_owner_and_changes_nothing() {
+    let (directory, store) = fresh();
+    let ids = Shape::default().ingest(&store, 3).await;
+    let killed = image(&directory);
+    for path in [directory.path(), killed.path()] {
+        let reader = Sqlite::open_read_only(path).unwrap();
+        assert_eq!(reader.find(ids[2]).await.unwrap().unwrap().id, ids[2]);
+        let audit = reader.audit().await.unwrap();
+        assert_eq!((audit.account.pending, audit.problem_count), (3, 0));
+        let refused = reader.unsuppress(name("channel"), Vec::new()).await;
+        assert_eq!(refused, Err(StoreError::ReadOnly));
+    }
+    Shape::default().ingest(&store, 1).await;
+    let nothing = tempfile::tempdir().unwrap();
+    let missing = Sqlite::open_read_only(nothing.path()).unwrap_err();
+    assert!(matches!(missing, StoreError::Schema(_)), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_full_disk_ends_the_store_and_nothing_answered_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { size_max: Some(1024 * 1024), ..Options::new(1) };
+    let (store, _) = Sqlite::open(directory.path(), options, at(0)).unwrap();
+    let mut failed = store.failed();
+    let mut accepted = Vec::new();
+    let error = loop {
+        let drafts = Shape::default().drafts(limits::BATCH_ITEMS);
+        match store.ingest(drafts, at(0)).await {
+            Ok(admissions) => accepted.extend(admissions),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Broken(_)), "{error:?}");
+    assert!(error.to_string().contains("full"), "{error}");
+    assert!(failed.wait_for(Option::is_some).await.is_ok(), "the process is told to exit");
+    assert_eq!(store.claim(claim_request(0)).await, Err(error.clone()));
+    assert_eq!(store.suppress(vec![suppression("a")]).await, Err(error));
+    assert!(!accepted.is_empty());
+    drop(store);
+    let store = open(directory.path()).0;
+    assert_eq!(store.totals().await.unwrap().accepted, accepted.len() as u64);
+    the_books_balance(&store).await;
+    Shape::default().ingest(&store, 1).await;
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_told_and_ends_the_store() {
+    let (directory, store) = fresh();
+    Shape::default().ingest(&store, 3).await;
+    store.close().await;
+    let connection = rusqlite::Connection::open(directory.path().join("belfry.db")).unwrap();
+    connection.execute("UPDATE batch SET items = x'07'", []).unwrap();
+    drop(connection);
+    let store = open(directory.path()).0;
+    let error = store.claim(claim_request(0)).await.unwrap_err();
+    assert!(error.to_string().contains("cannot be read back"), "{error}");
+}
+
+#[tokio::test]
+async fn an_audit_finds_what_does_not_add_up() {
+    for (damage, words) in [
+        ("DELETE FROM chunk", "3 members are lost"),
+        ("UPDATE totals SET count = count + 1 WHERE state = 0", "the totals say"),
+        (
+            "INSERT INTO chunk SELECT 9, batch, lane, 0, 1, 0, 0, NULL, NULL, 3, NULL FROM chunk",
+            "something else too",
+        ),
+        ("DELETE FROM batch", "which is missing"),
+    ] {
+        let (directory, store) = fresh();
+        Shape::default().ingest(&store, 3).await;
+        store.close().await;
+        let connection = rusqlite::Connection::open(directory.path().join("belfry.db")).unwrap();
+        connection.execute(damage, []).unwrap();
+        drop(connection);
+        let audit = Sqlite::open_read_only(directory.path()).unwrap().audit().await.unwrap();
+        assert!(audit.problem_count > 0, "{damage}");
+        assert!(audit.problems.iter().any(|it| it.contains(words)), "{:?}", audit.problems);
+    }
+}
+
+fn suppression(recipient: &'static str) -> Suppression {
+    Suppression {
+        channel: name("channel"),
+        recipient: recipient.into(),
+        reason: String::new(),
+        since: at(0),
+    }
+}
+
+/// A store may be shared by all stages.
+const _: fn(Sqlite) -> std::sync::Arc<dyn Store> = |store| std::sync::Arc::new(store);
