@@ -73,7 +73,8 @@ impl FromStr for Timestamp {
     type Err = TimestampError;
 
     fn from_str(text: &str) -> Result<Self, TimestampError> {
-        let instant: jiff::Timestamp = text.parse().map_err(|_| TimestampError(text.to_owned()))?;
+        let instant: jiff::Timestamp =
+            text.parse().map_err(|_| TimestampError(text.chars().take(80).collect()))?;
         Ok(Self(instant.as_millisecond()))
     }
 }
