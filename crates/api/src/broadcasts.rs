@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use notification::{BroadcastId, ByteString, limits};
-use pipeline::ingest::{Fault, Opening, Terms, Upload};
+use pipeline::ingest::{Fault, IngestError, Opening, Terms, Upload};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::{BroadcastStatus, CancelTarget};
@@ -99,7 +99,7 @@ async fn create_whole(
     if count > limits::REQUEST_ITEMS {
         return Err(too_many("/recipients", count).into());
     }
-    let mut upload = match open(shared, caller, parts, object.terms(&whole)?).await? {
+    let mut upload = match open(shared, caller, parts, object.terms(&whole)?, None).await? {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => return replayed(shared, id).await,
     };
@@ -130,11 +130,13 @@ async fn create_from_lines(
     let Some(first) = next_line(&mut lines, incoming).await? else {
         return Err(Problem::bad_request("the body is empty: the first line is the broadcast"));
     };
-    let whole = utf8(first.text.ok_or_else(too_long).map_err(|error| in_line(1, error))?)?;
+    let number = first.number;
+    let text = first.text.ok_or_else(too_long).and_then(utf8);
+    let whole = text.map_err(|error| in_line(number, error))?;
     let terms = Object::read(&whole, BROADCAST)
         .and_then(|object| Ok(object.terms(&whole)?))
-        .map_err(|error| in_line(first.number, error))?;
-    let mut upload = match open(shared, caller, parts, terms).await? {
+        .map_err(|error| in_line(number, error))?;
+    let mut upload = match open(shared, caller, parts, terms, Some(number)).await? {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => {
             while incoming.piece().await?.is_some() {}
@@ -193,14 +195,20 @@ fn add(upload: &mut Upload, whole: &ByteString, json: &RawValue) -> Result<(), R
     Ok(added.map_err(|fault| Fault::new("", fault.message))?)
 }
 
+/// Opens the broadcast whose terms stand in `line`, if the body has lines.
 async fn open(
     shared: &Shared,
     caller: &Caller,
     parts: &Parts,
     mut terms: Terms<'_>,
+    line: Option<u64>,
 ) -> Result<Opening, Problem> {
     add_key(&mut terms, header_key(&parts.headers)?)?;
-    Ok(shared.intake.open_broadcast(&caller.tenant, &terms).await?)
+    let opened = shared.intake.open_broadcast(&caller.tenant, &terms).await;
+    opened.map_err(|error| match (error, line) {
+        (IngestError::Invalid(fault), Some(line)) => in_line(line, fault.into()),
+        (error, _) => error.into(),
+    })
 }
 
 async fn seal(upload: Upload) -> Result<Created, Problem> {

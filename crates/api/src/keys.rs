@@ -1,12 +1,12 @@
 //! Who may call: API keys, kept as hashes only.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use aws_lc_rs::{constant_time, digest, rand};
 use axum::extract::{Request, State};
-use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 use base64::Engine as _;
@@ -136,18 +136,42 @@ impl Keys {
 
     fn caller(&self, headers: &HeaderMap, default_tenant: &Name) -> Result<Caller, Problem> {
         if self.is_empty() {
+            check_local(headers)?;
             return Ok(Caller { tenant: default_tenant.clone(), is_operator: true });
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer = given.and_then(|text| text.split_once(' '));
-        let Some((scheme, key)) = bearer.filter(|(it, _)| it.eq_ignore_ascii_case("bearer")) else {
+        let parts = given.and_then(|text| text.split_once(' '));
+        let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        else {
             return Err(unauthorized("give an API key: Authorization: Bearer bfy_..."));
         };
-        debug_assert_eq!(scheme.len(), "bearer".len());
         let hash = sha256(key.trim());
         let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
         let found = known.next().ok_or_else(|| unauthorized("the API key is not known"))?;
         Ok(Caller { tenant: found.tenant.clone(), is_operator: found.is_operator })
+    }
+}
+
+/// Without a key, whoever is on this machine may call, but no web page in a browser on it: neither one of
+/// another site, nor one whose name was made to lead here.
+fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
+    for name in [HOST, ORIGIN] {
+        let Some(value) = headers.get(&name) else { continue };
+        let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
+            let detail = "without an API key only callers on this machine are answered: \
+                          call localhost or 127.0.0.1, or configure a key";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+    }
+    Ok(())
+}
+
+fn is_local(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match address {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use notification::limits::DETAIL_BYTES;
 use notification::{ByteString, Bytes};
 use pipeline::ingest::{Fault, Terms};
 use serde::Deserialize;
@@ -165,7 +166,7 @@ impl From<serde_json::Error> for ReadError {
         match error.classify() {
             Category::Data => {
                 let message = error.to_string();
-                let message = message.split(" at line ").next().unwrap_or_default();
+                let message: String = message.chars().take(DETAIL_BYTES).collect();
                 Self::Fault(Fault::new("", message))
             }
             Category::Io | Category::Syntax | Category::Eof => {

@@ -39,6 +39,7 @@ async fn what_is_not_json_is_told_by_line_and_column() {
 #[tokio::test(start_paused = true)]
 async fn a_wrong_field_is_told_by_its_pointer() {
     let with = |more: &str| notification("a1", more);
+    let long_name = format!("/{}", "x".repeat(64));
     let cases = [
         ("5".to_owned(), ""),
         ("\"text\"".to_owned(), ""),
@@ -53,6 +54,9 @@ async fn a_wrong_field_is_told_by_its_pointer() {
         (with(r#","send_at":1795249800"#), "/send_at"),
         (with(r#","send_at":123456789012345678901234567890e999999"#), "/send_at"),
         (with(r#","send_at":"tomorrow""#), "/send_at"),
+        (with(&format!(r#","send_at":"{}""#, "9".repeat(100_000))), "/send_at"),
+        (format!("\"{}\"", "x".repeat(100_000)), ""),
+        (with(&format!(r#","{}":1"#, "x".repeat(100_000))), &*long_name),
         (with(r#","send_at":"2026-11-21T08:28:59Z""#), "/send_at"),
         (with(r#","send_at":"2027-11-23T08:30:00Z""#), "/send_at"),
         (with(r#","expires_at":"2026-11-21T08:30:00Z""#), "/expires_at"),
@@ -95,7 +99,8 @@ async fn a_wrong_field_is_told_by_its_pointer() {
         ),
     ];
     for (body, pointer) in cases {
-        check(&body, 422, Some(pointer)).await;
+        let detail = check(&body, 422, Some(pointer)).await;
+        assert!(detail.len() < 500, "a message does not repeat what it refuses: {detail}");
     }
 }
 
@@ -173,6 +178,7 @@ async fn a_broadcast_with_one_bad_recipient_leaves_nothing() {
         (lines("a1"), 400, 3, ""),
         (String::new(), 400, 0, ""),
         ("{}\n\"a1\"".to_owned(), 422, 1, "/channel"),
+        (format!("\n{}", first.replace("ios", "sms")), 422, 2, "/channel"),
         (r#"{"channel":"ios","to":"a1","content":{}}"#.to_owned(), 422, 1, "/to"),
         (first.to_owned(), 422, 0, "/recipients"),
     ];

@@ -77,3 +77,22 @@ async fn what_concerns_everybody_needs_an_operator() {
     let metrics = call(&fixture, "acme", Method::GET, "/metrics", "").await;
     assert!(metrics.status.is_success());
 }
+
+#[tokio::test(start_paused = true)]
+async fn without_keys_no_web_page_of_another_site_is_answered() {
+    let fixture = fixture(Vec::new());
+    let check = async |header: &str, value: &str, status: u16| {
+        let request = Request::post("/v1/broadcasts/bc_1/cancel").header(header, value);
+        let answer = fixture.send(request.body(Body::empty()).unwrap()).await;
+        answer.problem(status);
+    };
+    for local in ["localhost", "LOCALHOST:8473", "127.0.0.1:8473", "127.1.2.3", "[::1]:8473"] {
+        check("host", local, 404).await;
+    }
+    for foreign in ["evil.example:8473", "localhost.evil.example", "10.0.0.1", "", "[::2]"] {
+        check("host", foreign, 403).await;
+    }
+    check("origin", "http://localhost:8473", 404).await;
+    check("origin", "https://evil.example", 403).await;
+    check("origin", "null", 403).await;
+}

@@ -90,7 +90,7 @@ async fn a_caller_that_is_too_slow_is_let_go() {
         let mut socket = connect(server.address, head).await;
         assert_eq!(read_to_end(&mut socket).await, "");
     }
-    let head = "POST /v1/notifications HTTP/1.1\r\nhost: b\r\ncontent-type: application/json\r\n\
+    let head = "POST /v1/notifications HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                 content-length: 100\r\n\r\n{\"channel\":";
     let mut socket = connect(server.address, head).await;
     let text = read_to_end(&mut socket).await;
@@ -127,7 +127,7 @@ async fn a_server_that_stops_finishes_what_it_was_asked() {
     let server = fixture.listen().await;
     let body = notification("a1", "");
     let head = format!(
-        "POST /v1/notifications HTTP/1.1\r\nhost: b\r\ncontent-type: application/json\r\n\
+        "POST /v1/notifications HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {}\r\nexpect: 100-continue\r\n\r\n",
         body.len()
     );

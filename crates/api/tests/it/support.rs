@@ -97,7 +97,7 @@ pub(crate) async fn connect(address: SocketAddr, head: &str) -> TcpStream {
 /// The head of a POST whose body is sent in chunks.
 pub(crate) fn chunked_head(path: &str, content_type: &str) -> String {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: belfry\r\ncontent-type: {content_type}\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n\
          transfer-encoding: chunked\r\n\r\n"
     )
 }
