@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 cargo build --release --locked -p belfry
-cargo run --release --locked -q -p bench --example kill_test -- "$target/release/belfry" "${1:-50}" "${2:-1}"
+cargo run --locked -q -p bench --example kill_test -- "$target/release/belfry" "${1:-50}" "${2:-1}"

@@ -44,7 +44,7 @@ pub enum KeyError {
     Hash(String),
     /// Everybody could call.
     #[error(
-        "refusing to listen on {0} without an API key: listen on 127.0.0.1, or configure a key"
+        "refusing to listen on {0} without an API key: listen on 127.0.0.1, or add a key with `belfry api-key`"
     )]
     Open(SocketAddr),
     /// The system has no random numbers.

@@ -87,7 +87,7 @@ fn play(options: &DemoArgs, directory: &std::path::Path, workload: &Workload) ->
     let mut trial = Trial::start(Setup {
         binary: std::env::current_exe().context("where this binary is")?,
         directory: directory.to_owned(),
-        engine_settings: String::new(),
+        engine_settings: Vec::new(),
         simulator_flags: vec![
             "--dead-tokens".into(),
             options.dead_tokens.to_string(),

@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let mut trial = Trial::start(Setup {
         binary,
         directory: directory.path().to_owned(),
-        engine_settings: String::new(),
+        engine_settings: Vec::new(),
         // A provider so slow that the backlog stays.
         simulator_flags: vec!["--latency".into(), "20s".into()],
     })?;

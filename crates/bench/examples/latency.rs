@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let trial = Trial::start(Setup {
         binary,
         directory: directory.path().to_owned(),
-        engine_settings: String::new(),
+        engine_settings: Vec::new(),
         simulator_flags: Vec::new(),
     })?;
     let clock = flow::Clock::system();

@@ -24,7 +24,7 @@ pub struct Survived {
 /// Notifications of each guarantee in a round.
 const NOTIFICATIONS: u64 = 6_000;
 /// A kill comes this long after the start at the latest: somewhere between the first import and the last send.
-const KILL_WITHIN_MS: u64 = 900;
+const KILL_WITHIN_MS: u64 = 800;
 /// Kills in a round at the most.
 const KILLS: u32 = 3;
 /// How long a round may take to drain.
@@ -38,11 +38,15 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub fn round(binary: &Path, directory: &Path, seed: u64) -> Result<Survived> {
     let mut random = fastrand::Rng::with_seed(seed);
     let workload = Workload { tokens: 2 * NOTIFICATIONS, webhooks: Vec::new() };
-    let latency_ms = random.u64(0..20);
+    // Six thousand of each take one to two seconds at these.
+    let (latency_ms, concurrency) = (random.u64(5..15), random.u64(30..60));
     let mut trial = Trial::start(Setup {
         binary: binary.to_owned(),
         directory: directory.to_owned(),
-        engine_settings: String::new(),
+        engine_settings: vec![(
+            "BELFRY__CHANNELS__IOS__CONCURRENCY".into(),
+            concurrency.to_string(),
+        )],
         simulator_flags: vec!["--latency".into(), format!("{latency_ms}ms")],
     })?;
     let least = || (0..NOTIFICATIONS, Guarantee::AtLeastOnce, "least-");

@@ -48,8 +48,8 @@ pub struct EngineSettings<'a> {
     pub directory: &'a Path,
     /// Where it listens; port 0 takes any free one.
     pub listen: &'a str,
-    /// Appended to the configuration.
-    pub extra: &'a str,
+    /// Added to the environment: `BELFRY__SECTION__KEY` overrides the configuration.
+    pub environment: &'a [(String, String)],
 }
 
 /// What a process has used.
@@ -110,6 +110,7 @@ impl Engine {
         std::fs::write(&config, configuration(settings, simulator)?)?;
         let mut command = Command::new(settings.binary);
         command.arg("serve").arg("--config").arg(&config);
+        command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
         let (child, ready): (_, EngineReady) =
             start(&mut command, &settings.directory.join("belfry.log"))?;
         Ok(Self { child, binary: settings.binary.to_owned(), config, listen: ready.listen })
@@ -258,14 +259,11 @@ kind = "webhook"
 secrets = ["whsec_YmVsZnJ5IGRlbW86IG5vdCBhIHJlYWwgc2VjcmV0ISE="]
 allow_networks = ["127.0.0.0/8"]
 ca_file = "{ca}"
-
-{extra}
 "#,
         listen = settings.listen,
         data = settings.directory.join("data").display(),
         apns = simulator.apns,
         ca = simulator.ca.display(),
         key = key.display(),
-        extra = settings.extra,
     ))
 }

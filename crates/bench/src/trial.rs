@@ -29,8 +29,8 @@ pub struct Setup {
     pub binary: PathBuf,
     /// Where everything goes; should be empty.
     pub directory: PathBuf,
-    /// Appended to the engine's configuration.
-    pub engine_settings: String,
+    /// Settings of the engine, as its environment has them: `BELFRY__CHANNELS__IOS__CONCURRENCY`.
+    pub engine_settings: Vec<(String, String)>,
     /// Passed to the simulator.
     pub simulator_flags: Vec<String>,
 }
@@ -264,7 +264,7 @@ fn start_engine(setup: &Setup, listen: &str, simulator: &Simulator) -> Result<En
         binary: &setup.binary,
         directory: &setup.directory,
         listen,
-        extra: &setup.engine_settings,
+        environment: &setup.engine_settings,
     };
     Engine::start(settings, &simulator.ready)
 }

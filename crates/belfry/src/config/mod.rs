@@ -47,8 +47,6 @@ pub(crate) struct ServerConfig {
     /// Address and port of the HTTP API. Default `127.0.0.1:8473`.
     #[serde(deserialize_with = "units::address")]
     pub(crate) listen: SocketAddr,
-    /// Connections open at a time; more wait to be accepted. 1 to 65,536, default 1,024.
-    pub(crate) connections: usize,
     /// Who may call. None by default: then everybody on this machine may, as tenant `default`.
     pub(crate) keys: Vec<KeyConfig>,
 }
@@ -193,11 +191,7 @@ impl Config {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8473)),
-            connections: 1_024,
-            keys: Vec::new(),
-        }
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8473)), keys: Vec::new() }
     }
 }
 
@@ -215,18 +209,8 @@ impl ServerConfig {
 
     fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if !self.listen.ip().is_loopback() && self.keys.is_empty() {
-            problems.push(Problem::new(
-                "server.listen",
-                format!(
-                    "{} can be reached from other machines, which takes a key: add one with \
-                     `belfry api-key`, or listen on 127.0.0.1",
-                    self.listen
-                ),
-            ));
-        }
-        if !(1..=65_536).contains(&self.connections) {
-            problems.push(Problem::new("server.connections", "must be from 1 to 65536"));
+        if let Err(error) = api::check_listen(self.listen, &self.api_keys()) {
+            problems.push(Problem::new("server.listen", error.to_string()));
         }
         let mut names = BTreeSet::new();
         for (i, key) in self.keys.iter().enumerate() {

@@ -150,8 +150,8 @@ fn a_key_is_needed_beyond_this_machine_and_must_be_whole() {
     let check = |text: &str, expect: &str| assert_eq!(complaints(&source(text, &[])), [expect]);
     check(
         "server.listen = \"0.0.0.0:80\"",
-        "f.toml: server.listen: 0.0.0.0:80 can be reached from other machines, which takes a key: add one \
-         with `belfry api-key`, or listen on 127.0.0.1",
+        "f.toml: server.listen: refusing to listen on 0.0.0.0:80 without an API key: listen on 127.0.0.1, or \
+         add a key with `belfry api-key`",
     );
     check(
         "[[server.keys]]\nname = \"a\"\ntenant = \"t\"",
@@ -178,12 +178,12 @@ fn text_that_is_not_toml_is_told_by_its_line() {
 fn the_environment_goes_before_the_file() {
     let variables = [
         ("BELFRY__STORE__DIRECTORY", "/var/belfry"),
-        ("BELFRY__SERVER__CONNECTIONS", "7"),
+        ("BELFRY__DELIVERY__SENDERS", "7"),
         ("BELFRY__CHANNELS__TRY__KIND", "dry-run"),
     ];
     let config = source("store.directory = \"x\"", &variables).read().unwrap();
     assert_eq!(config.store.directory, PathBuf::from("/var/belfry"));
-    assert_eq!(config.server.connections, 7);
+    assert_eq!(config.delivery.senders, 7);
     assert!(config.channels.contains_key("try"));
 }
 
@@ -198,9 +198,9 @@ fn a_bad_variable_is_named_as_such() {
         "BELFRY__STORE__DIRECTORI: unknown key, did you mean `directory`?",
     );
     check(
-        "BELFRY__SERVER__CONNECTIONS",
+        "BELFRY__DELIVERY__SENDERS",
         "many",
-        "BELFRY__SERVER__CONNECTIONS: invalid type: string \"many\", expected usize",
+        "BELFRY__DELIVERY__SENDERS: invalid type: string \"many\", expected usize",
     );
     check("BELFRY__LOG__LEVEL__X", "1", "BELFRY__LOG__LEVEL__X: is within a key that is no table");
 }

@@ -24,7 +24,6 @@ use crate::config::Config;
 pub(super) struct Engine {
     listen: SocketAddr,
     store: Arc<Sqlite>,
-    queue: queue::Memory,
     ready: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
     tasks: Tasks,
@@ -82,7 +81,8 @@ impl Engine {
         stage(&mut tasks, "settle", &failing, settle.run());
         let dispatch =
             Dispatch { claims: Arc::clone(&store) as _, queue: Arc::new(queue.clone()), clock };
-        stage(&mut tasks, "dispatch", &failing, dispatch.run(stopping.clone()));
+        let dispatch = publish(dispatch, stopping.clone(), Closing(queue));
+        stage(&mut tasks, "dispatch", &failing, dispatch);
         let ready = Arc::new(AtomicBool::new(true));
         let intake = Arc::new(Intake::new(Arc::clone(&store) as _, Arc::new(channels), clock));
         let router = api::router(State {
@@ -96,7 +96,7 @@ impl Engine {
         });
         let api = api::serve(listener, router, intake, stopped(stopping));
         stage(&mut tasks, "api", &failing, api);
-        Ok(Self { listen, store, queue, ready, stop, tasks, senders, failures })
+        Ok(Self { listen, store, ready, stop, tasks, senders, failures })
     }
 
     /// Where it listens.
@@ -122,7 +122,6 @@ impl Engine {
     pub(super) async fn drain(&mut self) {
         self.ready.store(false, Ordering::Relaxed);
         let _stages_are_gone = self.stop.send(true);
-        self.queue.close();
         while let Some(ended) = self.senders.next().await {
             if let Err(error) = ended {
                 tracing::error!(%error, "a sender failed while draining");
@@ -146,6 +145,25 @@ fn stage<E: std::fmt::Display>(
             let _told_already = failing.try_send(format!("{name}: {error}"));
         }
     });
+}
+
+/// Whoever publishes closes the queue, however it ends: senders take what is in it, and end as well.
+struct Closing(queue::Memory);
+
+async fn publish(
+    dispatch: Dispatch,
+    stopping: watch::Receiver<bool>,
+    closing: Closing,
+) -> Result<(), StoreError> {
+    let result = dispatch.run(stopping).await;
+    drop(closing);
+    result
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// Ends when the store fails, with the reason.

@@ -79,6 +79,8 @@ impl Run<'_> {
                 self.reporter.hand_back(slice, Duration::ZERO).await;
                 continue;
             }
+            // What has no place yet need not be begun: a crash would only put it in doubt.
+            drop(self.gate.enter().await);
             match self.begin(chunk, slice).await {
                 Ok(Begun::Granted) => under_way.push(self.send_some(chunk, slice)),
                 // Whoever holds the chunk now reports the rest of it.
