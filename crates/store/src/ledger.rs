@@ -60,7 +60,8 @@ pub struct Filter {
 /// Some of a list, and where it goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// In the order of storing: by batch, then by index. May be empty although more follow: a call reads a bounded number of rows.
+    /// In the order of storing: by batch, then by index. May be empty although more
+    /// follow: a call reads a bounded number of rows.
     pub items: Vec<T>,
     /// Pass this to go on; `None` at the end.
     pub next: Option<NotificationId>,

@@ -369,7 +369,10 @@ fn copy_image(from: &Path, to: &Path) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases / 4,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn sqlite_does_what_the_double_does(steps in prop::collection::vec(step(), 1..120)) {

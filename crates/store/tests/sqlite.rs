@@ -12,7 +12,8 @@ use store::conformance::{
 };
 use store::sqlite::Options;
 use store::{
-    Begin, Begun, Claims, Ingest, Ledger, Mark, Recovery, Sqlite, Store, StoreError, Suppression,
+    Begin, Begun, Claims, Filter, Ingest, Ledger, Mark, RecipientGroup, Recovery, Sqlite, Store,
+    StoreError, Suppression,
 };
 use tempfile::TempDir;
 
@@ -253,6 +254,25 @@ async fn an_audit_finds_what_does_not_add_up() {
         assert!(audit.problem_count > 0, "{damage}");
         assert!(audit.problems.iter().any(|it| it.contains(words)), "{:?}", audit.problems);
     }
+}
+
+#[tokio::test]
+async fn a_list_passes_what_does_not_match_in_bounded_steps() {
+    let (_directory, store) = fresh();
+    let id = BroadcastShape::default().open(&store, 1).await;
+    let group = |number: usize| RecipientGroup {
+        destination: number.to_string().into(),
+        recipients: vec!["somebody".into()],
+    };
+    store.add_recipients(id, (0..5_000).map(group).collect(), at(0)).await.unwrap();
+    store.seal_broadcast(id, at(0)).await.unwrap();
+    let wanted = Shape { tenant: "other", ..Shape::default() }.ingest(&store, 2).await;
+    let filter = Filter { tenant: Some(name("other")), ..Filter::default() };
+    let first = store.list(filter.clone(), None, 10).await.unwrap();
+    assert_eq!(first.items, []);
+    let second = store.list(filter, first.next, 10).await.unwrap();
+    assert_eq!(second.items.iter().map(|history| history.id).collect::<Vec<_>>(), wanted);
+    assert_eq!(second.next, None);
 }
 
 fn suppression(recipient: &'static str) -> Suppression {

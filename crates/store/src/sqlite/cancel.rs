@@ -30,7 +30,8 @@ impl Round<'_> {
     ) -> Result<Option<Cancelled>, StoreError> {
         let mut select = self.sql(
             "SELECT accepted_at, count FROM batch WHERE id = ?1 AND tenant = ?2 \
-             AND (batch.broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL)",
+             AND (batch.broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
+             WHERE b.id = batch.broadcast) IS NOT NULL)",
         )?;
         let parameters = params![id.batch().0.cast_signed(), tenant.as_str()];
         let batch: Option<(i64, u16)> =

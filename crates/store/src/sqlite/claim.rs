@@ -22,14 +22,6 @@ enum Taken {
     Left,
 }
 
-/// A batch as one chunk sees it.
-struct Decoded {
-    batch: BatchRow,
-    /// The content of deliveries that have none of their own.
-    content: Option<Content>,
-    deliveries: Vec<Delivery>,
-}
-
 // === impl Round ===
 
 impl Round<'_> {
@@ -90,29 +82,35 @@ impl Round<'_> {
         room: usize,
     ) -> Result<Taken, StoreError> {
         let now = request.now;
+        let lane = self.lane(chunk.lane)?;
+        let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
+        let mut batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
         let mut members = chunk.members();
-        let mut decoded = self.decode(chunk, &members)?;
-        let envelope = &decoded.batch.envelope;
-        if envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
+        if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &members)?;
             self.shrink(chunk.id, &Members::default())?;
             return Ok(Taken::Ended(chunk.count));
         }
-        let suppressed = self.suppressed_of(&envelope.lane.channel, &decoded.deliveries)?;
+        if chunk.count > room {
+            return Ok(Taken::Left);
+        }
+        let mut deliveries = deliveries(&batch, &members)?;
+        let suppressed = self.suppressed_of(&lane.channel, &deliveries)?;
         if !suppressed.is_empty() {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Suppressed), &suppressed)?;
             for index in suppressed.iter() {
                 members.remove(index);
             }
-            decoded.deliveries.retain(|delivery| !suppressed.contains(delivery.index));
+            deliveries.retain(|delivery| !suppressed.contains(delivery.index));
             self.shrink(chunk.id, &members)?;
         }
         if members.is_empty() {
-            return Ok(Taken::Ended(suppressed.len()));
+            return Ok(Taken::Ended(chunk.count));
         }
-        if members.len() > room {
-            return Ok(Taken::Left);
-        }
+        let content = match batch.envelope.broadcast {
+            Some(broadcast) => Some(self.content_of(broadcast)?),
+            None => batch.content.take(),
+        };
         let epoch = Epoch(chunk.epoch.0.saturating_add(1));
         let lease_until = now.plus(request.lease);
         self.sql("UPDATE chunk SET epoch = ?2, lease_until = ?3 WHERE id = ?1")?
@@ -123,24 +121,12 @@ impl Round<'_> {
             lease_until,
             batch: chunk.batch,
             realm: self.desk.realm,
-            accepted_at: decoded.batch.accepted_at,
-            envelope: decoded.batch.envelope,
+            accepted_at: batch.accepted_at,
+            envelope: batch.envelope,
             attempt: chunk.attempt,
-            content: decoded.content,
-            deliveries: decoded.deliveries,
+            content,
+            deliveries,
         })))
-    }
-
-    fn decode(&mut self, chunk: &ChunkRow, members: &Members) -> Result<Decoded, StoreError> {
-        let lane = self.lane(chunk.lane)?;
-        let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
-        let mut batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
-        let content = match batch.envelope.broadcast {
-            Some(broadcast) => Some(self.content_of(broadcast)?),
-            None => batch.content.take(),
-        };
-        let deliveries = deliveries(&batch, members)?;
-        Ok(Decoded { batch, content, deliveries })
     }
 
     fn content_of(&mut self, broadcast: BroadcastId) -> Result<Content, StoreError> {

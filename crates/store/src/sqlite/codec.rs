@@ -295,16 +295,20 @@ mod tests {
 
         #[test]
         fn log_rows_are_read_back(
-            groups in prop::collection::vec((0u64..1 << 47, any::<u16>(), ".*", prop::collection::btree_set(any::<u16>(), 1..50)), 0..5),
+            groups in prop::collection::vec(
+                (0i64..1 << 47, any::<u16>(), ".*", prop::collection::btree_set(any::<u16>(), 1..50)),
+                0..5,
+            ),
         ) {
             let mut row = LogRow::new();
             let mut expect = Vec::new();
             for (at, number, detail, indexes) in groups {
-                let at = Timestamp::from_millis(at.cast_signed());
+                let (at, state) = (Timestamp::from_millis(at), State::Dead);
                 let indexes: Vec<u16> = indexes.into_iter().collect();
-                let line = LogLine { at, attempt: number, state: State::Dead, status: number, detail: &detail };
+                let (attempt, status) = (number, number);
+                let line = LogLine { at, attempt, state, status, detail: &detail };
                 row.push(&line, indexes.iter().copied());
-                expect.push(LogGroup { at, attempt: number, state: State::Dead, status: number, detail, indexes });
+                expect.push(LogGroup { at, attempt, state, status, detail, indexes });
             }
             prop_assert_eq!(row.is_empty(), expect.is_empty());
             prop_assert_eq!(decode_log(row.as_bytes()).unwrap(), expect);

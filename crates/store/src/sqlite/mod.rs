@@ -4,9 +4,9 @@
 //! them are due together; claiming, settling and logging touch one row each. A million notifications are
 //! a thousand rows a table, so the cost of a row hardly counts.
 //!
-//! One thread owns the write connection and the checkpoints. It takes whatever commands are waiting, runs them in one
-//! transaction, commits, and answers: what arrives meanwhile is the next transaction. There is no
-//! timer, and an idle store does nothing. Reads have connections of their own and never wait for the writer.
+//! One thread owns the write connection and the checkpoints. It takes whatever commands are waiting,
+//! runs them in one transaction, commits, and answers: what arrives meanwhile is the next transaction. There is
+//! no timer, and an idle store does nothing. Reads have connections of their own and never wait for the writer.
 //!
 //! A commit is synced before it is answered, except where opening the store would undo the change anyway: a
 //! lease, an open broadcast. Those become durable with the next synced commit; a claim costs no sync.
@@ -55,7 +55,7 @@ use crate::{
 };
 use round::Round;
 use writer::Durability::{Synced, WithTheNext};
-use writer::{Command, Durability, Writer, reply};
+use writer::{Command, Durability, Writer};
 
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
@@ -74,8 +74,8 @@ const DROP_WAIT: Duration = Duration::from_secs(10);
 // === impl Sqlite ===
 
 impl Sqlite {
-    /// Opens the store in the data directory `path`, which is created when it is missing, and recovers what the
-    /// last process left. Blocks on the disk.
+    /// Opens the store in the data directory `path`, which is created when it is missing, and recovers what
+    /// the last process left. Blocks on the disk.
     ///
     /// # Errors
     /// [`StoreError::InUse`] when another process owns it, [`StoreError::Schema`] when a newer one wrote it.
@@ -94,6 +94,7 @@ impl Sqlite {
             connection: opened.connection,
             desk: opened.desk,
             wal: path.join(open::WAL),
+            pages_max: writer::CHECKPOINT_PAGES_MAX,
             synchronous: options.synchronous,
             is_synced: true,
             changes,
@@ -137,18 +138,15 @@ impl Sqlite {
         }
     }
 
-    /// Runs `job` in the writer's next transaction; the answer is durable.
+    /// Runs `work` in the writer's next transaction; the answer is durable.
     async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
-        job: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let job = Box::new(move |round: &mut Round<'_>| {
-            let result = job(round);
-            reply(answer, result)
-        });
-        self.send(Command::Job(job, durability), answered).await
+        let job = writer::job(answer, work);
+        self.send(Command::Job { job, durability, items: 0 }, answered).await
     }
 
     async fn send<T>(
@@ -210,7 +208,10 @@ impl Ingest for Sqlite {
         groups: Vec<RecipientGroup>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(WithTheNext, move |round| round.add_recipients(broadcast, groups, now)).await
+        let items = groups.iter().map(|group| group.recipients.len()).sum();
+        let (answer, answered) = oneshot::channel();
+        let job = writer::job(answer, move |round| round.add_recipients(broadcast, groups, now));
+        self.send(Command::Job { job, durability: WithTheNext, items }, answered).await
     }
 
     async fn seal_broadcast(

@@ -1,5 +1,7 @@
 //! Answers from one snapshot of the database.
 
+use std::collections::HashMap;
+
 use notification::{
     Account, BatchId, BroadcastId, ByteString, Name, NotificationId, State, Timestamp,
 };
@@ -30,8 +32,10 @@ struct Standing {
     log: Vec<LogGroup>,
 }
 
-/// Batches read for one page of a list.
+/// Batches read whole for one page of a list.
 const PAGE_BATCHES: usize = 64;
+/// Batches looked at for one page: what does not match costs no more than this.
+const PAGE_BATCHES_PASSED: u64 = 4096;
 
 /// A batch of an open broadcast is not accepted yet.
 const ACCEPTED: &str = "(batch.broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
@@ -62,8 +66,9 @@ impl Snapshot {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         let mut page = Page { items: Vec::new(), next: None };
-        let batches = self.batches_from(filter, after.map_or(0, |id| id.batch().0))?;
-        let is_last_page = batches.len() < PAGE_BATCHES;
+        let first = after.map_or(0, |id| id.batch().0);
+        let batches = self.batches_from(filter, first)?;
+        let looked_at_all = batches.len() < PAGE_BATCHES;
         for (batch, lane, count) in batches {
             let passed = match after {
                 Some(id) if id.batch() == batch => usize::from(id.index()) + 1,
@@ -85,8 +90,12 @@ impl Snapshot {
                 page.next = Some(NotificationId::new(accepted_at, self.realm, batch, last));
             }
         }
-        if is_last_page {
-            page.next = None;
+        if looked_at_all {
+            let end = first + PAGE_BATCHES_PASSED;
+            let is_last = self.count("SELECT coalesce(max(id), 0) >= ?1 FROM batch", end)? == 0;
+            let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
+            let place = NotificationId::new(epoch, self.realm, before, u16::MAX);
+            page.next = (!is_last).then_some(place);
         }
         Ok(page)
     }
@@ -99,7 +108,7 @@ impl Snapshot {
     ) -> Result<Vec<(BatchId, LaneId, usize)>, StoreError> {
         let sql = format!(
             "SELECT batch.id, lane, count FROM batch JOIN lane ON lane.id = batch.lane \
-             WHERE batch.id >= ?1 AND {ACCEPTED} AND (?2 IS NULL OR tenant = ?2) \
+             WHERE batch.id >= ?1 AND batch.id < ?1 + ?6 AND {ACCEPTED} AND (?2 IS NULL OR tenant = ?2) \
              AND (?3 IS NULL OR channel = ?3) AND (?4 IS NULL OR broadcast = ?4) \
              ORDER BY batch.id LIMIT ?5"
         );
@@ -110,6 +119,7 @@ impl Snapshot {
             filter.channel.as_ref().map(Name::as_str),
             filter.broadcast.map(|id| id.0.cast_signed()),
             signed(PAGE_BATCHES),
+            PAGE_BATCHES_PASSED.cast_signed(),
         ];
         let rows = select.query_map(parameters, |row| {
             let id = BatchId(row.get::<_, i64>(0)?.cast_unsigned());
@@ -150,10 +160,10 @@ impl Snapshot {
         let Some(row) = rows.next()? else { return Ok(None) };
         let mut account = Account::default();
         let accepted = "SELECT coalesce(sum(count), 0) FROM batch WHERE broadcast = ?1";
-        account.accepted = self.count(accepted, number)?;
+        account.accepted = self.count(accepted, id.0)?;
         let pending = "SELECT coalesce(sum(chunk.count), 0) FROM batch \
                        JOIN chunk ON chunk.batch = batch.id WHERE broadcast = ?1";
-        account.add(State::Pending, self.count(pending, number)?);
+        account.add(State::Pending, self.count(pending, id.0)?);
         let mut select = self.connection.prepare_cached(
             "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
         )?;
@@ -174,9 +184,9 @@ impl Snapshot {
         }))
     }
 
-    fn count(&self, sql: &str, parameter: i64) -> Result<u64, StoreError> {
+    fn count(&self, sql: &str, parameter: u64) -> Result<u64, StoreError> {
         let mut select = self.connection.prepare_cached(sql)?;
-        Ok(select.query_row([parameter], |row| row.get::<_, i64>(0))?.cast_unsigned())
+        Ok(select.query_row([parameter.cast_signed()], |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
 
     pub(super) fn totals(&self) -> Result<Account, StoreError> {
@@ -196,16 +206,22 @@ impl Snapshot {
 
     pub(super) fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         let mut select = self.connection.prepare_cached(
-            "SELECT id, channel, destination, priority, (SELECT coalesce(sum(count), 0) FROM chunk \
-             WHERE chunk.lane = lane.id AND lease_until IS NOT NULL) FROM lane",
+            "SELECT lane, sum(count) FROM chunk INDEXED BY chunk_leased \
+             WHERE lease_until IS NOT NULL GROUP BY lane",
         )?;
+        let claimed = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let claimed: HashMap<LaneId, i64> = claimed.collect::<Result<_, _>>()?;
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT id, channel, destination, priority FROM lane")?;
         let mut rows = select.query([])?;
         let mut lanes = Vec::new();
         while let Some(row) = rows.next()? {
+            let id = row.get(0)?;
             let status = LaneStatus {
                 lane: rows::lane_at(row, 1)?,
-                claimed: row.get::<_, i64>(4)?.cast_unsigned(),
-                next_due_at: next_due(&self.connection, row.get(0)?)?,
+                claimed: claimed.get(&id).copied().unwrap_or(0).cast_unsigned(),
+                next_due_at: next_due(&self.connection, id)?,
             };
             if status.claimed > 0 || status.next_due_at.is_some() {
                 lanes.push(status);

@@ -13,7 +13,7 @@ impl Round<'_> {
     /// Ends every lease, and abandons every open broadcast.
     pub(super) fn recover(&mut self, now: Timestamp) -> Result<Recovery, StoreError> {
         let mut recovery = Recovery::default();
-        let select = self.sql(select_chunk!("lease_until IS NOT NULL ORDER BY id"))?;
+        let select = self.sql(select_chunk!("lease_until IS NOT NULL ORDER BY lease_until"))?;
         for chunk in rows::chunks(select, [])? {
             let rest = self.leave_in_doubt(&chunk, now, "process ended")?;
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
@@ -33,8 +33,8 @@ impl Round<'_> {
         Ok(recovery)
     }
 
-    /// Notes that a chunk was in flight in one more crash: a chunk that was in too many is halved, to find the
-    /// notification that ends the process; a single one ends, and then this is true.
+    /// Notes that a chunk was in flight in one more crash: a chunk that was in too many is halved, to find
+    /// the notification that ends the process; a single one ends, and then this is true.
     fn count_crash(
         &mut self,
         chunk: &ChunkRow,

@@ -17,8 +17,8 @@ use crate::{Admission, ErrorKind, StoreError};
 pub(super) enum Command {
     /// Drafts: those of one round share batches, so they are not jobs of their own.
     Ingest(Vec<Draft>, Timestamp, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
-    /// Anything else.
-    Job(Job, Durability),
+    /// Anything else; `items` are the recipients it brings in.
+    Job { job: Job, durability: Durability, items: usize },
     /// Finish what is queued, take nothing more, and answer when the files are closed.
     Close(oneshot::Sender<()>),
 }
@@ -46,6 +46,8 @@ pub(super) struct Writer {
     pub(super) desk: Desk,
     /// The write-ahead log.
     pub(super) wal: PathBuf,
+    /// Pages of the write-ahead log at which readers are waited for.
+    pub(super) pages_max: i64,
     pub(super) synchronous: Synchronous,
     /// Whether commits are synced now; as it is with [`Synchronous::Normal`], which never are.
     pub(super) is_synced: bool,
@@ -58,7 +60,7 @@ pub(super) struct Writer {
 /// Pages of write-ahead log after which they are copied to the database: 32 MiB.
 const CHECKPOINT_PAGES: i64 = 32 * 1024 * 1024 / super::open::PAGE_BYTES;
 /// Pages of write-ahead log at which the writer waits for readers, so that the file starts anew.
-const CHECKPOINT_PAGES_MAX: i64 = 8 * CHECKPOINT_PAGES;
+pub(super) const CHECKPOINT_PAGES_MAX: i64 = 8 * CHECKPOINT_PAGES;
 
 // === impl Writer ===
 
@@ -83,7 +85,7 @@ impl Writer {
                         commands.close();
                         closing.push(answer);
                     }
-                    Command::Ingest(..) | Command::Job(..) => work.push(command),
+                    Command::Ingest(..) | Command::Job { .. } => work.push(command),
                 }
             }
             if let Err(error) = self.round(work) {
@@ -104,7 +106,8 @@ impl Writer {
         if commands.is_empty() {
             return Ok(());
         }
-        let wants_sync = |command: &Command| !matches!(command, Command::Job(_, WithTheNext));
+        let wants_sync =
+            |command: &Command| !matches!(command, Command::Job { durability: WithTheNext, .. });
         self.set_synced(commands.iter().any(wants_sync))?;
         let mut round = Round::begin(&self.connection, &mut self.desk)?;
         let mut replies: Vec<Reply> = Vec::with_capacity(commands.len());
@@ -115,7 +118,7 @@ impl Writer {
                 Command::Ingest(drafts, now, answer) => {
                     replies.push(reply(answer, round.pack(&mut packing, drafts, now))?);
                 }
-                Command::Job(job, _) => jobs.push(job),
+                Command::Job { job, .. } => jobs.push(job),
                 Command::Close(_) => {}
             }
         }
@@ -150,17 +153,20 @@ impl Writer {
 
     /// Copies the write-ahead log to the database when it is long. Errors count: a failed sync here is as
     /// bad as one in a commit, which is why SQLite's own checkpoints, which hide them, are off.
-    fn checkpoint(&self) -> Result<(), StoreError> {
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
         let mut measure = self.connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
         let (pages, copied): (i64, i64) =
             measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
-        if pages >= CHECKPOINT_PAGES_MAX {
-            run_pragma(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+        drop(measure);
+        if pages >= self.pages_max {
+            // Waits for readers, and goes on without them when they take too long.
+            let pragma = "PRAGMA wal_checkpoint(TRUNCATE)";
+            let busy: bool = self.connection.query_row(pragma, [], |row| row.get(0))?;
+            self.pages_max = if busy { 2 * pages } else { CHECKPOINT_PAGES_MAX };
         } else if pages - copied >= CHECKPOINT_PAGES {
-            run_pragma(&self.connection, "PRAGMA wal_checkpoint(PASSIVE)")
-        } else {
-            Ok(())
+            run_pragma(&self.connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
         }
+        Ok(())
     }
 
     fn fail(self, error: &StoreError) {
@@ -188,7 +194,8 @@ impl Command {
     fn items(&self) -> usize {
         match self {
             Self::Ingest(drafts, ..) => drafts.len(),
-            Self::Job(..) | Self::Close(_) => 0,
+            Self::Job { items, .. } => *items,
+            Self::Close(_) => 0,
         }
     }
 }
@@ -197,14 +204,25 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Ingest(..) => "Ingest",
-            Self::Job(..) => "Job",
+            Self::Job { .. } => "Job",
             Self::Close(_) => "Close",
         })
     }
 }
 
+/// Work, and where its result goes once it is durable.
+pub(super) fn job<T: Send + 'static>(
+    answer: oneshot::Sender<Result<T, StoreError>>,
+    work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+) -> Job {
+    Box::new(move |round| {
+        let result = work(round);
+        reply(answer, result)
+    })
+}
+
 /// Keeps an answer until it is durable. A refusal is an answer; a failure ends the round.
-pub(super) fn reply<T: Send + 'static>(
+fn reply<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, StoreError>>,
     result: Result<T, StoreError>,
 ) -> Result<Reply, StoreError> {
