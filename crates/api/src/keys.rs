@@ -205,7 +205,7 @@ mod tests {
         }
         for open in ["0.0.0.0:80", "[::]:80", "192.168.1.1:80"] {
             let refused = check(open, &Keys::default()).unwrap_err();
-            assert!(refused.to_string().contains("configure a key"), "{refused}");
+            assert!(refused.to_string().contains("belfry api-key"), "{refused}");
             assert_eq!(check(open, &Keys::new(vec![key.clone()])), Ok(()));
         }
     }

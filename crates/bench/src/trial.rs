@@ -104,6 +104,11 @@ impl Trial {
         &self.engine
     }
 
+    /// Sets `name` in the environment of engines that are started from now on.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.setup.engine_settings.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Sends one content to the tokens of `numbers`, as one broadcast, and waits until it is accepted.
     ///
     /// # Errors

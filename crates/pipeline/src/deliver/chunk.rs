@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{Job, Reports, Sender};
-use flow::Gate;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use notification::{Chunk, Delivery, Guarantee, Report, limits};
@@ -15,14 +14,11 @@ use store::{Begun, Mark, StoreError};
 use tokio::sync::mpsc;
 
 use super::Thread;
+use super::lanes::Entrance;
 use crate::report::Reported;
 
 /// When a channel is missing from the configuration, its notifications wait; this long between looks.
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
-
-/// Slices of an at-most-once chunk that are begun and not finished: the next one is marked while this one
-/// is being answered.
-const BEGUN_SLICES: usize = 2;
 
 /// Sends the deliveries of one chunk and reports each of them.
 pub(super) async fn deliver(thread: Rc<Thread>, message: Message) {
@@ -30,9 +26,9 @@ pub(super) async fn deliver(thread: Rc<Thread>, message: Message) {
     let reporter = Reporter { chunk: Arc::clone(&chunk), reports: thread.reports.clone() };
     let lane = &chunk.envelope.lane;
     if let Some(way) = thread.ways.get(&lane.channel) {
-        let gate = thread.lanes.gate(lane, way.channel.concurrency());
-        let run =
-            Run { thread: &thread, sender: way.sender.as_ref(), gate: &gate, reporter: &reporter };
+        let entrance = thread.lanes.entrance(lane, way.channel.concurrency());
+        let sender = way.sender.as_ref();
+        let run = Run { thread: &thread, sender, entrance: &entrance, reporter: &reporter };
         run.send(&chunk).await;
     } else {
         tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
@@ -47,7 +43,7 @@ pub(super) async fn deliver(thread: Rc<Thread>, message: Message) {
 struct Run<'a> {
     thread: &'a Thread,
     sender: &'a dyn Sender,
-    gate: &'a Gate,
+    entrance: &'a Entrance,
     reporter: &'a Reporter,
 }
 
@@ -68,20 +64,17 @@ impl Run<'_> {
         }
     }
 
-    /// Marks a slice of deliveries as begun, durably, before the first of its bytes; then the next.
+    /// Marks a slice of deliveries as begun, durably, before the first of its bytes; and the next one when
+    /// the gate has a place for it.
     async fn send_fenced(self, chunk: &Chunk) {
         let mut under_way = FuturesUnordered::new();
+        let turn = self.entrance.turn.lock().await;
         for slice in chunk.deliveries.chunks(limits::BEGIN_ITEMS) {
-            while under_way.len() >= BEGUN_SLICES {
-                under_way.next().await;
-            }
             if *self.thread.stopping.borrow() {
                 self.reporter.hand_back(slice, Duration::ZERO).await;
                 continue;
             }
-            // What has no place yet need not be begun: a crash would only put it in doubt.
-            drop(self.gate.enter().await);
-            match self.begin(chunk, slice).await {
+            match alongside(&mut under_way, self.begin_when_there_is_a_place(chunk, slice)).await {
                 Ok(Begun::Granted) => under_way.push(self.send_some(chunk, slice)),
                 // Whoever holds the chunk now reports the rest of it.
                 Ok(Begun::Stale) => break,
@@ -91,7 +84,17 @@ impl Run<'_> {
                 }
             }
         }
+        drop(turn);
         while under_way.next().await.is_some() {}
+    }
+
+    async fn begin_when_there_is_a_place(
+        self,
+        chunk: &Chunk,
+        slice: &[Delivery],
+    ) -> Result<Begun, StoreError> {
+        drop(self.entrance.gate.enter().await);
+        self.begin(chunk, slice).await
     }
 
     async fn begin(self, chunk: &Chunk, slice: &[Delivery]) -> Result<Begun, StoreError> {
@@ -105,12 +108,28 @@ impl Run<'_> {
         let job = Job {
             chunk,
             deliveries,
-            gate: self.gate,
+            gate: &self.entrance.gate,
             reports: self.reporter,
             clock: self.thread.clock,
             stopping: &self.thread.stopping,
         };
         self.sender.send(job).await;
+    }
+}
+
+/// Waits for `future` while what is under way goes on: first, so that it takes its places in the gate before
+/// `future` looks for one.
+async fn alongside<T>(
+    under_way: &mut FuturesUnordered<impl Future<Output = ()>>,
+    future: impl Future<Output = T>,
+) -> T {
+    tokio::pin!(future);
+    loop {
+        tokio::select! {
+            biased;
+            Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            output = &mut future => return output,
+        }
     }
 }
 

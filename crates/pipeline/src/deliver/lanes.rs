@@ -1,34 +1,47 @@
-//! One gate per lane and thread.
+//! One gate and one turn per lane and thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use flow::{Fixed, Gate};
 use notification::Lane;
+use tokio::sync::Mutex;
 
-/// The gates of one thread.
-#[derive(Debug, Default)]
-pub(super) struct Lanes {
-    gates: RefCell<HashMap<Lane, Gate>>,
+/// What the chunks of one lane share on one thread.
+#[derive(Debug, Clone)]
+pub(super) struct Entrance {
+    /// Admits attempts.
+    pub(super) gate: Gate,
+    /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
+    /// place yet.
+    pub(super) turn: Rc<Mutex<()>>,
 }
 
-/// Above this many gates, those that nobody passes are forgotten: webhooks may go to very many hosts.
-const GATES_KEPT: usize = 4_096;
+/// The lanes of one thread.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    entrances: RefCell<HashMap<Lane, Entrance>>,
+}
+
+/// Above this many, lanes that nobody uses are forgotten: webhooks may go to very many hosts.
+const LANES_KEPT: usize = 4_096;
 
 // === impl Lanes ===
 
 impl Lanes {
-    /// The gate of `lane`, made with room for `concurrency` when it is new.
-    pub(super) fn gate(&self, lane: &Lane, concurrency: usize) -> Gate {
-        let mut gates = self.gates.borrow_mut();
-        if let Some(gate) = gates.get(lane) {
-            return gate.clone();
+    /// The entrance of `lane`, made with room for `concurrency` when it is new.
+    pub(super) fn entrance(&self, lane: &Lane, concurrency: usize) -> Entrance {
+        let mut entrances = self.entrances.borrow_mut();
+        if let Some(entrance) = entrances.get(lane) {
+            return entrance.clone();
         }
-        if gates.len() >= GATES_KEPT {
-            gates.retain(|_, gate| !gate.is_idle());
+        if entrances.len() >= LANES_KEPT {
+            entrances.retain(|_, entrance| !entrance.gate.is_idle());
         }
         let gate = Gate::new(Box::new(Fixed(concurrency)));
-        gates.insert(lane.clone(), gate.clone());
-        gate
+        let entrance = Entrance { gate, turn: Rc::new(Mutex::new(())) };
+        entrances.insert(lane.clone(), entrance.clone());
+        entrance
     }
 }
