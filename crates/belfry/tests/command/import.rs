@@ -242,12 +242,14 @@ fn with_keys_a_run_may_be_repeated() {
     let second: Value = serde_json::from_str(&workspace.belfry(&arguments).out).unwrap();
     assert_eq!(second["accepted"].as_u64().unwrap() + second["replayed"].as_u64().unwrap(), 6_000);
     let first: Value = serde_json::from_str(&first.out).unwrap();
-    let lost = 1_000;
-    assert_eq!(
-        first["accepted"].as_u64().unwrap() + lost + second["accepted"].as_u64().unwrap(),
-        6_000
-    );
-    assert_eq!(engine.requests()[0].body[0]["idempotency_key"], "may-1");
+    let answered = first["accepted"].as_u64().unwrap() + second["accepted"].as_u64().unwrap();
+    assert!(answered <= 6_000, "no row is accepted twice: {answered}");
+    // Several requests are under way at a time, so their order is nobody's business.
+    let requests = engine.requests();
+    let rows = requests.iter().flat_map(|request| request.body.as_array().unwrap());
+    let keys: BTreeSet<&str> = rows.map(|row| row["idempotency_key"].as_str().unwrap()).collect();
+    let expected: BTreeSet<String> = (1..=6_000).map(|line| format!("may-{line}")).collect();
+    assert!(keys.iter().eq(expected.iter()), "a key is the prefix and the line");
 }
 
 #[test]
