@@ -37,17 +37,18 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
         _ = interrupt.recv() => None,
         failure = engine.failed() => Some(failure),
     };
-    if let Some(failure) = &failure {
-        tracing::error!(%failure, "stopping: nothing is lost, start again to recover");
-    } else {
-        tracing::info!("draining: what is under way is finished, the rest stays pending");
+    if let Some(failure) = failure {
+        // What is under way could not be settled: the restart recovers it, as after any crash.
+        tracing::error!(%failure, "stopped: nothing is lost, start again to recover");
+        return Ok(ExitCode::FAILURE);
     }
+    tracing::info!("draining: what is under way is finished, the rest stays pending");
     tokio::select! {
         () = engine.drain() => tracing::info!("stopped"),
         _ = terminate.recv() => tracing::warn!("told twice: stopping at once, a restart recovers"),
         _ = interrupt.recv() => tracing::warn!("told twice: stopping at once, a restart recovers"),
     }
-    Ok(if failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One line of JSON on standard output: ready, and where.

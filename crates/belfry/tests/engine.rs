@@ -1,4 +1,5 @@
 //! The engine as its user runs it: the binary, a real provider over TLS, counted at the provider.
+#![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 use std::path::Path;
 use std::time::Duration;

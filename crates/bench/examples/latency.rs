@@ -62,7 +62,7 @@ fn post(stream: &mut TcpStream, reader: &mut BufReader<TcpStream>, number: u64) 
     );
     write!(
         stream,
-        "POST /v1/notifications HTTP/1.1\r\nhost: belfry\r\ncontent-type: application/json\r\n\
+        "POST /v1/notifications HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     )?;

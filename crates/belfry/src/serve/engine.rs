@@ -106,14 +106,16 @@ impl Engine {
 
     /// Waits until something fails that the engine cannot go on without, and says what.
     pub(super) async fn failed(&mut self) -> String {
+        // The cause before its consequences: stages end when the store does.
         tokio::select! {
+            biased;
+            failure = broken(self.store.failed()) => failure,
             Some(failure) = self.failures.recv() => failure,
+            Some(ended) = self.senders.next() => ended.err().unwrap_or_else(|| "a sender ended".to_owned()),
             Some(ended) = self.tasks.next() => match ended {
                 Ok(name) => format!("{name} ended"),
                 Err(panicked) => format!("{} panicked", panicked.name),
             },
-            Some(ended) = self.senders.next() => ended.err().unwrap_or_else(|| "a sender ended".to_owned()),
-            failure = broken(self.store.failed()) => failure,
         }
     }
 
