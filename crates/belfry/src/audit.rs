@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use store::Audit;
 
+use crate::account::AccountLines;
 use crate::cli::AuditArgs;
 use crate::config::StoreConfig;
 use crate::{ledger, output};
@@ -13,15 +14,8 @@ use crate::{ledger, output};
 /// The account in the words of `--json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
-    accepted: u64,
-    delivered: u64,
-    refused: u64,
-    expired: u64,
-    cancelled: u64,
-    suppressed: u64,
-    in_doubt: u64,
-    dead: u64,
-    pending: u64,
+    #[serde(flatten)]
+    account: AccountLines,
     balanced: bool,
     problems: &'a [String],
 }
@@ -44,15 +38,7 @@ impl<'a> Report<'a> {
     fn of(audit: &'a Audit) -> Self {
         let account = &audit.account;
         Self {
-            accepted: account.accepted,
-            delivered: account.delivered,
-            refused: account.refused,
-            expired: account.expired,
-            cancelled: account.cancelled,
-            suppressed: account.suppressed,
-            in_doubt: account.in_doubt,
-            dead: account.dead,
-            pending: account.pending,
+            account: (*account).into(),
             balanced: account.is_balanced() && audit.problem_count == 0,
             problems: &audit.problems,
         }
@@ -60,19 +46,7 @@ impl<'a> Report<'a> {
 
     fn to_text(&self, problem_count: u64) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        for (name, count) in [
-            ("accepted", self.accepted),
-            ("delivered", self.delivered),
-            ("refused", self.refused),
-            ("expired", self.expired),
-            ("cancelled", self.cancelled),
-            ("suppressed", self.suppressed),
-            ("in doubt", self.in_doubt),
-            ("dead", self.dead),
-            ("pending", self.pending),
-        ] {
-            writeln!(text, "{name:<10} {count:>12}")?;
-        }
+        self.account.push_text(&mut text)?;
         for problem in self.problems {
             writeln!(text, "problem: {problem}")?;
         }

@@ -113,7 +113,9 @@ fn play(options: &DemoArgs, directory: &std::path::Path, workload: &Workload) ->
             std::thread::sleep(Duration::from_millis(20));
         }
         let at = journal.lines()?;
-        progress.println(format!("kill -9 after {at} requests at the provider, and start again"));
+        progress.suspend(|| {
+            stage.says(&format!("kill -9 after {at} requests at the provider, and start again"));
+        });
         trial.kill()?;
         trial.restart()?;
     }

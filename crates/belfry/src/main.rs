@@ -1,5 +1,6 @@
 //! The binary: command line, configuration, wiring. The only crate that names backends.
 
+mod account;
 mod api_key;
 mod audit;
 mod cancel;

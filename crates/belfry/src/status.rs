@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::account::AccountLines;
 use crate::cli::StatusArgs;
 use crate::client::Client;
 use crate::output;
@@ -17,21 +18,8 @@ const WATCH_PERIOD: Duration = Duration::from_secs(1);
 struct Status {
     version: String,
     started_at: String,
-    totals: Totals,
+    totals: AccountLines,
     lanes: Vec<Lane>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Totals {
-    accepted: u64,
-    delivered: u64,
-    refused: u64,
-    expired: u64,
-    cancelled: u64,
-    suppressed: u64,
-    in_doubt: u64,
-    dead: u64,
-    pending: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,21 +51,8 @@ pub(crate) fn run(args: &StatusArgs, client: &Client) -> anyhow::Result<ExitCode
 
 impl Status {
     fn to_text(&self) -> Result<String, std::fmt::Error> {
-        let totals = &self.totals;
         let mut text = format!("belfry {}, running since {}\n", self.version, self.started_at);
-        for (name, count) in [
-            ("accepted", totals.accepted),
-            ("delivered", totals.delivered),
-            ("refused", totals.refused),
-            ("expired", totals.expired),
-            ("cancelled", totals.cancelled),
-            ("suppressed", totals.suppressed),
-            ("in doubt", totals.in_doubt),
-            ("dead", totals.dead),
-            ("pending", totals.pending),
-        ] {
-            writeln!(text, "{name:<10} {count:>12}")?;
-        }
+        self.totals.push_text(&mut text)?;
         for Lane { channel, destination, priority, claimed, next_due_at } in &self.lanes {
             write!(text, "lane {channel} {destination} {priority}: {claimed} under way")?;
             match next_due_at {

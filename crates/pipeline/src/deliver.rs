@@ -58,8 +58,8 @@ struct Way {
     sender: Box<dyn Sender>,
 }
 
-/// Chunks taken from the queue at once.
-const RECEIVE_CHUNKS: usize = 8;
+/// Chunks taken from the queue at once: one, so that the threads share what is there.
+const RECEIVE_CHUNKS: usize = 1;
 
 // === impl Deliver ===
 
