@@ -78,7 +78,8 @@ impl Deliver {
                 messages = queue.receive(RECEIVE_CHUNKS) => messages,
                 Some(ended) = chunks.join_next() => { tell_panic(ended); continue }
             };
-            if messages.is_empty() {
+            // Without settle nothing can come of them: the store will say what is unsettled.
+            if messages.is_empty() || thread.reports.is_closed() {
                 break;
             }
             for message in messages {
