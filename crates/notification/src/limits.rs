@@ -85,10 +85,13 @@ pub const ROUND_ITEMS: usize = 50_000;
 
 // --- How much is under way (owner: dispatch, deliver) ---
 
-/// Deliveries of one lane that may be claimed and unsettled. Enough to keep a fast provider busy while the
+/// What a claimed chunk counts for beside its deliveries: the task, message and rows that even a chunk of one
+/// takes. So a slow destination of many one-offs holds about a hundred chunks, not thousands.
+pub const CHUNK_WEIGHT: usize = 64;
+/// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`]. Enough to keep a fast provider busy while the
 /// next claim commits: 8,000 are 100 ms at 80,000 per second.
 pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
-/// Deliveries claimed and unsettled over all lanes: with about 500 bytes each, 32 MiB.
+/// Deliveries claimed and unsettled over all lanes, weighed likewise: with about 500 bytes each, 32 MiB.
 pub const CLAIMED_ITEMS: usize = 64 * BATCH_ITEMS;
 /// Deliveries claimed at once.
 pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;
@@ -98,7 +101,8 @@ pub const LEASE: Duration = Duration::from_mins(2);
 pub const LEASE_MARGIN: Duration = Duration::from_secs(45);
 /// How long one attempt may take; below [`LEASE_MARGIN`], so that its answer is settled within the lease.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Chunks in the in-process queue; the claims bound it below this, so publishing never waits for long.
+/// Chunks in the in-process queue, unacknowledged ones included. Claims stay below it, so publishing never waits
+/// and no lane holds up another.
 pub const QUEUE_CHUNKS: usize = 1_024;
 /// Deliveries of an at-most-once chunk marked as begun at a time: what one crash can leave in doubt.
 pub const BEGIN_ITEMS: usize = 128;
@@ -126,6 +130,7 @@ const _: () = {
     );
     assert!(LEASE_MARGIN.as_secs() < LEASE.as_secs() / 2, "most of a lease must be usable");
     assert!(LANE_WINDOW <= CLAIMED_ITEMS && CLAIM_ITEMS <= CLAIMED_ITEMS);
+    assert!(CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) < QUEUE_CHUNKS, "publishing must not wait");
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);

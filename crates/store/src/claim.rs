@@ -17,7 +17,8 @@ pub struct ClaimRequest {
     pub lease: Duration,
     /// Deliveries wanted at most; a chunk that would exceed it is left, unless it is the first.
     pub items: usize,
-    /// Deliveries of one lane that may be claimed and unsettled at a time. A lane below it may be given one
+    /// Deliveries of one lane that may be claimed and unsettled at a time; every chunk weighs
+    /// [`CHUNK_WEIGHT`](notification::limits::CHUNK_WEIGHT) deliveries more than it has. A lane below it may be given one
     /// chunk beyond it.
     pub lane_window: usize,
     /// Deliveries of all lanes together that may be claimed and unsettled at a time, likewise. Lanes that are

@@ -1,6 +1,6 @@
 //! Who is claimed, and when.
 
-use notification::{Chunk, Disposition, Epoch, Priority, State};
+use notification::{Chunk, Disposition, Epoch, Priority, State, limits};
 
 use super::support::{
     LEASE, Shape, at, claim_all, claim_one, claim_request, find, part, settle_all, settle_one,
@@ -39,7 +39,8 @@ pub(super) async fn urgent_lanes_go_first_and_equal_ones_in_turn(store: &dyn Sto
 }
 
 pub(super) async fn when_all_lanes_together_are_full_only_urgent_ones_get_more(store: &dyn Store) {
-    let request = ClaimRequest { total_window: 8, ..claim_request(9) };
+    let total_window = 8 * (1 + limits::CHUNK_WEIGHT);
+    let request = ClaimRequest { total_window, ..claim_request(9) };
     for destination in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         Shape { destination, ..Shape::default() }.ingest(store, 1).await;
     }
@@ -54,7 +55,8 @@ pub(super) async fn when_all_lanes_together_are_full_only_urgent_ones_get_more(s
 }
 
 pub(super) async fn a_full_lane_gets_nothing_more(store: &dyn Store) {
-    let narrow = ClaimRequest { lane_window: 3, ..claim_request(5) };
+    let lane_window = 3 + limits::CHUNK_WEIGHT;
+    let narrow = ClaimRequest { lane_window, ..claim_request(5) };
     let lane = |due_at| Shape { due_at, ..Shape::default() };
     for due_at in 0..4 {
         lane(due_at).ingest(store, 2).await;

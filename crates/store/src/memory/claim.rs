@@ -162,10 +162,11 @@ impl Books {
 
     /// Whether the windows of `lane` are not full.
     fn is_open(&self, lane: &Lane, request: ClaimRequest) -> bool {
-        let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
-        let total: usize = leased.map(|piece| piece.members.len()).sum();
-        self.claimed_items(lane) < request.lane_window
-            && total < request.total_window_of(lane.priority)
+        let leased = || self.chunks.values().filter(|piece| piece.lease_until.is_some());
+        let weight = |piece: &Piece| piece.members.len() + limits::CHUNK_WEIGHT;
+        let of_lane = leased().filter(|piece| self.lane_of(piece) == lane);
+        of_lane.map(weight).sum::<usize>() < request.lane_window
+            && leased().map(weight).sum::<usize>() < request.total_window_of(lane.priority)
     }
 
     fn leased(&self, which: impl Fn(Timestamp) -> bool) -> Vec<ChunkId> {

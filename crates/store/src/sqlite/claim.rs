@@ -163,7 +163,7 @@ impl Round<'_> {
         detail: &str,
     ) -> Result<(), StoreError> {
         self.leave_in_doubt(chunk, now, detail)?;
-        self.desk.lanes.remove_claimed(chunk.lane, chunk.count);
+        self.desk.lanes.remove_claimed(chunk.lane, chunk.count, true);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use notification::{Lane, Priority, Timestamp};
+use notification::{Lane, Priority, Timestamp, limits};
 
 use crate::ClaimRequest;
 
@@ -19,13 +19,14 @@ pub(super) struct Lanes {
     /// Lanes whose next chunk is due: urgent first, least recently served first.
     ready: BTreeMap<(Priority, u64), LaneId>,
     turns: u64,
-    /// Claimed and unsettled, over all lanes.
+    /// Weight of what is claimed and unsettled, over all lanes.
     claimed: usize,
 }
 
 #[derive(Debug)]
 struct Work {
     lane: Lane,
+    /// Weight of what is claimed and unsettled.
     claimed: usize,
     next_due: Option<Timestamp>,
     turn: u64,
@@ -89,19 +90,23 @@ impl Lanes {
         self.forget_if_idle(id);
     }
 
+    /// A chunk of `items` deliveries was claimed.
     pub(super) fn add_claimed(&mut self, id: LaneId, items: usize) {
+        let weight = items + limits::CHUNK_WEIGHT;
         if let Some(work) = self.work.get_mut(&id) {
-            work.claimed += items;
-            self.claimed += items;
+            work.claimed += weight;
+            self.claimed += weight;
         }
     }
 
-    pub(super) fn remove_claimed(&mut self, id: LaneId, items: usize) {
+    /// `items` deliveries of a claimed chunk are settled or due again; with the last of them the chunk is gone.
+    pub(super) fn remove_claimed(&mut self, id: LaneId, items: usize, is_gone: bool) {
+        let weight = items + if is_gone { limits::CHUNK_WEIGHT } else { 0 };
         if let Some(work) = self.work.get_mut(&id) {
-            debug_assert!(work.claimed >= items, "more was settled than claimed");
-            let items = items.min(work.claimed);
-            work.claimed -= items;
-            self.claimed -= items;
+            debug_assert!(work.claimed >= weight, "more was settled than claimed");
+            let weight = weight.min(work.claimed);
+            work.claimed -= weight;
+            self.claimed -= weight;
         }
         self.forget_if_idle(id);
     }

@@ -27,7 +27,7 @@ impl Round<'_> {
         self.add_log(chunk.batch, &row)?;
         self.shrink(chunk.id, &rest)?;
         let remaining = rest.len();
-        self.desk.lanes.remove_claimed(chunk.lane, chunk.count - remaining);
+        self.desk.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);
         // A lane that was full has room again.
         self.woke = true;
         Ok(Settled::Applied { remaining })
