@@ -43,12 +43,18 @@ async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     tracing::info!("draining: what is under way is finished, the rest stays pending");
-    tokio::select! {
-        () = engine.drain() => tracing::info!("stopped"),
-        _ = terminate.recv() => tracing::warn!("told twice: stopping at once, a restart recovers"),
-        _ = interrupt.recv() => tracing::warn!("told twice: stopping at once, a restart recovers"),
+    let drained = tokio::select! {
+        drained = engine.drain() => drained,
+        _ = terminate.recv() => Err("told twice"),
+        _ = interrupt.recv() => Err("told twice"),
+    };
+    match drained {
+        Ok(()) => tracing::info!("stopped"),
+        Err(reason) => {
+            tracing::warn!(reason, "stopped at once: nothing is lost, a restart recovers");
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One line of JSON on standard output: ready, and where.

@@ -91,8 +91,9 @@ pub const CHUNK_WEIGHT: usize = 64;
 /// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`]. Enough to keep a fast provider busy while the
 /// next claim commits: 8,000 are 100 ms at 80,000 per second.
 pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
-/// Deliveries claimed and unsettled over all lanes, weighed likewise: with about 500 bytes each, 32 MiB.
-pub const CLAIMED_ITEMS: usize = 64 * BATCH_ITEMS;
+/// Deliveries claimed and unsettled over all lanes, weighed likewise: with about 500 bytes each, 128 MiB. Thirty lanes
+/// that answer nobody can be full before the others notice.
+pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;
 /// Deliveries claimed at once.
 pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;
 /// How long a claim lasts. Longer than any attempt; a stalled worker's chunks move after it.
@@ -103,7 +104,7 @@ pub const LEASE_MARGIN: Duration = Duration::from_secs(45);
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Chunks in the in-process queue, unacknowledged ones included. Claims stay below it, so publishing never waits
 /// and no lane holds up another.
-pub const QUEUE_CHUNKS: usize = 1_024;
+pub const QUEUE_CHUNKS: usize = 4_096;
 /// Deliveries of an at-most-once chunk marked as begun at a time: what one crash can leave in doubt.
 pub const BEGIN_ITEMS: usize = 128;
 /// Batches of reports waiting for settle; beyond it deliver waits.

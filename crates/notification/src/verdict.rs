@@ -13,7 +13,7 @@ pub enum Verdict {
         /// Whether the recipient itself is gone and must not be tried again.
         gone: bool,
     },
-    /// Not now. The provider certainly did not act on this attempt.
+    /// Not now. Whether the provider may have acted all the same is told by [`Answer::may_have_acted`].
     Deferred {
         /// How long the provider asked to wait, if it said.
         after: Option<Duration>,
@@ -68,6 +68,17 @@ impl Answer {
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
         Self { verdict: Verdict::Deferred { after }, status, detail: detail.into() }
+    }
+
+    /// Whether the provider may have acted on the attempt although it did not accept it: the answer was lost, or
+    /// it is the HTTP status of a server that failed at an unknown point (5xx, 408). 429 and 503 say that it
+    /// declined to act (RFC 9110, section 15.6; RFC 6585, section 4).
+    pub const fn may_have_acted(&self) -> bool {
+        match self.verdict {
+            Verdict::Unknown => true,
+            Verdict::Deferred { .. } => matches!(self.status, 408 | 500..=502 | 504..=599),
+            Verdict::Accepted | Verdict::Refused { .. } => false,
+        }
     }
 
     /// The answer was lost.

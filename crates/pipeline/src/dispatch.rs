@@ -20,6 +20,10 @@ pub struct Dispatch {
     pub clock: Clock,
 }
 
+/// A timer stands still while the machine is suspended, and knows nothing of a clock that was set: while
+/// something is scheduled, the clock is looked at this often.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(1);
+
 // === impl Dispatch ===
 
 impl Dispatch {
@@ -65,7 +69,7 @@ impl Dispatch {
         match instant {
             Some(instant) => {
                 // A timer counts whole milliseconds and must not fire early.
-                let wait = instant.since(channel::timestamp(self.clock));
+                let wait = instant.since(channel::timestamp(self.clock)).min(LOOK_AT_LEAST_EVERY);
                 let margin = if wait.is_zero() { Duration::ZERO } else { Duration::from_millis(1) };
                 tokio::time::sleep(wait + margin).await;
             }

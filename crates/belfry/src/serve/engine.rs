@@ -121,7 +121,7 @@ impl Engine {
 
     /// Stops in the order in which work flows: nothing new comes in, nothing new is claimed, what is on the
     /// wire is answered and settled, and what was not started is handed back.
-    pub(super) async fn drain(&mut self) {
+    pub(super) async fn drain(&mut self) -> Result<(), &'static str> {
         self.ready.store(false, Ordering::Relaxed);
         let _stages_are_gone = self.stop.send(true);
         while let Some(ended) = self.senders.next().await {
@@ -130,7 +130,9 @@ impl Engine {
             }
         }
         self.tasks.drain().await;
+        let failed = self.store.failed().borrow().is_some();
         self.store.close().await;
+        if failed { Err("the store failed meanwhile") } else { Ok(()) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notification::{
-    Chunk, Disposition, Event, OutcomeGroup, Report, Settlement, State, Timestamp, Verdict,
+    Answer, Chunk, Disposition, Event, OutcomeGroup, Report, Settlement, State, Timestamp, Verdict,
 };
 
 use super::RetryPolicy;
@@ -91,16 +91,21 @@ impl Decision {
             }
             Report::Attempted(answer) => {
                 let suppress = answer.verdict == Verdict::Refused { gone: true };
-                let disposition = self.judge(answer.verdict, now, random);
+                let disposition = self.judge(answer, now, random);
                 group(disposition, answer.status, answer.detail.clone(), suppress)
             }
         }
     }
 
-    fn judge(&self, verdict: Verdict, now: Timestamp, random: &mut fastrand::Rng) -> Disposition {
-        match verdict {
+    fn judge(&self, answer: &Answer, now: Timestamp, random: &mut fastrand::Rng) -> Disposition {
+        let lost = answer.may_have_acted();
+        match answer.verdict {
             Verdict::Accepted => self.end(Event::Accept),
             Verdict::Refused { .. } => self.end(Event::Refuse),
+            // What may have been acted on is as good as unanswered: at most once, it is not tried again.
+            Verdict::Deferred { after } if lost => {
+                self.again(Event::LoseAnswer, after, now, random)
+            }
             Verdict::Deferred { after } => self.again(Event::Defer, after, now, random),
             Verdict::Unknown => self.again(Event::LoseAnswer, None, now, random),
         }

@@ -121,6 +121,22 @@ fn a_lost_answer_is_repeated_or_in_doubt_as_the_guarantee_says() {
 }
 
 #[test]
+fn a_server_that_failed_may_have_acted_and_one_that_declined_has_not() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.answers("failed", [Answer::deferred(500, None, "oops")]);
+        rig.script.answers("declined", [Answer::deferred(503, None, "busy")]);
+        let running = rig.start();
+        let ids = rig.accept(&["failed", "declined"], Guarantee::AtMostOnce).await;
+        rig.drained().await;
+        assert_eq!(rig.state(ids[0]).await, State::InDoubt);
+        assert_eq!(rig.script.attempts_for("failed"), 1, "never on the wire twice");
+        assert_eq!(rig.state(ids[1]).await, State::Delivered);
+        running.stop().await;
+    });
+}
+
+#[test]
 fn an_attempt_that_panics_costs_one_notification_and_not_the_pipeline() {
     on_one_thread(async || {
         let rig = rig();

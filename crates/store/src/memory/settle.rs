@@ -58,7 +58,9 @@ impl Books {
         };
         match group.disposition {
             Disposition::Ended(_) => {}
-            Disposition::HandedBack { at } => self.add_piece(Piece { due_at: at, ..fresh }),
+            Disposition::HandedBack { at } => {
+                self.add_piece(Piece { due_at: at, crashes: 0, ..fresh });
+            }
             Disposition::Retry { at } => {
                 let attempt = piece.attempt.saturating_add(1);
                 self.add_piece(Piece { due_at: at, attempt, crashes: 0, ..fresh });

@@ -1,7 +1,8 @@
 //! Claims, the fence before the first byte, and the end of leases.
 
 use notification::{
-    BroadcastId, Chunk, Content, Delivery, Epoch, Guarantee, State, Timestamp, limits,
+    BroadcastId, ByteString, Bytes, Chunk, Content, Delivery, Epoch, Guarantee, State, Timestamp,
+    limits,
 };
 use rusqlite::{OptionalExtension, params};
 
@@ -11,6 +12,9 @@ use super::members::Members;
 use super::round::Round;
 use super::rows::{self, BatchRow, ChunkRow, select_chunk};
 use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
+
+/// Up to this many members of a batch are copied out of it.
+const SPARSE_MEMBERS: usize = 100;
 
 /// What became of a due chunk.
 enum Taken {
@@ -218,13 +222,29 @@ pub(super) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Deli
     let mut deliveries = Vec::with_capacity(members.len());
     let mut items = Items::new(batch.items.clone())?;
     let mut passed = 0;
+    // A few that are left of a batch must not keep all of its bytes in memory.
+    let is_sparse = members.len() <= SPARSE_MEMBERS;
     for index in members.iter() {
         for _ in passed..index {
             items.skip()?;
         }
         let (recipient, content) = items.read()?;
-        deliveries.push(Delivery { index, recipient, content });
+        let delivery = Delivery { index, recipient, content };
+        deliveries.push(if is_sparse { detach(&delivery) } else { delivery });
         passed = index.saturating_add(1);
     }
     Ok(deliveries)
+}
+
+/// The same delivery in bytes of its own.
+fn detach(delivery: &Delivery) -> Delivery {
+    let own = |content: &Content| Content {
+        payload: Bytes::copy_from_slice(&content.payload),
+        options: Bytes::copy_from_slice(&content.options),
+    };
+    Delivery {
+        index: delivery.index,
+        recipient: ByteString::from(&*delivery.recipient),
+        content: delivery.content.as_ref().map(own),
+    }
 }

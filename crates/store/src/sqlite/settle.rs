@@ -55,7 +55,8 @@ impl Round<'_> {
                 self.add_part(&ChunkRow { due_at, attempt, crashes: 0, ..chunk.clone() }, group)?;
             }
             Disposition::HandedBack { at: due_at } => {
-                self.add_part(&ChunkRow { due_at, ..chunk.clone() }, group)?;
+                // It was not started, so it ended no process.
+                self.add_part(&ChunkRow { due_at, crashes: 0, ..chunk.clone() }, group)?;
             }
         }
         if group.suppress {
