@@ -13,7 +13,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Dispatch {
     /// Where work is due.
-    pub claims: Arc<dyn Claims>,
+    pub claims: Arc<dyn Claims<notification::Chunk>>,
     /// Where it goes.
     pub queue: Arc<dyn Publish>,
     /// The time.
