@@ -84,7 +84,8 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
 
 fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a Settle, clock: Clock) -> Job<'a> {
     let stopping = &reports.stopping;
-    Job { chunk, deliveries: &chunk.deliveries, gate, reports, clock, stopping }
+    let (deliveries, tenure) = (&chunk.deliveries, &flow::tenure::UNLIMITED);
+    Job { chunk, deliveries, gate, reports, clock, stopping, tenure }
 }
 
 fn accepted() -> Attempt {

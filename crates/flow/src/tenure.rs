@@ -14,6 +14,9 @@ pub struct Tenure {
     shared: Option<Arc<Shared>>,
 }
 
+/// Never ends: for a process that has its work for itself.
+pub static UNLIMITED: Tenure = Tenure::unlimited();
+
 #[derive(Debug)]
 struct Shared {
     start: Instant,

@@ -21,8 +21,8 @@ use crate::report::Reported;
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
 
 /// Sends the deliveries of one chunk and reports each of them.
-pub(super) async fn deliver(thread: Rc<Thread>, message: Message) {
-    let Message { chunk, receipt } = message;
+pub(super) async fn deliver(thread: Rc<Thread>, message: Message<Arc<Chunk>>) {
+    let Message { item: chunk, receipt } = message;
     let reporter = Reporter { chunk: Arc::clone(&chunk), reports: thread.reports.clone() };
     let lane = &chunk.envelope.lane;
     if let Some(way) = thread.ways.get(&lane.channel) {
@@ -112,6 +112,7 @@ impl Run<'_> {
             reports: self.reporter,
             clock: self.thread.clock,
             stopping: &self.thread.stopping,
+            tenure: &self.thread.tenure,
         };
         self.sender.send(job).await;
     }
