@@ -91,8 +91,8 @@ pub const CHUNK_WEIGHT: usize = 64;
 /// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`]. Enough to keep a fast provider busy while the
 /// next claim commits: 8,000 are 100 ms at 80,000 per second.
 pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
-/// Deliveries claimed and unsettled over all lanes, weighed likewise: with about 500 bytes each, 128 MiB. Thirty lanes
-/// that answer nobody can be full before the others notice.
+/// Deliveries claimed and unsettled over all lanes, weighed likewise: with about 500 bytes each, 128 MiB. A lane gets at
+/// most half of what the others left of it.
 pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;
 /// Deliveries claimed at once.
 pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;

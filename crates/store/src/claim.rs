@@ -22,7 +22,7 @@ pub struct ClaimRequest {
     /// chunk beyond it.
     pub lane_window: usize,
     /// Deliveries of all lanes together that may be claimed and unsettled at a time, likewise. Lanes that are
-    /// not urgent leave an eighth of it to those that are.
+    /// not urgent leave an eighth of it to those that are, and every lane half of what is left to the others.
     pub total_window: usize,
 }
 
@@ -72,8 +72,17 @@ pub enum Settled {
 // === impl ClaimRequest ===
 
 impl ClaimRequest {
+    /// Whether a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
+    /// more. A lane may hold half of what is left of the common window, so however many lanes answer nobody, the next
+    /// one still finds room (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for
+    /// shared-memory packet switches", 1998).
+    pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
+        let left = self.total_window_of(priority).saturating_sub(of_all);
+        of_lane < self.lane_window.min(left.div_ceil(2))
+    }
+
     /// How many deliveries of all lanes may be claimed before lanes of `priority` get no more.
-    pub fn total_window_of(&self, priority: Priority) -> usize {
+    fn total_window_of(&self, priority: Priority) -> usize {
         match priority {
             Priority::Urgent => self.total_window,
             Priority::Normal | Priority::Bulk => self.total_window - self.total_window / 8,

@@ -54,6 +54,20 @@ pub(super) async fn when_all_lanes_together_are_full_only_urgent_ones_get_more(s
     assert!(store.claim(request).await.unwrap().chunks.is_empty());
 }
 
+pub(super) async fn lanes_that_answer_nobody_leave_room_for_the_next(store: &dyn Store) {
+    let total_window = 16 * (1 + limits::CHUNK_WEIGHT);
+    let request = ClaimRequest { total_window, ..claim_request(99) };
+    let mut claimed = Vec::new();
+    for destination in ["a", "b", "c", "d"] {
+        for due_at in 0..16 {
+            Shape { destination, due_at, ..Shape::default() }.ingest(store, 1).await;
+        }
+        claimed.push(store.claim(request).await.unwrap().chunks.len());
+    }
+    assert!(claimed.iter().all(|&chunks| chunks > 0), "{claimed:?}");
+    assert!(claimed.is_sorted_by(|one, other| one >= other), "{claimed:?}");
+}
+
 pub(super) async fn a_full_lane_gets_nothing_more(store: &dyn Store) {
     let lane_window = 3 + limits::CHUNK_WEIGHT;
     let narrow = ClaimRequest { lane_window, ..claim_request(5) };

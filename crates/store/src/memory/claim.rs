@@ -165,8 +165,8 @@ impl Books {
         let leased = || self.chunks.values().filter(|piece| piece.lease_until.is_some());
         let weight = |piece: &Piece| piece.members.len() + limits::CHUNK_WEIGHT;
         let of_lane = leased().filter(|piece| self.lane_of(piece) == lane);
-        of_lane.map(weight).sum::<usize>() < request.lane_window
-            && leased().map(weight).sum::<usize>() < request.total_window_of(lane.priority)
+        let (of_lane, of_all) = (of_lane.map(weight).sum(), leased().map(weight).sum());
+        request.is_open(lane.priority, of_lane, of_all)
     }
 
     fn leased(&self, which: impl Fn(Timestamp) -> bool) -> Vec<ChunkId> {

@@ -143,10 +143,9 @@ impl Lanes {
     }
 
     fn is_open(&self, id: LaneId, request: &ClaimRequest) -> bool {
-        self.work.get(&id).is_some_and(|work| {
-            work.claimed < request.lane_window
-                && self.claimed < request.total_window_of(work.lane.priority)
-        })
+        self.work
+            .get(&id)
+            .is_some_and(|work| request.is_open(work.lane.priority, work.claimed, self.claimed))
     }
 
     fn withdraw(&mut self, id: LaneId) {
