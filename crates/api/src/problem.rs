@@ -105,6 +105,8 @@ impl Problem {
         }
         match error.kind() {
             ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),
+            ErrorKind::Unavailable => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+                .with_advice(Advice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs())),
             ErrorKind::Fatal => {
                 tracing::error!(%error, "store failed");
                 let detail = "the store failed and takes no more work until a restart";

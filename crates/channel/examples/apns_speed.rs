@@ -88,7 +88,8 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let deliveries = &chunk.deliveries;
     let stopping = &stopping;
-    sender.send(Job { chunk: &chunk, deliveries, gate, reports, clock, stopping }).await;
+    let (chunk, tenure) = (&chunk, &flow::tenure::UNLIMITED);
+    sender.send(Job { chunk, deliveries, gate, reports, clock, stopping, tenure }).await;
 }
 
 fn chunk(clock: Clock, body_bytes: usize) -> Result<Chunk, Box<dyn Error>> {

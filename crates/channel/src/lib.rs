@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Clock, Gate, Signal};
+use flow::{Clock, Gate, Signal, Tenure};
 use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
 use tokio::sync::watch;
 
@@ -86,6 +86,8 @@ pub struct Job<'a> {
     pub clock: Clock,
     /// Turns true when no attempt may start any more: the process is being stopped.
     pub stopping: &'a watch::Receiver<bool>,
+    /// Until when this process may start attempts at all.
+    pub tenure: &'a Tenure,
 }
 
 /// Takes reports, a batch at a time. Waits when settle cannot keep up: that is back-pressure.
@@ -111,7 +113,7 @@ pub enum MayStart {
     Yes,
     /// The notification's time is over.
     Expired,
-    /// Too little is left of the lease, or the process is being stopped: hand it back.
+    /// Too little is left of the lease, the process is being stopped, or others take over from it: hand it back.
     No,
 }
 
@@ -156,7 +158,8 @@ impl Job<'_> {
             return MayStart::Expired;
         }
         let lease_ends = now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until;
-        if lease_ends || *self.stopping.borrow() { MayStart::No } else { MayStart::Yes }
+        let is_over = lease_ends || !self.tenure.holds(self.clock);
+        if is_over || *self.stopping.borrow() { MayStart::No } else { MayStart::Yes }
     }
 
     /// The priority of the job's lane.

@@ -3,6 +3,7 @@
 //! - [`clock`]: the only place that reads a clock.
 //! - [`backoff`]: when to try again.
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
+//! - [`tenure`]: until when this process may act at all.
 //! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
 
 pub mod backoff;
@@ -10,9 +11,11 @@ pub mod clock;
 pub mod gate;
 pub mod limit;
 pub mod tasks;
+pub mod tenure;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
 pub use gate::{Gate, Pass};
 pub use limit::{Fixed, Limit, Sample, Signal};
 pub use tasks::Tasks;
+pub use tenure::Tenure;

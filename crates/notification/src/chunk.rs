@@ -4,6 +4,7 @@ use bytestring::ByteString;
 
 use crate::draft::{Content, Envelope};
 use crate::id::{BatchId, ChunkId, NotificationId};
+use crate::terms::Priority;
 use crate::time::Timestamp;
 
 /// The fencing number of a chunk: it rises by one with every claim, and a write with an older one is refused.
@@ -44,6 +45,22 @@ pub struct Delivery {
     pub recipient: ByteString,
     /// Its own content; the chunk's when absent.
     pub content: Option<Content>,
+}
+
+/// A chunk on its way through a broker: who holds it may take the chunk from the store, once. It names no recipient
+/// and holds no content, so a broker may lose it, repeat it or show it to anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The claim this is. Taking the chunk is a claim with the next epoch, so a ticket is good once.
+    pub epoch: Epoch,
+    /// The priority of the chunk's lane.
+    pub priority: Priority,
+    /// From this instant on the ticket is void, and the chunk may be claimed anew.
+    pub lease_until: Timestamp,
+    /// Deliveries of the chunk.
+    pub count: u16,
 }
 
 // === impl Chunk ===

@@ -17,6 +17,9 @@
 //! | **outcome** | what the log keeps: how a notification ended |
 //! | **receipt** | the queue's handle on a chunk, consumed by acknowledging |
 //! | **lane** | what shares limits: destination x credential x priority |
+//! | **worker** | a process that works on a store with others, alive while it renews its lease on itself |
+//! | **partition** | a fixed share of all batches; the worker that owns it claims from it |
+//! | **ticket** | a chunk on its way through a broker, to be exchanged for the chunk by its consumer |
 //! | **suppression** | a recipient that must not be tried again |
 //!
 //! Read in this order: [`id`], [`time`], [`terms`], [`draft`], [`chunk`], [`verdict`], [`outcome`],
@@ -36,7 +39,7 @@ pub mod verdict;
 pub use account::Account;
 pub use bytes::Bytes;
 pub use bytestring::ByteString;
-pub use chunk::{Chunk, Delivery, Epoch};
+pub use chunk::{Chunk, Delivery, Epoch, Ticket};
 pub use draft::{Content, Draft, Envelope, Idempotency, Lane};
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
 pub use lifecycle::{Event, State};

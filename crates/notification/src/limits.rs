@@ -102,9 +102,16 @@ pub const LEASE: Duration = Duration::from_mins(2);
 pub const LEASE_MARGIN: Duration = Duration::from_secs(45);
 /// How long one attempt may take; below [`LEASE_MARGIN`], so that its answer is settled within the lease.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Chunks in the in-process queue, unacknowledged ones included. Claims stay below it, so publishing never waits
-/// and no lane holds up another.
-pub const QUEUE_CHUNKS: usize = 4_096;
+/// Weight of the in-process queue where claims feed it: far above what they let under way, so publishing never waits and
+/// no lane holds up another.
+pub const QUEUE_WEIGHT: usize = 20 * CLAIMED_ITEMS;
+/// Weight of the in-process queue where tickets feed it: what one consumer holds.
+pub const CONSUMER_WEIGHT: usize = CLAIMED_ITEMS;
+/// Tickets taken at once: one round trip to the store.
+pub const TAKE_TICKETS: usize = 64;
+/// How long a ticket is good. Consumers take tickets as they come, so one that is older was lost by its broker, and is
+/// issued anew.
+pub const TICKET_LEASE: Duration = Duration::from_secs(30);
 /// Deliveries of an at-most-once chunk marked as begun at a time: what one crash can leave in doubt.
 pub const BEGIN_ITEMS: usize = 128;
 /// Batches of reports waiting for settle; beyond it deliver waits.
@@ -131,7 +138,10 @@ const _: () = {
     );
     assert!(LEASE_MARGIN.as_secs() < LEASE.as_secs() / 2, "most of a lease must be usable");
     assert!(LANE_WINDOW <= CLAIMED_ITEMS && CLAIM_ITEMS <= CLAIMED_ITEMS);
-    assert!(CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) < QUEUE_CHUNKS, "publishing must not wait");
+    assert!(
+        CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * (CHUNK_WEIGHT + BATCH_ITEMS) <= QUEUE_WEIGHT / 8 * 7,
+        "publishing must not wait, even if all but one delivery of every chunk is settled"
+    );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);

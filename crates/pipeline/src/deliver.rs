@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use channel::{Channel, ChannelError, Sender, Tools};
-use flow::Clock;
-use notification::Name;
+use flow::{Clock, Tenure};
+use notification::{Chunk, Name, Priority};
 use queue::Consume;
 use store::Begin;
 use tokio::sync::{mpsc, watch};
@@ -25,7 +25,7 @@ use lanes::Lanes;
 #[derive(Debug, Clone)]
 pub struct Deliver {
     /// Where chunks come from.
-    pub queue: Arc<dyn Consume>,
+    pub queue: Arc<dyn Consume<Arc<Chunk>>>,
     /// The fence of at-most-once deliveries.
     pub begin: Arc<dyn Begin>,
     /// The ways out.
@@ -34,6 +34,8 @@ pub struct Deliver {
     pub reports: mpsc::Sender<Reported>,
     /// Turns true when no attempt may start any more.
     pub stopping: watch::Receiver<bool>,
+    /// Until when this process may start attempts at all.
+    pub tenure: Tenure,
     /// The time.
     pub clock: Clock,
     /// Seeds this thread's generators.
@@ -48,6 +50,7 @@ struct Thread {
     begin: Arc<dyn Begin>,
     reports: mpsc::Sender<Reported>,
     stopping: watch::Receiver<bool>,
+    tenure: Tenure,
     clock: Clock,
 }
 
@@ -75,7 +78,7 @@ impl Deliver {
         let mut chunks = JoinSet::new();
         loop {
             let messages = tokio::select! {
-                messages = queue.receive(RECEIVE_CHUNKS) => messages,
+                messages = queue.receive(Priority::Bulk, RECEIVE_CHUNKS) => messages,
                 Some(ended) = chunks.join_next() => { tell_panic(ended); continue }
             };
             // Without settle nothing can come of them: the store will say what is unsettled.
@@ -107,12 +110,13 @@ impl Deliver {
             begin: self.begin,
             reports: self.reports,
             stopping: self.stopping,
+            tenure: self.tenure,
             clock: self.clock,
         })
     }
 }
 
-/// A chunk's task panics only by a defect: its receipt went back to the queue when it unwound.
+/// A chunk's task panics only by a defect outside of sending: its receipt went back to the queue when it unwound.
 fn tell_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a chunk's task panicked; the chunk is given out again");

@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use flow::Clock;
 use notification::{Timestamp, limits};
-use queue::Publish;
+use queue::{Item, Publish};
 use store::{ClaimRequest, Claims, StoreError};
 use tokio::sync::watch;
 
-/// Claims due chunks from the store and publishes them to the queue.
+/// Claims due chunks from the store and publishes them to the queue: as themselves within the process, or as tickets
+/// through a broker.
 #[derive(Debug)]
-pub struct Dispatch {
+pub struct Dispatch<T, I: Item> {
     /// Where work is due.
-    pub claims: Arc<dyn Claims>,
+    pub claims: Arc<dyn Claims<T>>,
     /// Where it goes.
-    pub queue: Arc<dyn Publish>,
+    pub queue: Arc<dyn Publish<I>>,
+    /// How long a claim lasts.
+    pub lease: Duration,
     /// The time.
     pub clock: Clock,
 }
@@ -26,7 +29,7 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(1);
 
 // === impl Dispatch ===
 
-impl Dispatch {
+impl<T, I: Item + From<T>> Dispatch<T, I> {
     /// Runs until `stopping` turns true. Sleeps until something changes or falls due; never polls.
     ///
     /// # Errors
@@ -49,13 +52,13 @@ impl Dispatch {
     async fn claim_and_publish(&self) -> Result<Option<Timestamp>, StoreError> {
         let request = ClaimRequest {
             now: channel::timestamp(self.clock),
-            lease: limits::LEASE,
+            lease: self.lease,
             items: limits::CLAIM_ITEMS,
             lane_window: limits::LANE_WINDOW,
             total_window: limits::CLAIMED_ITEMS,
         };
         let claim = self.claims.claim(request).await?;
-        let chunks = claim.chunks.into_iter().map(Arc::new).collect();
+        let chunks = claim.chunks.into_iter().map(I::from).collect();
         for answer in self.queue.publish(chunks).await {
             if let Err(error) = answer {
                 tracing::warn!(%error, "chunk not published: it is due again when its lease ends");

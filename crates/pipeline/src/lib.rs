@@ -1,7 +1,8 @@
-//! The stages, in the order data flows: [`ingest`], then dispatch, deliver and settle. Stages do not know
+//! The stages, in the order data flows: [`ingest`], then dispatch, collect (only behind a broker), deliver and settle. Stages do not know
 //! each other; they meet in the store, the queue and the channels.
 
 pub mod channels;
+pub mod collect;
 pub mod deliver;
 pub mod dispatch;
 pub mod ingest;
@@ -11,6 +12,7 @@ pub mod settle;
 
 pub use channel::timestamp;
 pub use channels::Channels;
+pub use collect::Collect;
 pub use deliver::Deliver;
 pub use dispatch::Dispatch;
 pub use ingest::Intake;

@@ -1,148 +1,190 @@
 //! What every queue must do. Backends and doubles run [`exercise`] in their tests.
 
-#![expect(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::missing_panics_doc,
-    reason = "a suite fails by panicking"
-)]
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "a suite fails by panicking")]
 
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use notification::{
     BatchId, ByteString, Chunk, ChunkId, Delivery, Envelope, Epoch, Guarantee, Lane, Priority,
-    Timestamp,
+    Ticket, Timestamp,
 };
 
-use crate::{Consume, Message, Publish, QueueError};
+use crate::{Consume, Item, Message, Publish, QueueError};
 
 /// A queue under test, and how to close it.
 #[derive(Debug)]
-pub struct Subject<Close> {
+pub struct Subject<T, Close> {
     /// Its publishing side.
-    pub publish: Arc<dyn Publish>,
+    pub publish: Arc<dyn Publish<T>>,
     /// Its consuming side.
-    pub consume: Arc<dyn Consume>,
+    pub consume: Arc<dyn Consume<T>>,
     /// Closes it.
     pub close: Close,
 }
 
-/// A chunk with one delivery, told apart by `number`.
-pub fn chunk(number: u64, priority: Priority) -> Arc<Chunk> {
-    let name = |text: &str| text.parse().unwrap_or_else(|error| panic!("{error}"));
-    Arc::new(Chunk {
-        id: ChunkId(number),
-        epoch: Epoch(1),
-        lease_until: Timestamp::MAX,
-        batch: BatchId(number),
-        realm: 0,
-        accepted_at: Timestamp::from_millis(0),
-        envelope: Envelope {
-            tenant: name("default"),
-            lane: Lane { channel: name("test"), destination: "here".into(), priority },
-            guarantee: Guarantee::AtLeastOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at: None,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: None,
-        deliveries: vec![Delivery {
-            index: 0,
-            recipient: ByteString::from_static("someone"),
-            content: None,
-        }],
-    })
+/// Items that can be made up, with one delivery each.
+pub trait Sample: Item {
+    /// An item, told apart by `number`.
+    fn sample(number: u64, priority: Priority) -> Self;
+
+    /// What it is told apart by.
+    fn number(&self) -> u64;
 }
 
-/// Runs every case, each on a fresh queue with room for at least 8 chunks.
-pub async fn exercise<Close, Made>(make: impl Fn() -> Made)
+impl Sample for Arc<Chunk> {
+    fn sample(number: u64, priority: Priority) -> Self {
+        let name = |text: &str| text.parse().unwrap_or_else(|error| panic!("{error}"));
+        Self::new(Chunk {
+            id: ChunkId(number),
+            epoch: Epoch(1),
+            lease_until: Timestamp::MAX,
+            batch: BatchId(number),
+            realm: 0,
+            accepted_at: Timestamp::from_millis(0),
+            envelope: Envelope {
+                tenant: name("default"),
+                lane: Lane { channel: name("test"), destination: "here".into(), priority },
+                guarantee: Guarantee::AtLeastOnce,
+                due_at: Timestamp::from_millis(0),
+                expires_at: None,
+                broadcast: None,
+            },
+            attempt: 1,
+            content: None,
+            deliveries: vec![Delivery {
+                index: 0,
+                recipient: ByteString::from_static("someone"),
+                content: None,
+            }],
+        })
+    }
+
+    fn number(&self) -> u64 {
+        self.id.0
+    }
+}
+
+impl Sample for Ticket {
+    fn sample(number: u64, priority: Priority) -> Self {
+        let (chunk, lease_until) = (ChunkId(number), Timestamp::from_millis(4_102_444_800_000));
+        Self { chunk, epoch: Epoch(1), priority, lease_until, count: 1 }
+    }
+
+    fn number(&self) -> u64 {
+        self.chunk.0
+    }
+}
+
+/// Runs every case, each on a fresh queue with room for at least 8 items.
+pub async fn exercise<T: Sample, Close, Made>(make: impl Fn() -> Made)
 where
     Close: AsyncFnOnce(),
-    Made: Future<Output = Subject<Close>>,
+    Made: Future<Output = Subject<T, Close>>,
 {
     nothing_in_means_nothing_done(make().await).await;
     what_goes_in_comes_out_once(make().await).await;
-    urgent_chunks_come_first(make().await).await;
-    a_dropped_receipt_gives_the_chunk_out_again(make().await).await;
+    urgent_items_pass_what_is_not_wanted_yet(make().await).await;
+    a_dropped_receipt_gives_the_item_out_again(make().await).await;
+    a_receive_that_is_given_up_loses_nothing(make().await).await;
     consumers_compete(make().await).await;
     a_closed_queue_drains_and_ends(make().await).await;
 }
 
-async fn nothing_in_means_nothing_done<Close>(queue: Subject<Close>) {
+async fn nothing_in_means_nothing_done<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
     assert_eq!(queue.publish.publish(Vec::new()).await, []);
+    assert_eq!(*queue.publish.room().borrow(), Some(Priority::Bulk));
+    (queue.close)().await;
 }
 
-async fn what_goes_in_comes_out_once<Close: AsyncFnOnce()>(queue: Subject<Close>) {
+async fn what_goes_in_comes_out_once<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
     publish(&queue, &[1, 2, 3], Priority::Normal).await;
     let mut seen = Vec::new();
     while seen.len() < 3 {
-        for message in queue.consume.receive(2).await {
-            seen.push(message.chunk.id.0);
+        for message in queue.consume.receive(Priority::Bulk, 2).await {
+            seen.push(message.item.number());
             acknowledge(message).await;
         }
     }
     assert_eq!(seen, [1, 2, 3]);
     (queue.close)().await;
-    assert!(queue.consume.receive(1).await.is_empty(), "nothing comes twice");
+    assert!(queue.consume.receive(Priority::Bulk, 1).await.is_empty(), "nothing comes twice");
 }
 
-async fn urgent_chunks_come_first<Close>(queue: Subject<Close>) {
+async fn urgent_items_pass_what_is_not_wanted_yet<T: Sample, Close: AsyncFnOnce()>(
+    queue: Subject<T, Close>,
+) {
     publish(&queue, &[1], Priority::Bulk).await;
     publish(&queue, &[2], Priority::Normal).await;
     publish(&queue, &[3], Priority::Urgent).await;
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
-        for message in queue.consume.receive(1).await {
-            seen.push(message.chunk.id.0);
-            acknowledge(message).await;
-        }
+    for (lowest, expect) in [(Priority::Urgent, 3), (Priority::Normal, 2), (Priority::Bulk, 1)] {
+        let mut messages = queue.consume.receive(lowest, 8).await;
+        let numbers: Vec<u64> = messages.iter().map(|message| message.item.number()).collect();
+        assert_eq!(numbers, [expect], "{lowest:?}");
+        acknowledge(messages.remove(0)).await;
     }
-    assert_eq!(seen, [3, 2, 1]);
+    (queue.close)().await;
 }
 
-async fn a_dropped_receipt_gives_the_chunk_out_again<Close>(queue: Subject<Close>) {
+async fn a_dropped_receipt_gives_the_item_out_again<T: Sample, Close: AsyncFnOnce()>(
+    queue: Subject<T, Close>,
+) {
     publish(&queue, &[7], Priority::Normal).await;
-    drop(queue.consume.receive(1).await);
-    let mut again = queue.consume.receive(1).await;
-    assert_eq!(again[0].chunk.id, ChunkId(7));
+    drop(queue.consume.receive(Priority::Bulk, 1).await);
+    let mut again = queue.consume.receive(Priority::Bulk, 1).await;
+    assert_eq!(again[0].item.number(), 7);
     acknowledge(again.remove(0)).await;
+    (queue.close)().await;
 }
 
-async fn consumers_compete<Close>(queue: Subject<Close>) {
+async fn a_receive_that_is_given_up_loses_nothing<T: Sample, Close: AsyncFnOnce()>(
+    queue: Subject<T, Close>,
+) {
+    let given_up = queue.consume.receive(Priority::Bulk, 1);
+    assert!(given_up.now_or_never().is_none(), "there is nothing yet");
+    publish(&queue, &[5], Priority::Normal).await;
+    let mut messages = queue.consume.receive(Priority::Bulk, 1).await;
+    assert_eq!(messages[0].item.number(), 5);
+    acknowledge(messages.remove(0)).await;
+    (queue.close)().await;
+}
+
+async fn consumers_compete<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
     publish(&queue, &[1, 2], Priority::Normal).await;
-    let (first, second) = tokio::join!(queue.consume.receive(1), queue.consume.receive(1));
-    let mut ids = [first[0].chunk.id.0, second[0].chunk.id.0];
+    let receive = || queue.consume.receive(Priority::Bulk, 1);
+    let (first, second) = tokio::join!(receive(), receive());
+    let mut ids = [first[0].item.number(), second[0].item.number()];
     ids.sort_unstable();
     assert_eq!(ids, [1, 2]);
     for message in first.into_iter().chain(second) {
         acknowledge(message).await;
     }
+    (queue.close)().await;
 }
 
-async fn a_closed_queue_drains_and_ends<Close: AsyncFnOnce()>(queue: Subject<Close>) {
+async fn a_closed_queue_drains_and_ends<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
     publish(&queue, &[1], Priority::Normal).await;
+    let mut held = queue.consume.receive(Priority::Bulk, 8).await;
+    assert_eq!(held.len(), 1);
     (queue.close)().await;
     assert_eq!(
-        queue.publish.publish(vec![chunk(2, Priority::Normal)]).await,
+        queue.publish.publish(vec![T::sample(2, Priority::Normal)]).await,
         [Err(QueueError::Closed)]
     );
-    let mut rest = queue.consume.receive(8).await;
-    assert_eq!(rest.len(), 1);
-    acknowledge(rest.remove(0)).await;
-    assert!(queue.consume.receive(8).await.is_empty());
-    assert!(queue.consume.receive(8).await.is_empty(), "the end stays the end");
+    acknowledge(held.remove(0)).await;
+    assert!(queue.consume.receive(Priority::Bulk, 8).await.is_empty());
+    assert!(queue.consume.receive(Priority::Bulk, 8).await.is_empty(), "the end stays the end");
 }
 
-async fn publish<Close>(queue: &Subject<Close>, numbers: &[u64], priority: Priority) {
-    let chunks = numbers.iter().map(|number| chunk(*number, priority)).collect();
-    for answer in queue.publish.publish(chunks).await {
+async fn publish<T: Sample, Close>(queue: &Subject<T, Close>, numbers: &[u64], priority: Priority) {
+    let items = numbers.iter().map(|number| T::sample(*number, priority)).collect();
+    for answer in queue.publish.publish(items).await {
         assert_eq!(answer, Ok(()));
     }
 }
 
-async fn acknowledge(message: Message) {
+async fn acknowledge<T>(message: Message<T>) {
     if let Err((_receipt, error)) = message.receipt.acknowledge().await {
         panic!("{error}");
     }

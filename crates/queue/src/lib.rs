@@ -1,8 +1,11 @@
 //! The queue seam: a channel of pointers between dispatch and deliver.
 //!
-//! The store is the truth. A queue may lose or repeat a chunk at any time, and no promise breaks: a lost
-//! one is due again when its lease ends, and a repeated one is refused by its epoch. What a queue adds is
+//! The store is the truth. A queue may lose or repeat an item at any time, and no promise breaks: what was lost
+//! is due again when its lease ends, and what was repeated is refused by its epoch. What a queue adds is
 //! speed and distribution.
+//!
+//! Within one process the items are chunks ([`Memory`]); through a broker they are tickets, which are exchanged
+//! for their chunks in the store.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -11,53 +14,95 @@ pub mod memory;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::Chunk;
+use notification::{Chunk, Priority, Ticket, limits};
+use tokio::sync::watch;
 
 pub use memory::Memory;
 
-/// Takes chunks. For dispatch, and nobody else.
+/// What travels through a queue.
+pub trait Item: Send + Sync + std::fmt::Debug + 'static {
+    /// Who goes first.
+    fn priority(&self) -> Priority;
+
+    /// What it takes while it is under way: its deliveries, and [`limits::CHUNK_WEIGHT`].
+    fn weight(&self) -> usize;
+}
+
+/// Takes items. For dispatch and collect, and nobody else.
 #[async_trait]
-pub trait Publish: Send + Sync + std::fmt::Debug {
-    /// Publishes chunks in order and answers per chunk, in order. Waits while the queue is full: that is
+pub trait Publish<T: Item>: Send + Sync + std::fmt::Debug {
+    /// Publishes items in order and answers per item, in order. Waits while the queue is full: that is
     /// back-pressure. An empty list is no work.
-    async fn publish(&self, chunks: Vec<Arc<Chunk>>) -> Vec<Result<(), QueueError>>;
+    async fn publish(&self, items: Vec<T>) -> Vec<Result<(), QueueError>>;
+
+    /// The lowest priority of which an item would be taken without waiting; `None` while the queue is full.
+    fn room(&self) -> watch::Receiver<Option<Priority>>;
 }
 
-/// Gives chunks. For deliver.
+/// Gives items. For collect and deliver.
 #[async_trait]
-pub trait Consume: Send + Sync + std::fmt::Debug {
-    /// Waits for at least one chunk and gives up to `chunks` of them, urgent ones first. Several consumers
-    /// compete. An empty list means that the queue is closed and everything in it was given out.
-    async fn receive(&self, chunks: usize) -> Vec<Message>;
+pub trait Consume<T: Item>: Send + Sync + std::fmt::Debug {
+    /// Waits for at least one item of the priority `lowest` or above and gives up to `items` of those that arrived,
+    /// urgent ones first. Several consumers compete. An empty list means that the queue is closed and everything in it
+    /// was given out. Dropping the future loses nothing.
+    async fn receive(&self, lowest: Priority, items: usize) -> Vec<Message<T>>;
 }
 
-/// A chunk and the handle that acknowledges it.
+/// An item and the handle that acknowledges it.
 #[derive(Debug)]
-pub struct Message {
+pub struct Message<T> {
     /// What to deliver.
-    pub chunk: Arc<Chunk>,
-    /// What to acknowledge with, once every delivery has its outcome in the store.
+    pub item: T,
+    /// What to acknowledge with, once the store needs the queue no more to remember the item.
     pub receipt: Receipt,
 }
 
-/// The queue's handle on one chunk. Dropped without acknowledgement, the chunk is given out again.
+/// The queue's handle on one item. Dropped without acknowledgement, the item is given out again.
 #[derive(Debug)]
-#[must_use = "a receipt that is dropped gives its chunk back to the queue"]
+#[must_use = "a receipt that is dropped gives its item back to the queue"]
 pub struct Receipt(Box<dyn Acknowledge>);
 
-/// What a backend does to acknowledge one chunk.
+/// What a backend does to acknowledge one item.
 #[async_trait]
 pub trait Acknowledge: Send + std::fmt::Debug {
-    /// Tells the queue to forget the chunk.
+    /// Tells the queue to forget the item.
     async fn acknowledge(&mut self) -> Result<(), QueueError>;
 }
 
 /// What can go wrong in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    /// The queue was closed: the chunk was not taken, and its lease will end.
+    /// The queue was closed: the item was not taken, and its lease will end.
     #[error("the queue is closed")]
     Closed,
+    /// A broker did not take it or did not say so: its lease will end, and it is published again.
+    #[error("the broker did not confirm it: {0}")]
+    Unconfirmed(String),
+    /// What a broker was given cannot work: its address, its credentials, or a queue of another kind.
+    #[error("{0}")]
+    Refused(String),
+}
+
+// === impl Item ===
+
+impl Item for Arc<Chunk> {
+    fn priority(&self) -> Priority {
+        self.envelope.lane.priority
+    }
+
+    fn weight(&self) -> usize {
+        self.deliveries.len() + limits::CHUNK_WEIGHT
+    }
+}
+
+impl Item for Ticket {
+    fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn weight(&self) -> usize {
+        usize::from(self.count) + limits::CHUNK_WEIGHT
+    }
 }
 
 // === impl Receipt ===

@@ -4,85 +4,88 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use notification::{Chunk, Priority};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use notification::Priority;
+use tokio::sync::{Notify, watch};
 
-use crate::{Acknowledge, Consume, Message, Publish, QueueError, Receipt};
+use crate::{Acknowledge, Consume, Item, Message, Publish, QueueError, Receipt};
 
 /// A queue in memory. Cloning gives another handle on the same one.
-#[derive(Debug, Clone)]
-pub struct Memory {
-    inner: Arc<Inner>,
+#[derive(Debug)]
+pub struct Memory<T> {
+    inner: Arc<Inner<T>>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    /// One place per chunk that is queued or unacknowledged.
-    places: Arc<Semaphore>,
-    state: Mutex<State>,
+struct Inner<T> {
+    weight_max: usize,
+    state: Mutex<State<T>>,
     arrived: Notify,
+    room: watch::Sender<Option<Priority>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    by_priority: [VecDeque<Queued>; Priority::ALL.len()],
+#[derive(Debug)]
+struct State<T> {
+    by_priority: [VecDeque<T>; Priority::ALL.len()],
+    /// Of what is queued or unacknowledged.
+    weight: usize,
     unacknowledged: usize,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Queued {
-    chunk: Arc<Chunk>,
-    /// Freed when the chunk is acknowledged.
-    _place: OwnedSemaphorePermit,
-}
-
-#[derive(Debug)]
-struct Handle {
-    queue: Memory,
+struct Handle<T: Item + Clone> {
+    queue: Memory<T>,
     /// Present until acknowledged.
-    queued: Option<Queued>,
+    item: Option<T>,
 }
 
 // === impl Memory ===
 
-impl Memory {
-    /// A queue for `chunks` that are queued or unacknowledged, at least 1.
-    pub fn new(chunks: usize) -> Self {
+impl<T: Item + Clone> Memory<T> {
+    /// A queue for items that weigh `weight_max` together, unacknowledged ones included, or one more. Items that are
+    /// not urgent leave an eighth of it to those that are.
+    pub fn new(weight_max: usize) -> Self {
+        let state =
+            State { by_priority: Default::default(), weight: 0, unacknowledged: 0, closed: false };
         let inner = Inner {
-            places: Arc::new(Semaphore::new(chunks.max(1))),
-            state: Mutex::default(),
+            weight_max,
+            state: Mutex::new(state),
             arrived: Notify::new(),
+            room: watch::Sender::new(Some(Priority::Bulk)),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Takes no more chunks. Consumers get what is queued or comes back, and then the end.
+    /// Takes no more items. Consumers get what is queued or comes back, and then the end.
     pub fn close(&self) {
         self.state().closed = true;
-        self.inner.places.close();
+        self.inner.room.send_modify(|_| ());
         self.inner.arrived.notify_waiters();
     }
 
-    fn put(&self, queued: Queued) {
-        let lane = usize::from(queued.chunk.envelope.lane.priority.code());
-        if let Some(queue) = self.state().by_priority.get_mut(lane) {
-            queue.push_back(queued);
+    /// Takes the item, unless there is no room for it now.
+    fn try_put(&self, item: T) -> Result<(), T> {
+        let mut state = self.state();
+        if state.room(self.inner.weight_max) < Some(item.priority()) {
+            return Err(item);
         }
+        state.weight += item.weight();
+        state.push(item, VecDeque::push_back);
+        self.tell_room(&state);
+        drop(state);
         self.inner.arrived.notify_one();
+        Ok(())
     }
 
     /// What is there now; `None` while there is nothing and more may come.
-    fn take(&self, chunks: usize) -> Option<Vec<Message>> {
+    fn take(&self, lowest: Priority, items: usize) -> Option<Vec<Message<T>>> {
         let mut state = self.state();
         let mut messages = Vec::new();
-        while messages.len() < chunks {
-            let Some(queued) = state.by_priority.iter_mut().find_map(VecDeque::pop_front) else {
-                break;
-            };
-            let chunk = Arc::clone(&queued.chunk);
-            let handle = Handle { queue: self.clone(), queued: Some(queued) };
-            messages.push(Message { chunk, receipt: Receipt::new(handle) });
+        while messages.len() < items
+            && let Some(item) = state.pop(lowest)
+        {
+            let handle = Handle { queue: self.clone(), item: Some(item.clone()) };
+            messages.push(Message { item, receipt: Receipt::new(handle) });
         }
         state.unacknowledged += messages.len();
         if state.by_priority.iter().any(|queue| !queue.is_empty()) {
@@ -92,35 +95,65 @@ impl Memory {
         (ended || !messages.is_empty()).then_some(messages)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn tell_room(&self, state: &State<T>) {
+        let room = state.room(self.inner.weight_max);
+        self.inner.room.send_if_modified(|told| std::mem::replace(told, room) != room);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
         // Every critical section leaves the state whole, even if it panicked.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[async_trait]
-impl Publish for Memory {
-    async fn publish(&self, chunks: Vec<Arc<Chunk>>) -> Vec<Result<(), QueueError>> {
-        let mut answers = Vec::with_capacity(chunks.len());
-        for chunk in chunks {
-            let place = Arc::clone(&self.inner.places).acquire_owned().await;
-            answers.push(place.map_err(|_closed| QueueError::Closed).map(|place| {
-                self.put(Queued { chunk, _place: place });
-            }));
-        }
-        answers
+impl<T> Clone for Memory<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
     }
 }
 
 #[async_trait]
-impl Consume for Memory {
-    async fn receive(&self, chunks: usize) -> Vec<Message> {
+impl<T: Item + Clone> Publish<T> for Memory<T> {
+    async fn publish(&self, items: Vec<T>) -> Vec<Result<(), QueueError>> {
+        let mut answers = Vec::with_capacity(items.len());
+        for item in items {
+            answers.push(self.put(item).await);
+        }
+        answers
+    }
+
+    fn room(&self) -> watch::Receiver<Option<Priority>> {
+        self.inner.room.subscribe()
+    }
+}
+
+impl<T: Item + Clone> Memory<T> {
+    async fn put(&self, mut item: T) -> Result<(), QueueError> {
+        let mut room = self.inner.room.subscribe();
+        loop {
+            room.mark_unchanged();
+            if self.state().closed {
+                return Err(QueueError::Closed);
+            }
+            item = match self.try_put(item) {
+                Ok(()) => return Ok(()),
+                Err(item) => item,
+            };
+            // The sender lives in this queue.
+            room.changed().await.map_err(|_gone| QueueError::Closed)?;
+        }
+    }
+}
+
+#[async_trait]
+impl<T: Item + Clone> Consume<T> for Memory<T> {
+    async fn receive(&self, lowest: Priority, items: usize) -> Vec<Message<T>> {
         loop {
             let arrived = self.inner.arrived.notified();
             tokio::pin!(arrived);
             // Registers before looking, so that nothing that comes in between is missed.
             arrived.as_mut().enable();
-            if let Some(messages) = self.take(chunks.max(1)) {
+            if let Some(messages) = self.take(lowest, items.max(1)) {
                 return messages;
             }
             arrived.await;
@@ -128,26 +161,56 @@ impl Consume for Memory {
     }
 }
 
+// === impl State ===
+
+impl<T: Item> State<T> {
+    /// The lowest priority that there is room for.
+    fn room(&self, weight_max: usize) -> Option<Priority> {
+        if self.weight < weight_max - weight_max / 8 {
+            Some(Priority::Bulk)
+        } else if self.weight < weight_max {
+            Some(Priority::Urgent)
+        } else {
+            None
+        }
+    }
+
+    fn push(&mut self, item: T, at: impl FnOnce(&mut VecDeque<T>, T)) {
+        if let Some(queue) = self.by_priority.get_mut(usize::from(item.priority().code())) {
+            at(queue, item);
+        }
+    }
+
+    fn pop(&mut self, lowest: Priority) -> Option<T> {
+        let admitted = usize::from(lowest.code()) + 1;
+        self.by_priority.iter_mut().take(admitted).find_map(VecDeque::pop_front)
+    }
+}
+
 // === impl Handle ===
 
 #[async_trait]
-impl Acknowledge for Handle {
+impl<T: Item + Clone> Acknowledge for Handle<T> {
     async fn acknowledge(&mut self) -> Result<(), QueueError> {
-        self.queued = None;
+        if let Some(item) = self.item.take() {
+            let mut state = self.queue.state();
+            state.weight = state.weight.saturating_sub(item.weight());
+            self.queue.tell_room(&state);
+        }
         Ok(())
     }
 }
 
-impl Drop for Handle {
+impl<T: Item + Clone> Drop for Handle<T> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
         state.unacknowledged = state.unacknowledged.saturating_sub(1);
-        let ended = state.closed && state.unacknowledged == 0;
-        drop(state);
-        if let Some(queued) = self.queued.take() {
-            self.queue.put(queued);
+        let came_back = self.item.take();
+        if let Some(item) = came_back {
+            state.push(item, VecDeque::push_back);
+            self.queue.inner.arrived.notify_one();
         }
-        if ended {
+        if state.closed && state.unacknowledged == 0 {
             self.queue.inner.arrived.notify_waiters();
         }
     }
@@ -155,20 +218,57 @@ impl Drop for Handle {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use futures_util::FutureExt;
+
+    use super::*;
+    use crate::conformance::Sample;
+    use notification::{Ticket, limits};
+
+    /// Room for `tickets` of one delivery each.
+    fn queue(tickets: usize) -> Memory<Ticket> {
+        Memory::new(tickets * (1 + limits::CHUNK_WEIGHT))
+    }
 
     #[tokio::test]
     async fn a_full_queue_makes_the_publisher_wait_until_something_is_acknowledged() {
-        let queue = Memory::new(1);
-        let chunk = crate::conformance::chunk(1, Priority::Normal);
-        assert_eq!(queue.publish(vec![Arc::clone(&chunk)]).await, [Ok(())]);
-        let second = queue.publish(vec![chunk]);
+        let queue = queue(1);
+        let item = Ticket::sample(1, Priority::Urgent);
+        assert_eq!(queue.publish(vec![item]).await, [Ok(())]);
+        assert_eq!(*queue.room().borrow(), None);
+        let second = queue.publish(vec![item]);
         tokio::pin!(second);
         assert!(second.as_mut().now_or_never().is_none());
-        let mut messages = queue.receive(1).await;
+        let mut messages = queue.receive(Priority::Bulk, 1).await;
         assert!(second.as_mut().now_or_never().is_none(), "received is not acknowledged");
         messages.remove(0).receipt.acknowledge().await.unwrap();
         assert_eq!(second.await, [Ok(())]);
+    }
+
+    #[tokio::test]
+    async fn a_closed_queue_gives_out_what_is_in_it() {
+        let queue = queue(8);
+        queue.publish(vec![Ticket::sample(1, Priority::Normal)]).await;
+        queue.close();
+        drop(queue.receive(Priority::Bulk, 8).await);
+        let mut rest = queue.receive(Priority::Bulk, 8).await;
+        assert!(queue.receive(Priority::Bulk, 8).now_or_never().is_none(), "it may come back");
+        rest.remove(0).receipt.acknowledge().await.unwrap();
+        assert!(queue.receive(Priority::Bulk, 8).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_eighth_is_left_to_what_is_urgent() {
+        let queue = queue(8);
+        for number in 0..7 {
+            let item = Ticket::sample(number, Priority::Bulk);
+            assert_eq!(queue.publish(vec![item]).now_or_never(), Some(vec![Ok(())]));
+        }
+        assert_eq!(*queue.room().borrow(), Some(Priority::Urgent));
+        let [normal, urgent] =
+            [Priority::Normal, Priority::Urgent].map(|priority| Ticket::sample(9, priority));
+        assert_eq!(queue.publish(vec![normal]).now_or_never(), None);
+        assert_eq!(queue.publish(vec![urgent]).now_or_never(), Some(vec![Ok(())]));
+        let first = queue.receive(Priority::Bulk, 1).await;
+        assert_eq!(first.first().map(|message| message.item), Some(urgent));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Chunk, ChunkId, Epoch, Priority, Settlement, Timestamp};
+use notification::{ChunkId, Epoch, Priority, Settlement, Timestamp};
 use tokio::sync::watch;
 
 use crate::StoreError;
@@ -26,11 +26,11 @@ pub struct ClaimRequest {
     pub total_window: usize,
 }
 
-/// What was claimed.
+/// What was claimed: chunks, or tickets for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct Claim<T> {
     /// Chunks, urgent lanes first, lanes of one priority in turn, within a lane by due time.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<T>,
     /// When to claim again if nothing changes before: the earliest due time or lease end ahead. `None`
     /// when only a change ([`Claims::changes`]) can bring work. An instant not after `now` means that more
     /// is claimable at once.
@@ -81,15 +81,20 @@ impl ClaimRequest {
     }
 }
 
-/// Leases due work. For dispatch.
+/// Leases due work. For dispatch: as a [`Chunk`](notification::Chunk) where deliver runs in the same process, as a [`Ticket`] where a
+/// broker lies between them. What a ticket stands for is looked at when it is taken ([`Take`]): nothing that a
+/// ticket was issued for is settled as expired or suppressed by the claim.
+///
+/// [`Ticket`]: notification::Ticket
+/// [`Take`]: crate::Take
 #[async_trait]
-pub trait Claims: Send + Sync + std::fmt::Debug {
+pub trait Claims<T>: Send + Sync + std::fmt::Debug {
     /// Leases due chunks, each with a new epoch. Before that, in the same transaction: a chunk whose lease
     /// ended is due again ([`State::after`] decides: at-most-once deliveries that were begun are in doubt),
     /// what expired is settled as expired, and what is suppressed as suppressed; neither is returned.
     ///
     /// [`State::after`]: notification::State::after
-    async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError>;
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<T>, StoreError>;
 
     /// Changes after every commit that may have made more claimable: work came in, a chunk was settled or
     /// handed back.

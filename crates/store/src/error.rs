@@ -21,6 +21,9 @@ pub enum StoreError {
     /// The store was written by a newer or a damaged version.
     #[error("{0}")]
     Schema(String),
+    /// The database could not be reached for so long that the request was given up; it certainly did nothing.
+    #[error("the store cannot be reached, and nothing was stored: {0}")]
+    Unavailable(String),
     /// A row cannot be read back.
     #[error("damaged: {0}")]
     Damaged(String),
@@ -34,6 +37,8 @@ pub enum StoreError {
 pub enum ErrorKind {
     /// The request is wrong.
     Request,
+    /// The same request may succeed later.
+    Unavailable,
     /// The process cannot go on with this store.
     Fatal,
 }
@@ -47,6 +52,7 @@ impl StoreError {
             Self::KeyReused { .. } | Self::NoOpenBroadcast(_) | Self::ReadOnly => {
                 ErrorKind::Request
             }
+            Self::Unavailable(_) => ErrorKind::Unavailable,
             Self::InUse(_) | Self::Schema(_) | Self::Damaged(_) | Self::Broken(_) => {
                 ErrorKind::Fatal
             }

@@ -6,7 +6,7 @@ use notification::{
     Timestamp,
 };
 
-use crate::StoreError;
+use crate::{ClusterStatus, StoreError};
 
 /// One attempt, or the end, of one notification as the log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,6 +222,11 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
         after: Option<ByteString>,
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError>;
+
+    /// The processes that share this store; `None` for one that belongs to a single process.
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        Ok(None)
+    }
 
     /// Takes recipients off the list; says for each whether it was there.
     async fn unsuppress(

@@ -11,6 +11,7 @@
 //! [`conformance`] is the suite that every backend passes, and every double.
 
 mod claim;
+mod cluster;
 mod error;
 mod ingest;
 mod ledger;
@@ -23,6 +24,7 @@ pub mod memory;
 pub mod sqlite;
 
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Settle, Settled};
+pub use cluster::{ClusterStatus, Drained, Outbox, OutboxRow, Screen, Take, WorkerStatus};
 pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 pub use ledger::{
@@ -34,7 +36,9 @@ pub use memory::Memory;
 pub use recovery::Recovery;
 pub use sqlite::{Sqlite, SqliteReader};
 
-/// Everything a backend does.
-pub trait Store: Ingest + Claims + Begin + Settle + Ledger {}
+use notification::Chunk;
 
-impl<T: Ingest + Claims + Begin + Settle + Ledger> Store for T {}
+/// Everything a backend does.
+pub trait Store: Ingest + Claims<Chunk> + Begin + Settle + Ledger {}
+
+impl<T: Ingest + Claims<Chunk> + Begin + Settle + Ledger> Store for T {}

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use api::State;
-use flow::{Clock, Tasks};
-use notification::limits;
+use flow::{Clock, Tasks, Tenure};
+use notification::{Chunk, limits};
 use pipeline::ingest::Intake;
 use pipeline::{Deliver, Dispatch, Metrics, Settle, report};
 use prometheus_client::registry::Registry;
@@ -51,7 +51,7 @@ impl Engine {
 
         let (stop, stopping) = watch::channel(false);
         let (failing, failures) = mpsc::channel(4);
-        let queue = queue::Memory::new(limits::QUEUE_CHUNKS);
+        let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
         let (reports, reported) = report::channel();
         let mut registry = Registry::default();
         let metrics = Metrics::default();
@@ -63,6 +63,7 @@ impl Engine {
             channels: channels.clone(),
             reports,
             stopping: stopping.clone(),
+            tenure: Tenure::unlimited(),
             clock,
             seed: random.u64(..),
         };
@@ -79,8 +80,12 @@ impl Engine {
             random: random.fork(),
         };
         stage(&mut tasks, "settle", &failing, settle.run());
-        let dispatch =
-            Dispatch { claims: Arc::clone(&store) as _, queue: Arc::new(queue.clone()), clock };
+        let dispatch = Dispatch {
+            claims: Arc::clone(&store) as _,
+            queue: Arc::new(queue.clone()),
+            lease: limits::LEASE,
+            clock,
+        };
         let dispatch = publish(dispatch, stopping.clone(), Closing(queue));
         stage(&mut tasks, "dispatch", &failing, dispatch);
         let ready = Arc::new(AtomicBool::new(true));
@@ -152,10 +157,10 @@ fn stage<E: std::fmt::Display>(
 }
 
 /// Whoever publishes closes the queue, however it ends: senders take what is in it, and end as well.
-struct Closing(queue::Memory);
+struct Closing(queue::Memory<Arc<Chunk>>);
 
 async fn publish(
-    dispatch: Dispatch,
+    dispatch: Dispatch<Chunk, Arc<Chunk>>,
     stopping: watch::Receiver<bool>,
     closing: Closing,
 ) -> Result<(), StoreError> {

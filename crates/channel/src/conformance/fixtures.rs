@@ -80,7 +80,8 @@ impl<'a> Rig<'a> {
         reports: &'job Reported,
         stopping: &'job watch::Receiver<bool>,
     ) -> Job<'job> {
-        Job { chunk, deliveries: &chunk.deliveries, gate, reports, clock: self.clock, stopping }
+        let (deliveries, tenure) = (&chunk.deliveries, &flow::tenure::UNLIMITED);
+        Job { chunk, deliveries, gate, reports, clock: self.clock, stopping, tenure }
     }
 
     /// Sends all of `chunk` through `gate`.

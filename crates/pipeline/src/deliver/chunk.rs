@@ -1,13 +1,14 @@
 //! The life of one chunk in deliver.
 
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, Reports, Sender};
-use futures_util::StreamExt;
+use channel::{Job, MayStart, Reports, Sender};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use notification::{Chunk, Delivery, Guarantee, Report, limits};
 use queue::Message;
 use store::{Begun, Mark, StoreError};
@@ -21,15 +22,18 @@ use crate::report::Reported;
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
 
 /// Sends the deliveries of one chunk and reports each of them.
-pub(super) async fn deliver(thread: Rc<Thread>, message: Message) {
-    let Message { chunk, receipt } = message;
+pub(super) async fn deliver(thread: Rc<Thread>, message: Message<Arc<Chunk>>) {
+    let Message { item: chunk, receipt } = message;
     let reporter = Reporter { chunk: Arc::clone(&chunk), reports: thread.reports.clone() };
     let lane = &chunk.envelope.lane;
     if let Some(way) = thread.ways.get(&lane.channel) {
         let entrance = thread.lanes.entrance(lane, way.channel.concurrency());
         let sender = way.sender.as_ref();
         let run = Run { thread: &thread, sender, entrance: &entrance, reporter: &reporter };
-        run.send(&chunk).await;
+        // A defect, not an attempt's: what was not reported stays leased, and is due again when the lease ends.
+        if AssertUnwindSafe(run.send(&chunk)).catch_unwind().await.is_err() {
+            tracing::error!(chunk = chunk.id.0, channel = %lane.channel, "sending a chunk panicked; it waits out its lease");
+        }
     } else {
         tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
@@ -70,7 +74,8 @@ impl Run<'_> {
         let mut under_way = FuturesUnordered::new();
         let turn = self.entrance.turn.lock().await;
         for slice in chunk.deliveries.chunks(limits::BEGIN_ITEMS) {
-            if *self.thread.stopping.borrow() {
+            // Begun and not sent would be in doubt if the process ended then.
+            if self.job(chunk, slice).may_start() == MayStart::No {
                 self.reporter.hand_back(slice, Duration::ZERO).await;
                 continue;
             }
@@ -105,15 +110,19 @@ impl Run<'_> {
     }
 
     async fn send_some(self, chunk: &Chunk, deliveries: &[Delivery]) {
-        let job = Job {
+        self.sender.send(self.job(chunk, deliveries)).await;
+    }
+
+    fn job<'job>(&'job self, chunk: &'job Chunk, deliveries: &'job [Delivery]) -> Job<'job> {
+        Job {
             chunk,
             deliveries,
             gate: &self.entrance.gate,
             reports: self.reporter,
             clock: self.thread.clock,
             stopping: &self.thread.stopping,
-        };
-        self.sender.send(job).await;
+            tenure: &self.thread.tenure,
+        }
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::{Backoff, Clock};
+use flow::{Backoff, Clock, Tenure};
 use notification::{
-    Account, ByteString, Bytes, Content, Draft, Envelope, Guarantee, Lane, Name, NotificationId,
-    Priority, State, Timestamp,
+    Account, ByteString, Bytes, Chunk, Content, Draft, Envelope, Guarantee, Lane, Name,
+    NotificationId, Priority, State, Timestamp, limits,
 };
 use pipeline::{Channels, Deliver, Dispatch, Metrics, RetryPolicy, Settle, report};
-use store::{Admission, Ingest as _, Ledger as _, Memory};
+use queue::Publish;
+use store::{Admission, Claims, Ingest as _, Ledger as _, Memory};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 
@@ -27,7 +28,7 @@ pub(crate) struct Rig {
 /// A pipeline that runs.
 pub(crate) struct Running {
     stop: watch::Sender<bool>,
-    queue: queue::Memory,
+    queue: queue::Memory<Arc<Chunk>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -99,7 +100,7 @@ impl Rig {
     /// Starts dispatch, deliver and settle.
     pub(crate) fn start(&self) -> Running {
         let (stop, stopping) = watch::channel(false);
-        let queue = queue::Memory::new(64);
+        let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
         let (reports, reported) = report::channel();
         let mut channels = Channels::default();
         channels.insert(name("script"), Arc::new(self.script.clone()));
@@ -109,6 +110,7 @@ impl Rig {
             channels,
             reports,
             stopping: stopping.clone(),
+            tenure: Tenure::unlimited(),
             clock: self.clock,
             seed: 1,
         };
@@ -121,8 +123,9 @@ impl Rig {
             random: fastrand::Rng::with_seed(1),
         };
         let dispatch = Dispatch {
-            claims: Arc::clone(&self.store) as _,
-            queue: Arc::new(queue.clone()),
+            claims: Arc::clone(&self.store) as Arc<dyn Claims<Chunk>>,
+            queue: Arc::new(queue.clone()) as Arc<dyn Publish<Arc<Chunk>>>,
+            lease: limits::LEASE,
             clock: self.clock,
         };
         let tasks = vec![
@@ -135,7 +138,7 @@ impl Rig {
 
     /// Lets paused time pass until nothing is pending.
     pub(crate) async fn drained(&self) -> Account {
-        let mut changes = store::Claims::changes(&*self.store);
+        let mut changes = Claims::<Chunk>::changes(&*self.store);
         loop {
             let account = self.account().await;
             if account.pending == 0 {

@@ -1,12 +1,12 @@
 //! Claims, lease ends and what a crash leaves behind.
 
-use notification::{ChunkId, Epoch, Event, Guarantee, Lane, State, Timestamp, limits};
+use notification::{Chunk, ChunkId, Epoch, Event, Guarantee, Lane, State, Timestamp, limits};
 
 use super::books::{Books, Line, Piece};
 use crate::{Begun, Claim, ClaimRequest, Mark, Recovery};
 
 impl Books {
-    pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim {
+    pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim<Chunk> {
         let now = request.now;
         for id in self.leased(|until| until <= now) {
             self.end_lease(id, now, "lease ended");

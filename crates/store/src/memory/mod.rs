@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Draft, Name, NotificationId, Settlement, Timestamp,
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -107,8 +107,8 @@ impl Ingest for Memory {
 }
 
 #[async_trait]
-impl Claims for Memory {
-    async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError> {
+impl Claims<Chunk> for Memory {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         // A claim makes nothing claimable, and a claim that woke the next one would never rest.
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(books.transaction(|books| books.claim(request)))

@@ -29,7 +29,7 @@ enum Taken {
 // === impl Round ===
 
 impl Round<'_> {
-    pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim, StoreError> {
+    pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         let now = request.now;
         for chunk in self.leases_ended(now)? {
             self.end_lease(&chunk, now, "lease ended")?;

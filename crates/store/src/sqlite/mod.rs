@@ -41,7 +41,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Draft, Name, NotificationId, Settlement, Timestamp, limits,
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Timestamp,
+    limits,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -228,8 +229,8 @@ impl Ingest for Sqlite {
 }
 
 #[async_trait]
-impl Claims for Sqlite {
-    async fn claim(&self, request: ClaimRequest) -> Result<Claim, StoreError> {
+impl Claims<Chunk> for Sqlite {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         self.write(WithTheNext, move |round| round.claim(request)).await
     }
 

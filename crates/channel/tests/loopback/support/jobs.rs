@@ -95,6 +95,7 @@ pub(crate) async fn send(
         reports: &reports,
         clock,
         stopping: &stopping,
+        tenure: &flow::tenure::UNLIMITED,
     };
     sender.send(job).await;
     assert_eq!(gate.in_flight(), 0, "a pass was kept");

@@ -1,0 +1,86 @@
+//! Until when this process may act on what it was given.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::Clock;
+
+/// Until when this process may start new attempts. Renewed while others know that it is alive; a process that was
+/// stopped or cut off finds it ended, before it does anything of which nobody would know. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Tenure {
+    /// `None`: nobody else could take over.
+    shared: Option<Arc<Shared>>,
+}
+
+/// Never ends: for a process that has its work for itself.
+pub static UNLIMITED: Tenure = Tenure::unlimited();
+
+#[derive(Debug)]
+struct Shared {
+    start: Instant,
+    /// Milliseconds after `start`.
+    until: AtomicU64,
+}
+
+// === impl Tenure ===
+
+impl Tenure {
+    /// Never ends: the process has its work for itself.
+    pub const fn unlimited() -> Self {
+        Self { shared: None }
+    }
+
+    /// Ended already, to be renewed; `now` is any instant of the clock that is asked later.
+    pub fn ended(now: Instant) -> Self {
+        Self { shared: Some(Arc::new(Shared { start: now, until: AtomicU64::new(0) })) }
+    }
+
+    /// Lasts until `from + span`, unless it lasts longer already.
+    pub fn renew(&self, from: Instant, span: Duration) {
+        if let Some(shared) = &self.shared {
+            let until = (from + span).saturating_duration_since(shared.start).as_millis();
+            shared.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Ends it at once.
+    pub fn end(&self) {
+        if let Some(shared) = &self.shared {
+            shared.until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it lasts now.
+    pub fn holds(&self, clock: Clock) -> bool {
+        self.shared.as_ref().is_none_or(|shared| {
+            let passed = clock.monotonic().saturating_duration_since(shared.start).as_millis();
+            passed < u128::from(shared.until.load(Ordering::Relaxed))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenure_lasts_as_long_as_it_was_renewed_for() {
+        let clock = Clock::starting_at(Duration::ZERO);
+        let tenure = Tenure::ended(clock.monotonic());
+        assert!(!tenure.holds(clock));
+        tenure.renew(clock.monotonic(), Duration::from_secs(5));
+        tenure.renew(clock.monotonic(), Duration::from_secs(3));
+        tokio::time::advance(Duration::from_millis(4_999)).await;
+        assert!(tenure.holds(clock), "a late answer to an early renewal shortens nothing");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!tenure.holds(clock));
+        tenure.renew(clock.monotonic(), Duration::from_secs(5));
+        tenure.end();
+        assert!(!tenure.holds(clock));
+        assert!(Tenure::unlimited().holds(clock));
+    }
+}

@@ -1,0 +1,76 @@
+//! Collect: takes the chunks for the tickets that a broker gives out, and hands them to deliver. Runs where deliver runs.
+
+use std::sync::Arc;
+
+use flow::Clock;
+use notification::{Chunk, Ticket, limits};
+use queue::{Consume, Message, Publish};
+use store::{StoreError, Take};
+use tokio::sync::watch;
+
+/// Exchanges tickets for chunks.
+///
+/// A ticket is acknowledged as soon as its chunk is taken, not when it is delivered: from then on the lease in the store
+/// remembers it. So a broker never waits for a provider, and its timeouts mean nothing here.
+#[derive(Debug)]
+pub struct Collect {
+    /// Where tickets come from.
+    pub tickets: Arc<dyn Consume<Ticket>>,
+    /// Where their chunks are.
+    pub store: Arc<dyn Take>,
+    /// Where they go.
+    pub queue: Arc<dyn Publish<Arc<Chunk>>>,
+    /// The time.
+    pub clock: Clock,
+}
+
+// === impl Collect ===
+
+impl Collect {
+    /// Runs until `stopping` turns true or the broker's side is closed. Takes no more than the queue has room for, and
+    /// while there is little, what is urgent only.
+    ///
+    /// # Errors
+    /// When the store failed. What was not taken is given out again by the broker, or claimed again when its lease ends.
+    pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+        let mut room = self.queue.room();
+        loop {
+            let lowest = *room.borrow_and_update();
+            let receive = async {
+                match lowest {
+                    Some(lowest) => self.tickets.receive(lowest, limits::TAKE_TICKETS).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+                changed = room.changed() => if changed.is_err() { return Ok(()) },
+                messages = receive => {
+                    if messages.is_empty() {
+                        return Ok(());
+                    }
+                    self.take(messages).await?;
+                }
+            }
+        }
+    }
+
+    async fn take(&self, messages: Vec<Message<Ticket>>) -> Result<(), StoreError> {
+        let tickets = messages.iter().map(|message| message.item).collect();
+        let now = channel::timestamp(self.clock);
+        let taken = self.store.take(tickets, now, limits::LEASE).await?;
+        let chunks = taken.into_iter().flatten().map(Arc::new).collect();
+        for answer in self.queue.publish(chunks).await {
+            if let Err(error) = answer {
+                tracing::warn!(%error, "chunk not handed on: it is due again when its lease ends");
+            }
+        }
+        for message in messages {
+            if let Err((_receipt, error)) = message.receipt.acknowledge().await {
+                tracing::debug!(%error, "not acknowledged: the ticket is void, whoever gets it again");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What a store that several processes share does besides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use notification::{Bytes, Chunk, Draft, Ticket, Timestamp};
+use tokio::sync::watch;
+
+use crate::StoreError;
+
+/// Exchanges tickets for chunks. For collect, in the process that delivers them.
+#[async_trait]
+pub trait Take: Send + Sync + std::fmt::Debug {
+    /// Claims the chunk of each ticket for this process, with the next epoch and a lease of its own, durably. Answers
+    /// in order; `None` where there is nothing to send: the ticket is void (it was taken before, its lease ended),
+    /// or all of the chunk was expired or suppressed and is settled as that.
+    async fn take(
+        &self,
+        tickets: Vec<Ticket>,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Vec<Option<Chunk>>, StoreError>;
+}
+
+/// What an application put into the outbox within its own transaction. Nothing of it is checked yet but what the
+/// database itself enforces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// Whose.
+    pub tenant: String,
+    /// On which channel.
+    pub channel: String,
+    /// Device token, endpoint, address.
+    pub recipient: String,
+    /// JSON.
+    pub content: Bytes,
+    /// JSON; empty when there are none.
+    pub options: Bytes,
+    /// As the API spells it.
+    pub priority: String,
+    /// As the API spells it.
+    pub guarantee: String,
+    /// Not to be sent before this instant.
+    pub send_at: Option<Timestamp>,
+    /// Not to be sent at or after this instant.
+    pub expires_at: Option<Timestamp>,
+    /// The application's key.
+    pub idempotency_key: Option<String>,
+}
+
+/// Turns a row into a draft, or says in words what is wrong with it.
+pub type Screen = dyn Fn(OutboxRow, Timestamp) -> Result<Draft, String> + Send + Sync;
+
+/// What draining the outbox came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drained {
+    /// Now notifications.
+    pub accepted: u64,
+    /// Put aside with the reason: see `outbox_rejected`.
+    pub rejected: u64,
+    /// Whether there may be more.
+    pub more: bool,
+}
+
+/// Takes in what applications wrote into the store's outbox. For ingest.
+#[async_trait]
+pub trait Outbox: Send + Sync + std::fmt::Debug {
+    /// Accepts some of what was committed to the outbox since the last call, each row exactly once. A row that `screen`
+    /// refuses, or whose idempotency key was used for something else, is put aside with the reason.
+    async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError>;
+
+    /// Changes when rows were committed.
+    fn outbox_changes(&self) -> watch::Receiver<u64>;
+}
+
+/// One process of the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerStatus {
+    /// Its number, new with every start.
+    pub id: i64,
+    /// Its name: host and process.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Whether it owns partitions and claims from them.
+    pub produces: bool,
+    /// Whether it delivers.
+    pub consumes: bool,
+    /// Where its API listens.
+    pub listen: Option<String>,
+    /// Since when it runs.
+    pub started_at: Timestamp,
+    /// How long its lease on itself still lasts; zero when it is overdue and about to be removed.
+    pub alive_for: Duration,
+    /// Whether it is finishing what it has and takes nothing new.
+    pub is_leaving: bool,
+    /// Partitions it owns.
+    pub partitions: u16,
+    /// Deliveries that it holds.
+    pub claimed: u64,
+    /// Deliveries settled by it, since it started.
+    pub settled: u64,
+    /// The same per second, over its last few seconds.
+    pub settled_per_second: f64,
+}
+
+/// All processes, and what they have left to do together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClusterStatus {
+    /// In order of start.
+    pub workers: Vec<WorkerStatus>,
+    /// Partitions that nobody owns at the moment.
+    pub partitions_free: u16,
+    /// Rows of the outbox that were put aside.
+    pub outbox_rejected: u64,
+}
