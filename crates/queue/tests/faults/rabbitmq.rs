@@ -157,8 +157,7 @@ async fn queues_that_are_deleted_come_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_the_broker_times_out_begins_again() {
-    let settings = "consumer_timeout = 1000\nchannel_tick_interval = 500";
-    let server = tokio::task::spawn_blocking(|| RabbitMq::start_with(settings));
+    let server = tokio::task::spawn_blocking(|| RabbitMq::start_with("consumer_timeout = 1000"));
     let server = server.await.unwrap().unwrap();
     let broker = rabbitmq::open(&options(&server.url()), Clock::system(), random()).unwrap();
     becomes(&broker, true).await;
@@ -211,8 +210,8 @@ async fn a_right_that_is_missing_is_said_with_what_to_do() {
     std::fs::write(&path, definitions).unwrap();
     let settings = format!("load_definitions = {}", path.display());
     let server = tokio::task::spawn_blocking(move || RabbitMq::start_with(&settings));
-    let url = server.await.unwrap().unwrap().url();
-    let url = url.replace("belfry:a-password", "poor:secret");
+    let server = server.await.unwrap().unwrap();
+    let url = server.url().replace("belfry:a-password", "poor:secret");
     let broker = rabbitmq::open(&options(&url), Clock::system(), random()).unwrap();
     complains(&broker, &["denies a right", "\"poor\"", "set_permissions"]).await;
 }
