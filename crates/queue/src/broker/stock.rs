@@ -15,7 +15,7 @@ use crate::{Acknowledge, Message, QueueError, Receipt};
 #[derive(Debug)]
 pub struct Stock<A> {
     state: Mutex<State<A>>,
-    /// For those who receive.
+    /// For those who receive: all of them, since they may want different priorities.
     arrived: Notify,
     /// For those who ask for more, keep, or close.
     changed: Notify,
@@ -72,7 +72,7 @@ impl<A: Answer> Stock<A> {
         state.held.insert(key, held);
         let is_first = state.held.len() == 1;
         drop(state);
-        self.arrived.notify_one();
+        self.arrived.notify_waiters();
         if is_first {
             self.changed.notify_waiters();
         }
@@ -184,9 +184,6 @@ impl<A: Answer> Stock<A> {
             held.received = true;
             let handle = Handle { stock: Arc::clone(self), key };
             messages.push(Message { item: held.ticket, receipt: Receipt::new(handle) });
-        }
-        if state.waiting.iter().any(|waiting| !waiting.is_empty()) {
-            self.arrived.notify_one();
         }
         drop(state);
         for held in &void {
