@@ -39,8 +39,8 @@ pub struct Options {
     pub prefix: String,
     /// Whether tickets are received here; a process that only publishes holds none.
     pub consume: bool,
-    /// Tickets of one priority that may wait; [`limits::BROKER_TICKETS`] but for tests. The broker keeps what it
-    /// was first told.
+    /// Tickets of one priority that may wait; [`limits::BROKER_TICKETS`] but for tests. NATS keeps what it was first
+    /// told, and RabbitMQ refuses another number.
     pub tickets_max: u64,
 }
 
