@@ -61,7 +61,7 @@ impl<A: Answer> Stock<A> {
     }
 
     /// Puts a ticket that arrived behind those of its priority.
-    pub(crate) fn put(&self, ticket: Ticket, answer: A) {
+    pub fn put(&self, ticket: Ticket, answer: A) {
         let mut state = self.state();
         let key = state.next_key;
         state.next_key += 1;
@@ -99,7 +99,7 @@ impl<A: Answer> Stock<A> {
 
     /// Waits until fewer than `most` tickets of `priority` are held, by a quarter at least: asking costs the same for
     /// one as for many. Gives how many fewer.
-    pub(crate) async fn wants(&self, priority: Priority, most: usize) -> usize {
+    pub async fn wants(&self, priority: Priority, most: usize) -> usize {
         self.when(|state| {
             let held = state.held.values().filter(|held| held.ticket.priority == priority).count();
             most.checked_sub(held).filter(|wanted| *wanted > 0 && *wanted >= most / 4)

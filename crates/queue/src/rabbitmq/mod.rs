@@ -4,9 +4,9 @@
 //! queues, one per priority, that refuse what is beyond their length. Each message lives as long as its ticket's
 //! lease: what is overdue is void, and nobody needs to see it.
 //!
-//! - [`address`]: URLs, and what is said of them.
-//! - [`topology`]: exchanges and queues, declared again with every connection.
-//! - [`publish`] and [`consume`].
+//! - `address`: URLs, and what is said of them.
+//! - `topology`: exchanges and queues, declared again with every connection.
+//! - `publish` and `consume`: the two directions.
 
 mod address;
 mod consume;
@@ -78,7 +78,7 @@ impl Protocol for RabbitMq {
     const NAME: &'static str = "RabbitMQ";
 
     async fn connect(&self, attempt: usize) -> Result<Session, Fault> {
-        let address = self.addresses.iter().cycle().nth(attempt % self.addresses.len().max(1));
+        let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| Fault("there is no address".to_owned()))?.clone();
         let socket = Socket::default();
         let name = format!("belfry {}", self.topology.prefix);

@@ -183,6 +183,23 @@ async fn a_consumer_that_the_broker_times_out_begins_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_is_low_on_memory_is_asked_for_nothing() {
+    let settings = "vm_memory_high_watermark.absolute = 1";
+    let server = tokio::task::spawn_blocking(|| RabbitMq::start_with(settings));
+    let server = server.await.unwrap().unwrap();
+    let broker = rabbitmq::open(&options(&server.url()), Clock::system(), random()).unwrap();
+    becomes(&broker, true).await;
+    assert_eq!(publish(&broker, vec![ticket(1, Priority::Normal)]).await, [false]);
+    has_room(&broker, None).await;
+    let clock = Clock::system();
+    let begun = clock.monotonic();
+    let answers = broker.publisher().publish(vec![ticket(2, Priority::Normal)]).await;
+    let Some(Err(QueueError::Unconfirmed(reason))) = answers.first() else { panic!("{answers:?}") };
+    assert!(reason.contains("takes no messages"), "{reason}");
+    assert!(clock.monotonic() - begun < limits::PUBLISH_TIMEOUT, "known before");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_work_is_said_with_what_to_do() {
     let url = shared();
     let wrong = url.replace("a-password", "secret");
