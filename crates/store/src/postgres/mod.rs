@@ -12,6 +12,7 @@
 //! A connection may be lost at any moment, in the middle of a commit too: then the server is asked what became of the
 //! transaction, and what was not committed is done again. Callers wait, or are told that certainly nothing happened.
 
+mod audit;
 mod broadcast;
 mod bury;
 mod cancel;
@@ -22,12 +23,15 @@ mod errors;
 mod ingest;
 mod listener;
 mod membership;
+mod read;
+mod reader;
 mod round;
 mod schema;
 mod settle;
 mod suppress;
 mod tls;
 mod writer;
+mod xid;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,14 +41,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flow::{Clock, Tasks, Tenure};
 use notification::{
-    BroadcastId, ByteString, Chunk, Draft, Name, Settlement, Ticket, Timestamp, limits,
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
+    Timestamp, limits,
 };
 use tokio::sync::{Mutex, mpsc, watch};
 
+pub use reader::PostgresReader;
+
 use crate::{
-    Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, Claim,
-    ClaimRequest, Claims, Ingest, Mark, RecipientGroup, Settle, Settled, StoreError, Suppression,
-    Take,
+    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Filter, History, Ingest, LaneStatus,
+    Ledger, LogPage, LogPosition, Mark, Page, RecipientGroup, Settle, Settled, StoreError,
+    Suppression, Take,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
@@ -78,6 +86,7 @@ pub struct Options {
 pub struct Postgres {
     intake: Desktop,
     work: Desktop,
+    reader: PostgresReader,
     changes: watch::Receiver<u64>,
     failed: watch::Receiver<Option<StoreError>>,
     available: watch::Receiver<bool>,
@@ -148,7 +157,7 @@ impl Postgres {
         let cluster = Arc::new(tokio::sync::Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
         let listener = Listener {
-            connector,
+            connector: connector.clone(),
             notices,
             changes,
             cluster: Arc::clone(&cluster),
@@ -161,6 +170,7 @@ impl Postgres {
         member.count(Stats { settled, work: work.clone() });
         tasks.spawn("store-member", member.run(membership, cluster, told_to_leave));
         Ok(Self {
+            reader: PostgresReader::connect(connector).await?,
             intake,
             work,
             changes: changed,
@@ -337,5 +347,75 @@ impl Settle for Postgres {
             return Ok(Vec::new());
         }
         self.work.ask(settle::SettleAll(settlements)).await
+    }
+}
+
+#[async_trait]
+impl Ledger for Postgres {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        self.reader.find(id).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        self.reader.list(filter, after, items).await
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        self.reader.broadcast(id).await
+    }
+
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        self.work.ask_patiently(cancel::Cancel { target, tenant, now }).await
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        self.reader.totals().await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        self.reader.lanes().await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.reader.audit().await
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        self.reader.log(position, entries).await
+    }
+
+    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+        self.work.ask_patiently(suppress::Suppress(suppressions)).await
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        self.reader.suppressions(channel, after, items).await
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        self.reader.cluster().await
+    }
+
+    async fn unsuppress(
+        &self,
+        channel: Name,
+        recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.work.ask_patiently(suppress::Unsuppress(channel, recipients)).await
     }
 }
