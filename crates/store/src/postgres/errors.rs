@@ -59,8 +59,12 @@ pub(super) fn bad_url(error: &tokio_postgres::Error) -> StoreError {
     ))
 }
 
+/// Of a question, which stores nothing. Writers look at the [`remedy`] themselves.
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Broken(in_words(&error))
+        match remedy(&error) {
+            Remedy::Reconnect | Remedy::Repeat => Self::Unavailable(in_words(&error)),
+            Remedy::GiveUp => Self::Broken(in_words(&error)),
+        }
     }
 }

@@ -203,8 +203,8 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let long = usize::from(short.saturating_sub(0x80));
     let (digits, rest) = rest.split_at_checked(long)?;
     let length = match short {
-        0..0x80 => usize::from(short),
-        0x81..0x84 => digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)),
+        0..=0x7f => usize::from(short),
+        0x81..=0x83 => digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)),
         _ => return None,
     };
     (first == tag).then_some(rest)?.split_at_checked(length)
