@@ -6,6 +6,7 @@ mod connection;
 mod errors;
 mod read;
 mod reader;
+mod schema;
 mod tls;
 mod xid;
 

@@ -9,8 +9,9 @@ use notification::{
     Name, NotificationId, State, Timestamp,
 };
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Row, Transaction};
+use tokio_postgres::{IsolationLevel, Row, Transaction};
 
+use super::connection::Session;
 use super::xid::Xid;
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::members::Members;
@@ -48,7 +49,22 @@ const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid
 
 // === impl Snapshot ===
 
-impl Snapshot<'_> {
+impl<'a> Snapshot<'a> {
+    pub(super) async fn begin(session: &'a mut Session, realm: u16) -> Result<Self, StoreError> {
+        let transaction = session
+            .client
+            .build_transaction()
+            .isolation_level(IsolationLevel::RepeatableRead)
+            .read_only(true)
+            .start()
+            .await?;
+        Ok(Self { transaction, realm })
+    }
+
+    pub(super) async fn end(self) -> Result<(), StoreError> {
+        Ok(self.transaction.commit().await?)
+    }
+
     pub(super) async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
         let count = "SELECT count FROM batch WHERE id = $1";
         let rows = self.transaction.query(count, &[&id.batch().0.cast_signed()]).await?;

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Timestamp};
-use tokio::sync::Semaphore;
-use tokio_postgres::IsolationLevel;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio_postgres::Error;
 
-use super::connection::{Connection, Connector};
-use super::errors;
+use super::connection::{Connector, Session};
 use super::read::Snapshot;
+use super::{errors, schema};
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, ClusterStatus, Filter, History, LaneStatus,
     Ledger, LogPage, LogPosition, Page, StoreError, Suppression,
@@ -26,7 +26,7 @@ pub struct PostgresReader {
 struct Pool {
     connector: Connector,
     realm: u16,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Session>>,
     permits: Semaphore,
 }
 
@@ -34,11 +34,16 @@ struct Pool {
 const READERS: usize = 4;
 const READ_ONLY: &str = "SET default_transaction_read_only = on";
 
-/// Answers one question of the ledger.
+/// Answers one question from one snapshot. A session on which anything failed is not used again.
 macro_rules! ask {
-    ($self:ident, $question:ident $(, $parameter:expr)*) => {
-        $self.pool.read(async |snapshot: &Snapshot<'_>| snapshot.$question($($parameter),*).await).await
-    };
+    ($self:ident, $question:ident $(, $parameter:expr)*) => {{
+        let (_permit, mut session) = $self.pool.take().await?;
+        let snapshot = Snapshot::begin(&mut session, $self.pool.realm).await?;
+        let answer = snapshot.$question($($parameter),*).await?;
+        snapshot.end().await?;
+        $self.pool.give_back(session);
+        Ok(answer)
+    }};
 }
 
 // === impl PostgresReader ===
@@ -47,18 +52,26 @@ impl PostgresReader {
     /// Opens the store at `url` for questions only; its user needs no rights but `SELECT`.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when there is no connection, [`StoreError::Schema`] when there is no store.
+    /// [`StoreError::Refused`] when it cannot be reached or does not let us in, [`StoreError::Schema`] when there is no
+    /// store, or one of another version.
     pub async fn open(url: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
-        Self::connect(Connector::new(url, "belfry (reading)", ca_file)?).await
+        let connector = Connector::new(url, "reading", ca_file)?;
+        let session = connector.connect(None).await.map_err(|error| connector.at_start(&error))?;
+        schema::check(&session.client).await?;
+        Self::connect(connector).await
     }
 
+    /// To a store that is known to be there.
     pub(super) async fn connect(connector: Connector) -> Result<Self, StoreError> {
-        let connection = connect(&connector).await?;
-        let realm = stored_realm(&connection).await?;
+        let session = connect(&connector).await?;
+        let select = "SELECT value FROM meta WHERE key = 'realm'";
+        let realm: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
+        let realm = u16::try_from(realm)
+            .map_err(|_| StoreError::Damaged("the tag of the store".to_owned()))?;
         let pool = Pool {
             connector,
             realm,
-            idle: Mutex::new(vec![connection]),
+            idle: Mutex::new(vec![session]),
             permits: Semaphore::new(READERS),
         };
         Ok(Self { pool: Arc::new(pool) })
@@ -68,77 +81,32 @@ impl PostgresReader {
 // === impl Pool ===
 
 impl Pool {
-    /// Asks once more when it was an idle connection that turned out to be lost.
-    async fn read<T>(
-        &self,
-        question: impl AsyncFn(&Snapshot<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let closed = |error: &dyn std::fmt::Display| StoreError::Broken(error.to_string());
-        let _permit = self.permits.acquire().await.map_err(|error| closed(&error))?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(connection) = idle {
-            match self.ask(connection, &question).await {
-                Err(StoreError::Unavailable(reason)) => {
-                    tracing::debug!(reason, "a question is asked again on a new connection");
-                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                }
-                answer => return answer,
+    /// A session that answers, and the permission to use it.
+    async fn take(&self) -> Result<(SemaphorePermit<'_>, Session), StoreError> {
+        let closed = |error: AcquireError| StoreError::Broken(error.to_string());
+        let permit = self.permits.acquire().await.map_err(closed)?;
+        while let Some(session) = self.next_idle() {
+            if session.client.check_connection().await.is_ok() {
+                return Ok((permit, session));
             }
         }
-        self.ask(connect(&self.connector).await?, &question).await
+        Ok((permit, connect(&self.connector).await?))
     }
 
-    async fn ask<T>(
-        &self,
-        mut connection: Connection,
-        question: &impl AsyncFn(&Snapshot<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let answer = answer(&mut connection, self.realm, question).await?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        Ok(answer)
+    fn next_idle(&self) -> Option<Session> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn give_back(&self, session: Session) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
     }
 }
 
-/// Asks within one snapshot.
-async fn answer<T>(
-    connection: &mut Connection,
-    realm: u16,
-    question: &impl AsyncFn(&Snapshot<'_>) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let transaction = connection
-        .client
-        .build_transaction()
-        .isolation_level(IsolationLevel::RepeatableRead)
-        .read_only(true)
-        .start()
-        .await?;
-    let snapshot = Snapshot { transaction, realm };
-    let answer = question(&snapshot).await?;
-    snapshot.transaction.commit().await?;
-    Ok(answer)
-}
-
-async fn connect(connector: &Connector) -> Result<Connection, StoreError> {
-    let unavailable =
-        |error: tokio_postgres::Error| StoreError::Unavailable(errors::in_words(&error));
-    let connection = connector.connect().await.map_err(unavailable)?;
-    connection.client.batch_execute(READ_ONLY).await.map_err(unavailable)?;
-    Ok(connection)
-}
-
-/// The tag that is part of every identifier of this store.
-async fn stored_realm(connection: &Connection) -> Result<u16, StoreError> {
-    let missing = || {
-        StoreError::Schema("there is no store in this database: start `belfry serve` first".into())
-    };
-    let exists = "SELECT to_regclass('belfry.meta') IS NOT NULL";
-    if !connection.client.query_one(exists, &[]).await?.try_get::<_, bool>(0)? {
-        return Err(missing());
-    }
-    let select = "SELECT value FROM meta WHERE key = 'realm'";
-    let row = connection.client.query_opt(select, &[]).await?.ok_or_else(missing)?;
-    u16::try_from(row.try_get::<_, i64>(0)?)
-        .map_err(|_| StoreError::Damaged("the store's tag".to_owned()))
+async fn connect(connector: &Connector) -> Result<Session, StoreError> {
+    let unavailable = |error: Error| StoreError::Unavailable(errors::in_words(&error));
+    let session = connector.connect(None).await.map_err(unavailable)?;
+    session.client.batch_execute(READ_ONLY).await.map_err(unavailable)?;
+    Ok(session)
 }
 
 #[async_trait]
@@ -199,7 +167,8 @@ impl Ledger for PostgresReader {
     }
 
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
-        ask!(self, cluster).map(Some)
+        let status: Result<_, StoreError> = ask!(self, cluster);
+        status.map(Some)
     }
 
     async fn unsuppress(

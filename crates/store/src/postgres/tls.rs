@@ -249,11 +249,11 @@ mod tests {
         for parameters in parameters {
             let url = format!("{}?{parameters}", server.url());
             let connector = Connector::new(&url, "test", Some(&ca_file)).unwrap();
-            let connected = connector.connect_plain().await;
+            let connected = connector.connect(None).await;
             answers.push(match connected {
-                Ok(connection) => {
+                Ok(session) => {
                     let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-                    Ok(connection.client.query_one(sql, &[]).await.unwrap().get(0))
+                    Ok(session.client.query_one(sql, &[]).await.unwrap().get(0))
                 }
                 Err(error) => Err(super::super::errors::in_words(&error)),
             });
