@@ -24,6 +24,8 @@ mod ingest;
 mod listener;
 mod membership;
 mod read;
+#[cfg(test)]
+mod read_tests;
 mod reader;
 mod round;
 mod schema;
@@ -111,6 +113,9 @@ struct Parts {
     settled: Arc<AtomicU64>,
 }
 
+/// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
+/// function `log_horizon` of the schema knows it by its numbers.
+const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
 /// Batches of notices waiting for the writer that claims.
 const NOTICES: usize = 1_024;
 
@@ -130,7 +135,7 @@ impl Postgres {
         let tenure = member.tenure();
         let time_offset = member.time_offset();
         let (membership, standing) = watch::channel(member.standing());
-        let (changes, changed) = watch::channel(0);
+        let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
         let settled = Arc::new(AtomicU64::new(0));
@@ -144,7 +149,7 @@ impl Postgres {
             changes: changes.clone(),
             settled: Arc::clone(&settled),
         };
-        let (notices, noticed) = mpsc::channel(NOTICES);
+        let (notices, arrivals) = mpsc::channel(NOTICES);
         let mut tasks = Tasks::default();
         let intake = parts.start(
             &mut tasks,
@@ -152,7 +157,7 @@ impl Postgres {
             Notices::Forward(notices.clone()),
             random.fork(),
         );
-        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(noticed), random.fork());
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(arrivals), random.fork());
         let (leaving, told_to_leave) = watch::channel(false);
         let cluster = Arc::new(tokio::sync::Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
@@ -173,7 +178,7 @@ impl Postgres {
             reader: PostgresReader::connect(connector).await?,
             intake,
             work,
-            changes: changed,
+            changes: is_changed,
             failed: failing,
             available: is_available,
             membership: standing,
