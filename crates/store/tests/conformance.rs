@@ -2,13 +2,22 @@
 
 use std::sync::Arc;
 
-use store::conformance::{Subject, at, exercise};
+use store::conformance::{SharedSubject, Subject, at, exercise, exercise_tickets};
 use store::sqlite::Options;
 use store::{Memory, Sqlite};
 
 #[tokio::test]
 async fn the_double_is_a_store() {
     exercise(async || Subject { store: Arc::new(Memory::new()), keep: Box::new(()) }).await;
+}
+
+#[tokio::test]
+async fn the_double_issues_tickets() {
+    exercise_tickets(async || {
+        let store = Arc::new(Memory::new());
+        SharedSubject { one: Arc::clone(&store), other: store, keep: Box::new(()) }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! the wall clock, and every run is the same.
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
+mod broker;
 mod rig;
 mod script;
 

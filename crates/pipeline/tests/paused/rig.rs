@@ -7,11 +7,11 @@ use std::time::Duration;
 use flow::{Backoff, Clock, Tenure};
 use notification::{
     Account, ByteString, Bytes, Chunk, Content, Draft, Envelope, Guarantee, Lane, Name,
-    NotificationId, Priority, State, Timestamp, limits,
+    NotificationId, Priority, State, Ticket, Timestamp, limits,
 };
-use pipeline::{Channels, Deliver, Dispatch, Metrics, RetryPolicy, Settle, report};
+use pipeline::{Channels, Collect, Deliver, Dispatch, Metrics, RetryPolicy, Settle, report};
 use queue::Publish;
-use store::{Admission, Claims, Ingest as _, Ledger as _, Memory};
+use store::{Admission, ClaimRequest, Claims, Ingest as _, Ledger as _, Memory};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 
@@ -28,7 +28,6 @@ pub(crate) struct Rig {
 /// A pipeline that runs.
 pub(crate) struct Running {
     stop: watch::Sender<bool>,
-    queue: queue::Memory<Arc<Chunk>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -101,6 +100,52 @@ impl Rig {
     pub(crate) fn start(&self) -> Running {
         let (stop, stopping) = watch::channel(false);
         let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
+        let mut tasks = self.start_consuming(&queue, &stopping);
+        let dispatch = Dispatch {
+            claims: Arc::clone(&self.store) as Arc<dyn Claims<Chunk>>,
+            queue: Arc::new(queue.clone()) as Arc<dyn Publish<Arc<Chunk>>>,
+            lease: limits::LEASE,
+            clock: self.clock,
+        };
+        tasks.push(spawn(async move {
+            dispatch.run(stopping).await.unwrap();
+            queue.close();
+        }));
+        Running { stop, tasks }
+    }
+
+    /// Starts dispatch on one side of `broker`, and collect, deliver and settle on the other.
+    pub(crate) fn start_behind(&self, broker: &queue::Memory<Ticket>) -> Running {
+        let (stop, stopping) = watch::channel(false);
+        let queue = queue::Memory::new(limits::CONSUMER_WEIGHT);
+        let mut tasks = self.start_consuming(&queue, &stopping);
+        let dispatch = Dispatch {
+            claims: Arc::clone(&self.store) as Arc<dyn Claims<Ticket>>,
+            queue: Arc::new(broker.clone()) as Arc<dyn Publish<Ticket>>,
+            lease: limits::TICKET_LEASE,
+            clock: self.clock,
+        };
+        let collect = Collect {
+            tickets: Arc::new(broker.clone()),
+            store: Arc::clone(&self.store) as _,
+            queue: Arc::new(queue.clone()),
+            clock: self.clock,
+        };
+        let dispatching = stopping.clone();
+        tasks.push(spawn(async move { dispatch.run(dispatching).await.unwrap() }));
+        tasks.push(spawn(async move {
+            collect.run(stopping).await.unwrap();
+            queue.close();
+        }));
+        Running { stop, tasks }
+    }
+
+    /// Starts what takes chunks from `queue`.
+    fn start_consuming(
+        &self,
+        queue: &queue::Memory<Arc<Chunk>>,
+        stopping: &watch::Receiver<bool>,
+    ) -> Vec<JoinHandle<()>> {
         let (reports, reported) = report::channel();
         let mut channels = Channels::default();
         channels.insert(name("script"), Arc::new(self.script.clone()));
@@ -122,18 +167,23 @@ impl Rig {
             clock: self.clock,
             random: fastrand::Rng::with_seed(1),
         };
-        let dispatch = Dispatch {
-            claims: Arc::clone(&self.store) as Arc<dyn Claims<Chunk>>,
-            queue: Arc::new(queue.clone()) as Arc<dyn Publish<Arc<Chunk>>>,
-            lease: limits::LEASE,
-            clock: self.clock,
-        };
-        let tasks = vec![
-            spawn(async move { dispatch.run(stopping).await.unwrap() }),
+        vec![
             spawn(async move { deliver.run().await.unwrap() }),
             spawn(async move { settle.run().await.unwrap() }),
-        ];
-        Running { stop, queue, tasks }
+        ]
+    }
+
+    /// Has tickets issued for everything that is due.
+    pub(crate) async fn issue_tickets(&self) -> Vec<Ticket> {
+        let request = ClaimRequest {
+            now: self.now(),
+            lease: limits::TICKET_LEASE,
+            items: usize::MAX,
+            lane_window: usize::MAX,
+            total_window: usize::MAX,
+        };
+        let claims: &dyn Claims<Ticket> = &*self.store;
+        claims.claim(request).await.unwrap().chunks
     }
 
     /// Lets paused time pass until nothing is pending.
@@ -167,7 +217,6 @@ impl Running {
     /// Stops as SIGTERM does: nothing new is started, and what is under way is finished and settled.
     pub(crate) async fn stop(self) {
         self.stop.send(true).unwrap();
-        self.queue.close();
         for task in self.tasks {
             task.await.unwrap();
         }

@@ -19,11 +19,14 @@ mod ledger;
 mod settling;
 mod support;
 mod suppression;
+mod tickets;
 
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::Store;
+use notification::Ticket;
+
+use crate::{Claims, Store, Take};
 pub use support::{
     BroadcastShape, Shape, at, claim_all, claim_request, groups, name, settle_all,
     the_books_balance,
@@ -36,6 +39,39 @@ pub struct Subject {
     pub store: Arc<dyn Store>,
     /// A directory, a server; dropped after the store.
     pub keep: Box<dyn Any + Send>,
+}
+
+/// A store under test that also issues tickets, twice: as two processes see it.
+#[derive(Debug)]
+pub struct SharedSubject<S> {
+    /// One process.
+    pub one: Arc<S>,
+    /// Another one, on the same notifications.
+    pub other: Arc<S>,
+    /// A directory, a server; dropped after the stores.
+    pub keep: Box<dyn Any + Send>,
+}
+
+/// Runs every case of tickets, each on a fresh store, and checks after each that the books balance.
+pub async fn exercise_tickets<S: Store + Claims<Ticket> + Take>(
+    make: impl AsyncFn() -> SharedSubject<S>,
+) {
+    macro_rules! cases {
+        ($($case:ident)+) => {
+            $({
+                let subject = make().await;
+                tickets::$case(&*subject.one, &*subject.other).await;
+                the_books_balance(&*subject.one).await;
+                the_books_balance(&*subject.other).await;
+            })+
+        };
+    }
+    cases! {
+        a_ticket_is_good_once
+        a_ticket_is_void_when_its_lease_ends_and_another_is_issued
+        what_must_not_be_sent_ends_when_its_ticket_is_taken
+        what_one_process_holds_the_other_cannot_touch
+    }
 }
 
 /// Runs every case, each on a fresh store, and checks after each that the books balance.

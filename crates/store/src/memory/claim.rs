@@ -1,12 +1,42 @@
 //! Claims, lease ends and what a crash leaves behind.
 
-use notification::{Chunk, ChunkId, Epoch, Event, Guarantee, Lane, State, Timestamp, limits};
+use std::time::Duration;
+
+use notification::{
+    Chunk, ChunkId, Epoch, Event, Guarantee, Lane, State, Ticket, Timestamp, limits,
+};
 
 use super::books::{Books, Line, Piece};
 use crate::{Begun, Claim, ClaimRequest, Mark, Recovery};
 
 impl Books {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim<Chunk> {
+        let lease_until = request.now.plus(request.lease);
+        self.claim_as(
+            request,
+            |books, id| books.end_what_must_not_be_sent(id, request.now),
+            |books, id, piece| books.chunk(id, piece, lease_until),
+        )
+    }
+
+    pub(super) fn issue(&mut self, request: ClaimRequest) -> Claim<Ticket> {
+        let ticket = |books: &Self, chunk, piece: &Piece| Ticket {
+            chunk,
+            epoch: piece.epoch,
+            priority: books.lane_of(piece).priority,
+            lease_until: request.now.plus(request.lease),
+            count: u16::try_from(piece.members.len()).unwrap_or(u16::MAX),
+        };
+        self.claim_as(request, |_, _| false, ticket)
+    }
+
+    /// Claims what is due and is not `ended` now, each `as_what`.
+    fn claim_as<T>(
+        &mut self,
+        request: ClaimRequest,
+        mut ended: impl FnMut(&mut Self, ChunkId) -> bool,
+        as_what: impl Fn(&Self, ChunkId, &Piece) -> T,
+    ) -> Claim<T> {
         let now = request.now;
         for id in self.leased(|until| until <= now) {
             self.end_lease(id, now, "lease ended");
@@ -14,26 +44,50 @@ impl Books {
         let mut chunks = Vec::new();
         let mut items = 0;
         while let Some(id) = self.next_due(request) {
-            if self.end_what_must_not_be_sent(id, now) {
+            if ended(self, id) {
                 continue;
             }
-            let Some(mut piece) = self.chunks.get(&id).cloned() else { continue };
+            let Some(piece) = self.chunks.get(&id).cloned() else { continue };
             if items > 0 && items + piece.members.len() > request.items {
                 break;
             }
             items += piece.members.len();
-            let lease_until = now.plus(request.lease);
-            piece.epoch = Epoch(piece.epoch.0 + 1);
-            piece.lease_until = Some(lease_until);
-            for &index in &piece.members {
-                self.advance(piece.batch, index, Event::Claim);
-            }
-            chunks.push(self.chunk(id, &piece, lease_until));
+            let piece = self.lease(id, piece, now.plus(request.lease));
+            chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();
             self.last_served.insert(self.lane_of(&piece).clone(), turn);
-            self.chunks.insert(id, piece);
         }
         Claim { chunks, next_at: self.next_at(request) }
+    }
+
+    pub(super) fn take(
+        &mut self,
+        ticket: &Ticket,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Option<Chunk> {
+        let piece = self.chunks.get(&ticket.chunk)?.clone();
+        if piece.epoch != ticket.epoch || piece.lease_until.is_none_or(|until| until <= now) {
+            return None;
+        }
+        self.end_lease(ticket.chunk, now, "");
+        if self.end_what_must_not_be_sent(ticket.chunk, now) {
+            return None;
+        }
+        let piece = self.chunks.get(&ticket.chunk)?.clone();
+        let lease_until = now.plus(lease);
+        let piece = self.lease(ticket.chunk, piece, lease_until);
+        Some(self.chunk(ticket.chunk, &piece, lease_until))
+    }
+
+    fn lease(&mut self, id: ChunkId, mut piece: Piece, until: Timestamp) -> Piece {
+        piece.epoch = Epoch(piece.epoch.0 + 1);
+        piece.lease_until = Some(until);
+        for &index in &piece.members {
+            self.advance(piece.batch, index, Event::Claim);
+        }
+        self.chunks.insert(id, piece.clone());
+        piece
     }
 
     /// The chunk whose turn it is, if one is due.

@@ -12,10 +12,12 @@ mod ledger;
 mod settle;
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Timestamp,
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
+    Timestamp,
 };
 use tokio::sync::watch;
 
@@ -23,6 +25,7 @@ use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, Filter, History, Ingest, LaneStatus, Ledger, LogPage,
     LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression,
+    Take,
 };
 use books::Books;
 
@@ -116,6 +119,33 @@ impl Claims<Chunk> for Memory {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+#[async_trait]
+impl Claims<Ticket> for Memory {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Ticket>, StoreError> {
+        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(books.transaction(|books| books.issue(request)))
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+#[async_trait]
+impl Take for Memory {
+    async fn take(
+        &self,
+        tickets: Vec<Ticket>,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Vec<Option<Chunk>>, StoreError> {
+        let take = |books: &mut Books| {
+            tickets.iter().map(|ticket| books.take(ticket, now, lease)).collect()
+        };
+        Ok(self.change(take))
     }
 }
 

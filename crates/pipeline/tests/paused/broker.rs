@@ -1,0 +1,79 @@
+//! With a broker between dispatch and deliver, which may lose or repeat whatever it is given.
+
+use notification::{Account, Guarantee, Priority, Ticket, limits};
+use queue::{Consume as _, Memory, Publish as _};
+
+use crate::rig::{Rig, on_one_thread};
+use crate::{MS, Script, rig};
+
+fn broker() -> Memory<Ticket> {
+    Memory::new(usize::MAX)
+}
+
+#[test]
+fn through_a_broker_everything_is_delivered_once() {
+    on_one_thread(async || {
+        for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+            let rig = rig();
+            let recipients: Vec<String> = (0..2_500).map(|number| format!("r{number}")).collect();
+            let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+            let running = rig.start_behind(&broker());
+            rig.accept(&recipients, guarantee).await;
+            let expect = Account { accepted: 2_500, delivered: 2_500, ..Account::default() };
+            assert_eq!(rig.drained().await, expect);
+            assert_eq!(rig.script.attempts().len(), 2_500);
+            running.stop().await;
+        }
+    });
+}
+
+#[test]
+fn a_ticket_that_the_broker_repeats_is_sent_once() {
+    on_one_thread(async || {
+        let (rig, broker) = (rig(), broker());
+        rig.accept(&["one", "two"], Guarantee::AtLeastOnce).await;
+        let tickets = rig.issue_tickets().await;
+        for _ in 0..3 {
+            broker.publish(tickets.clone()).await;
+        }
+        let running = rig.start_behind(&broker);
+        assert_eq!(rig.drained().await.delivered, 2);
+        running.stop().await;
+        assert_eq!(rig.script.attempts().len(), 2);
+        broker.close();
+        assert!(broker.receive(Priority::Bulk, 9).await.is_empty(), "void tickets are forgotten");
+    });
+}
+
+#[test]
+fn a_ticket_that_the_broker_lost_is_issued_again_when_it_is_overdue() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.accept(&["one"], Guarantee::AtMostOnce).await;
+        let started = rig.clock.monotonic();
+        drop(rig.issue_tickets().await);
+        let running = rig.start_behind(&broker());
+        assert_eq!(rig.drained().await.delivered, 1);
+        assert!(rig.clock.monotonic() - started < 2 * limits::TICKET_LEASE);
+        assert_eq!(rig.script.attempts().len(), 1);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_consumer_leaves_to_others_what_it_has_no_room_for() {
+    on_one_thread(async || {
+        let rig = Rig::new(Script::new(limits::ATTEMPT_TIMEOUT, 1));
+        for _ in 0..limits::CONSUMER_WEIGHT / limits::BATCH_ITEMS + 64 {
+            let drafts = (0..limits::BATCH_ITEMS).map(|_| rig.draft("x", Guarantee::AtLeastOnce));
+            rig.accept_drafts(drafts.collect()).await;
+        }
+        let broker = broker();
+        broker.publish(rig.issue_tickets().await).await;
+        let running = rig.start_behind(&broker);
+        tokio::time::sleep(1_000 * MS).await;
+        let left = broker.receive(Priority::Bulk, usize::MAX).await.len();
+        assert!(left >= 64, "{left} tickets are left");
+        running.crash().await;
+    });
+}
