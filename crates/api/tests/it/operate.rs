@@ -3,7 +3,7 @@
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
-use notification::{Disposition, OutcomeGroup, Settlement, State};
+use notification::{Chunk, Disposition, OutcomeGroup, Settlement, State};
 use store::{ClaimRequest, Claims, Settle};
 
 use crate::support::{Fixture, JSON, fixture, notification};
@@ -15,7 +15,7 @@ async fn worked() -> (Fixture, String) {
     let lease = notification::limits::LEASE;
     let (now, items) = (fixture.now(), 10);
     let request = ClaimRequest { now, lease, items, lane_window: items, total_window: items };
-    let claim = fixture.store.claim(request).await.unwrap();
+    let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
     let groups = vec![OutcomeGroup {
         disposition: Disposition::Ended(State::Delivered),
         status: 200,
