@@ -75,7 +75,7 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
         default_tenant: "default".parse().unwrap(),
         registry: Arc::new(Registry::default()),
         readiness: Readiness::default().and("start", is_ready),
-        worker: None,
+        worker: Some("here".to_owned()),
         takes_in: true,
         clock,
     });
