@@ -4,14 +4,14 @@ CARGO ?= cargo
 # Dependencies are reused between clones when the build goes to a shared place; override as you like.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
-.PHONY: demo test build lint bench docs kill-test setup
+.PHONY: demo test build lint bench docs kill-test setup setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
 	scripts/demo.sh
 
-## test: everything that must hold; needs nothing but Rust, make and a C compiler
-test: setup
+## test: everything that must hold; installs and starts PostgreSQL, RabbitMQ and NATS on private ports
+test: setup setup-servers
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO) test --workspace --locked
 
@@ -41,3 +41,6 @@ docs: setup
 
 setup:
 	@scripts/setup.sh
+
+setup-servers:
+	@scripts/setup-servers.sh

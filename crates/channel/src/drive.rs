@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
-use flow::{Clock, Pass};
+use flow::Pass;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use notification::{Delivery, Report, limits};
@@ -47,7 +47,7 @@ where
                 continue;
             }
             if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
-                under_way.push(run(delivery, &attempt, pass, job.clock));
+                under_way.push(run(job, delivery, &attempt, pass));
                 next = waiting.next();
                 started += 1;
                 if started.is_multiple_of(STARTS_PER_TURN) {
@@ -72,23 +72,27 @@ where
 }
 
 async fn run<'job, Make, Attempting>(
+    job: Job<'job>,
     delivery: &'job Delivery,
     attempt: &Make,
     pass: Pass,
-    clock: Clock,
 ) -> (u16, Report)
 where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    let started = clock.monotonic();
+    let started = job.clock.monotonic();
+    // Reporting may have waited long for settle since this was let in.
+    if let Some(report) = job.may_start().report_otherwise() {
+        return (delivery.index, report);
+    }
     let guarded = AssertUnwindSafe(async { attempt(delivery).await }).catch_unwind();
     let finished = match tokio::time::timeout(limits::ATTEMPT_TIMEOUT, guarded).await {
         Ok(Ok(finished)) => finished,
         Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
         Err(_elapsed) => Attempt::lost("no answer in time"),
     };
-    pass.finish(clock.monotonic().duration_since(started), finished.signal);
+    pass.finish(job.clock.monotonic().duration_since(started), finished.signal);
     (delivery.index, finished.report)
 }
 

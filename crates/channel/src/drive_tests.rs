@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Fixed, Gate};
+use flow::{Clock, Fixed, Gate, Tenure};
 use notification::{
     Answer, BatchId, Chunk, ChunkId, Envelope, Epoch, Guarantee, Lane, Priority, Timestamp, Verdict,
 };
@@ -227,4 +227,24 @@ async fn a_later_job_gets_the_places_of_an_earlier_one_as_soon_as_that_runs_out_
     assert_eq!((one.verdicts().len(), other.verdicts().len()), (10, 10));
     let took = clock.monotonic() - started;
     assert!(took <= Duration::from_secs(16), "{took:?}: places stood empty");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_after_the_tenure_of_the_process() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(2))));
+    let settle = Settle::new(100);
+    let tenure = Tenure::ended(clock.monotonic());
+    tenure.renew(clock.monotonic(), Duration::from_secs(5));
+    let job = Job { tenure: &tenure, ..job(&chunk, &gate, &settle, clock) };
+    drive(job, async |_: &Delivery| {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        accepted()
+    })
+    .await;
+    let reports = settle.reports.take();
+    let started = reports.values().filter(|report| matches!(report, Report::Attempted(_))).count();
+    assert_eq!(started, 4, "two at 0 s and two at 3 s: {reports:?}");
+    let handed_back = |report: &&Report| matches!(report, Report::HandedBack { .. });
+    assert_eq!(reports.values().filter(handed_back).count(), 2);
 }

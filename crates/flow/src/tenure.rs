@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::Clock;
+
 /// Until when this process may start new attempts. Renewed while others know that it is alive; a process that was
 /// stopped or cut off finds it ended, before it does anything of which nobody would know. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -52,10 +54,10 @@ impl Tenure {
         }
     }
 
-    /// Whether it lasts at `now`.
-    pub fn holds(&self, now: Instant) -> bool {
+    /// Whether it lasts now.
+    pub fn holds(&self, clock: Clock) -> bool {
         self.shared.as_ref().is_none_or(|shared| {
-            let passed = now.saturating_duration_since(shared.start).as_millis();
+            let passed = clock.monotonic().saturating_duration_since(shared.start).as_millis();
             passed < u128::from(shared.until.load(Ordering::Relaxed))
         })
     }
@@ -64,25 +66,21 @@ impl Tenure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Clock;
 
     #[tokio::test(start_paused = true)]
     async fn a_tenure_lasts_as_long_as_it_was_renewed_for() {
         let clock = Clock::starting_at(Duration::ZERO);
         let tenure = Tenure::ended(clock.monotonic());
-        assert!(!tenure.holds(clock.monotonic()));
+        assert!(!tenure.holds(clock));
         tenure.renew(clock.monotonic(), Duration::from_secs(5));
         tenure.renew(clock.monotonic(), Duration::from_secs(3));
         tokio::time::advance(Duration::from_millis(4_999)).await;
-        assert!(
-            tenure.holds(clock.monotonic()),
-            "a late answer to an early renewal shortens nothing"
-        );
+        assert!(tenure.holds(clock), "a late answer to an early renewal shortens nothing");
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!tenure.holds(clock.monotonic()));
+        assert!(!tenure.holds(clock));
         tenure.renew(clock.monotonic(), Duration::from_secs(5));
         tenure.end();
-        assert!(!tenure.holds(clock.monotonic()));
-        assert!(Tenure::unlimited().holds(clock.monotonic()));
+        assert!(!tenure.holds(clock));
+        assert!(Tenure::unlimited().holds(clock));
     }
 }

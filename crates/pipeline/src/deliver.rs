@@ -116,7 +116,7 @@ impl Deliver {
     }
 }
 
-/// A chunk's task panics only by a defect: its receipt went back to the queue when it unwound.
+/// A chunk's task panics only by a defect outside of sending: its receipt went back to the queue when it unwound.
 fn tell_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a chunk's task panicked; the chunk is given out again");

@@ -29,7 +29,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["notification", "flow", "store", "queue", "channel"]),
     ("api", &["notification", "flow", "store", "channel", "pipeline"]),
     ("provider-sim", &[]),
-    ("bench", &["flow", "provider-sim"]),
+    ("testbed", &["flow"]),
+    ("bench", &["flow", "provider-sim", "testbed"]),
     (
         "belfry",
         &[
@@ -47,9 +48,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["notification"]),
 ];
 
-/// What tests of these crates may use besides: the simulator stands for providers.
-const TESTS_MAY_USE: &[(&str, &[&str])] =
-    &[("channel", &["provider-sim"]), ("pipeline", &["provider-sim"])];
+/// What tests of these crates may use besides: the simulator stands for providers, the testbed starts servers.
+const TESTS_MAY_USE: &[(&str, &[&str])] = &[
+    ("store", &["testbed"]),
+    ("queue", &["testbed"]),
+    ("channel", &["provider-sim"]),
+    ("pipeline", &["provider-sim", "testbed"]),
+    ("belfry", &["testbed"]),
+];
 
 /// The vocabulary does no I/O and knows no runtime.
 const NEVER: &[(&str, &[&str])] =

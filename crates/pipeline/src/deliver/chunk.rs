@@ -1,13 +1,14 @@
 //! The life of one chunk in deliver.
 
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, Reports, Sender};
-use futures_util::StreamExt;
+use channel::{Job, MayStart, Reports, Sender};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use notification::{Chunk, Delivery, Guarantee, Report, limits};
 use queue::Message;
 use store::{Begun, Mark, StoreError};
@@ -29,7 +30,10 @@ pub(super) async fn deliver(thread: Rc<Thread>, message: Message<Arc<Chunk>>) {
         let entrance = thread.lanes.entrance(lane, way.channel.concurrency());
         let sender = way.sender.as_ref();
         let run = Run { thread: &thread, sender, entrance: &entrance, reporter: &reporter };
-        run.send(&chunk).await;
+        // A defect, not an attempt's: what was not reported stays leased, and is due again when the lease ends.
+        if AssertUnwindSafe(run.send(&chunk)).catch_unwind().await.is_err() {
+            tracing::error!(chunk = chunk.id.0, channel = %lane.channel, "sending a chunk panicked; it waits out its lease");
+        }
     } else {
         tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
@@ -70,7 +74,8 @@ impl Run<'_> {
         let mut under_way = FuturesUnordered::new();
         let turn = self.entrance.turn.lock().await;
         for slice in chunk.deliveries.chunks(limits::BEGIN_ITEMS) {
-            if *self.thread.stopping.borrow() {
+            // Begun and not sent would be in doubt if the process ended then.
+            if self.job(chunk, slice).may_start() == MayStart::No {
                 self.reporter.hand_back(slice, Duration::ZERO).await;
                 continue;
             }
@@ -105,7 +110,11 @@ impl Run<'_> {
     }
 
     async fn send_some(self, chunk: &Chunk, deliveries: &[Delivery]) {
-        let job = Job {
+        self.sender.send(self.job(chunk, deliveries)).await;
+    }
+
+    fn job<'job>(&'job self, chunk: &'job Chunk, deliveries: &'job [Delivery]) -> Job<'job> {
+        Job {
             chunk,
             deliveries,
             gate: &self.entrance.gate,
@@ -113,8 +122,7 @@ impl Run<'_> {
             clock: self.thread.clock,
             stopping: &self.thread.stopping,
             tenure: &self.thread.tenure,
-        };
-        self.sender.send(job).await;
+        }
     }
 }
 

@@ -150,6 +150,20 @@ fn an_attempt_that_panics_costs_one_notification_and_not_the_pipeline() {
 }
 
 #[test]
+fn a_sender_that_panics_costs_a_chunk_its_lease_and_no_loop() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.break_once();
+        let (started, running) = (rig.clock.monotonic(), rig.start());
+        rig.accept(&["one", "other"], Guarantee::AtLeastOnce).await;
+        assert_eq!(rig.drained().await.delivered, 2);
+        assert!(rig.clock.monotonic() - started >= limits::LEASE, "it waited");
+        assert_eq!(rig.script.attempts().len(), 2);
+        running.stop().await;
+    });
+}
+
+#[test]
 fn nothing_is_sent_before_it_is_due_nor_after_it_expired() {
     on_one_thread(async || {
         let rig = rig();

@@ -22,6 +22,7 @@ struct State {
     attempts: Vec<String>,
     under_way: usize,
     under_way_max: usize,
+    is_defective: bool,
 }
 
 // === impl Script ===
@@ -51,6 +52,11 @@ impl Script {
     /// The most attempts that were under way together.
     pub(crate) fn under_way_max(&self) -> usize {
         self.state.lock().unwrap().under_way_max
+    }
+
+    /// Makes the sender itself panic, once.
+    pub(crate) fn break_once(&self) {
+        self.state.lock().unwrap().is_defective = true;
     }
 
     async fn attempt(&self, recipient: &str) -> Attempt {
@@ -94,6 +100,8 @@ impl Channel for Script {
 #[async_trait(?Send)]
 impl Sender for Script {
     async fn send(&self, job: Job<'_>) {
+        let is_defective = std::mem::take(&mut self.state.lock().unwrap().is_defective);
+        assert!(!is_defective, "as the script says");
         drive(job, |delivery| self.attempt(&delivery.recipient)).await;
     }
 

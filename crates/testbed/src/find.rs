@@ -1,0 +1,86 @@
+//! Where the servers' programs lie, and which ports are free.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use anyhow::{Context as _, Result};
+
+/// Ports that the kernel does not hand to outgoing connections by itself (those start at 32768), so that a server
+/// that was killed finds its own port free when it starts again.
+const PORTS: std::ops::Range<u16> = 10_240..32_000;
+
+/// A port of the loopback interface on which nobody listens, another one at each call.
+pub(crate) fn free_port() -> Result<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that run side by side begin at different places.
+    let first = std::process::id().wrapping_mul(61);
+    for _ in PORTS {
+        let offset = first.wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+        let port = PORTS.start + u16::try_from(offset % u32::from(PORTS.end - PORTS.start))?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    anyhow::bail!("no port of {PORTS:?} is free")
+}
+
+/// The newest `program` in `PATH` or in `directories`, with the programs `beside` in the same directory. A `*` at the
+/// end of a directory's parent stands for every version.
+pub(crate) fn program(program: &str, beside: &[&str], directories: &[&str]) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(directories.iter().flat_map(|pattern| expand(pattern)));
+    // A link in PATH leads to the directory where the others are, or to a wrapper of another name.
+    let mut found = places.iter().filter_map(|place| place.join(program).canonicalize().ok());
+    let is_it = |path: &PathBuf| {
+        path.ends_with(program) && beside.iter().all(|name| path.with_file_name(name).is_file())
+    };
+    found.find(is_it).with_context(|| {
+        format!(
+            "{program} is not installed, neither in PATH nor in {}: run scripts/setup-servers.sh",
+            directories.join(", ")
+        )
+    })
+}
+
+/// `/usr/lib/postgresql/*/bin` as the directories that are there, the highest version first.
+fn expand(pattern: &str) -> Vec<PathBuf> {
+    let Some((parent, rest)) = pattern.split_once("/*/") else {
+        return vec![PathBuf::from(pattern)];
+    };
+    let entries = std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
+    let mut versions: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    versions.sort_by_key(|version| std::cmp::Reverse(version_of(version)));
+    versions.into_iter().map(|version| version.join(rest)).collect()
+}
+
+fn version_of(path: &Path) -> Vec<u32> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split(|letter: char| !letter.is_ascii_digit())
+        .filter_map(|part| part.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_compared_by_its_numbers() {
+        let of = |text: &str| version_of(Path::new(text));
+        assert!(of("/usr/lib/postgresql/15") > of("/usr/lib/postgresql/9.6"));
+        assert!(of("rabbitmq_server-3.12.1") > of("rabbitmq_server-3.10.8"));
+    }
+
+    #[test]
+    fn a_missing_program_says_how_to_install_it() {
+        let error = program("no-such-server", &[], &["/nowhere/*/bin"]).unwrap_err().to_string();
+        assert!(error.contains("scripts/setup-servers.sh"), "{error}");
+    }
+
+    #[test]
+    fn a_free_port_is_another_one_each_time() {
+        assert_ne!(free_port().unwrap(), free_port().unwrap());
+    }
+}
