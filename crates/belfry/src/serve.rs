@@ -9,6 +9,7 @@ mod stages;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,6 +21,9 @@ pub(crate) use role::Role;
 
 /// Threads for the API, dispatch and settle. They mostly wait: for callers and for the store's writer.
 const CONTROL_THREADS: usize = 2;
+
+/// How long a store or broker that cannot be reached is waited for at the start.
+const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs the engine until SIGTERM or SIGINT. The exit code is 1 when it had to stop by itself.
 pub(crate) fn run(role: Role, config: &Config) -> anyhow::Result<ExitCode> {

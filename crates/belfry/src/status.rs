@@ -81,7 +81,7 @@ pub(crate) fn run(args: &StatusArgs, client: &Client) -> anyhow::Result<ExitCode
 // === impl Status ===
 
 impl Status {
-    fn to_text(&self) -> Result<String, std::fmt::Error> {
+    fn to_text(&self) -> Result<String, fmt::Error> {
         let mut text = format!("belfry {}, running since {}\n", self.version, self.started_at);
         self.totals.push_text(&mut text)?;
         if self.lag_seconds > 0.0 {
@@ -106,7 +106,7 @@ impl Status {
 // === impl Cluster ===
 
 impl Cluster {
-    fn to_text(&self) -> Result<String, std::fmt::Error> {
+    fn to_text(&self) -> Result<String, fmt::Error> {
         let heads = [
             "worker",
             "role",

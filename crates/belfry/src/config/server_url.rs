@@ -23,9 +23,9 @@ struct Server {
 }
 
 /// The stores that have a URL.
-pub(crate) const STORE_SCHEMES: [&str; 2] = ["postgres", "postgresql"];
+const STORE_SCHEMES: [&str; 2] = ["postgres", "postgresql"];
 /// The brokers.
-pub(crate) const QUEUE_SCHEMES: [&str; 3] = ["amqp", "amqps", "nats"];
+const QUEUE_SCHEMES: [&str; 4] = ["amqp", "amqps", "nats", "tls"];
 
 /// Reads the URL of a store.
 pub(super) fn store<'de, D: Deserializer<'de>>(
@@ -54,7 +54,7 @@ pub(super) fn queue<'de, D: Deserializer<'de>>(
     }
     let scheme = url.scheme();
     Err(de::Error::custom(format!(
-        "there is no broker for {scheme}:// URLs: begin it with amqp:// or amqps:// (RabbitMQ) or nats:// (NATS)"
+        "there is no broker for {scheme}:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), nats:// or tls:// (NATS)"
     )))
 }
 

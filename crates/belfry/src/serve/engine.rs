@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::Role;
 use super::backend::Backend;
-use super::broker::Link;
+use super::broker::{self, Link};
 use super::stages::{Parts, Stages};
 use crate::config::Config;
 
@@ -105,14 +105,15 @@ impl Engine {
     pub(super) async fn drain(&mut self) -> Result<(), &'static str> {
         self.works.send_replace(false);
         self.stages.stop();
+        let broker = self.link.take().map(Link::release);
         while let Some(ended) = self.stages.senders.next().await {
             if let Err(error) = ended {
                 tracing::error!(%error, "a sender failed while draining");
             }
         }
         self.stages.tasks.drain().await;
-        if let Some(link) = self.link.take() {
-            link.close().await;
+        if let Some(broker) = broker {
+            broker::close(broker).await;
         }
         let failed = self.backend.failed().borrow().is_some();
         self.backend.close().await;
