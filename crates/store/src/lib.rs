@@ -16,6 +16,7 @@ mod error;
 mod ingest;
 mod ledger;
 mod recovery;
+mod rows;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
