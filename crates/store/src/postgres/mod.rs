@@ -1,0 +1,5 @@
+//! The store on PostgreSQL.
+
+mod connection;
+mod errors;
+mod schema;
