@@ -16,6 +16,9 @@ use crate::broker::link::Fault;
 #[derive(Clone)]
 pub(super) struct Address {
     server: ServerAddr,
+    /// A token, when there is no password.
+    user: Option<String>,
+    password: Option<String>,
     credentials: Option<PathBuf>,
 }
 
@@ -46,9 +49,14 @@ impl Address {
                 _other => return refuse("the only parameter is ?credentials=/path/to/file"),
             }
         }
-        match server.parse() {
-            Ok(server) => Ok(Self { server, credentials }),
-            Err(_may_repeat_it) => refuse("it cannot be read as a URL"),
+        let Ok(server) = server.parse::<ServerAddr>() else {
+            return refuse("it cannot be read as a URL");
+        };
+        let decode =
+            |text: Option<&str>| text.map_or(Some(None), |text| percent_decode(text).map(Some));
+        match (decode(server.username()), decode(server.password())) {
+            (Some(user), Some(password)) => Ok(Self { server, user, password, credentials }),
+            _other => refuse("the user or the password is not percent-encoded UTF-8"),
         }
     }
 
@@ -71,6 +79,11 @@ impl Address {
             .max_reconnects(1)
             // An answer that finds no place is not given; they come in bursts.
             .client_capacity(8 * limits::PUBLISH_TICKETS);
+        let options = match (self.user.clone(), self.password.clone()) {
+            (Some(user), Some(password)) => options.user_and_password(user, password),
+            (Some(token), None) => options.token(token),
+            (None, _) => options,
+        };
         let Some(path) = &self.credentials else { return Ok(options) };
         let file = path.display();
         options.credentials_file(path).await.map_err(|error| {
@@ -149,6 +162,24 @@ impl fmt::Debug for Address {
     }
 }
 
+/// `text` with every `%41` as the byte that it stands for.
+fn percent_decode(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'%' {
+            decoded.push(*first);
+            continue;
+        }
+        let (digits, behind) = rest.split_first_chunk::<2>()?;
+        rest = behind;
+        let digits = std::str::from_utf8(digits).ok()?;
+        decoded.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    String::from_utf8(decoded).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,14 +189,25 @@ mod tests {
         let address = Address::parse("nats://someone:hidden@host:1234?credentials=/a/b").unwrap();
         assert_eq!(format!("{address} {address:?}"), "host:1234 host:1234");
         assert_eq!(address.credentials, Some(PathBuf::from("/a/b")));
+        assert_eq!(address.user.as_deref(), Some("someone"));
+        let encoded = Address::parse("nats://a%40b:%C3%BC%25@host").unwrap();
+        assert_eq!(
+            (encoded.user.as_deref(), encoded.password.as_deref()),
+            (Some("a@b"), Some("ü%"))
+        );
         assert_eq!(Address::parse("tls://host").unwrap().to_string(), "host:4222");
     }
 
     #[test]
     fn what_is_no_address_is_refused_without_repeating_it() {
-        for text in
-            ["", "hidden", "http://hidden@host", "nats://hidden@host:port", "nats://h?hidden=1"]
-        {
+        for text in [
+            "",
+            "hidden",
+            "http://hidden@host",
+            "nats://hidden@host:port",
+            "nats://h?hidden=1",
+            "nats://hidden:%f@h",
+        ] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains("nats://user:password@host:port"), "{error}");
             assert!(!error.contains("hidden"), "{error}");
