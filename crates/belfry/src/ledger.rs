@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use store::postgres::PostgresReader;
 use store::sqlite::Sqlite;
 use store::{Ledger, StoreError};
 
@@ -19,7 +20,10 @@ pub(crate) fn ask<T>(
             let opened = Sqlite::open_read_only(directory);
             Box::new(opened.map_err(|error| cannot_read(directory.display(), &error))?)
         }
-        StorePlace::Server(url) => anyhow::bail!("{url}: not yet"),
+        StorePlace::Server(url) => {
+            let opened = runtime.block_on(PostgresReader::open(&url.expose(), config.ca_file.as_deref()));
+            Box::new(opened.map_err(|error| cannot_read(url, &error))?)
+        }
     };
     runtime.block_on(work(&*reader))
 }

@@ -24,6 +24,8 @@ const CONTROL_THREADS: usize = 2;
 
 /// How long a store or broker that cannot be reached is waited for at the start.
 const START_PATIENCE: Duration = Duration::from_mins(1);
+/// Between two tries to reach the store, each of which may take its own time.
+const START_RETRY: Duration = Duration::from_secs(1);
 
 /// Runs the engine until SIGTERM or SIGINT. The exit code is 1 when it had to stop by itself.
 pub(crate) fn run(role: Role, config: &Config) -> anyhow::Result<ExitCode> {
