@@ -52,6 +52,9 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
         stock: &Arc<Stock<Self::Answer>>,
     ) -> impl Future<Output = Fault> + Send;
 
+    /// Consumes no more, and puts into stock what was under way. Nothing is being consumed when this is called.
+    fn stop(&self, stock: &Arc<Stock<Self::Answer>>) -> impl Future<Output = ()> + Send;
+
     /// Waits until the connection is lost, and meanwhile says in `room` when the broker takes nothing.
     fn lost(&self, room: &Room) -> impl Future<Output = Fault> + Send;
 

@@ -80,10 +80,15 @@ impl<P: Protocol> Session<P> {
             fault = self.work(&link) => Err(fault),
         };
         if ended.is_ok() {
-            // What arrived while the queue was being closed.
-            shared.stock.close();
+            let settle = async {
+                // In this order, so that nothing that is given back is given out here again.
+                let _late = timeout(limits::PUBLISH_TIMEOUT, link.stop(&shared.stock)).await;
+                shared.stock.give_back();
+                shared.stock.settled().await;
+            };
             tokio::select! {
-                () = shared.stock.settled() => {}
+                () = settle => {}
+                () = shared.keep() => {}
                 _fault = link.lost(&shared.room) => {}
             }
             // A broker that does not answer to a farewell takes it for a lost connection.

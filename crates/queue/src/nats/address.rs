@@ -141,6 +141,7 @@ impl Address {
                 )
             }
             Failure::JetStream(_code, text) => format!("NATS at {self} refused something ({text})"),
+            Failure::Lost => return self.explain_loss(),
             Failure::Other(text) => format!("NATS at {self} did not do what it was asked ({text})"),
             Failure::Mismatch(text) => format!(
                 "NATS at {self} has a stream or consumer of that name that cannot carry tickets ({text}): delete it, \

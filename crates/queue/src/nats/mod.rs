@@ -16,7 +16,6 @@ mod topology;
 use std::sync::Arc;
 
 use async_nats::connection::State;
-use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::{Client, Event, jetstream};
 use flow::Clock;
@@ -29,7 +28,7 @@ use crate::broker::room::Room;
 use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
 use address::Address;
-use consume::Delivered;
+use consume::{Consuming, Delivered};
 use topology::Topology;
 
 /// How to reach the broker.
@@ -37,6 +36,7 @@ use topology::Topology;
 struct Nats {
     addresses: Vec<Address>,
     topology: Topology,
+    consume: bool,
 }
 
 /// A connection.
@@ -46,8 +46,8 @@ struct Session {
     jetstream: jetstream::Context,
     address: Address,
     topology: Topology,
-    /// By the code of the priority.
-    consumers: Vec<PullConsumer>,
+    /// By the code of the priority; empty when nothing is consumed.
+    consumers: Vec<Consuming>,
     seen: watch::Receiver<Seen>,
 }
 
@@ -72,7 +72,7 @@ pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Br
     let addresses: Result<Vec<Address>, QueueError> =
         options.servers().map(Address::parse).collect();
     let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
-    let protocol = Nats { addresses: addresses?, topology };
+    let protocol = Nats { addresses: addresses?, topology, consume: options.consume };
     Ok(Broker::open(protocol, options, clock, random))
 }
 
@@ -97,11 +97,14 @@ impl Protocol for Nats {
             .timeout(limits::PUBLISH_TIMEOUT)
             .max_ack_inflight(8 * limits::PUBLISH_TICKETS)
             .build(client.clone());
-        let topology = self.topology.clone();
-        let mut session =
-            Session { client, jetstream, address, topology, consumers: Vec::new(), seen };
-        let created = session.topology.create(&session.jetstream).await;
-        session.consumers = created.map_err(|error| session.explain(&error))?;
+        let (topology, consumers) = (self.topology.clone(), Vec::new());
+        let mut session = Session { client, jetstream, address, topology, consumers, seen };
+        session.declare().await?;
+        for priority in Priority::ALL.iter().filter(|_priority| self.consume) {
+            let consuming =
+                Consuming::new(&session.jetstream, &session.client, &self.topology, *priority);
+            session.consumers.push(consuming.await.map_err(|error| session.explain(&error))?);
+        }
         Ok(session)
     }
 }
@@ -125,11 +128,14 @@ impl Link for Session {
 
     async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> Fault {
         match self.consumers.get(usize::from(priority.code())) {
-            Some(consumer) => {
-                let error = consume::consume(consumer, priority, &self.client, stock).await;
-                self.explain(&error)
-            }
-            None => Fault("there is no consumer of this priority".to_owned()),
+            Some(consuming) => self.explain(&consuming.run(stock).await),
+            None => Fault("nothing is consumed here".to_owned()),
+        }
+    }
+
+    async fn stop(&self, stock: &Arc<Stock<Delivered>>) {
+        for consuming in &self.consumers {
+            consuming.stop(stock).await;
         }
     }
 

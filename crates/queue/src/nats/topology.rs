@@ -44,6 +44,9 @@ pub(super) enum Failure {
     /// What is there is of another kind.
     #[error("{0}")]
     Mismatch(String),
+    /// The connection is gone.
+    #[error("the connection was lost")]
+    Lost,
     /// The server did not say why.
     #[error("{0}")]
     Other(String),
@@ -57,8 +60,8 @@ impl Topology {
         format!("{}.{priority}", self.prefix)
     }
 
-    /// Creates what is missing. Gives the consumers by the code of their priority.
-    pub(super) async fn create(&self, jetstream: &Context) -> Result<Vec<PullConsumer>, Failure> {
+    /// Creates what is missing.
+    pub(super) async fn create(&self, jetstream: &Context) -> Result<(), Failure> {
         let stream = match jetstream.get_stream(&self.prefix).await.map_err(|error| of_get(&error))
         {
             Err(Failure::JetStream(ErrorCode::STREAM_NOT_FOUND, _text)) => {
@@ -67,11 +70,10 @@ impl Topology {
             found => found?,
         };
         self.check(&stream.cached_info().config)?;
-        let mut consumers = Vec::new();
         for priority in Priority::ALL {
-            consumers.push(self.create_consumer(&stream, *priority).await?);
+            self.create_consumer(&stream, *priority).await?;
         }
-        Ok(consumers)
+        Ok(())
     }
 
     /// Tickets waiting per priority.
@@ -121,11 +123,7 @@ impl Topology {
         }
     }
 
-    async fn create_consumer(
-        &self,
-        stream: &Stream,
-        priority: Priority,
-    ) -> Result<PullConsumer, Failure> {
+    async fn create_consumer(&self, stream: &Stream, priority: Priority) -> Result<(), Failure> {
         let pending = self.tickets_max.max(limits::PREFETCH_TICKETS as u64);
         let config = pull::Config {
             durable_name: Some(priority.as_str().to_owned()),
@@ -147,7 +145,7 @@ impl Topology {
             let text = format!("consumer {priority} has another subject or acknowledges otherwise");
             return Err(Failure::Mismatch(text));
         }
-        Ok(consumer)
+        Ok(())
     }
 
     fn check(&self, config: &Config) -> Result<(), Failure> {

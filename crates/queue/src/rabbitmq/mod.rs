@@ -28,7 +28,7 @@ use crate::broker::room::Room;
 use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
 use address::Address;
-use consume::Delivered;
+use consume::{Consuming, Delivered};
 use socket::Socket;
 use topology::Topology;
 
@@ -48,9 +48,8 @@ struct Session {
     topology: Topology,
     /// In confirm mode. A new one with every declaration, so that nobody waits for confirms of the old one.
     publish: Mutex<Channel>,
-    /// By the code of the priority; empty when nothing is consumed. Acknowledgements travel by the channel of the delivery,
-    /// so they live as long as the connection.
-    consume: Vec<Channel>,
+    /// By the code of the priority; empty when nothing is consumed.
+    consumers: Vec<Consuming>,
     /// Dropped last: what still hangs on the socket then comes loose.
     _socket: Socket,
 }
@@ -89,17 +88,18 @@ impl Protocol for RabbitMq {
         let prefetch = u16::try_from(limits::PREFETCH_TICKETS).unwrap_or(u16::MAX);
         let open = async {
             let publish = connection.create_channel().await?;
-            let mut consume = Vec::new();
+            let mut consumers = Vec::new();
             for _priority in Priority::ALL.iter().filter(|_priority| self.consume) {
                 let channel = connection.create_channel().await?;
                 channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
-                consume.push(channel);
+                consumers.push(Consuming::new(channel));
             }
-            Ok((publish, consume))
+            Ok((publish, consumers))
         };
-        let (publish, consume) = open.await.map_err(|error| address.explain(&error))?;
+        let (publish, consumers) = open.await.map_err(|error| address.explain(&error))?;
         let (topology, publish) = (self.topology.clone(), Mutex::new(publish));
-        let session = Session { connection, address, topology, publish, consume, _socket: socket };
+        let session =
+            Session { connection, address, topology, publish, consumers, _socket: socket };
         session.declare().await?;
         Ok(session)
     }
@@ -127,15 +127,23 @@ impl Link for Session {
     }
 
     async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> Fault {
-        let Some(channel) = self.consume.get(usize::from(priority.code())) else {
+        let Some(consuming) = self.consumers.get(usize::from(priority.code())) else {
             return Fault("nothing is consumed here".to_owned());
         };
-        match consume::consume(channel, self.topology.queue(priority), stock).await {
-            Ok(()) => Fault(format!(
-                "RabbitMQ ended the consumer of {}: was the queue deleted?",
-                self.topology.queue(priority)
-            )),
+        let queue = self.topology.queue(priority);
+        match consuming.run(&queue, stock).await {
+            Ok(()) => {
+                Fault(format!("RabbitMQ ended the consumer of {queue}: was the queue deleted?"))
+            }
             Err(error) => self.address.explain(&error),
+        }
+    }
+
+    async fn stop(&self, stock: &Arc<Stock<Delivered>>) {
+        for consuming in &self.consumers {
+            if let Err(error) = consuming.stop(stock).await {
+                tracing::debug!(%error, "a consumer did not end in good order");
+            }
         }
     }
 
