@@ -21,7 +21,8 @@ pub(crate) fn ask<T>(
             Box::new(opened.map_err(|error| cannot_read(directory.display(), &error))?)
         }
         StorePlace::Server(url) => {
-            let opened = runtime.block_on(PostgresReader::open(&url.expose(), config.ca_file.as_deref()));
+            let opened =
+                runtime.block_on(PostgresReader::open(&url.expose(), config.ca_file.as_deref()));
             Box::new(opened.map_err(|error| cannot_read(url, &error))?)
         }
     };

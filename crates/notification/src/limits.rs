@@ -172,7 +172,10 @@ const _: () = {
         (CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * 16) as u64 <= BROKER_TICKETS,
         "what sixteen consumers may have under way must fit"
     );
-    assert!(TICKET_ANSWER_WAIT.as_secs() < TICKET_LEASE.as_secs(), "it must help before the lease does");
+    assert!(
+        TICKET_ANSWER_WAIT.as_secs() < TICKET_LEASE.as_secs(),
+        "it must help before the lease does"
+    );
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);

@@ -44,7 +44,8 @@ impl Link {
     ) -> Result<Option<Self>, Failure> {
         let Some(url) = &config.url else { return Ok(None) };
         let usual = Options::new(url.expose(), config.prefix.as_str());
-        let options = Options { consume: role.consumes(), ..usual };
+        let ca_file = config.ca_file.clone();
+        let options = Options { ca_file, consume: role.consumes(), ..usual };
         let opened = if url.scheme().starts_with("amqp") {
             queue::rabbitmq::open(&options, clock, random.fork())
         } else {

@@ -28,16 +28,18 @@ fn a_database_that_refuses_ends_the_start_at_once_with_what_to_do() {
     let url = |user: &str| format!("{start}://{user}@{place}");
 
     assert_says(&refusal(&url(&format!("{role}:canary-but-wrong"))), &[&role, "password"]);
-    let nowhere = url(&format!("{role}:canary")).replace(place.rsplit('/').next().unwrap(), "nowhere");
+    let nowhere =
+        url(&format!("{role}:canary")).replace(place.rsplit('/').next().unwrap(), "nowhere");
     assert_says(&refusal(&nowhere), &["there is no database nowhere", "CREATE DATABASE"]);
-    assert_says(&refusal(&url(&format!("{role}:canary"))), &[&role, "CREATE SCHEMA belfry AUTHORIZATION"]);
+    assert_says(
+        &refusal(&url(&format!("{role}:canary"))),
+        &[&role, "CREATE SCHEMA belfry AUTHORIZATION"],
+    );
 
     let cluster = Cluster::new(database.url(), 1, &[]);
     cluster.start("serve", "first").stop();
     assert_says(&refusal(&url(&format!("{role}:canary"))), &[&role, "GRANT"]);
-    database
-        .query("UPDATE belfry.refinery_schema_history SET version = version + 1000")
-        .unwrap();
+    database.query("UPDATE belfry.refinery_schema_history SET version = version + 1000").unwrap();
     assert_says(&refusal(database.url()), &["schema", "newer belfry"]);
     database.query(&format!("DROP ROLE {role}")).unwrap();
 }

@@ -49,7 +49,8 @@ fn a_whole_engine_with_a_broker_delivers_what_a_producer_took_in() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let queue = testbed::nats::shared_url().unwrap();
     let cluster = Cluster::new(database.url(), 6_000, &[]).with_queue(&queue);
-    let (producer, engine) = (cluster.start("produce", "producer"), cluster.start("serve", "engine"));
+    let (producer, engine) =
+        (cluster.start("produce", "producer"), cluster.start("serve", "engine"));
     check_both_guarantees(&cluster, &producer);
     producer.stop();
     engine.stop();

@@ -56,8 +56,7 @@ fn a_rolling_restart_with_a_backlog_loses_and_doubles_nothing() {
 fn consumers_come_and_go_under_a_backlog() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let queue = testbed::rabbitmq::shared_url().unwrap();
-    let cluster =
-        Cluster::new(database.url(), 40_000, &["--latency", "20ms"]).with_queue(&queue);
+    let cluster = Cluster::new(database.url(), 40_000, &["--latency", "20ms"]).with_queue(&queue);
     let producer = cluster.start("produce", "producer");
     let first = cluster.start("consume", "first");
     cluster.broadcast(&producer, 0..20_000, AtLeastOnce);

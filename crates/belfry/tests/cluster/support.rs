@@ -161,7 +161,8 @@ impl Process {
     /// The status code of a `GET` without a key; `None` when it cannot be reached.
     pub(crate) fn get(&self, path: &str) -> Option<u16> {
         let mut socket = TcpStream::connect(&self.listen).ok()?;
-        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .ok()?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).ok()?;
         answer.split(' ').nth(1)?.parse().ok()
