@@ -123,6 +123,13 @@ impl Backend {
         }
     }
 
+    /// Lets others have what was not claimed yet, at once.
+    pub(super) fn finish(&self) {
+        if let Some(store) = self.shared() {
+            store.finish();
+        }
+    }
+
     /// Leaves it in good order.
     pub(super) async fn close(&self) {
         match self {

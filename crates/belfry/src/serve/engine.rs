@@ -105,6 +105,7 @@ impl Engine {
     pub(super) async fn drain(&mut self) -> Result<(), &'static str> {
         self.works.send_replace(false);
         self.stages.stop();
+        self.backend.finish();
         let broker = self.link.take().map(Link::release);
         while let Some(ended) = self.stages.senders.next().await {
             if let Err(error) = ended {
