@@ -37,6 +37,17 @@ pub(super) struct Member {
     settled_before: u64,
 }
 
+/// What this process means to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Intent {
+    /// Its share.
+    Work,
+    /// Only to finish what it has.
+    Finish,
+    /// Nothing any more.
+    Leave,
+}
+
 /// Where a member sees what it has done, and whom it asks to bury others.
 #[derive(Debug)]
 pub(super) struct Stats {
@@ -122,17 +133,21 @@ impl Member {
         self.stats = Some(stats);
     }
 
-    /// Beats until it is told to leave, and then leaves. `cluster` wakes it when others come or go.
+    /// Beats until it is to leave, and then leaves. `cluster` wakes it when others come or go.
     pub(super) async fn run(
         mut self,
         standing: watch::Sender<Membership>,
         cluster: Arc<Notify>,
-        mut leaving: watch::Receiver<bool>,
+        mut intent: watch::Receiver<Intent>,
     ) {
         let backoff = Backoff::new(Duration::from_millis(100), limits::WORKER_BEAT);
         let mut failures = 0;
-        while !*leaving.borrow() {
-            let wait = match self.beat(false).await {
+        loop {
+            let intended = *intent.borrow_and_update();
+            if intended == Intent::Leave {
+                break;
+            }
+            let wait = match self.beat(intended == Intent::Finish).await {
                 Ok(beat) => {
                     failures = 0;
                     standing.send_if_modified(|told| {
@@ -155,7 +170,7 @@ impl Member {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = cluster.notified() => {}
-                _ = leaving.changed() => {}
+                _ = intent.changed() => {}
             }
         }
         if let Err(error) = self.leave().await {
