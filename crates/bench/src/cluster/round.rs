@@ -334,3 +334,52 @@ fn join(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
 fn poisoned<T>(_: T) -> anyhow::Error {
     anyhow::anyhow!("a thread of the harness panicked")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::token;
+    use std::io::Write as _;
+
+    /// Two of each guarantee; the books have these lines: number and status.
+    fn verdict(lines: &[(u64, &str)], in_doubt: u64) -> Result<()> {
+        let mut journal = tempfile::NamedTempFile::new()?;
+        for (number, status) in lines {
+            writeln!(journal, "10\tapns\t{status}\tid\t{}", token(*number))?;
+        }
+        let books = Books::read(journal.path(), &Workload { tokens: 4, webhooks: Vec::new() })?;
+        let audit = Audit {
+            accepted: 4,
+            delivered: 4 - in_doubt,
+            refused: 0,
+            expired: 0,
+            cancelled: 0,
+            suppressed: 0,
+            in_doubt,
+            dead: 0,
+            pending: 0,
+            balanced: true,
+        };
+        judge(&audit, &books, (0..2, 2..4))
+    }
+
+    #[test]
+    fn a_round_is_judged_by_the_providers_books() {
+        let check = |lines: &[(u64, &str)], in_doubt, expect: &str| {
+            let said =
+                verdict(lines, in_doubt).map_or_else(|error| error.to_string(), |()| String::new());
+            assert!(
+                said.contains(expect) && said.is_empty() == expect.is_empty(),
+                "{lines:?}: {said}"
+            );
+        };
+        let all = [(0, "200"), (1, "200"), (2, "200"), (3, "200")];
+        check(&all, 0, "");
+        check(&[&all[..], &[(1, "200")]].concat(), 0, "");
+        check(&all[..3], 1, "");
+        check(&all[..3], 0, "1 at-most-once lost");
+        check(&all[1..], 1, "1 at-least-once notifications are lost");
+        check(&[&all[..], &[(2, "200")]].concat(), 0, "on the wire 2 times");
+        check(&[&all[..], &[(2, "drop")]].concat(), 1, "on the wire 2 times");
+    }
+}
