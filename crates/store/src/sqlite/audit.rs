@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use notification::State;
 use rusqlite::Rows;
 
-use super::codec::decode_log;
-use super::members::Members;
 use super::read::Snapshot;
+use crate::rows::audit::BatchAudit;
 use crate::{Audit, StoreError};
 
 /// Rows that belong to batches, in order of batch, with the next one in hand.
@@ -21,9 +19,6 @@ struct SideRow {
     blob: Option<Vec<u8>>,
     count: usize,
 }
-
-/// Problems told in words.
-const PROBLEMS: usize = 100;
 
 // === impl Snapshot ===
 
@@ -48,7 +43,14 @@ impl Snapshot {
             let expected = if is_open { 0 } else { count };
             chunks.report_strays(batch, "chunk", &mut audit)?;
             log.report_strays(batch, "log row", &mut audit)?;
-            audit_batch(batch, expected, (&mut chunks, &mut log), &mut audit)?;
+            let mut members = BatchAudit::new(batch, expected, &mut audit);
+            while let Some(chunk) = chunks.take(batch)? {
+                members.add_chunk(chunk.blob.as_deref(), chunk.count);
+            }
+            while let Some(row) = log.take(batch)? {
+                members.add_log(&row.blob.unwrap_or_default())?;
+            }
+            members.finish();
         }
         chunks.report_strays(i64::MAX, "chunk", &mut audit)?;
         log.report_strays(i64::MAX, "log row", &mut audit)?;
@@ -108,60 +110,4 @@ impl<'a> Side<'a> {
         };
         Ok(())
     }
-}
-
-// === impl Audit ===
-
-impl Audit {
-    fn report(&mut self, problem: String) {
-        self.problem_count += 1;
-        if self.problems.len() < PROBLEMS {
-            self.problems.push(problem);
-        }
-    }
-}
-
-/// Accounts for the members of one batch.
-fn audit_batch(
-    batch: i64,
-    count: usize,
-    (chunks, log): (&mut Side<'_>, &mut Side<'_>),
-    audit: &mut Audit,
-) -> Result<(), StoreError> {
-    let mut missing = Members::all(count);
-    let mut account = |index: u16, state: State, audit: &mut Audit| {
-        if missing.remove(index) {
-            audit.account.add(state, 1);
-        } else {
-            audit.report(format!(
-                "batch {batch}: member {index} is {state}, and something else too"
-            ));
-        }
-    };
-    while let Some(chunk) = chunks.take(batch)? {
-        let blob = chunk.blob.as_deref();
-        let members = blob.map_or_else(|| Members::all(chunk.count), Members::from_blob);
-        if members.len() != chunk.count {
-            let (count, found) = (chunk.count, members.len());
-            audit.report(format!("batch {batch}: a chunk of {count} has {found} members"));
-        }
-        for index in members.iter() {
-            account(index, State::Pending, audit);
-        }
-    }
-    while let Some(row) = log.take(batch)? {
-        for group in decode_log(&row.blob.unwrap_or_default())? {
-            if group.state.is_terminal() {
-                for index in group.indexes {
-                    account(index, group.state, audit);
-                }
-            }
-        }
-    }
-    audit.account.accepted += count as u64;
-    if !missing.is_empty() {
-        let (count, first) = (missing.len(), missing.iter().next().unwrap_or(0));
-        audit.report(format!("batch {batch}: {count} members are lost, the first is {first}"));
-    }
-    Ok(())
 }

@@ -3,10 +3,11 @@
 use notification::{BroadcastId, Content, Envelope, Timestamp};
 use rusqlite::params;
 
-use super::ingest::{Filling, Known};
-use super::lanes::LaneId;
 use super::round::Round;
 use super::rows;
+use crate::rows::lanes::LaneId;
+use crate::rows::model;
+use crate::rows::packing::{Batches as _, Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 impl Round<'_> {
@@ -133,9 +134,9 @@ impl Round<'_> {
         let mut rows = select.query([id.0.cast_signed()])?;
         let row = rows.next()?.ok_or(StoreError::NoOpenBroadcast(id))?;
         Ok(Envelope {
-            tenant: rows::name(row.get_ref(3)?.as_str()?)?,
+            tenant: model::name(row.get_ref(3)?.as_str()?)?,
             lane: rows::lane_at(row, 0)?,
-            guarantee: rows::guarantee(row.get(4)?)?,
+            guarantee: model::guarantee(row.get(4)?)?,
             due_at: Timestamp::from_millis(row.get(5)?),
             expires_at: row.get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
             broadcast: Some(id),

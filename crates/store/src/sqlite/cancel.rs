@@ -3,10 +3,11 @@
 use notification::{BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use super::codec::LogLine;
-use super::members::Members;
 use super::round::Round;
-use super::rows::{self, ChunkRow, select_chunk};
+use super::rows::{self, select_chunk};
+use crate::rows::codec::LogLine;
+use crate::rows::members::Members;
+use crate::rows::model::ChunkRow;
 use crate::{CancelTarget, Cancelled, StoreError};
 
 impl Round<'_> {

@@ -1,20 +1,16 @@
 //! Claims, the fence before the first byte, and the end of leases.
 
-use notification::{
-    BroadcastId, ByteString, Bytes, Chunk, Content, Delivery, Epoch, Guarantee, State, Timestamp,
-    limits,
-};
+use notification::{BroadcastId, Chunk, Content, Epoch, Guarantee, State, Timestamp, limits};
 use rusqlite::{OptionalExtension, params};
 
-use super::codec::{Items, LogLine};
-use super::lanes::LaneId;
-use super::members::Members;
 use super::round::Round;
-use super::rows::{self, BatchRow, ChunkRow, select_chunk};
+use super::rows::{self, select_chunk};
+use crate::rows::codec::LogLine;
+use crate::rows::lanes::LaneId;
+use crate::rows::members::Members;
+use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
+use crate::rows::settlement;
 use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
-
-/// Up to this many members of a batch are copied out of it.
-const SPARSE_MEMBERS: usize = 100;
 
 /// What became of a due chunk.
 enum Taken {
@@ -123,6 +119,7 @@ impl Round<'_> {
             id: chunk.id,
             epoch,
             lease_until,
+            tenure: 0,
             batch: chunk.batch,
             realm: self.desk.realm,
             accepted_at: batch.accepted_at,
@@ -178,13 +175,8 @@ impl Round<'_> {
         now: Timestamp,
         detail: &str,
     ) -> Result<Members, StoreError> {
-        let mut rest = chunk.members();
-        // Only at-most-once chunks are ever marked.
-        if let Some(through) = chunk.begun_through {
-            let begun: Members = rest.iter().take_while(|&index| index <= through).collect();
-            for index in begun.iter() {
-                rest.remove(index);
-            }
+        let (begun, rest) = settlement::begun_and_rest(chunk);
+        if !begun.is_empty() {
             let (attempt, state) = (chunk.attempt, State::InDoubt);
             let line = LogLine { at: now, attempt, state, status: 0, detail };
             self.end(chunk.batch, &line, &begun)?;
@@ -206,7 +198,7 @@ impl Round<'_> {
         let Some((code, begun_through)): Option<(u8, Option<u16>)> = row else {
             return Ok(Begun::Stale);
         };
-        if rows::guarantee(code)? == Guarantee::AtMostOnce {
+        if model::guarantee(code)? == Guarantee::AtMostOnce {
             if begun_through.is_some_and(|begun| mark.through <= begun) {
                 return Ok(Begun::Stale);
             }
@@ -214,37 +206,5 @@ impl Round<'_> {
                 .execute(params![mark.chunk.0.cast_signed(), mark.through])?;
         }
         Ok(Begun::Granted)
-    }
-}
-
-/// The members of a batch, decoded.
-pub(super) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Delivery>, StoreError> {
-    let mut deliveries = Vec::with_capacity(members.len());
-    let mut items = Items::new(batch.items.clone())?;
-    let mut passed = 0;
-    // A few that are left of a batch must not keep all of its bytes in memory.
-    let is_sparse = members.len() <= SPARSE_MEMBERS;
-    for index in members.iter() {
-        for _ in passed..index {
-            items.skip()?;
-        }
-        let (recipient, content) = items.read()?;
-        let delivery = Delivery { index, recipient, content };
-        deliveries.push(if is_sparse { detach(&delivery) } else { delivery });
-        passed = index.saturating_add(1);
-    }
-    Ok(deliveries)
-}
-
-/// The same delivery in bytes of its own.
-fn detach(delivery: &Delivery) -> Delivery {
-    let own = |content: &Content| Content {
-        payload: Bytes::copy_from_slice(&content.payload),
-        options: Bytes::copy_from_slice(&content.options),
-    };
-    Delivery {
-        index: delivery.index,
-        recipient: ByteString::from(&*delivery.recipient),
-        content: delivery.content.as_ref().map(own),
     }
 }

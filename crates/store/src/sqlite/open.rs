@@ -9,10 +9,10 @@ use notification::Timestamp;
 use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::lanes::Lanes;
 use super::round::{Desk, Round, next_due};
 use super::rows;
 use super::suppress::RecipientFilter;
+use crate::rows::lanes::Lanes;
 use crate::{Recovery, StoreError};
 
 mod migrations {

@@ -7,15 +7,15 @@ use notification::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::claim::deliveries;
-use super::codec::{LogGroup, decode_log};
-use super::lanes::LaneId;
-use super::members::Members;
 use super::round::{next_due, signed};
-use super::rows::{self, BatchRow, ChunkRow, select_chunk};
+use super::rows::{self, select_chunk};
+use crate::rows::codec::decode_log;
+use crate::rows::lanes::LaneId;
+use crate::rows::members::Members;
+use crate::rows::model::{self, BatchRow, Standing};
 use crate::{
-    Attempted, BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page,
-    StoreError, Suppression,
+    BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page, StoreError,
+    Suppression,
 };
 
 /// The database at one instant: whoever asks holds a transaction meanwhile.
@@ -23,13 +23,6 @@ use crate::{
 pub(super) struct Snapshot {
     pub(super) connection: Connection,
     pub(super) realm: u16,
-}
-
-/// A batch with everything that happened to it.
-struct Standing {
-    batch: BatchRow,
-    chunks: Vec<(ChunkRow, Members)>,
-    log: Vec<LogGroup>,
 }
 
 /// Batches read whole for one page of a list.
@@ -55,7 +48,7 @@ impl Snapshot {
             return Ok(None);
         }
         let only = Members::from_iter([id.index()]);
-        let history = self.standing(id.batch(), lane)?.histories(self, &only)?.pop();
+        let history = self.standing(id.batch(), lane)?.histories(self.realm, &only)?.pop();
         Ok(history.filter(|history| history.id == id))
     }
 
@@ -76,7 +69,7 @@ impl Snapshot {
             };
             let wanted: Members = Members::all(count).iter().skip(passed).collect();
             let standing = self.standing(batch, lane)?;
-            for history in standing.histories(self, &wanted)? {
+            for history in standing.histories(self.realm, &wanted)? {
                 if page.items.len() == items {
                     return Ok(page);
                 }
@@ -177,8 +170,8 @@ impl Snapshot {
         }
         Ok(Some(BroadcastStatus {
             id,
-            tenant: rows::name(row.get_ref(0)?.as_str()?)?,
-            channel: rows::name(row.get_ref(1)?.as_str()?)?,
+            tenant: model::name(row.get_ref(0)?.as_str()?)?,
+            channel: model::name(row.get_ref(1)?.as_str()?)?,
             accepted_at: Timestamp::from_millis(row.get(2)?),
             account,
         }))
@@ -275,71 +268,5 @@ impl Snapshot {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
-    }
-}
-
-// === impl Standing ===
-
-impl Standing {
-    /// The histories of `wanted` members, in order of index.
-    fn histories(&self, snapshot: &Snapshot, wanted: &Members) -> Result<Vec<History>, StoreError> {
-        let mut histories = Vec::with_capacity(wanted.len());
-        for delivery in deliveries(&self.batch, wanted)? {
-            let batch = &self.batch;
-            let id =
-                NotificationId::new(batch.accepted_at, snapshot.realm, batch.id, delivery.index);
-            let of_this = |group: &&LogGroup| group.indexes.binary_search(&delivery.index).is_ok();
-            let attempts: Vec<Attempted> =
-                self.log.iter().filter(of_this).map(LogGroup::attempted).collect();
-            let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
-            let (state, next_attempt_at) = match chunk {
-                Some((chunk, _)) => chunk.state_of(delivery.index),
-                None => (attempts.last().map_or(State::Pending, |last| last.state), None),
-            };
-            if chunk.is_none() && !state.is_terminal() {
-                return Err(StoreError::Damaged(format!("{id} is neither pending nor ended")));
-            }
-            let content = delivery.content.or_else(|| batch.content.clone());
-            histories.push(History {
-                id,
-                envelope: batch.envelope.clone(),
-                accepted_at: batch.accepted_at,
-                recipient: delivery.recipient,
-                content: content
-                    .ok_or_else(|| StoreError::Damaged(format!("{id} has no content")))?,
-                state,
-                next_attempt_at,
-                attempts,
-            });
-        }
-        Ok(histories)
-    }
-}
-
-// === impl ChunkRow ===
-
-impl ChunkRow {
-    /// Where a member stands, and when it is due if it is ready.
-    fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
-        match (self.lease_until, self.begun_through) {
-            (None, _) => (State::Pending, Some(self.due_at)),
-            (Some(_), Some(through)) if index <= through => (State::Begun, None),
-            (Some(_), _) => (State::Claimed, None),
-        }
-    }
-}
-
-// === impl LogGroup ===
-
-impl LogGroup {
-    /// What happened to each of the group.
-    fn attempted(&self) -> Attempted {
-        Attempted {
-            at: self.at,
-            attempt: self.attempt,
-            state: self.state,
-            status: self.status,
-            detail: self.detail.clone(),
-        }
     }
 }

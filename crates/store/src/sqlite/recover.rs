@@ -1,12 +1,14 @@
 //! What a new owner finds: leases of a process that is gone, and broadcasts that nobody will seal.
 
-use notification::{State, Timestamp, limits};
+use notification::{State, Timestamp};
 use rusqlite::params;
 
-use super::codec::LogLine;
-use super::members::Members;
-use super::round::{NewChunk, Round};
-use super::rows::{self, ChunkRow, select_chunk};
+use super::round::Round;
+use super::rows::{self, select_chunk};
+use crate::rows::codec::LogLine;
+use crate::rows::members::Members;
+use crate::rows::model::ChunkRow;
+use crate::rows::settlement::{self, Crashed};
 use crate::{Recovery, StoreError};
 
 impl Round<'_> {
@@ -33,43 +35,30 @@ impl Round<'_> {
         Ok(recovery)
     }
 
-    /// Notes that a chunk was in flight in one more crash: a chunk that was in too many is halved, to find
-    /// the notification that ends the process; a single one ends, and then this is true.
+    /// Notes that a chunk was in flight in one more crash; true when it is quarantined.
     fn count_crash(
         &mut self,
         chunk: &ChunkRow,
         rest: &Members,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let crashes = chunk.crashes.saturating_add(1);
-        let count = rest.len();
-        if count == 1 && crashes >= limits::CRASHES_BEFORE_QUARANTINE {
-            let detail = format!("quarantined: in flight in {crashes} crashes");
-            let (attempt, state) = (chunk.attempt, State::Dead);
-            let line = LogLine { at: now, attempt, state, status: 0, detail: &detail };
-            self.end(chunk.batch, &line, rest)?;
-            self.shrink(chunk.id, &Members::default())?;
-            return Ok(true);
-        }
-        let mut crashes_kept = crashes;
-        if count > 1 && crashes >= limits::CRASHES_BEFORE_SPLIT {
-            // One less, so that the next crash halves it again.
-            crashes_kept = crashes - 1;
-            let first: Members = rest.iter().take(count / 2).collect();
-            let second: Members = rest.iter().skip(count / 2).collect();
-            self.shrink(chunk.id, &first)?;
-            self.add_chunk(&NewChunk {
-                batch: chunk.batch,
-                lane: chunk.lane,
-                due_at: chunk.due_at,
-                attempt: chunk.attempt,
-                crashes: crashes_kept,
-                count: second.len(),
-                members: Some(&second),
-            })?;
-        }
+        let crashes = match settlement::crashed(chunk, rest) {
+            Crashed::Quarantined(detail) => {
+                let (attempt, state) = (chunk.attempt, State::Dead);
+                let line = LogLine { at: now, attempt, state, status: 0, detail: &detail };
+                self.end(chunk.batch, &line, rest)?;
+                self.shrink(chunk.id, &Members::default())?;
+                return Ok(true);
+            }
+            Crashed::Halved { first, second } => {
+                self.shrink(chunk.id, &first)?;
+                self.add_part(chunk, &second)?;
+                second.crashes
+            }
+            Crashed::Returned { crashes } => crashes,
+        };
         self.sql("UPDATE chunk SET crashes = ?2 WHERE id = ?1")?
-            .execute(params![chunk.id.0.cast_signed(), crashes_kept])?;
+            .execute(params![chunk.id.0.cast_signed(), crashes])?;
         Ok(false)
     }
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, State, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use super::codec::{LogLine, LogRow};
-use super::lanes::{LaneId, Lanes};
-use super::members::Members;
-use super::rows::{self, ChunkRow, select_chunk};
+use super::rows::{self, select_chunk};
 use super::suppress::RecipientFilter;
 use crate::StoreError;
+use crate::rows::codec::{LogLine, LogRow};
+use crate::rows::lanes::{LaneId, Lanes};
+use crate::rows::members::Members;
+use crate::rows::model::ChunkRow;
 
 /// What the writer knows without asking the database; rebuilt when a store is opened.
 #[derive(Debug)]

@@ -1,46 +1,17 @@
 //! Rows, and the few statements that several parts share.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Guarantee, Lane, Name,
-    Priority, Timestamp,
+    BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Lane, Timestamp,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 
-use super::lanes::LaneId;
-use super::members::Members;
 use crate::StoreError;
-
-/// A row of `chunk`.
-#[derive(Debug, Clone)]
-pub(super) struct ChunkRow {
-    pub(super) id: ChunkId,
-    pub(super) batch: BatchId,
-    pub(super) lane: LaneId,
-    pub(super) due_at: Timestamp,
-    pub(super) attempt: u16,
-    pub(super) epoch: Epoch,
-    pub(super) crashes: u16,
-    pub(super) lease_until: Option<Timestamp>,
-    pub(super) begun_through: Option<u16>,
-    pub(super) count: usize,
-    /// `None` means all of the batch, and then `count` is the batch's.
-    pub(super) members: Option<Members>,
-}
-
-/// A row of `batch`.
-#[derive(Debug, Clone)]
-pub(super) struct BatchRow {
-    pub(super) id: BatchId,
-    pub(super) envelope: Envelope,
-    pub(super) accepted_at: Timestamp,
-    /// The content of all members, when it is stored here.
-    pub(super) content: Option<Content>,
-    pub(super) items: Bytes,
-}
+use crate::rows::lanes::LaneId;
+use crate::rows::members::Members;
+use crate::rows::model::{self, BatchRow, ChunkRow};
 
 /// A statement whose rows [`ChunkRow::read`] reads.
 macro_rules! select_chunk {
@@ -73,10 +44,6 @@ impl ChunkRow {
             members: members.map(Members::from_blob),
         })
     }
-
-    pub(super) fn members(&self) -> Members {
-        self.members.clone().unwrap_or_else(|| Members::all(self.count))
-    }
 }
 
 // === impl BatchRow ===
@@ -102,9 +69,9 @@ impl BatchRow {
             _ => None,
         };
         let envelope = Envelope {
-            tenant: name(row.get_ref(5)?.as_str()?)?,
+            tenant: model::name(row.get_ref(5)?.as_str()?)?,
             lane: lane.clone(),
-            guarantee: guarantee(row.get(0)?)?,
+            guarantee: model::guarantee(row.get(0)?)?,
             due_at: Timestamp::from_millis(row.get(2)?),
             expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
             broadcast: row.get::<_, Option<i64>>(4)?.map(|id| BroadcastId(id.cast_unsigned())),
@@ -146,21 +113,11 @@ pub(super) fn lane(connection: &Connection, id: LaneId) -> Result<Lane, StoreErr
 
 /// A lane from three columns, the first of which is `column`.
 pub(super) fn lane_at(row: &Row<'_>, column: usize) -> Result<Lane, StoreError> {
-    let code = row.get(column + 2)?;
     Ok(Lane {
-        channel: name(row.get_ref(column)?.as_str()?)?,
+        channel: model::name(row.get_ref(column)?.as_str()?)?,
         destination: Arc::from(row.get_ref(column + 1)?.as_str()?),
-        priority: Priority::from_code(code)
-            .ok_or_else(|| StoreError::Damaged(format!("{code} is no priority")))?,
+        priority: model::priority(row.get(column + 2)?)?,
     })
-}
-
-pub(super) fn name(text: &str) -> Result<Name, StoreError> {
-    Name::from_str(text).map_err(|error| StoreError::Damaged(error.to_string()))
-}
-
-pub(super) fn guarantee(code: u8) -> Result<Guarantee, StoreError> {
-    Guarantee::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no guarantee")))
 }
 
 /// All rows of a statement that is ready to run.

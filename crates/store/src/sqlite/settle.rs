@@ -1,81 +1,47 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
 
-use notification::{Disposition, OutcomeGroup, Settlement, State, Timestamp};
+use notification::{OutcomeGroup, Settlement, Timestamp};
 
-use super::claim::deliveries;
-use super::codec::{LogLine, LogRow};
-use super::members::Members;
 use super::round::{NewChunk, Round};
-use super::rows::{BatchRow, ChunkRow};
+use crate::rows::members::Members;
+use crate::rows::model::{BatchRow, ChunkRow, deliveries};
+use crate::rows::settlement::{self, Part};
 use crate::{Settled, StoreError};
 
 impl Round<'_> {
     pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
         let Some(chunk) = self.chunk(settlement.chunk)? else { return Ok(Settled::Stale) };
-        if chunk.epoch != settlement.epoch || chunk.lease_until.is_none() {
+        let Some(applied) = settlement::apply(&chunk, settlement) else {
             return Ok(Settled::Stale);
+        };
+        for &(state, items) in &applied.ended {
+            self.count_ended(state, items);
         }
-        let mut rest = chunk.members();
-        let mut indexes = settlement.groups.iter().flat_map(|group| &group.indexes);
-        if !indexes.all(|&index| rest.remove(index)) {
-            return Ok(Settled::Stale);
+        self.add_log(chunk.batch, &applied.log)?;
+        for part in &applied.parts {
+            self.add_part(&chunk, part)?;
         }
-        let mut row = LogRow::new();
-        for group in &settlement.groups {
-            self.settle_group(&chunk, group, settlement.at, &mut row)?;
+        for group in applied.suppressed {
+            self.suppress_group(&chunk, group, settlement.at)?;
         }
-        self.add_log(chunk.batch, &row)?;
-        self.shrink(chunk.id, &rest)?;
-        let remaining = rest.len();
+        self.shrink(chunk.id, &applied.rest)?;
+        let remaining = applied.rest.len();
         self.desk.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);
         // A lane that was full has room again.
         self.woke = true;
         Ok(Settled::Applied { remaining })
     }
 
-    fn settle_group(
-        &mut self,
-        chunk: &ChunkRow,
-        group: &OutcomeGroup,
-        at: Timestamp,
-        row: &mut LogRow,
-    ) -> Result<(), StoreError> {
-        let (status, detail) = (group.status, &*group.detail);
-        let line = |attempt, state| LogLine { at, attempt, state, status, detail };
-        let indexes = || group.indexes.iter().copied();
-        match group.disposition {
-            Disposition::Ended(state) => {
-                let attempt = if state == State::Expired { 0 } else { chunk.attempt };
-                row.push(&line(attempt, state), indexes());
-                self.count_ended(state, group.indexes.len());
-            }
-            Disposition::Retry { at: due_at } => {
-                row.push(&line(chunk.attempt, State::Pending), indexes());
-                let attempt = chunk.attempt.saturating_add(1);
-                self.add_part(&ChunkRow { due_at, attempt, crashes: 0, ..chunk.clone() }, group)?;
-            }
-            Disposition::HandedBack { at: due_at } => {
-                // It was not started, so it ended no process.
-                self.add_part(&ChunkRow { due_at, crashes: 0, ..chunk.clone() }, group)?;
-            }
-        }
-        if group.suppress {
-            self.suppress_group(chunk, group, at)?;
-        }
-        Ok(())
-    }
-
-    /// A chunk like `model`, of the members in `group`.
-    fn add_part(&mut self, model: &ChunkRow, group: &OutcomeGroup) -> Result<(), StoreError> {
-        let members: Members = group.indexes.iter().copied().collect();
+    /// Stores members of `chunk` as a chunk of their own.
+    pub(super) fn add_part(&mut self, chunk: &ChunkRow, part: &Part) -> Result<(), StoreError> {
         self.add_chunk(&NewChunk {
-            batch: model.batch,
-            lane: model.lane,
-            due_at: model.due_at,
-            attempt: model.attempt,
-            crashes: model.crashes,
-            count: group.indexes.len(),
-            members: Some(&members),
+            batch: chunk.batch,
+            lane: chunk.lane,
+            due_at: part.due_at,
+            attempt: part.attempt,
+            crashes: part.crashes,
+            count: part.members.len(),
+            members: Some(&part.members),
         })
     }
 

@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use notification::{ByteString, Delivery, Name, Timestamp};
 use rusqlite::{Connection, params};
 
-use super::members::Members;
 use super::round::Round;
 use crate::StoreError;
+use crate::rows::members::Members;
 
 /// Says of a recipient that it is certainly not suppressed, or perhaps (a Bloom filter of fixed size).
 /// A recipient taken off the list stays a "perhaps" until the store is opened again.

@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use Durability::WithTheNext;
 
-use super::ingest::Packing;
 use super::open::Synchronous;
 use super::round::{Desk, Round};
+use crate::rows::packing::Packing;
 use crate::{Admission, ErrorKind, StoreError};
 
 /// What callers send to the writer.
@@ -116,7 +116,7 @@ impl Writer {
         for command in commands {
             match command {
                 Command::Ingest(drafts, now, answer) => {
-                    replies.push(reply(answer, round.pack(&mut packing, drafts, now))?);
+                    replies.push(reply(answer, packing.pack(&mut round, drafts, now))?);
                 }
                 Command::Job { job, .. } => jobs.push(job),
                 Command::Close(_) => {}

@@ -2,7 +2,7 @@
 
 /// Which members of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Members {
+pub(crate) struct Members {
     words: Vec<u64>,
 }
 
@@ -12,7 +12,7 @@ const WORD_BITS: usize = u64::BITS as usize;
 
 impl Members {
     /// The indexes below `count`.
-    pub(super) fn all(count: usize) -> Self {
+    pub(crate) fn all(count: usize) -> Self {
         let mut words = vec![u64::MAX; count / WORD_BITS];
         let rest = count % WORD_BITS;
         if rest > 0 {
@@ -22,7 +22,7 @@ impl Members {
     }
 
     /// Adds `index`; false when it was there.
-    pub(super) fn insert(&mut self, index: u16) -> bool {
+    pub(crate) fn insert(&mut self, index: u16) -> bool {
         let (word, bit) = place(index);
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -34,7 +34,7 @@ impl Members {
     }
 
     /// Takes `index` out; false when it was not there.
-    pub(super) fn remove(&mut self, index: u16) -> bool {
+    pub(crate) fn remove(&mut self, index: u16) -> bool {
         let (word, bit) = place(index);
         let Some(word) = self.words.get_mut(word) else { return false };
         let was_there = *word & bit != 0;
@@ -42,21 +42,21 @@ impl Members {
         was_there
     }
 
-    pub(super) fn contains(&self, index: u16) -> bool {
+    pub(crate) fn contains(&self, index: u16) -> bool {
         let (word, bit) = place(index);
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
 
     /// In ascending order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u16> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> {
         let bits = self.words.iter().zip(0u16..).flat_map(|(&word, position)| {
             let base = position * 64;
             (0u16..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| base + bit)
@@ -65,14 +65,14 @@ impl Members {
     }
 
     /// Little-endian, without the zeros at the end.
-    pub(super) fn to_blob(&self) -> Vec<u8> {
+    pub(crate) fn to_blob(&self) -> Vec<u8> {
         let mut blob: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let used = blob.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         blob.truncate(used);
         blob
     }
 
-    pub(super) fn from_blob(blob: &[u8]) -> Self {
+    pub(crate) fn from_blob(blob: &[u8]) -> Self {
         let word =
             |bytes: &[u8]| bytes.iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
         Self { words: blob.chunks(8).map(word).collect() }

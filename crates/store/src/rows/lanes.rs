@@ -7,11 +7,11 @@ use notification::{Lane, Priority, Timestamp, limits};
 use crate::ClaimRequest;
 
 /// Number of a lane in the store.
-pub(super) type LaneId = i64;
+pub(crate) type LaneId = i64;
 
 /// All lanes with something pending. The store's index says which chunk; this says which lane.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     work: HashMap<LaneId, Work>,
     numbers: HashMap<Lane, LaneId>,
     /// Lanes whose next chunk was not due when a claim last looked, by due time.
@@ -43,16 +43,16 @@ enum Place {
 // === impl Lanes ===
 
 impl Lanes {
-    pub(super) fn number_of(&self, lane: &Lane) -> Option<LaneId> {
+    pub(crate) fn number_of(&self, lane: &Lane) -> Option<LaneId> {
         self.numbers.get(lane).copied()
     }
 
-    pub(super) fn lane(&self, id: LaneId) -> Option<&Lane> {
+    pub(crate) fn lane(&self, id: LaneId) -> Option<&Lane> {
         self.work.get(&id).map(|work| &work.lane)
     }
 
     /// Makes a lane known that has no work yet.
-    pub(super) fn add(&mut self, id: LaneId, lane: Lane) {
+    pub(crate) fn add(&mut self, id: LaneId, lane: Lane) {
         self.turns += 1;
         self.numbers.insert(lane.clone(), id);
         let (turn, place) = (self.turns, Place::Nowhere);
@@ -60,7 +60,7 @@ impl Lanes {
     }
 
     /// Forgets the lane if it has no work.
-    pub(super) fn forget_if_idle(&mut self, id: LaneId) {
+    pub(crate) fn forget_if_idle(&mut self, id: LaneId) {
         if let Some(work) = self.work.get(&id)
             && work.claimed == 0
             && work.next_due.is_none()
@@ -71,7 +71,7 @@ impl Lanes {
     }
 
     /// A chunk of the lane is ready, due at `at`.
-    pub(super) fn add_due(&mut self, id: LaneId, at: Timestamp) {
+    pub(crate) fn add_due(&mut self, id: LaneId, at: Timestamp) {
         let Some(work) = self.work.get(&id) else { return };
         if work.next_due.is_none_or(|next_due| at < next_due) {
             self.set_next_due(id, Some(at));
@@ -79,7 +79,7 @@ impl Lanes {
     }
 
     /// The earliest due time of the lane's ready chunks, read from the store.
-    pub(super) fn set_next_due(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+    pub(crate) fn set_next_due(&mut self, id: LaneId, next_due: Option<Timestamp>) {
         self.withdraw(id);
         let Some(work) = self.work.get_mut(&id) else { return };
         work.next_due = next_due;
@@ -91,7 +91,7 @@ impl Lanes {
     }
 
     /// A chunk of `items` deliveries was claimed.
-    pub(super) fn add_claimed(&mut self, id: LaneId, items: usize) {
+    pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize) {
         let weight = items + limits::CHUNK_WEIGHT;
         if let Some(work) = self.work.get_mut(&id) {
             work.claimed += weight;
@@ -100,7 +100,7 @@ impl Lanes {
     }
 
     /// `items` deliveries of a claimed chunk are settled or due again; with the last of them the chunk is gone.
-    pub(super) fn remove_claimed(&mut self, id: LaneId, items: usize, is_gone: bool) {
+    pub(crate) fn remove_claimed(&mut self, id: LaneId, items: usize, is_gone: bool) {
         let weight = items + if is_gone { limits::CHUNK_WEIGHT } else { 0 };
         if let Some(work) = self.work.get_mut(&id) {
             debug_assert!(work.claimed >= weight, "more was settled than claimed");
@@ -111,8 +111,35 @@ impl Lanes {
         self.forget_if_idle(id);
     }
 
+    /// So much of what was claimed is not any more, by somebody else's account; never more than is known here.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn free(&mut self, id: LaneId, weight: usize) {
+        if let Some(work) = self.work.get_mut(&id) {
+            let weight = weight.min(work.claimed);
+            work.claimed -= weight;
+            self.claimed -= weight;
+        }
+        self.forget_if_idle(id);
+    }
+
+    /// `weight` was claimed before, by an earlier life of this owner or by another one.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn add_weight(&mut self, id: LaneId, weight: usize) {
+        if let Some(work) = self.work.get_mut(&id) {
+            work.claimed += weight;
+            self.claimed += weight;
+        }
+    }
+
+    /// Up to `count` lanes that are due and whose windows are not full, in turn.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn open(&self, request: &ClaimRequest, count: usize) -> Vec<LaneId> {
+        let ready = self.ready.values().copied();
+        ready.filter(|id| self.is_open(*id, request)).take(count).collect()
+    }
+
     /// The lane whose turn it is, among those whose windows are not full.
-    pub(super) fn next(&mut self, request: &ClaimRequest) -> Option<LaneId> {
+    pub(crate) fn next(&mut self, request: &ClaimRequest) -> Option<LaneId> {
         while let Some(&(at, id)) = self.waiting.first()
             && at <= request.now
         {
@@ -125,7 +152,7 @@ impl Lanes {
     }
 
     /// The lane had its turn: it goes behind the others of its priority.
-    pub(super) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+    pub(crate) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
         self.withdraw(id);
         self.turns += 1;
         if let Some(work) = self.work.get_mut(&id) {
@@ -135,7 +162,7 @@ impl Lanes {
     }
 
     /// The earliest instant at which a lane whose windows are not full has work.
-    pub(super) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
+    pub(crate) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
         let ready = self.ready.values().find(|id| self.is_open(**id, request));
         let waiting = self.waiting.iter().map(|(_, id)| id).find(|id| self.is_open(**id, request));
         let due = |id: &LaneId| self.work.get(id).and_then(|work| work.next_due);

@@ -26,7 +26,7 @@ const VERSION: u8 = 1;
 
 /// Reads the items of a batch. What it returns shares one allocation.
 #[derive(Debug)]
-pub(super) struct Items {
+pub(crate) struct Items {
     bytes: Bytes,
     position: usize,
     has_contents: bool,
@@ -34,28 +34,28 @@ pub(super) struct Items {
 
 /// Deliveries of one log row that came to the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LogGroup {
-    pub(super) at: Timestamp,
-    pub(super) attempt: u16,
-    pub(super) state: State,
-    pub(super) status: u16,
-    pub(super) detail: String,
-    pub(super) indexes: Vec<u16>,
+pub(crate) struct LogGroup {
+    pub(crate) at: Timestamp,
+    pub(crate) attempt: u16,
+    pub(crate) state: State,
+    pub(crate) status: u16,
+    pub(crate) detail: String,
+    pub(crate) indexes: Vec<u16>,
 }
 
 /// What the log keeps of an attempt or an end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LogLine<'a> {
-    pub(super) at: Timestamp,
-    pub(super) attempt: u16,
-    pub(super) state: State,
-    pub(super) status: u16,
-    pub(super) detail: &'a str,
+pub(crate) struct LogLine<'a> {
+    pub(crate) at: Timestamp,
+    pub(crate) attempt: u16,
+    pub(crate) state: State,
+    pub(crate) status: u16,
+    pub(crate) detail: &'a str,
 }
 
 /// The groups of one log row, while it is written.
 #[derive(Debug)]
-pub(super) struct LogRow {
+pub(crate) struct LogRow {
     bytes: Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ struct Input<'a> {
 // === impl Items ===
 
 impl Items {
-    pub(super) fn new(bytes: Bytes) -> Result<Self, StoreError> {
+    pub(crate) fn new(bytes: Bytes) -> Result<Self, StoreError> {
         let has_contents = match bytes.first_chunk() {
             Some([VERSION, 0]) => false,
             Some([VERSION, 1]) => true,
@@ -79,7 +79,7 @@ impl Items {
     }
 
     /// The next item.
-    pub(super) fn read(&mut self) -> Result<(ByteString, Option<Content>), StoreError> {
+    pub(crate) fn read(&mut self) -> Result<(ByteString, Option<Content>), StoreError> {
         let recipient = self.piece()?;
         let recipient = ByteString::try_from(recipient).map_err(|_| damaged("a recipient"))?;
         if !self.has_contents {
@@ -90,7 +90,7 @@ impl Items {
     }
 
     /// Passes over the next item.
-    pub(super) fn skip(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn skip(&mut self) -> Result<(), StoreError> {
         for _ in 0..if self.has_contents { 3 } else { 1 } {
             self.range()?;
         }
@@ -111,7 +111,7 @@ impl Items {
 }
 
 /// Writes the items of a batch; `contents` says whether each has its own.
-pub(super) fn encode_items<'a>(
+pub(crate) fn encode_items<'a>(
     items: impl Iterator<Item = (&'a ByteString, &'a Content)>,
     contents: bool,
     bytes_expected: usize,
@@ -132,7 +132,7 @@ pub(super) fn encode_items<'a>(
 
 impl LogLine<'static> {
     /// An end that no attempt led to.
-    pub(super) const fn unattempted(at: Timestamp, state: State) -> Self {
+    pub(crate) const fn unattempted(at: Timestamp, state: State) -> Self {
         Self { at, attempt: 0, state, status: 0, detail: "" }
     }
 }
@@ -140,20 +140,20 @@ impl LogLine<'static> {
 // === impl LogRow ===
 
 impl LogRow {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { bytes: vec![VERSION] }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.len() == 1
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Adds a group. `indexes` ascend.
-    pub(super) fn push(&mut self, line: &LogLine<'_>, indexes: impl Iterator<Item = u16>) {
+    pub(crate) fn push(&mut self, line: &LogLine<'_>, indexes: impl Iterator<Item = u16>) {
         put(&mut self.bytes, line.at.millis().cast_unsigned());
         put(&mut self.bytes, u64::from(line.attempt));
         put(&mut self.bytes, u64::from(line.state.code()));
@@ -171,7 +171,7 @@ impl LogRow {
 }
 
 /// Reads a log row back.
-pub(super) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
+pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
     if bytes.first() != Some(&VERSION) {
         return Err(damaged("a log row"));
     }

@@ -1,0 +1,84 @@
+//! The audit's arithmetic: every member of every batch is pending once or ended once.
+
+use notification::State;
+
+use super::codec::decode_log;
+use super::members::Members;
+use crate::{Audit, StoreError};
+
+/// The members of one batch, while they are accounted for.
+#[derive(Debug)]
+pub(crate) struct BatchAudit<'a> {
+    batch: i64,
+    count: usize,
+    missing: Members,
+    audit: &'a mut Audit,
+}
+
+/// Problems told in words.
+const PROBLEMS: usize = 100;
+
+// === impl Audit ===
+
+impl Audit {
+    pub(crate) fn report(&mut self, problem: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS {
+            self.problems.push(problem);
+        }
+    }
+}
+
+// === impl BatchAudit ===
+
+impl<'a> BatchAudit<'a> {
+    /// Starts with all `count` members of `batch`; none, if nothing of it is accepted.
+    pub(crate) fn new(batch: i64, count: usize, audit: &'a mut Audit) -> Self {
+        Self { batch, count, missing: Members::all(count), audit }
+    }
+
+    /// Accounts for the members of a chunk.
+    pub(crate) fn add_chunk(&mut self, members: Option<&[u8]>, count: usize) {
+        let members = members.map_or_else(|| Members::all(count), Members::from_blob);
+        if members.len() != count {
+            let (batch, found) = (self.batch, members.len());
+            self.audit.report(format!("batch {batch}: a chunk of {count} has {found} members"));
+        }
+        for index in members.iter() {
+            self.account(index, State::Pending);
+        }
+    }
+
+    /// Accounts for what a row of the log ended.
+    pub(crate) fn add_log(&mut self, entries: &[u8]) -> Result<(), StoreError> {
+        for group in decode_log(entries)? {
+            if group.state.is_terminal() {
+                for index in group.indexes {
+                    self.account(index, group.state);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports whom nothing accounted for.
+    pub(crate) fn finish(self) {
+        self.audit.account.accepted += self.count as u64;
+        if let Some(first) = self.missing.iter().next() {
+            let (batch, count) = (self.batch, self.missing.len());
+            self.audit
+                .report(format!("batch {batch}: {count} members are lost, the first is {first}"));
+        }
+    }
+
+    fn account(&mut self, index: u16, state: State) {
+        if self.missing.remove(index) {
+            self.audit.account.add(state, 1);
+        } else {
+            let batch = self.batch;
+            self.audit.report(format!(
+                "batch {batch}: member {index} is {state}, and something else too"
+            ));
+        }
+    }
+}

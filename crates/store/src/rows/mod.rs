@@ -1,0 +1,9 @@
+//! What both databases keep: rows, their blobs, and what follows from them. No SQL.
+
+pub(crate) mod audit;
+pub(crate) mod codec;
+pub(crate) mod lanes;
+pub(crate) mod members;
+pub(crate) mod model;
+pub(crate) mod packing;
+pub(crate) mod settlement;

@@ -1,0 +1,169 @@
+//! Rows as both backends have them, and what they say.
+
+use std::str::FromStr;
+
+use notification::{
+    BatchId, ByteString, Bytes, ChunkId, Content, Delivery, Envelope, Epoch, Guarantee, Name,
+    NotificationId, Priority, State, Timestamp,
+};
+
+use super::codec::{Items, LogGroup};
+use super::lanes::LaneId;
+use super::members::Members;
+use crate::{Attempted, History, StoreError};
+
+/// A row of `chunk`.
+#[derive(Debug, Clone)]
+pub(crate) struct ChunkRow {
+    pub(crate) id: ChunkId,
+    pub(crate) batch: BatchId,
+    pub(crate) lane: LaneId,
+    pub(crate) due_at: Timestamp,
+    pub(crate) attempt: u16,
+    pub(crate) epoch: Epoch,
+    pub(crate) crashes: u16,
+    pub(crate) lease_until: Option<Timestamp>,
+    pub(crate) begun_through: Option<u16>,
+    pub(crate) count: usize,
+    /// `None` means all of the batch, and then `count` is the batch's.
+    pub(crate) members: Option<Members>,
+}
+
+/// A row of `batch`.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchRow {
+    pub(crate) id: BatchId,
+    pub(crate) envelope: Envelope,
+    pub(crate) accepted_at: Timestamp,
+    /// The content of all members, when it is stored here.
+    pub(crate) content: Option<Content>,
+    pub(crate) items: Bytes,
+}
+
+/// A batch with everything that happened to it.
+pub(crate) struct Standing {
+    pub(crate) batch: BatchRow,
+    pub(crate) chunks: Vec<(ChunkRow, Members)>,
+    pub(crate) log: Vec<LogGroup>,
+}
+
+/// Up to this many members of a batch are copied out of it.
+const SPARSE_MEMBERS: usize = 100;
+
+// === impl ChunkRow ===
+
+impl ChunkRow {
+    pub(crate) fn members(&self) -> Members {
+        self.members.clone().unwrap_or_else(|| Members::all(self.count))
+    }
+
+    /// Where a member stands, and when it is due if it is ready.
+    fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
+        match (self.lease_until, self.begun_through) {
+            (None, _) => (State::Pending, Some(self.due_at)),
+            (Some(_), Some(through)) if index <= through => (State::Begun, None),
+            (Some(_), _) => (State::Claimed, None),
+        }
+    }
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// The histories of `wanted` members, in order of index.
+    pub(crate) fn histories(
+        &self,
+        realm: u16,
+        wanted: &Members,
+    ) -> Result<Vec<History>, StoreError> {
+        let mut histories = Vec::with_capacity(wanted.len());
+        for delivery in deliveries(&self.batch, wanted)? {
+            let batch = &self.batch;
+            let id = NotificationId::new(batch.accepted_at, realm, batch.id, delivery.index);
+            let of_this = |group: &&LogGroup| group.indexes.binary_search(&delivery.index).is_ok();
+            let attempts: Vec<Attempted> =
+                self.log.iter().filter(of_this).map(LogGroup::attempted).collect();
+            let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
+            let (state, next_attempt_at) = match chunk {
+                Some((chunk, _)) => chunk.state_of(delivery.index),
+                None => (attempts.last().map_or(State::Pending, |last| last.state), None),
+            };
+            if chunk.is_none() && !state.is_terminal() {
+                return Err(StoreError::Damaged(format!("{id} is neither pending nor ended")));
+            }
+            let content = delivery.content.or_else(|| batch.content.clone());
+            histories.push(History {
+                id,
+                envelope: batch.envelope.clone(),
+                accepted_at: batch.accepted_at,
+                recipient: delivery.recipient,
+                content: content
+                    .ok_or_else(|| StoreError::Damaged(format!("{id} has no content")))?,
+                state,
+                next_attempt_at,
+                attempts,
+            });
+        }
+        Ok(histories)
+    }
+}
+
+// === impl LogGroup ===
+
+impl LogGroup {
+    /// What happened to each of the group.
+    pub(crate) fn attempted(&self) -> Attempted {
+        Attempted {
+            at: self.at,
+            attempt: self.attempt,
+            state: self.state,
+            status: self.status,
+            detail: self.detail.clone(),
+        }
+    }
+}
+
+/// The members of a batch, decoded.
+pub(crate) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Delivery>, StoreError> {
+    let mut deliveries = Vec::with_capacity(members.len());
+    let mut items = Items::new(batch.items.clone())?;
+    let mut passed = 0;
+    // A few that are left of a batch must not keep all of its bytes in memory.
+    let is_sparse = members.len() <= SPARSE_MEMBERS;
+    for index in members.iter() {
+        for _ in passed..index {
+            items.skip()?;
+        }
+        let (recipient, content) = items.read()?;
+        let delivery = Delivery { index, recipient, content };
+        deliveries.push(if is_sparse { detach(&delivery) } else { delivery });
+        passed = index.saturating_add(1);
+    }
+    Ok(deliveries)
+}
+
+/// The same delivery in bytes of its own.
+fn detach(delivery: &Delivery) -> Delivery {
+    let own = |content: &Content| Content {
+        payload: Bytes::copy_from_slice(&content.payload),
+        options: Bytes::copy_from_slice(&content.options),
+    };
+    Delivery {
+        index: delivery.index,
+        recipient: ByteString::from(&*delivery.recipient),
+        content: delivery.content.as_ref().map(own),
+    }
+}
+
+pub(crate) fn name(text: &str) -> Result<Name, StoreError> {
+    Name::from_str(text).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+pub(crate) fn guarantee(code: u8) -> Result<Guarantee, StoreError> {
+    Guarantee::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no guarantee")))
+}
+
+/// What a code in a row stands for.
+pub(crate) fn priority(code: u8) -> Result<Priority, StoreError> {
+    Priority::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no priority")))
+}

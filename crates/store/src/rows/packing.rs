@@ -1,0 +1,202 @@
+//! Drafts on their way into batches.
+
+use std::collections::HashMap;
+
+use notification::{
+    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Name, NotificationId, Timestamp,
+    limits,
+};
+
+use super::codec::encode_items;
+use crate::{Admission, StoreError};
+
+/// Batches that still fill up in this round.
+#[derive(Debug, Default)]
+pub(crate) struct Packing {
+    pub(crate) batches: Vec<Filling>,
+    /// The batch that takes more of an envelope.
+    open: HashMap<Envelope, usize>,
+    last: usize,
+    /// Keys that are new in this round.
+    pub(crate) keys: HashMap<(Name, ByteString), ([u8; 32], NotificationId)>,
+}
+
+/// A batch that is not written yet.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    pub(crate) id: BatchId,
+    pub(crate) envelope: Envelope,
+    pub(crate) accepted_at: Timestamp,
+    pub(crate) items: Vec<(ByteString, Content)>,
+    bytes: usize,
+    /// Whether all items have the same content so far.
+    is_shared: bool,
+}
+
+/// What a key was used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    Notification(NotificationId),
+    Broadcast(BroadcastId),
+}
+
+/// Length prefixes of one item, at most.
+const PREFIX_BYTES: usize = 15;
+
+/// Where batches are stored, and what is there already.
+pub(crate) trait Batches {
+    /// The store's tag.
+    fn realm(&self) -> u16;
+
+    /// What `key` was used for, and under which fingerprint, if it was.
+    fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError>;
+
+    /// The number of the next batch.
+    fn next_batch(&mut self) -> BatchId;
+}
+
+// === impl Packing ===
+
+impl Packing {
+    /// Takes the drafts of one caller in, or refuses them all. The caller stores what was packed.
+    pub(crate) fn pack(
+        &mut self,
+        store: &mut impl Batches,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        self.check_keys(store, &drafts)?;
+        let mut admissions = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let Some(idempotency) = &draft.idempotency else {
+                admissions.push(Admission::Accepted(self.place(store, draft, now)));
+                continue;
+            };
+            let key = (draft.envelope.tenant.clone(), idempotency.key.clone());
+            let fingerprint = idempotency.fingerprint;
+            let known = match self.keys.get(&key) {
+                Some(&(_, id)) => Some(id),
+                None => match store.known_key(&key.0, &key.1)? {
+                    Some((Known::Notification(id), _)) => Some(id),
+                    Some((Known::Broadcast(_), _)) | None => None,
+                },
+            };
+            if let Some(id) = known {
+                admissions.push(Admission::Replayed(id));
+                continue;
+            }
+            let id = self.place(store, draft, now);
+            self.keys.insert(key, (fingerprint, id));
+            admissions.push(Admission::Accepted(id));
+        }
+        Ok(admissions)
+    }
+
+    /// Refuses a list in which any key was used for something else.
+    fn check_keys(&self, store: &impl Batches, drafts: &[Draft]) -> Result<(), StoreError> {
+        let mut seen: HashMap<(&Name, &ByteString), [u8; 32]> = HashMap::new();
+        for (index, draft) in drafts.iter().enumerate() {
+            let Some(idempotency) = &draft.idempotency else { continue };
+            let (tenant, key) = (&draft.envelope.tenant, &idempotency.key);
+            let before = match self.keys.get(&(tenant.clone(), key.clone())) {
+                Some(&(fingerprint, _)) => fingerprint,
+                None => match store.known_key(tenant, key)? {
+                    Some((Known::Notification(_), fingerprint)) => fingerprint,
+                    Some((Known::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
+                    None => *seen.entry((tenant, key)).or_insert(idempotency.fingerprint),
+                },
+            };
+            if before != idempotency.fingerprint {
+                return Err(StoreError::KeyReused { index });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the draft its place in a batch.
+    fn place(&mut self, store: &mut impl Batches, draft: Draft, now: Timestamp) -> NotificationId {
+        let Draft { envelope, recipient, content, idempotency: _ } = draft;
+        let fits = |batch: &Filling| batch.fits(&recipient, &content);
+        let last = self.batches.get(self.last).filter(|batch| batch.envelope == envelope);
+        let position = match last {
+            Some(batch) if fits(batch) => self.last,
+            _ => match self.open.get(&envelope) {
+                Some(&open) if self.batches.get(open).is_some_and(fits) => open,
+                _ => {
+                    let position = self.batches.len();
+                    let batch = Filling::new(store.next_batch(), envelope.clone(), now);
+                    self.open.insert(envelope, position);
+                    self.batches.push(batch);
+                    position
+                }
+            },
+        };
+        self.last = position;
+        #[expect(clippy::indexing_slicing, reason = "the position was found or made just now")]
+        let batch = &mut self.batches[position];
+        let index = batch.push(recipient, content);
+        NotificationId::new(batch.accepted_at, store.realm(), batch.id, index)
+    }
+}
+
+// === impl Filling ===
+
+impl Filling {
+    pub(crate) fn new(id: BatchId, envelope: Envelope, accepted_at: Timestamp) -> Self {
+        Self { id, envelope, accepted_at, items: Vec::new(), bytes: 0, is_shared: true }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The content of all, when they have one in common that is not their broadcast's.
+    pub(crate) fn shared_content(&self) -> Option<&Content> {
+        let (_, first) = self.items.first()?;
+        (self.is_shared && self.envelope.broadcast.is_none()).then_some(first)
+    }
+
+    /// The items as a row keeps them.
+    pub(crate) fn encoded_items(&self) -> Vec<u8> {
+        let items = self.items.iter().map(|(recipient, content)| (recipient, content));
+        encode_items(items, !self.is_shared, self.bytes + 2)
+    }
+
+    /// Whether one more stays within the bounds of a batch.
+    pub(crate) fn fits(&self, recipient: &ByteString, content: &Content) -> bool {
+        let (bytes, _) = self.with(recipient, content);
+        self.items.is_empty()
+            || (self.items.len() < limits::BATCH_ITEMS && bytes <= limits::BATCH_BYTES)
+    }
+
+    /// Adds one, and says where it stands.
+    pub(crate) fn push(&mut self, recipient: ByteString, content: Content) -> u16 {
+        let index = u16::try_from(self.items.len()).unwrap_or(u16::MAX);
+        (self.bytes, self.is_shared) = self.with(&recipient, &content);
+        self.items.push((recipient, content));
+        index
+    }
+
+    /// The bytes of all items, and whether they share their content, with one more.
+    fn with(&self, recipient: &ByteString, content: &Content) -> (usize, bool) {
+        let content_bytes = content.payload.len() + content.options.len();
+        let grown = self.bytes + recipient.len() + PREFIX_BYTES;
+        match self.items.first() {
+            None => (recipient.len() + PREFIX_BYTES, true),
+            Some((_, first)) if self.is_shared && is_same(first, content) => (grown, true),
+            Some((_, first)) if self.is_shared => {
+                let first_bytes = first.payload.len() + first.options.len();
+                (grown + first_bytes * self.items.len() + content_bytes, false)
+            }
+            Some(_) => (grown + content_bytes, false),
+        }
+    }
+}
+
+/// Equal, and found so at once when they are the same bytes in memory.
+fn is_same(one: &Content, other: &Content) -> bool {
+    let same_place = one.payload.as_ptr() == other.payload.as_ptr()
+        && one.payload.len() == other.payload.len()
+        && one.options == other.options;
+    same_place || one == other
+}
