@@ -24,6 +24,9 @@ pub enum StoreError {
     /// The database could not be reached for so long that the request was given up; it certainly did nothing.
     #[error("the store cannot be reached, and nothing was stored: {0}")]
     Unavailable(String),
+    /// The database does not let us in, or cannot be used as it is.
+    #[error("{0}")]
+    Refused(String),
     /// A row cannot be read back.
     #[error("damaged: {0}")]
     Damaged(String),
@@ -53,9 +56,11 @@ impl StoreError {
                 ErrorKind::Request
             }
             Self::Unavailable(_) => ErrorKind::Unavailable,
-            Self::InUse(_) | Self::Schema(_) | Self::Damaged(_) | Self::Broken(_) => {
-                ErrorKind::Fatal
-            }
+            Self::InUse(_)
+            | Self::Refused(_)
+            | Self::Schema(_)
+            | Self::Damaged(_)
+            | Self::Broken(_) => ErrorKind::Fatal,
         }
     }
 }

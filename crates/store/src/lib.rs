@@ -22,6 +22,8 @@ mod rows;
 pub mod conformance;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sqlite;
 
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Settle, Settled};
@@ -34,6 +36,8 @@ pub use ledger::{
 };
 #[cfg(feature = "memory")]
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresReader};
 pub use recovery::Recovery;
 pub use sqlite::{Sqlite, SqliteReader};
 

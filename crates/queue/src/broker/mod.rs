@@ -17,6 +17,7 @@ mod publisher;
 mod session;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -37,6 +38,8 @@ pub struct Options {
     /// What the names of its queues begin with: up to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_`. Everybody who works on one
     /// store uses the same.
     pub prefix: String,
+    /// More root certificates to trust, PEM; without it those of the system alone.
+    pub ca_file: Option<PathBuf>,
     /// Whether tickets are received here; a process that only publishes holds none.
     pub consume: bool,
     /// Tickets of one priority that may wait; [`limits::BROKER_TICKETS`] but for tests. NATS keeps what it was first
@@ -85,7 +88,7 @@ impl Options {
     /// The usual options: consume, with the usual bound.
     pub fn new(url: impl Into<String>, prefix: impl Into<String>) -> Self {
         let (url, prefix) = (url.into(), prefix.into());
-        Self { url, prefix, consume: true, tickets_max: limits::BROKER_TICKETS }
+        Self { url, prefix, ca_file: None, consume: true, tickets_max: limits::BROKER_TICKETS }
     }
 
     /// The addresses.

@@ -13,6 +13,7 @@ mod consume;
 mod publish;
 mod topology;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_nats::connection::State;
@@ -36,6 +37,8 @@ use topology::Topology;
 struct Nats {
     addresses: Vec<Address>,
     topology: Topology,
+    /// More root certificates to trust, PEM.
+    ca_file: Option<PathBuf>,
     consume: bool,
 }
 
@@ -62,7 +65,7 @@ struct Seen {
 // === open ===
 
 /// Opens the stream `options.prefix` in the broker at `options.url`: `nats://user:password@host:port`,
-/// `nats://token@host:port`, or `tls://` for TLS with the certificate authorities of the system;
+/// `nats://token@host:port`, or `tls://` for TLS with the certificate authorities of the system and `options.ca_file`;
 /// `?credentials=/path/to/file` names a file of credentials. Connects in the background.
 ///
 /// # Errors
@@ -72,7 +75,8 @@ pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Br
     let addresses: Result<Vec<Address>, QueueError> =
         options.servers().map(Address::parse).collect();
     let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
-    let protocol = Nats { addresses: addresses?, topology, consume: options.consume };
+    let (addresses, ca_file) = (addresses?, options.ca_file.clone());
+    let protocol = Nats { addresses, topology, ca_file, consume: options.consume };
     Ok(Broker::open(protocol, options, clock, random))
 }
 
@@ -87,7 +91,11 @@ impl Protocol for Nats {
         let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| Fault("there is no address".to_owned()))?.clone();
         let (tell, seen) = watch::channel(Seen::default());
-        let options = address.options(&self.topology.prefix).await?.event_callback(move |event| {
+        let mut options = address.options(&self.topology.prefix).await?;
+        if let Some(path) = &self.ca_file {
+            options = options.add_root_certificates(path.clone());
+        }
+        let options = options.event_callback(move |event| {
             tell.send_modify(|seen| seen.take(event));
             std::future::ready(())
         });

@@ -37,6 +37,8 @@ use topology::Topology;
 struct RabbitMq {
     addresses: Vec<Address>,
     topology: Topology,
+    /// More root certificates to trust, PEM.
+    roots: Option<String>,
     consume: bool,
 }
 
@@ -57,7 +59,7 @@ struct Session {
 // === open ===
 
 /// Opens the queues of `options.prefix` in the broker at `options.url`: `amqp://user:password@host:port/vhost`, or
-/// `amqps://` for TLS with the certificate authorities of the system. Connects in the background.
+/// `amqps://` for TLS with the certificate authorities of the system and `options.ca_file`. Connects in the background.
 ///
 /// # Errors
 /// When the URL or the prefix cannot be one; the message holds no secret.
@@ -66,7 +68,13 @@ pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Br
     let addresses: Result<Vec<Address>, QueueError> =
         options.servers().map(Address::parse).collect();
     let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
-    let protocol = RabbitMq { addresses: addresses?, topology, consume: options.consume };
+    let roots = options.ca_file.as_ref().map(|path| {
+        let refuse =
+            |error| QueueError::Refused(format!("{}: cannot be read: {error}", path.display()));
+        std::fs::read_to_string(path).map_err(refuse)
+    });
+    let (addresses, roots) = (addresses?, roots.transpose()?);
+    let protocol = RabbitMq { addresses, topology, roots, consume: options.consume };
     Ok(Broker::open(protocol, options, clock, random))
 }
 
@@ -83,7 +91,7 @@ impl Protocol for RabbitMq {
         let socket = Socket::default();
         let name = format!("belfry {}", self.topology.prefix);
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let connection = socket.connect(address.uri(), properties).await;
+        let connection = socket.connect(address.uri(), self.roots.as_deref(), properties).await;
         let connection = connection.map_err(|error| address.explain(&error))?;
         let prefetch = u16::try_from(limits::PREFETCH_TICKETS).unwrap_or(u16::MAX);
         let open = async {

@@ -29,13 +29,15 @@ enum State {
 // === impl Socket ===
 
 impl Socket {
-    /// Connects to the broker.
+    /// Connects to the broker; with TLS it must be certified by an authority of the system or of `roots`, PEM.
     pub(super) async fn connect(
         &self,
         uri: AMQPUri,
+        roots: Option<&str>,
         properties: ConnectionProperties,
     ) -> lapin::Result<Connection> {
         let state = Arc::clone(&self.0);
+        let roots = roots.map(str::to_owned);
         let runtime = lapin::runtime::default_runtime()?;
         Connection::connector(
             uri,
@@ -53,7 +55,10 @@ impl Socket {
                 }
                 Ok(match uri.scheme {
                     AMQPScheme::AMQP => stream,
-                    AMQPScheme::AMQPS => stream.into_tls(&host, TLSConfig::default()).await?,
+                    AMQPScheme::AMQPS => {
+                        let config = TLSConfig { identity: None, cert_chain: roots.as_deref() };
+                        stream.into_tls(&host, config).await?
+                    }
                 })
             },
             properties,

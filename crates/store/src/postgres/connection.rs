@@ -1,0 +1,132 @@
+//! Connections: how they are made, set up, and lost.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use flow::Tasks;
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Statement};
+
+use super::tls::{self, Tls};
+use super::{errors, schema};
+use crate::StoreError;
+
+/// Makes connections to one database.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    config: Config,
+    tls: Tls,
+}
+
+/// One connection, and the statements that are prepared on it. Closed at once when it is dropped.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) client: Client,
+    /// The server's process behind it: what it notifies others of, it is told of itself.
+    pub(super) backend: i32,
+    statements: Mutex<HashMap<&'static str, Statement>>,
+    /// What moves its bytes.
+    _driver: Tasks,
+}
+
+/// Is called with every notification, before the answer to anything that was sent after it arrived.
+pub(super) type Hear = Arc<dyn Fn(Notification) + Send + Sync>;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the other end may be silent before the system gives the connection up.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// All names are looked for in our own schema. Locks are waited for less long than statements may take, and the server
+/// ends a transaction that its process forgot, so a process that was stopped holds up no other for long. What is
+/// answered is durable, even where the server's default is less.
+const SETTINGS: &str = "SET search_path = belfry, pg_catalog; \
+     SET client_min_messages = warning; \
+     SET default_transaction_isolation = 'read committed'; \
+     SET statement_timeout = '30s'; \
+     SET lock_timeout = '5s'; \
+     SET idle_in_transaction_session_timeout = '10s'; \
+     SELECT set_config('synchronous_commit', 'on', false) \
+       WHERE current_setting('synchronous_commit') = 'off' AND current_setting('fsync') = 'on'";
+
+// === impl Connector ===
+
+impl Connector {
+    /// Connections to the database that `url` names; `name` is what an administrator sees of them. Certificates signed by
+    /// those in `ca_file` are trusted, too.
+    pub(super) fn new(url: &str, name: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
+        let mut config: Config = url.parse().map_err(|error| errors::bad_url(&error))?;
+        config
+            .application_name(format!("belfry {name}"))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .keepalives_idle(SILENCE_MAX / 2)
+            .keepalives_interval(SILENCE_MAX / 5)
+            .keepalives_retries(2)
+            .tcp_user_timeout(SILENCE_MAX)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Ok(Self { config, tls: tls::connector(ca_file)? })
+    }
+
+    /// The first connection: brings the schema up to date, and says in full what is wrong.
+    pub(super) async fn prepare(&self) -> Result<(), StoreError> {
+        let mut session = self.open(None).await.map_err(|error| self.at_start(&error))?;
+        schema::prepare(&mut session.client).await
+    }
+
+    /// Says in full why the first connection failed.
+    pub(super) fn at_start(&self, error: &Error) -> StoreError {
+        errors::at_start(error, &self.config)
+    }
+
+    /// Connects, and sets the session up.
+    pub(super) async fn connect(&self, hear: Option<Hear>) -> Result<Session, Error> {
+        let session = self.open(hear).await?;
+        session.client.batch_execute(SETTINGS).await?;
+        Ok(session)
+    }
+
+    /// A session with the server's own settings.
+    async fn open(&self, hear: Option<Hear>) -> Result<Session, Error> {
+        let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
+        let mut driver = Tasks::default();
+        driver.spawn("store-connection", async move {
+            loop {
+                match poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(AsyncMessage::Notification(notification))) => {
+                        if let Some(hear) = &hear {
+                            hear(notification);
+                        }
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => {
+                        tracing::debug!(error = %errors::in_words(&error), "lost a connection");
+                        return;
+                    }
+                    None => return,
+                }
+            }
+        });
+        let backend = client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
+        Ok(Session { client, backend, statements: Mutex::default(), _driver: driver })
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// The prepared form of `sql`.
+    pub(super) async fn prepared(&self, sql: &'static str) -> Result<Statement, Error> {
+        let known = self.statements().get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Statement>> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

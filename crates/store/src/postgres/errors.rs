@@ -1,0 +1,194 @@
+//! What went wrong, what can be done about it, and how it is told.
+
+use std::error::Error as _;
+use std::io;
+
+use tokio_postgres::config::Host;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, Error};
+
+use crate::StoreError;
+
+/// What to do after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The connection, or the server behind it, is of no use now: connect anew, and do it again.
+    Lost,
+    /// Somebody else was in the way: do it again.
+    Again,
+    /// Neither would help.
+    Fatal,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// What to do after `error`.
+    pub(super) fn of(error: &Error) -> Self {
+        error.code().map_or_else(|| Self::without_code(error), Self::of_code)
+    }
+
+    /// What the server says of itself, see <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+    fn of_code(code: &SqlState) -> Self {
+        match *code {
+            SqlState::T_R_SERIALIZATION_FAILURE
+            | SqlState::T_R_DEADLOCK_DETECTED
+            | SqlState::LOCK_NOT_AVAILABLE
+            | SqlState::QUERY_CANCELED
+            | SqlState::UNIQUE_VIOLATION => Self::Again,
+            // After a failover the address may still lead to a standby.
+            SqlState::READ_ONLY_SQL_TRANSACTION
+            | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+            | SqlState::IO_ERROR => Self::Lost,
+            _ => match code.code().get(..2) {
+                // Connections, resources that ran out (a full disk among them), and operators who shut it down.
+                Some("08" | "53" | "57") => Self::Lost,
+                _ => Self::Fatal,
+            },
+        }
+    }
+
+    fn without_code(error: &Error) -> Self {
+        let is_of_link = error.is_closed() || io_error(error).is_some();
+        if is_of_link { Self::Lost } else { Self::Fatal }
+    }
+}
+
+/// Says why a store cannot be opened, and what to do. It names no password.
+pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
+    let (user, place) = (config.get_user().unwrap_or("?"), place(config));
+    let database = config.get_dbname().unwrap_or(user);
+    let told = in_words(error);
+    let advice = match error.code() {
+        Some(&SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => {
+            format!(
+                "PostgreSQL at {place} does not let the role {user} in: check the role, its password, and pg_hba.conf"
+            )
+        }
+        Some(&SqlState::INVALID_CATALOG_NAME) => format!(
+            "there is no database {database} at {place}: create it (CREATE DATABASE {database} OWNER {user}), or name \
+             another one"
+        ),
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => format!(
+            "the role {user} may not connect to the database {database}: \
+             GRANT CONNECT ON DATABASE {database} TO {user}"
+        ),
+        Some(&SqlState::TOO_MANY_CONNECTIONS) => format!(
+            "PostgreSQL at {place} takes no more connections: raise max_connections, or close some"
+        ),
+        Some(&SqlState::CANNOT_CONNECT_NOW) => {
+            format!("PostgreSQL at {place} is starting or stopping: try again in a moment")
+        }
+        Some(_) => format!("PostgreSQL at {place} refuses"),
+        None => match io_error(error).map(io::Error::kind) {
+            Some(io::ErrorKind::ConnectionRefused) => {
+                format!(
+                    "nothing listens at {place}: start PostgreSQL there, or correct the address"
+                )
+            }
+            Some(_) => format!(
+                "PostgreSQL at {place} cannot be reached: check the address and the network"
+            ),
+            None => format!("PostgreSQL at {place} cannot be used"),
+        },
+    };
+    let told = format!("{advice} ({told})");
+    // What another try may find better is worth one.
+    match Kind::of(error) {
+        Kind::Lost | Kind::Again => StoreError::Unavailable(told),
+        Kind::Fatal => StoreError::Refused(told),
+    }
+}
+
+/// The address cannot be read. It may hold a password, so it is not repeated.
+pub(super) fn bad_url(error: &Error) -> StoreError {
+    StoreError::Refused(format!(
+        "the address of the database cannot be read ({}): write it as postgres://role:password@host:port/database",
+        in_words(error)
+    ))
+}
+
+/// An error with its causes, in one line.
+pub(super) fn in_words(error: &Error) -> String {
+    if let Some(told) = error.as_db_error() {
+        let detail = told.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+        return format!("{}{detail}, SQLSTATE {}", told.message(), told.code().code());
+    }
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !words.contains(&more) {
+            words = format!("{words}: {more}");
+        }
+        cause = error.source();
+    }
+    words
+}
+
+/// Where the servers are, as the address names them.
+fn place(config: &Config) -> String {
+    let ports = config.get_ports();
+    let port = |position: usize| ports.get(position).or(ports.first()).copied().unwrap_or(5432);
+    let name = |(position, host): (usize, &Host)| match host {
+        Host::Tcp(host) => format!("{host}:{}", port(position)),
+        #[cfg(unix)]
+        Host::Unix(path) => format!("{}:{}", path.display(), port(position)),
+    };
+    let places: Vec<String> = config.get_hosts().iter().enumerate().map(name).collect();
+    if places.is_empty() { "an unnamed host".to_owned() } else { places.join(",") }
+}
+
+fn io_error(error: &Error) -> Option<&io::Error> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// Of what stores nothing: a question, a look at the schema.
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        match Kind::of(&error) {
+            Kind::Lost | Kind::Again => Self::Unavailable(in_words(&error)),
+            Kind::Fatal => Self::Broken(in_words(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_of_the_server_says_what_to_do() {
+        let check = |code: &str, expect: Kind| {
+            assert_eq!(Kind::of_code(&SqlState::from_code(code)), expect, "{code}");
+        };
+        for code in ["40001", "40P01", "55P03", "57014", "23505"] {
+            check(code, Kind::Again);
+        }
+        for code in
+            ["08006", "08P01", "53100", "53300", "57P01", "57P02", "57P03", "25006", "25P03"]
+        {
+            check(code, Kind::Lost);
+        }
+        for code in ["42P01", "42501", "22P02", "XX001", "23514", "28P01"] {
+            check(code, Kind::Fatal);
+        }
+    }
+
+    #[test]
+    fn a_place_names_hosts_and_no_password() {
+        let check = |url: &str, expect: &str| {
+            assert_eq!(place(&url.parse().unwrap()), expect);
+        };
+        check("postgres://me:secret@here:5/db", "here:5");
+        check("postgres://me:secret@here,there/db", "here:5432,there:5432");
+        check("postgres://me:secret@here:1,there:2/db", "here:1,there:2");
+    }
+}
