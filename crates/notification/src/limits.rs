@@ -123,6 +123,16 @@ pub const CRASHES_BEFORE_SPLIT: u16 = 3;
 /// Crashes with a single notification in flight after which it is quarantined.
 pub const CRASHES_BEFORE_QUARANTINE: u16 = 6;
 
+// --- Who works beside whom (owner: store) ---
+
+/// Virtual partitions: more than there will be producers, so that shares differ little; few enough to lease one by one.
+pub const PARTITIONS: u16 = 64;
+/// How often a worker says that it is alive.
+pub const WORKER_BEAT: Duration = Duration::from_secs(2);
+/// How long others believe it. A process that was killed is taken over from after this; one that pauses for less loses
+/// nothing. It starts no attempt in the second half, so what it sends is answered before others send it.
+pub const WORKER_LEASE: Duration = Duration::from_secs(10);
+
 // --- What is kept of answers (owner: channel) ---
 
 /// The provider's words kept per attempt, bytes.
@@ -143,6 +153,7 @@ const _: () = {
         "publishing must not wait, even if all but one delivery of every chunk is settled"
     );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
+    assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);

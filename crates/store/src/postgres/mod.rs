@@ -1,19 +1,423 @@
-//! The store on PostgreSQL.
-#![cfg_attr(not(test), expect(dead_code, reason = "what uses it is not here yet"))]
+//! The store on PostgreSQL, for several processes at once: the same rows as on SQLite, a batch, a chunk and a log row for
+//! up to a thousand notifications each.
+//!
+//! Every process has two writers, each with a connection of its own: *intake* takes notifications in, *work* claims and
+//! settles. Whatever arrived during a writer's last commit is its next transaction; it locks the rows it needs, decides in
+//! memory, and writes set by set. Nothing is held across a send.
+//!
+//! The processes divide the work by *partitions*, which they lease by staying alive ([`membership`]); what one does that
+//! others must know comes by notifications ([`listener`]), and what was missed by looking again. None of that is what
+//! keeps a chunk from being sent twice: that is its epoch, and every write names it.
+//!
+//! A connection may be lost at any moment, in the middle of a commit too: then the server is asked what became of the
+//! transaction, and what was not committed is done again. Callers wait, or are told that certainly nothing happened.
 
 mod audit;
+mod broadcast;
+mod bury;
+mod cancel;
+mod claim;
 mod connection;
+mod desk;
 mod errors;
+mod ingest;
+mod listener;
+mod membership;
 mod read;
 #[cfg(test)]
 mod read_tests;
 mod reader;
+mod round;
 mod schema;
+mod settle;
+mod suppress;
 mod tls;
+mod writer;
 mod xid;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Clock, Tasks, Tenure};
+use notification::{
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
+    Timestamp, limits,
+};
+use tokio::sync::{Mutex, mpsc, watch};
 
 pub use reader::PostgresReader;
 
-/// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
-/// function `log_horizon` of the schema knows it by its numbers.
-const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
+use crate::{
+    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Filter, History, Ingest, LaneStatus,
+    Ledger, LogPage, LogPosition, Mark, Page, RecipientGroup, Settle, Settled, StoreError,
+    Suppression, Take,
+};
+use connection::Connector;
+use desk::{Desk, Membership};
+use listener::Listener;
+use membership::{Member, Stats};
+use writer::{Desktop, Notices, Writer};
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the database is: `postgres://role:password@host:port/database?sslmode=require`.
+    pub url: String,
+    /// Root certificates to trust besides the machine's own, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// What this process is called in the cluster's status, such as host and process.
+    pub name: String,
+    /// Its version, for the same.
+    pub version: String,
+    /// Whether it owns partitions and claims from them.
+    pub produces: bool,
+    /// Whether it delivers.
+    pub consumes: bool,
+    /// Where its API listens, for the status.
+    pub listen: Option<String>,
+    /// Seeds its generator.
+    pub seed: u64,
+}
+
+/// An open store, and this process's membership in the cluster that shares it.
+#[derive(Debug)]
+pub struct Postgres {
+    intake: Desktop,
+    work: Desktop,
+    reader: PostgresReader,
+    changes: watch::Receiver<u64>,
+    failed: watch::Receiver<Option<StoreError>>,
+    available: watch::Receiver<bool>,
+    membership: watch::Receiver<Membership>,
+    outbox: watch::Receiver<u64>,
+    leaving: watch::Sender<bool>,
+    tenure: Tenure,
+    time_offset: i64,
+    /// Dropped with the store, and then nothing of it runs any more.
+    tasks: Mutex<Tasks>,
+}
+
+/// What both writers are made with.
+struct Parts {
+    connector: Connector,
+    realm: u16,
+    clock: Clock,
+    membership: watch::Receiver<Membership>,
+    available: watch::Sender<bool>,
+    failed: watch::Sender<Option<StoreError>>,
+    changes: watch::Sender<u64>,
+    settled: Arc<AtomicU64>,
+}
+
+/// Batches of notices waiting for the writer that claims.
+const NOTICES: usize = 1_024;
+
+// === impl Postgres ===
+
+impl Postgres {
+    /// Connects, brings the schema up to date, and joins the cluster.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] or [`StoreError::Schema`], which say what to do.
+    pub async fn open(options: Options, clock: Clock) -> Result<Self, StoreError> {
+        let ca_file = options.ca_file.as_deref();
+        let connector = Connector::new(&options.url, &options.name, ca_file)?;
+        connector.prepare().await?;
+        let mut random = fastrand::Rng::with_seed(options.seed);
+        let mut member = Member::join(&connector, &options, clock, random.fork()).await?;
+        let tenure = member.tenure();
+        let time_offset = member.time_offset();
+        let (membership, standing) = watch::channel(member.standing());
+        let (changes, changed) = watch::channel(0);
+        let (failed, failing) = watch::channel(None);
+        let (available, is_available) = watch::channel(true);
+        let settled = Arc::new(AtomicU64::new(0));
+        let parts = Parts {
+            realm: member.realm(),
+            connector: connector.clone(),
+            clock,
+            membership: standing.clone(),
+            available,
+            failed,
+            changes: changes.clone(),
+            settled: Arc::clone(&settled),
+        };
+        let (notices, noticed) = mpsc::channel(NOTICES);
+        let mut tasks = Tasks::default();
+        let intake = parts.start(
+            &mut tasks,
+            "store-intake",
+            Notices::Forward(notices.clone()),
+            random.fork(),
+        );
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(noticed), random.fork());
+        let (leaving, told_to_leave) = watch::channel(false);
+        let cluster = Arc::new(tokio::sync::Notify::new());
+        let (outbox, outbox_changed) = watch::channel(0);
+        let listener = Listener {
+            connector: connector.clone(),
+            notices,
+            changes,
+            cluster: Arc::clone(&cluster),
+            outbox,
+            membership: standing.clone(),
+            clock,
+            random: random.fork(),
+        };
+        tasks.spawn("store-listener", listener.run());
+        member.count(Stats { settled, work: work.clone() });
+        tasks.spawn("store-member", member.run(membership, cluster, told_to_leave));
+        Ok(Self {
+            reader: PostgresReader::connect(connector).await?,
+            intake,
+            work,
+            changes: changed,
+            failed: failing,
+            available: is_available,
+            membership: standing,
+            outbox: outbox_changed,
+            leaving,
+            tenure,
+            time_offset,
+            tasks: Mutex::new(tasks),
+        })
+    }
+
+    /// Turns into the reason when the store fails for good; the process should then exit and start again.
+    pub fn failed(&self) -> watch::Receiver<Option<StoreError>> {
+        self.failed.clone()
+    }
+
+    /// Whether the database can be reached.
+    pub fn available(&self) -> watch::Receiver<bool> {
+        self.available.clone()
+    }
+
+    /// Until when this process may start attempts.
+    pub fn tenure(&self) -> Tenure {
+        self.tenure.clone()
+    }
+
+    /// How far the database's clock was ahead of ours when we joined, ms.
+    pub fn time_offset(&self) -> i64 {
+        self.time_offset
+    }
+
+    /// How many partitions this process owns at the moment.
+    pub fn partitions(&self) -> usize {
+        self.membership.borrow().partitions.len()
+    }
+
+    /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
+    pub async fn close(&self) {
+        self.leaving.send_replace(true);
+        let mut tasks = self.tasks.lock().await;
+        while let Some(ended) = tasks.next().await {
+            if ended == Ok("store-member") {
+                break;
+            }
+        }
+        *tasks = Tasks::default();
+    }
+}
+
+// === impl Parts ===
+
+impl Parts {
+    fn start(
+        &self,
+        tasks: &mut Tasks,
+        name: &'static str,
+        notices: Notices,
+        random: fastrand::Rng,
+    ) -> Desktop {
+        let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        let logs = matches!(notices, Notices::Claimer(_));
+        let writer = Writer {
+            connector: self.connector.clone(),
+            desk: Desk::new(self.realm, self.membership.clone(), logs),
+            commands: queue,
+            available: self.available.clone(),
+            failed: self.failed.clone(),
+            clock: self.clock,
+            random,
+            session: None,
+            notices,
+            changes: self.changes.clone(),
+            settled: Arc::clone(&self.settled),
+        };
+        tasks.spawn(name, writer.run());
+        Desktop::new(commands, self.failed.subscribe(), self.clock)
+    }
+}
+
+#[async_trait]
+impl Ingest for Postgres {
+    async fn ingest(
+        &self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.intake.ask_patiently(ingest::TakeIn { drafts, now }).await
+    }
+
+    async fn open_broadcast(
+        &self,
+        draft: BroadcastDraft,
+        _now: Timestamp,
+    ) -> Result<BroadcastOpened, StoreError> {
+        self.intake.ask_patiently(broadcast::Open(draft)).await
+    }
+
+    async fn add_recipients(
+        &self,
+        broadcast: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.intake.ask_patiently(broadcast::AddRecipients { broadcast, groups, now }).await
+    }
+
+    async fn seal_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.intake.ask_patiently(broadcast::Seal(broadcast, now)).await
+    }
+
+    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        self.intake.ask_patiently(broadcast::Abandon(broadcast)).await
+    }
+}
+
+#[async_trait]
+impl Claims<Chunk> for Postgres {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
+        self.work.ask(claim::ClaimChunks(request)).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+#[async_trait]
+impl Claims<Ticket> for Postgres {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Ticket>, StoreError> {
+        self.work.ask(claim::IssueTickets(request)).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+#[async_trait]
+impl Take for Postgres {
+    async fn take(
+        &self,
+        tickets: Vec<Ticket>,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Vec<Option<Chunk>>, StoreError> {
+        self.work.ask(claim::TakeChunks { tickets, now, lease }).await
+    }
+}
+
+#[async_trait]
+impl Begin for Postgres {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.work.ask(settle::BeginAll(marks)).await
+    }
+}
+
+#[async_trait]
+impl Settle for Postgres {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.work.ask(settle::SettleAll(settlements)).await
+    }
+}
+
+#[async_trait]
+impl Ledger for Postgres {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        self.reader.find(id).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        self.reader.list(filter, after, items).await
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        self.reader.broadcast(id).await
+    }
+
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        self.work.ask_patiently(cancel::Cancel { target, tenant, now }).await
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        self.reader.totals().await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        self.reader.lanes().await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.reader.audit().await
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        self.reader.log(position, entries).await
+    }
+
+    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+        self.work.ask_patiently(suppress::Suppress(suppressions)).await
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        self.reader.suppressions(channel, after, items).await
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        self.reader.cluster().await
+    }
+
+    async fn unsuppress(
+        &self,
+        channel: Name,
+        recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.work.ask_patiently(suppress::Unsuppress(channel, recipients)).await
+    }
+}

@@ -1,0 +1,243 @@
+//! The way in: the drafts of all callers of a round, packed into shared batches.
+
+use std::collections::HashMap;
+use std::pin::pin;
+
+use async_trait::async_trait;
+use notification::{
+    BatchId, BroadcastId, ByteString, Draft, Envelope, Name, NotificationId, Timestamp,
+};
+use tokio_postgres::Error;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::desk::Desk;
+use super::round::{Failure, NewChunk, Round, Writes, counted, narrow};
+use super::writer::Ask;
+use crate::rows::lanes::LaneId;
+use crate::rows::packing::{Batches, Filling, Known};
+use crate::{Admission, StoreError};
+
+/// Drafts of one caller.
+#[derive(Debug)]
+pub(super) struct TakeIn {
+    pub(super) drafts: Vec<Draft>,
+    pub(super) now: Timestamp,
+}
+
+/// What packing needs to know, all of it in memory.
+struct Shelf<'a> {
+    known: &'a HashMap<(Name, ByteString), (Known, [u8; 32])>,
+    desk: &'a mut Desk,
+}
+
+const COPY_BATCHES: &str = "COPY batch (id, lane, guarantee, accepted_at, due_at, expires_at, \
+     broadcast, count, tenant, options, payload, items) FROM STDIN BINARY";
+const BATCH_TYPES: [Type; 12] = [
+    Type::INT8,
+    Type::INT4,
+    Type::INT2,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT4,
+    Type::TEXT,
+    Type::BYTEA,
+    Type::BYTEA,
+    Type::BYTEA,
+];
+/// Numbers that one value of the sequence stands for; its increment.
+const NUMBERS: u64 = 64;
+
+#[async_trait]
+impl Ask for TakeIn {
+    type Answer = Vec<Admission>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let keys = self.drafts.iter().filter_map(|draft| {
+            let key = draft.idempotency.as_ref()?.key.clone();
+            Some((draft.envelope.tenant.clone(), key))
+        });
+        round.look_up(keys.collect()).await?;
+        round.reserve_batches(self.drafts.len()).await?;
+        let Round { packing, known, desk, .. } = round;
+        let mut shelf = Shelf { known, desk };
+        Ok(packing.pack(&mut shelf, self.drafts.clone(), self.now)?)
+    }
+
+    fn items(&self) -> usize {
+        self.drafts.len()
+    }
+}
+
+// === impl Shelf ===
+
+impl Batches for Shelf<'_> {
+    fn realm(&self) -> u16 {
+        self.desk.realm
+    }
+
+    fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError> {
+        Ok(self.known.get(&(tenant.clone(), ByteString::from(key))).copied())
+    }
+
+    fn next_batch(&mut self) -> BatchId {
+        self.desk.next_batch()
+    }
+}
+
+// === impl Desk ===
+
+impl Desk {
+    /// The next of the reserved numbers.
+    pub(super) fn next_batch(&mut self) -> BatchId {
+        while let Some(last) = self.batch_numbers.last_mut() {
+            if let Some(number) = last.next() {
+                return BatchId(number);
+            }
+            self.batch_numbers.pop();
+        }
+        debug_assert!(false, "numbers are reserved before they are given");
+        BatchId(0)
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// Sees to it that `count` numbers of batches are in hand.
+    pub(super) async fn reserve_batches(&mut self, count: usize) -> Result<(), Error> {
+        let in_hand: u64 =
+            self.desk.batch_numbers.iter().map(|numbers| numbers.end - numbers.start).sum();
+        let missing = (count as u64).saturating_sub(in_hand).div_ceil(NUMBERS);
+        if missing == 0 {
+            return Ok(());
+        }
+        let draw = "SELECT nextval('batch_number') FROM generate_series(1, $1::int4)";
+        let missing = i32::try_from(missing).unwrap_or(i32::MAX);
+        for row in self.rows(draw, &[&missing]).await?.iter().rev() {
+            let first = row.try_get::<_, i64>(0)?.cast_unsigned();
+            self.desk.batch_numbers.push(first..first + NUMBERS);
+        }
+        Ok(())
+    }
+
+    /// Looks up what keys were used for.
+    pub(super) async fn look_up(&mut self, keys: Vec<(Name, ByteString)>) -> Result<(), Failure> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let (tenants, keys): (Vec<String>, Vec<String>) =
+            keys.iter().map(|(tenant, key)| (tenant.to_string(), key.to_string())).unzip();
+        let select = "SELECT tenant, key, fingerprint, notification, broadcast FROM idempotency \
+             JOIN unnest($1::text[], $2::text[]) AS wanted (tenant, key) USING (tenant, key)";
+        for row in self.rows(select, &[&tenants, &keys]).await? {
+            let tenant = crate::rows::model::name(row.try_get(0)?)?;
+            let key = ByteString::from(row.try_get::<_, &str>(1)?);
+            let damaged = |_| StoreError::Damaged("a fingerprint".to_owned());
+            let fingerprint = row.try_get::<_, &[u8]>(2)?.try_into().map_err(damaged)?;
+            let known = match row.try_get::<_, Option<Uuid>>(3)? {
+                Some(id) => Known::Notification(NotificationId::from_bytes(id.into_bytes())),
+                None => Known::Broadcast(BroadcastId(row.try_get::<_, i64>(4)?.cast_unsigned())),
+            };
+            self.known.insert((tenant, key), (known, fingerprint));
+        }
+        Ok(())
+    }
+
+    /// Writes what was packed in this round, due from now on.
+    pub(super) async fn store_packed(&mut self) -> Result<(), Error> {
+        let packing = std::mem::take(&mut self.packing);
+        if packing.batches.is_empty() {
+            return Ok(());
+        }
+        let mut writes = Writes::default();
+        let mut batches = Vec::with_capacity(packing.batches.len());
+        for batch in packing.batches {
+            let lane = self.lane_number(&batch.envelope.lane).await?;
+            writes.chunk(first_chunk(&batch, lane));
+            self.count_accepted(batch.items.len());
+            batches.push((lane, batch));
+        }
+        self.copy_batches(&batches).await?;
+        self.write(writes).await?;
+        let mut keys = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for ((tenant, key), (fingerprint, id)) in packing.keys {
+            keys.0.push(tenant.to_string());
+            keys.1.push(key.to_string());
+            keys.2.push(fingerprint.to_vec());
+            keys.3.push(Uuid::from_bytes(id.to_bytes()));
+        }
+        if !keys.0.is_empty() {
+            // Somebody else may have used one meanwhile: then the round is done again, and finds it.
+            let insert = "INSERT INTO idempotency (tenant, key, fingerprint, notification) \
+                 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[])";
+            self.execute(insert, &[&keys.0, &keys.1, &keys.2, &keys.3]).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes batches, and nothing that would make them due.
+    pub(super) async fn copy_batches(
+        &mut self,
+        batches: &[(LaneId, Filling)],
+    ) -> Result<(), Error> {
+        let copy = self.session.prepared(COPY_BATCHES).await?;
+        let sink = self.session.client.copy_in(&copy).await?;
+        let mut writer = pin!(BinaryCopyInWriter::new(sink, &BATCH_TYPES));
+        for (lane, batch) in batches {
+            let envelope = &batch.envelope;
+            let shared = batch.shared_content();
+            writer
+                .as_mut()
+                .write(&[
+                    &batch.id.0.cast_signed(),
+                    &narrow(*lane),
+                    &i16::from(envelope.guarantee.code()),
+                    &batch.accepted_at.millis(),
+                    &envelope.due_at.millis(),
+                    &envelope.expires_at.map(Timestamp::millis),
+                    &envelope.broadcast.map(|id| id.0.cast_signed()),
+                    &counted(batch.items.len()),
+                    &envelope.tenant.as_str(),
+                    &shared.map(|content| &*content.options),
+                    &shared.map(|content| &*content.payload),
+                    &batch.encoded_items(),
+                ])
+                .await?;
+        }
+        writer.finish().await.map(drop)
+    }
+
+    /// What the batches of an open broadcast have in common; the destination is left empty.
+    pub(super) async fn open_envelope(&mut self, id: BroadcastId) -> Result<Envelope, Failure> {
+        let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at FROM broadcast \
+             WHERE id = $1 AND sealed_at IS NULL FOR UPDATE";
+        let rows = self.rows(select, &[&id.0.cast_signed()]).await?;
+        let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
+        let guarantee: i16 = row.try_get(4)?;
+        Ok(Envelope {
+            tenant: crate::rows::model::name(row.try_get(3)?)?,
+            lane: super::round::lane_at(row, 0)?,
+            guarantee: crate::rows::model::guarantee(u8::try_from(guarantee).unwrap_or(u8::MAX))?,
+            due_at: Timestamp::from_millis(row.try_get(5)?),
+            expires_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
+            broadcast: Some(id),
+        })
+    }
+}
+
+/// All of a batch, due for the first time.
+fn first_chunk(batch: &Filling, lane: LaneId) -> NewChunk {
+    NewChunk {
+        batch: batch.id,
+        lane,
+        due_at: batch.envelope.due_at,
+        attempt: 1,
+        crashes: 0,
+        count: batch.items.len(),
+        members: None,
+    }
+}

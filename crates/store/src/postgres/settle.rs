@@ -1,0 +1,144 @@
+//! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
+
+use async_trait::async_trait;
+use notification::{Guarantee, OutcomeGroup, Settlement, Timestamp};
+
+use super::round::{Failure, Round, Writes};
+use super::writer::Ask;
+use crate::rows::members::Members;
+use crate::rows::model::{ChunkRow, deliveries};
+use crate::rows::settlement;
+use crate::{Begun, Mark, Settled, Suppression};
+
+/// Writes outcomes.
+#[derive(Debug)]
+pub(super) struct SettleAll(pub(super) Vec<Settlement>);
+
+/// Marks at-most-once deliveries as begun.
+#[derive(Debug)]
+pub(super) struct BeginAll(pub(super) Vec<Mark>);
+
+#[async_trait]
+impl Ask for SettleAll {
+    type Answer = Vec<Settled>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let ids: Vec<i64> = self.0.iter().map(|part| part.chunk.0.cast_signed()).collect();
+        let mut chunks = round.lock_chunks(&ids).await?;
+        let mut writes = Writes::default();
+        let mut answers = Vec::with_capacity(self.0.len());
+        let mut suppressed = Vec::new();
+        for settlement in &self.0 {
+            let applied = chunks
+                .get(&settlement.chunk)
+                .and_then(|chunk| Some((chunk, settlement::apply(chunk, settlement)?)));
+            let Some((chunk, applied)) = applied else {
+                answers.push(Settled::Stale);
+                continue;
+            };
+            for &(state, items) in &applied.ended {
+                round.count_ended(state, items);
+            }
+            writes.log(chunk.batch, &applied.log);
+            for part in &applied.parts {
+                writes.part(chunk, part);
+            }
+            for group in applied.suppressed {
+                suppressed.push((chunk.clone(), group, settlement.at));
+            }
+            writes.shrink(chunk.id, &applied.rest);
+            let remaining = applied.rest.len();
+            round.freed(chunk, chunk.count - remaining, remaining == 0);
+            round.effects.settled += (chunk.count - remaining) as u64;
+            answers.push(Settled::Applied { remaining });
+            if let Some(chunk) = chunks.get_mut(&settlement.chunk) {
+                chunk.count = remaining;
+                chunk.members = Some(applied.rest);
+            }
+        }
+        for (chunk, group, since) in suppressed {
+            round.suppress_group(&chunk, group, since).await?;
+        }
+        round.write(writes).await?;
+        Ok(answers)
+    }
+}
+
+#[async_trait]
+impl Ask for BeginAll {
+    type Answer = Vec<Begun>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
+        let mut chunks = round.lock_chunks(&ids).await?;
+        let guarantees = round.guarantees(chunks.values()).await?;
+        let mut answers = Vec::with_capacity(self.0.len());
+        let (mut marked, mut throughs) = (Vec::new(), Vec::new());
+        for mark in &self.0 {
+            let chunk = chunks
+                .get_mut(&mark.chunk)
+                .filter(|chunk| chunk.epoch == mark.epoch && chunk.lease_until.is_some());
+            let Some(chunk) = chunk else {
+                answers.push(Begun::Stale);
+                continue;
+            };
+            if guarantees.get(&chunk.batch) == Some(&Guarantee::AtMostOnce) {
+                if chunk.begun_through.is_some_and(|begun| mark.through <= begun) {
+                    answers.push(Begun::Stale);
+                    continue;
+                }
+                chunk.begun_through = Some(mark.through);
+                marked.push(mark.chunk.0.cast_signed());
+                throughs.push(i32::from(mark.through));
+            }
+            answers.push(Begun::Granted);
+        }
+        if !marked.is_empty() {
+            let update = "UPDATE chunk SET begun_through = mark.through FROM ( \
+                 SELECT id, max(through) AS through FROM unnest($1::int8[], $2::int4[]) AS mark (id, through) \
+                 GROUP BY id) AS mark WHERE chunk.id = mark.id";
+            round.execute(update, &[&marked, &throughs]).await?;
+        }
+        Ok(answers)
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// Under which guarantee the batches of `chunks` were accepted.
+    async fn guarantees<'c>(
+        &mut self,
+        chunks: impl Iterator<Item = &'c ChunkRow>,
+    ) -> Result<std::collections::HashMap<notification::BatchId, Guarantee>, Failure> {
+        let batches: Vec<i64> = chunks.map(|chunk| chunk.batch.0.cast_signed()).collect();
+        let select = "SELECT id, guarantee FROM batch WHERE id = ANY($1)";
+        let rows = self.rows(select, &[&batches]).await?;
+        let guarantees = rows.iter().map(|row| {
+            let batch = notification::BatchId(row.try_get::<_, i64>(0)?.cast_unsigned());
+            let code = u8::try_from(row.try_get::<_, i16>(1)?).unwrap_or(u8::MAX);
+            Ok((batch, crate::rows::model::guarantee(code)?))
+        });
+        guarantees.collect()
+    }
+
+    async fn suppress_group(
+        &mut self,
+        chunk: &ChunkRow,
+        group: &OutcomeGroup,
+        since: Timestamp,
+    ) -> Result<(), Failure> {
+        let batches = self.batches(std::iter::once(chunk)).await?;
+        let Some(batch) = batches.get(&chunk.batch) else { return Ok(()) };
+        let members: Members = group.indexes.iter().copied().collect();
+        let suppression = |delivery: notification::Delivery| Suppression {
+            channel: batch.envelope.lane.channel.clone(),
+            recipient: delivery.recipient,
+            reason: group.detail.to_string(),
+            since,
+        };
+        let gone: Vec<Suppression> =
+            deliveries(batch, &members)?.into_iter().map(suppression).collect();
+        Ok(self.suppress(&gone).await?)
+    }
+}

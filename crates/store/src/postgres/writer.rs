@@ -1,0 +1,397 @@
+//! A task that owns a connection and all writes of one kind. Whatever arrived during the last commit is the next
+//! transaction; what a lost connection interrupted is done again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Backoff, Clock};
+use notification::limits;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::connection::{Connector, Session};
+use super::desk::{Desk, Effects, Notice};
+use super::errors::{self, Kind};
+use super::round::{Failure, Round};
+use crate::StoreError;
+
+/// A request as the writer sees it. It may run several times: only the last one counts.
+#[async_trait]
+pub(super) trait Command: Send + std::fmt::Debug {
+    /// Does its part in a round. What it refuses, it refuses before it has written anything.
+    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), tokio_postgres::Error>;
+
+    /// Answers with what the last run came to, or with what made it impossible.
+    fn finish(self: Box<Self>, impossible: Option<StoreError>);
+
+    /// Notifications that it brings in.
+    fn items(&self) -> usize;
+
+    /// When it is to be given up if nothing of it was done; `None`: never.
+    fn deadline(&self) -> Option<Instant>;
+}
+
+/// What a caller asks for: data, so that it can be asked again.
+#[async_trait]
+pub(super) trait Ask: Send + Sync + std::fmt::Debug + 'static {
+    /// What the caller gets.
+    type Answer: Send + std::fmt::Debug;
+
+    /// Does it within a round.
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure>;
+
+    /// Notifications that it brings in.
+    fn items(&self) -> usize {
+        0
+    }
+}
+
+/// One request and who waits for it.
+#[derive(Debug)]
+struct Call<A: Ask> {
+    ask: A,
+    answer: Option<Result<A::Answer, StoreError>>,
+    reply: oneshot::Sender<Result<A::Answer, StoreError>>,
+    deadline: Option<Instant>,
+}
+
+/// Sends requests to a writer.
+#[derive(Debug, Clone)]
+pub(super) struct Desktop {
+    commands: mpsc::Sender<Box<dyn Command>>,
+    failed: watch::Receiver<Option<StoreError>>,
+    clock: Clock,
+}
+
+/// The write side.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) connector: Connector,
+    pub(super) desk: Desk,
+    pub(super) commands: mpsc::Receiver<Box<dyn Command>>,
+    pub(super) available: watch::Sender<bool>,
+    pub(super) failed: watch::Sender<Option<StoreError>>,
+    pub(super) clock: Clock,
+    pub(super) random: fastrand::Rng,
+    pub(super) session: Option<Session>,
+    pub(super) notices: Notices,
+    /// Bumped after every round that may have made more claimable.
+    pub(super) changes: watch::Sender<u64>,
+    /// Deliveries settled by this process.
+    pub(super) settled: Arc<AtomicU64>,
+}
+
+/// Where a writer's notices go besides other processes.
+#[derive(Debug)]
+pub(super) enum Notices {
+    /// This writer claims: it takes its own, and those that come this way.
+    Claimer(mpsc::Receiver<Vec<Notice>>),
+    /// To the writer that claims.
+    Forward(mpsc::Sender<Vec<Notice>>),
+}
+
+/// How a round came to its end.
+enum Ended {
+    /// It is durable, and this follows.
+    Committed(Effects),
+    /// Nothing of it was done; the connection may be of no more use.
+    Undone(Kind, String),
+}
+
+/// How long a request that may be given up waits for a database that is away.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// A round that takes longer has lost its connection, even if nobody says so.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between looks at a transaction whose end is not known yet.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a round is repeated because somebody else was in the way.
+const REPEATS_MAX: u16 = 50;
+
+// === impl Desktop ===
+
+impl Desktop {
+    pub(super) fn new(
+        commands: mpsc::Sender<Box<dyn Command>>,
+        failed: watch::Receiver<Option<StoreError>>,
+        clock: Clock,
+    ) -> Self {
+        Self { commands, failed, clock }
+    }
+
+    /// Asks, and waits for as long as it takes.
+    pub(super) async fn ask<A: Ask>(&self, ask: A) -> Result<A::Answer, StoreError> {
+        self.call(ask, None).await
+    }
+
+    /// Asks, and gives up when the database is away for [`PATIENCE`].
+    pub(super) async fn ask_patiently<A: Ask>(&self, ask: A) -> Result<A::Answer, StoreError> {
+        self.call(ask, Some(self.clock.monotonic() + PATIENCE)).await
+    }
+
+    async fn call<A: Ask>(
+        &self,
+        ask: A,
+        deadline: Option<Instant>,
+    ) -> Result<A::Answer, StoreError> {
+        let (reply, answered) = oneshot::channel();
+        let call = Call { ask, answer: None, reply, deadline };
+        if self.commands.send(Box::new(call)).await.is_err() {
+            return Err(self.refusal());
+        }
+        answered.await.unwrap_or_else(|_gone| Err(self.refusal()))
+    }
+
+    fn refusal(&self) -> StoreError {
+        let reason = self.failed.borrow().clone();
+        reason.unwrap_or_else(|| StoreError::Broken("it was closed".to_owned()))
+    }
+}
+
+// === impl Call ===
+
+#[async_trait]
+impl<A: Ask> Command for Call<A> {
+    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), tokio_postgres::Error> {
+        self.answer = Some(match self.ask.ask(round).await {
+            Ok(answer) => Ok(answer),
+            Err(Failure::Refused(refusal)) => Err(refusal),
+            Err(Failure::Database(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, impossible: Option<StoreError>) {
+        let answer = match (impossible, self.answer) {
+            (None, Some(answer)) => answer,
+            (None, None) => Err(StoreError::Broken("a request was passed over".to_owned())),
+            (Some(reason), _) => Err(reason),
+        };
+        // Whoever does not wait any more does not want to know.
+        let _unheard = self.reply.send(answer);
+    }
+
+    fn items(&self) -> usize {
+        self.ask.items()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Works until every sender is gone or the database cannot be used any more.
+    pub(super) async fn run(mut self) {
+        while let Some(first) = self.commands.recv().await {
+            let mut items = first.items();
+            let mut commands = vec![first];
+            while commands.len() < limits::ROUND_COMMANDS
+                && items < limits::ROUND_ITEMS
+                && let Ok(next) = self.commands.try_recv()
+            {
+                items += next.items();
+                commands.push(next);
+            }
+            match self.perform(&mut commands).await {
+                Ok(effects) => self.follow(effects).await,
+                Err(error) => {
+                    tracing::error!(%error, "the database cannot be used any more");
+                    for command in commands {
+                        command.finish(Some(error.clone()));
+                    }
+                    self.failed.send_replace(Some(error));
+                    return;
+                }
+            }
+            for command in commands {
+                command.finish(None);
+            }
+        }
+    }
+
+    /// Tells everybody here what a round has done, before its callers get their answers.
+    async fn follow(&mut self, effects: Effects) {
+        self.settled.fetch_add(effects.settled, Ordering::Relaxed);
+        match &mut self.notices {
+            Notices::Claimer(_) => {
+                for notice in &effects.notices {
+                    self.desk.take_notice(notice);
+                }
+            }
+            Notices::Forward(claimer) if !effects.notices.is_empty() => {
+                // A claimer that is gone claims nothing any more.
+                let _told = claimer.send(effects.notices).await;
+            }
+            Notices::Forward(_) => {}
+        }
+        if effects.woke {
+            self.changes.send_modify(|change| *change += 1);
+        }
+    }
+
+    /// Runs one round until it is durable.
+    async fn perform(
+        &mut self,
+        commands: &mut Vec<Box<dyn Command>>,
+    ) -> Result<Effects, StoreError> {
+        let mut repeats = 0;
+        while !commands.is_empty() {
+            let Some(session) = self.connected(commands).await? else { break };
+            self.listen();
+            match self.attempt(&session, commands).await? {
+                Ended::Committed(effects) => {
+                    // It may have been lost with the answer to the commit.
+                    if !session.client.is_closed() {
+                        self.session = Some(session);
+                    }
+                    return Ok(effects);
+                }
+                Ended::Undone(Kind::Again, reason) if repeats < REPEATS_MAX => {
+                    repeats += 1;
+                    tracing::debug!(reason, "a transaction is repeated");
+                    if session.client.batch_execute("ROLLBACK").await.is_ok() {
+                        self.session = Some(session);
+                    }
+                    tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
+                }
+                Ended::Undone(Kind::Lost, reason) => {
+                    self.available.send_replace(false);
+                    tracing::warn!(reason, "the connection to the database was lost");
+                }
+                Ended::Undone(_, reason) => return Err(StoreError::Broken(reason)),
+            }
+            self.desk.lose_track();
+        }
+        Ok(Effects::default())
+    }
+
+    /// Takes the notices that have come.
+    fn listen(&mut self) {
+        if let Notices::Claimer(arrived) = &mut self.notices {
+            while let Ok(notices) = arrived.try_recv() {
+                for notice in &notices {
+                    self.desk.take_notice(notice);
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        session: &Session,
+        commands: &mut [Box<dyn Command>],
+    ) -> Result<Ended, StoreError> {
+        let backend = session.backend;
+        let round = run(session, &mut self.desk, commands);
+        let error = match tokio::time::timeout(ROUND_TIMEOUT, round).await {
+            Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed())),
+            Ok(Err(error)) => Some(error),
+            Err(_elapsed) => None,
+        };
+        let (kind, reason) = match &error {
+            Some(error) => (Kind::of(error), errors::in_words(error)),
+            None => (Kind::Lost, "it fell silent".to_owned()),
+        };
+        let Some(committing) = self.desk.committing() else {
+            return Ok(Ended::Undone(kind, reason));
+        };
+        // An answer that came says that the transaction was refused.
+        if kind != Kind::Lost {
+            self.desk.undone();
+            return Ok(Ended::Undone(kind, reason));
+        }
+        self.available.send_replace(false);
+        tracing::warn!(reason, "the connection to the database was lost during a commit");
+        if self.was_committed(committing, backend).await? {
+            return Ok(Ended::Committed(self.desk.committed()));
+        }
+        self.desk.undone();
+        Ok(Ended::Undone(Kind::Lost, reason))
+    }
+
+    /// Asks the server what became of a transaction whose commit was not answered.
+    async fn was_committed(&mut self, xid: u64, backend: i32) -> Result<bool, StoreError> {
+        loop {
+            let Some(session) = self.connected(&mut Vec::new()).await? else { return Ok(false) };
+            let xid = xid.to_string();
+            let status = session
+                .client
+                .query_one("SELECT pg_xact_status($1::text::xid8)", &[&xid])
+                .await
+                .and_then(|row| row.try_get::<_, Option<String>>(0));
+            match status.as_ref().map(Option::as_deref) {
+                Ok(Some("committed")) => return Ok(true),
+                Ok(Some("in progress")) => {
+                    let end = "SELECT pg_terminate_backend($1)";
+                    let ended = session.client.query_one(end, &[&backend]).await;
+                    tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+                // A server that took over does not know of it, or has not come to it.
+                Ok(Some(_) | None) => return Ok(false),
+                Err(error) if Kind::of(error) == Kind::Fatal => return Ok(false),
+                Err(_lost_again) => continue,
+            }
+            self.session = Some(session);
+        }
+    }
+
+    /// The connection, made anew for as long as it takes. Gives up those of `commands` whose time is over; `None` when
+    /// there were some and none is left.
+    async fn connected(
+        &mut self,
+        commands: &mut Vec<Box<dyn Command>>,
+    ) -> Result<Option<Session>, StoreError> {
+        if let Some(session) = self.session.take() {
+            return Ok(Some(session));
+        }
+        let had_some = !commands.is_empty();
+        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
+            .map_err(|error| StoreError::Broken(error.to_string()))?;
+        for attempt in 1.. {
+            match self.connector.connect(None).await {
+                Ok(session) => {
+                    self.available.send_replace(true);
+                    return Ok(Some(session));
+                }
+                Err(error) => {
+                    let reason = errors::in_words(&error);
+                    tracing::warn!(reason, attempt, "no connection to the database");
+                    self.give_up_late_ones(commands, &reason);
+                    if had_some && commands.is_empty() {
+                        return Ok(None);
+                    }
+                    let delay = backoff.delay(attempt, None, &mut self.random);
+                    tokio::time::sleep(delay).await;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn give_up_late_ones(&self, commands: &mut Vec<Box<dyn Command>>, reason: &str) {
+        let now = self.clock.monotonic();
+        let is_late = |command: &mut Box<dyn Command>| {
+            command.deadline().is_some_and(|deadline| deadline <= now)
+        };
+        for command in commands.extract_if(.., is_late) {
+            command.finish(Some(StoreError::Unavailable(reason.to_owned())));
+        }
+    }
+}
+
+async fn run(
+    session: &Session,
+    desk: &mut Desk,
+    commands: &mut [Box<dyn Command>],
+) -> Result<(), tokio_postgres::Error> {
+    let mut round = Round::begin(session, desk).await?;
+    for command in commands {
+        command.run(&mut round).await?;
+    }
+    round.commit().await
+}
