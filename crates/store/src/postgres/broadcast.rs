@@ -84,7 +84,7 @@ impl Ask for AddRecipients {
         let mut batches = Vec::new();
         for group in &self.groups {
             let mut envelope = template.clone();
-            envelope.lane.destination = group.destination.clone();
+            envelope.lane.destination = std::sync::Arc::clone(&group.destination);
             let lane = round.lane_number(&envelope.lane).await?;
             let content = Content::default();
             let new = |round: &mut Round<'_>| {

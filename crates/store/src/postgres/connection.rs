@@ -70,9 +70,13 @@ impl Connector {
 
     /// The first connection: brings the schema up to date, and says in full what is wrong.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
-        let start = |error| errors::at_start(&error, &self.config);
-        let mut session = self.open(None).await.map_err(start)?;
+        let mut session = self.open(None).await.map_err(|error| self.at_start(&error))?;
         schema::prepare(&mut session.client).await
+    }
+
+    /// Says in full why the first connection failed.
+    pub(super) fn at_start(&self, error: &Error) -> StoreError {
+        errors::at_start(error, &self.config)
     }
 
     /// Connects, and sets the session up.

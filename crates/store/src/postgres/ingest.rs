@@ -27,7 +27,7 @@ pub(super) struct TakeIn {
 }
 
 /// What packing needs to know, all of it in memory.
-struct Shelf<'a> {
+struct Stored<'a> {
     known: &'a HashMap<(Name, ByteString), (Known, [u8; 32])>,
     desk: &'a mut Desk,
 }
@@ -63,8 +63,8 @@ impl Ask for TakeIn {
         round.look_up(keys.collect()).await?;
         round.reserve_batches(self.drafts.len()).await?;
         let Round { packing, known, desk, .. } = round;
-        let mut shelf = Shelf { known, desk };
-        Ok(packing.pack(&mut shelf, self.drafts.clone(), self.now)?)
+        let mut stored = Stored { known, desk };
+        Ok(packing.pack(&mut stored, self.drafts.clone(), self.now)?)
     }
 
     fn items(&self) -> usize {
@@ -72,9 +72,9 @@ impl Ask for TakeIn {
     }
 }
 
-// === impl Shelf ===
+// === impl Stored ===
 
-impl Batches for Shelf<'_> {
+impl Batches for Stored<'_> {
     fn realm(&self) -> u16 {
         self.desk.realm
     }

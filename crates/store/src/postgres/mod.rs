@@ -12,6 +12,7 @@
 //! A connection may be lost at any moment, in the middle of a commit too: then the server is asked what became of the
 //! transaction, and what was not committed is done again. Callers wait, or are told that certainly nothing happened.
 
+mod audit;
 mod broadcast;
 mod bury;
 mod cancel;
@@ -22,12 +23,17 @@ mod errors;
 mod ingest;
 mod listener;
 mod membership;
+mod read;
+#[cfg(test)]
+mod read_tests;
+mod reader;
 mod round;
 mod schema;
 mod settle;
 mod suppress;
 mod tls;
 mod writer;
+mod xid;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,14 +43,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flow::{Clock, Tasks, Tenure};
 use notification::{
-    BroadcastId, ByteString, Chunk, Draft, Name, Settlement, Ticket, Timestamp, limits,
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
+    Timestamp, limits,
 };
 use tokio::sync::{Mutex, mpsc, watch};
 
+pub use reader::PostgresReader;
+
 use crate::{
-    Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, Claim,
-    ClaimRequest, Claims, Ingest, Mark, RecipientGroup, Settle, Settled, StoreError, Suppression,
-    Take,
+    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Filter, History, Ingest, LaneStatus,
+    Ledger, LogPage, LogPosition, Mark, Page, RecipientGroup, Settle, Settled, StoreError,
+    Suppression, Take,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
@@ -78,6 +88,7 @@ pub struct Options {
 pub struct Postgres {
     intake: Desktop,
     work: Desktop,
+    reader: PostgresReader,
     changes: watch::Receiver<u64>,
     failed: watch::Receiver<Option<StoreError>>,
     available: watch::Receiver<bool>,
@@ -102,6 +113,9 @@ struct Parts {
     settled: Arc<AtomicU64>,
 }
 
+/// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
+/// function `log_horizon` of the schema knows it by its numbers.
+const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
 /// Batches of notices waiting for the writer that claims.
 const NOTICES: usize = 1_024;
 
@@ -121,7 +135,7 @@ impl Postgres {
         let tenure = member.tenure();
         let time_offset = member.time_offset();
         let (membership, standing) = watch::channel(member.standing());
-        let (changes, changed) = watch::channel(0);
+        let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
         let settled = Arc::new(AtomicU64::new(0));
@@ -135,7 +149,7 @@ impl Postgres {
             changes: changes.clone(),
             settled: Arc::clone(&settled),
         };
-        let (notices, noticed) = mpsc::channel(NOTICES);
+        let (notices, arrivals) = mpsc::channel(NOTICES);
         let mut tasks = Tasks::default();
         let intake = parts.start(
             &mut tasks,
@@ -143,12 +157,12 @@ impl Postgres {
             Notices::Forward(notices.clone()),
             random.fork(),
         );
-        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(noticed), random.fork());
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(arrivals), random.fork());
         let (intent, intended) = watch::channel(Intent::Work);
         let cluster = Arc::new(tokio::sync::Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
         let listener = Listener {
-            connector,
+            connector: connector.clone(),
             notices,
             changes,
             cluster: Arc::clone(&cluster),
@@ -161,9 +175,10 @@ impl Postgres {
         member.count(Stats { settled, work: work.clone() });
         tasks.spawn("store-member", member.run(membership, cluster, intended));
         Ok(Self {
+            reader: PostgresReader::connect(connector).await?,
             intake,
             work,
-            changes: changed,
+            changes: is_changed,
             failed: failing,
             available: is_available,
             membership: standing,
@@ -342,5 +357,75 @@ impl Settle for Postgres {
             return Ok(Vec::new());
         }
         self.work.ask(settle::SettleAll(settlements)).await
+    }
+}
+
+#[async_trait]
+impl Ledger for Postgres {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        self.reader.find(id).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        self.reader.list(filter, after, items).await
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        self.reader.broadcast(id).await
+    }
+
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        self.work.ask_patiently(cancel::Cancel { target, tenant, now }).await
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        self.reader.totals().await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        self.reader.lanes().await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.reader.audit().await
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        self.reader.log(position, entries).await
+    }
+
+    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+        self.work.ask_patiently(suppress::Suppress(suppressions)).await
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        self.reader.suppressions(channel, after, items).await
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        self.reader.cluster().await
+    }
+
+    async fn unsuppress(
+        &self,
+        channel: Name,
+        recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.work.ask_patiently(suppress::Unsuppress(channel, recipients)).await
     }
 }

@@ -203,8 +203,8 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let long = usize::from(short.saturating_sub(0x80));
     let (digits, rest) = rest.split_at_checked(long)?;
     let length = match short {
-        0..0x80 => usize::from(short),
-        0x81..0x84 => digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)),
+        0..=0x7f => usize::from(short),
+        0x81..=0x83 => digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)),
         _ => return None,
     };
     (first == tag).then_some(rest)?.split_at_checked(length)
@@ -249,11 +249,11 @@ mod tests {
         for parameters in parameters {
             let url = format!("{}?{parameters}", server.url());
             let connector = Connector::new(&url, "test", Some(&ca_file)).unwrap();
-            let connected = connector.connect_plain().await;
+            let connected = connector.connect(None).await;
             answers.push(match connected {
-                Ok(connection) => {
+                Ok(session) => {
                     let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-                    Ok(connection.client.query_one(sql, &[]).await.unwrap().get(0))
+                    Ok(session.client.query_one(sql, &[]).await.unwrap().get(0))
                 }
                 Err(error) => Err(super::super::errors::in_words(&error)),
             });
