@@ -123,6 +123,15 @@ pub const CRASHES_BEFORE_SPLIT: u16 = 3;
 /// Crashes with a single notification in flight after which it is quarantined.
 pub const CRASHES_BEFORE_QUARANTINE: u16 = 6;
 
+// --- Who works beside whom (owner: store) ---
+
+/// Virtual partitions: more than there will be producers, so that shares differ little; few enough to lease one by one.
+pub const PARTITIONS: u16 = 64;
+/// How often a worker says that it is alive.
+pub const WORKER_BEAT: Duration = Duration::from_secs(2);
+/// How long others believe it. A process that was killed is taken over from after this; one that pauses for less loses
+/// nothing. It starts no attempt in the second half, so what it sends is answered before others send it.
+pub const WORKER_LEASE: Duration = Duration::from_secs(10);
 // --- What a broker holds, and how long it is waited for (owner: queue) ---
 
 /// Tickets of one priority that may wait in a broker: the windows of sixteen consumers, all of the lightest chunks.
@@ -148,16 +157,6 @@ pub const DEAD_MESSAGES: u64 = 1_000;
 /// How long they are kept.
 pub const DEAD_MESSAGES_AGE: Duration = Duration::from_hours(7 * 24);
 
-// --- Who works beside whom (owner: store) ---
-
-/// Virtual partitions: more than there will be producers, so that shares differ little; few enough to lease one by one.
-pub const PARTITIONS: u16 = 64;
-/// How often a worker says that it is alive.
-pub const WORKER_BEAT: Duration = Duration::from_secs(2);
-/// How long others believe it. A process that was killed is taken over from after this; one that pauses for less loses
-/// nothing. It starts no attempt in the second half, so what it sends is answered before others send it.
-pub const WORKER_LEASE: Duration = Duration::from_secs(10);
-
 // --- What is kept of answers (owner: channel) ---
 
 /// The provider's words kept per attempt, bytes.
@@ -178,6 +177,7 @@ const _: () = {
         "publishing must not wait, even if all but one delivery of every chunk is settled"
     );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
+    assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
     assert!(
         (CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * 16) as u64 <= BROKER_TICKETS,
         "what sixteen consumers may have under way must fit"
@@ -186,8 +186,6 @@ const _: () = {
         TICKET_ANSWER_WAIT.as_secs() < TICKET_LEASE.as_secs(),
         "it must help before the lease does"
     );
-
-    assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);

@@ -4,10 +4,10 @@
 //! whoever claimed it, when its lease ends; what is repeated is refused by the store. What matters is that nothing hangs,
 //! nothing loops, and nothing grows: every wait has an end, every failure a pause, every buffer a bound.
 //!
-//! - [`link`]: what a backend has to know of its protocol.
-//! - [`session`]: connects, declares, serves, and connects again, for ever.
-//! - [`publisher`] and [`stock`]: the two ends that the stages see.
-//! - [`room`]: whether a claim would be in vain.
+//! - `link`: what a backend has to know of its protocol.
+//! - `session`: connects, declares, serves, and connects again, for ever.
+//! - `publisher` and `stock`: the two ends that the stages see.
+//! - `room`: whether a claim would be in vain.
 
 pub mod link;
 pub mod room;
@@ -42,8 +42,8 @@ pub struct Options {
     pub ca_file: Option<PathBuf>,
     /// Whether tickets are received here; a process that only publishes holds none.
     pub consume: bool,
-    /// Tickets of one priority that may wait; [`limits::BROKER_TICKETS`] but for tests. The broker keeps what it
-    /// was first told.
+    /// Tickets of one priority that may wait; [`limits::BROKER_TICKETS`] but for tests. NATS keeps what it was first
+    /// told, and RabbitMQ refuses another number.
     pub tickets_max: u64,
 }
 
@@ -92,13 +92,15 @@ impl Options {
     }
 
     /// The addresses.
-    pub(crate) fn servers(&self) -> impl Iterator<Item = &str> {
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.url.split(',').map(str::trim)
     }
 
+    /// Checks what needs no connection.
+    ///
     /// # Errors
-    /// When the prefix is none.
-    pub(crate) fn check(&self) -> Result<(), QueueError> {
+    /// When the prefix cannot be one.
+    pub fn check(&self) -> Result<(), QueueError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if (1..=64).contains(&self.prefix.len()) && self.prefix.bytes().all(is_plain) {
             return Ok(());
@@ -119,7 +121,7 @@ impl fmt::Debug for Options {
 
 impl Broker {
     /// Starts to connect by `protocol`, and returns at once.
-    pub(crate) fn open<P: Protocol>(
+    pub fn open<P: Protocol>(
         protocol: P,
         options: &Options,
         clock: Clock,

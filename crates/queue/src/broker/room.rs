@@ -44,8 +44,9 @@ impl Room {
     }
 
     /// The broker says that it takes nothing, and why; or that it takes everything again.
-    pub(crate) fn set_blocked(&self, reason: Option<String>) {
+    pub fn set_blocked(&self, reason: Option<String>) {
         self.change(|state| state.blocked = reason);
+        self.suspected.notify_one();
     }
 
     /// Why nothing is taken, while that is known.
@@ -63,9 +64,9 @@ impl Room {
         self.suspected.notify_one();
     }
 
-    /// Waits until a queue is under suspicion.
+    /// Waits until a queue is under suspicion, and the broker would listen to whoever asks about it.
     pub(crate) async fn suspected(&self) {
-        while !self.has_suspects() {
+        while self.blocked().is_some() || !self.has_suspects() {
             self.suspected.notified().await;
         }
     }

@@ -118,13 +118,16 @@ impl<P: Protocol> Session<P> {
     async fn repair(&mut self, link: &P::Link) -> Fault {
         let shared = Arc::clone(&self.shared);
         loop {
-            shared.room.suspected().await;
             let mut looks = 0_u16;
+            shared.room.suspected().await;
             while shared.room.has_suspects() {
+                shared.room.suspected().await;
                 looks = looks.saturating_add(1);
                 sleep(backoff().delay(looks, None, &mut self.random)).await;
                 match timeout(limits::LINK_TIMEOUT, link.declare()).await {
-                    Ok(Ok(waiting)) => shared.room.clear(waiting, shared.tickets_max / 4 * 3),
+                    Ok(Ok(waiting)) => {
+                        shared.room.clear(waiting, (shared.tickets_max / 4 * 3).max(1));
+                    }
                     Ok(Err(fault)) => return fault,
                     Err(_late) => return silent(P::NAME),
                 }

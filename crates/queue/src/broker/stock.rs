@@ -15,7 +15,7 @@ use crate::{Acknowledge, Message, QueueError, Receipt};
 #[derive(Debug)]
 pub struct Stock<A> {
     state: Mutex<State<A>>,
-    /// For those who receive.
+    /// For those who receive: all of them, since they may want different priorities.
     arrived: Notify,
     /// For those who ask for more, keep, or close.
     changed: Notify,
@@ -61,7 +61,7 @@ impl<A: Answer> Stock<A> {
     }
 
     /// Puts a ticket that arrived behind those of its priority.
-    pub(crate) fn put(&self, ticket: Ticket, answer: A) {
+    pub fn put(&self, ticket: Ticket, answer: A) {
         let mut state = self.state();
         let key = state.next_key;
         state.next_key += 1;
@@ -72,7 +72,7 @@ impl<A: Answer> Stock<A> {
         state.held.insert(key, held);
         let is_first = state.held.len() == 1;
         drop(state);
-        self.arrived.notify_one();
+        self.arrived.notify_waiters();
         if is_first {
             self.changed.notify_waiters();
         }
@@ -99,7 +99,7 @@ impl<A: Answer> Stock<A> {
 
     /// Waits until fewer than `most` tickets of `priority` are held, by a quarter at least: asking costs the same for
     /// one as for many. Gives how many fewer.
-    pub(crate) async fn wants(&self, priority: Priority, most: usize) -> usize {
+    pub async fn wants(&self, priority: Priority, most: usize) -> usize {
         self.when(|state| {
             let held = state.held.values().filter(|held| held.ticket.priority == priority).count();
             most.checked_sub(held).filter(|wanted| *wanted > 0 && *wanted >= most / 4)
@@ -184,9 +184,6 @@ impl<A: Answer> Stock<A> {
             held.received = true;
             let handle = Handle { stock: Arc::clone(self), key };
             messages.push(Message { item: held.ticket, receipt: Receipt::new(handle) });
-        }
-        if state.waiting.iter().any(|waiting| !waiting.is_empty()) {
-            self.arrived.notify_one();
         }
         drop(state);
         for held in &void {

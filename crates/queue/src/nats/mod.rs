@@ -4,9 +4,9 @@
 //! what is beyond its length; nothing in it gets older than a lease. Three durable pull consumers, one per priority, are
 //! shared by everybody who consumes: whoever asks gets as many as it asked for.
 //!
-//! - [`address`]: URLs, and what is said of them.
-//! - [`topology`]: the stream and its consumers, created again when they are gone.
-//! - [`publish`] and [`consume`].
+//! - `address`: URLs, and what is said of them.
+//! - `topology`: the stream and its consumers, created again when they are gone.
+//! - `publish` and `consume`: the two directions.
 
 mod address;
 mod consume;
@@ -88,7 +88,7 @@ impl Protocol for Nats {
     const NAME: &'static str = "NATS";
 
     async fn connect(&self, attempt: usize) -> Result<Session, Fault> {
-        let address = self.addresses.iter().cycle().nth(attempt % self.addresses.len().max(1));
+        let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| Fault("there is no address".to_owned()))?.clone();
         let (tell, seen) = watch::channel(Seen::default());
         let mut options = address.options(&self.topology.prefix).await?;

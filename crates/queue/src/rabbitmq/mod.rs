@@ -4,9 +4,9 @@
 //! queues, one per priority, that refuse what is beyond their length. Each message lives as long as its ticket's
 //! lease: what is overdue is void, and nobody needs to see it.
 //!
-//! - [`address`]: URLs, and what is said of them.
-//! - [`topology`]: exchanges and queues, declared again with every connection.
-//! - [`publish`] and [`consume`].
+//! - `address`: URLs, and what is said of them.
+//! - `topology`: exchanges and queues, declared again with every connection.
+//! - `publish` and `consume`: the two directions.
 
 mod address;
 mod consume;
@@ -86,7 +86,7 @@ impl Protocol for RabbitMq {
     const NAME: &'static str = "RabbitMQ";
 
     async fn connect(&self, attempt: usize) -> Result<Session, Fault> {
-        let address = self.addresses.iter().cycle().nth(attempt % self.addresses.len().max(1));
+        let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| Fault("there is no address".to_owned()))?.clone();
         let socket = Socket::default();
         let name = format!("belfry {}", self.topology.prefix);
@@ -95,21 +95,18 @@ impl Protocol for RabbitMq {
         let connection = connection.map_err(|error| address.explain(&error))?;
         let prefetch = u16::try_from(limits::PREFETCH_TICKETS).unwrap_or(u16::MAX);
         let open = async {
-            let publish = connection.create_channel().await?;
+            let (publish, _waiting) = declare(&connection, &self.topology).await?;
             let mut consumers = Vec::new();
             for _priority in Priority::ALL.iter().filter(|_priority| self.consume) {
                 let channel = connection.create_channel().await?;
                 channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
                 consumers.push(Consuming::new(channel));
             }
-            Ok((publish, consumers))
+            Ok((Mutex::new(publish), consumers))
         };
         let (publish, consumers) = open.await.map_err(|error| address.explain(&error))?;
-        let (topology, publish) = (self.topology.clone(), Mutex::new(publish));
-        let session =
-            Session { connection, address, topology, publish, consumers, _socket: socket };
-        session.declare().await?;
-        Ok(session)
+        let topology = self.topology.clone();
+        Ok(Session { connection, address, topology, publish, consumers, _socket: socket })
     }
 }
 
@@ -119,14 +116,10 @@ impl Link for Session {
     type Answer = Delivered;
 
     async fn declare(&self) -> Result<Waiting, Fault> {
-        let declare = async {
-            let channel = self.connection.create_channel().await?;
-            channel.confirm_select(ConfirmSelectOptions::default()).await?;
-            let waiting = self.topology.declare(&channel).await?;
-            *self.publishing() = channel;
-            Ok(waiting)
-        };
-        declare.await.map_err(|error| self.address.explain(&error))
+        let declared = declare(&self.connection, &self.topology).await;
+        let (channel, waiting) = declared.map_err(|error| self.address.explain(&error))?;
+        *self.publishing() = channel;
+        Ok(waiting)
     }
 
     async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), Fault>> {
@@ -157,6 +150,13 @@ impl Link for Session {
 
     async fn lost(&self, room: &Room) -> Fault {
         let mut events = std::pin::pin!(self.connection.events_listener());
+        // What happened before there was a listener.
+        if !self.connection.status().connected() {
+            return Fault(format!("the connection to RabbitMQ at {} ended at once", self.address));
+        }
+        if self.connection.status().blocked() {
+            room.set_blocked(Some("RabbitMQ takes no messages".to_owned()));
+        }
         while let Some(event) = events.next().await {
             if let Event::ConnectionBlocked(reason) = event {
                 tracing::warn!(%reason, "RabbitMQ takes no tickets: free its memory or disk");
@@ -182,4 +182,15 @@ impl Session {
         // Holds one value, which is whole.
         self.publish.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Declares what is missing on a new channel in confirm mode. Gives the channel, and the tickets waiting per priority.
+async fn declare(
+    connection: &Connection,
+    topology: &Topology,
+) -> lapin::Result<(Channel, Waiting)> {
+    let channel = connection.create_channel().await?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    let waiting = topology.declare(&channel).await?;
+    Ok((channel, waiting))
 }

@@ -127,10 +127,19 @@ async fn a_consumer_that_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ticket_that_is_always_given_back() {
-    let url = shared();
+async fn a_ticket_that_is_always_given_back_does_not_come_for_ever() {
+    let options = options(&shared());
+    let broker = rabbitmq::open(&options, Clock::system(), random()).unwrap();
+    // Once, and as often again as the limit says.
     let times = usize::from(limits::TICKET_DELIVERIES) + 1;
-    cases::a_ticket_that_is_always_given_back::<RabbitMq>(&url, times).await;
+    cases::a_ticket_that_is_always_given_back(&broker, times).await;
+    eventually("it is left to its lease", async || {
+        RabbitMq::waiting(&options.url, &options.prefix, Priority::Normal).await == 0
+    })
+    .await;
+    assert_eq!(publish(&broker, vec![ticket(2, Priority::Normal)]).await, [true]);
+    assert_eq!(take_one(&broker).await, 2, "it does not come again");
+    soon("drain", broker.drain()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,6 +180,23 @@ async fn a_consumer_that_the_broker_times_out_begins_again() {
     drop(late);
     assert_eq!(take_one(&broker).await, 1);
     soon("drain", broker.drain()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_is_low_on_memory_is_asked_for_nothing() {
+    let settings = "vm_memory_high_watermark.absolute = 1";
+    let server = tokio::task::spawn_blocking(|| RabbitMq::start_with(settings));
+    let server = server.await.unwrap().unwrap();
+    let broker = rabbitmq::open(&options(&server.url()), Clock::system(), random()).unwrap();
+    becomes(&broker, true).await;
+    assert_eq!(publish(&broker, vec![ticket(1, Priority::Normal)]).await, [false]);
+    has_room(&broker, None).await;
+    let clock = Clock::system();
+    let begun = clock.monotonic();
+    let answers = broker.publisher().publish(vec![ticket(2, Priority::Normal)]).await;
+    let Some(Err(QueueError::Unconfirmed(reason))) = answers.first() else { panic!("{answers:?}") };
+    assert!(reason.contains("takes no messages"), "{reason}");
+    assert!(clock.monotonic() - begun < limits::PUBLISH_TIMEOUT, "known before");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
