@@ -97,7 +97,8 @@ impl Cluster {
     /// What `process` says of all.
     pub(crate) fn status(&self, process: &Process) -> Value {
         let output = self.command(process, "status").arg("--json").output().unwrap();
-        serde_json::from_str(&checked(&output)).unwrap()
+        assert!(output.status.success(), "{output:?}\n{}", process.said());
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// Waits until `process` says that nothing is pending of `accepted` notifications.

@@ -133,10 +133,12 @@ impl Member {
         self.stats = Some(stats);
     }
 
-    /// Beats until it is to leave, and then leaves. `cluster` wakes it when others come or go.
+    /// Beats until it is to leave, and then leaves. `cluster` wakes it when others come or go. A beat that fails is how a
+    /// process with nothing to do notices that the database is away.
     pub(super) async fn run(
         mut self,
         standing: watch::Sender<Membership>,
+        available: watch::Sender<bool>,
         cluster: Arc<Notify>,
         mut intent: watch::Receiver<Intent>,
     ) {
@@ -147,7 +149,10 @@ impl Member {
             if intended == Intent::Leave {
                 break;
             }
-            let wait = match self.beat(intended == Intent::Finish).await {
+            let beaten = self.beat(intended == Intent::Finish).await;
+            let is_linked = beaten.is_ok() && self.session.is_some();
+            available.send_if_modified(|told| std::mem::replace(told, is_linked) != is_linked);
+            let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
                     standing.send_if_modified(|told| {

@@ -145,7 +145,7 @@ impl Postgres {
             connector: connector.clone(),
             clock,
             membership: standing.clone(),
-            available,
+            available: available.clone(),
             failed,
             changes: changes.clone(),
             settled: Arc::clone(&settled),
@@ -174,7 +174,7 @@ impl Postgres {
         };
         tasks.spawn("store-listener", listener.run());
         member.count(Stats { settled, work: work.clone() });
-        tasks.spawn("store-member", member.run(membership, cluster, intended));
+        tasks.spawn("store-member", member.run(membership, available, cluster, intended));
         Ok(Self {
             reader: PostgresReader::connect(connector).await?,
             intake,
