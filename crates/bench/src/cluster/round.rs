@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use super::faults::{Fault, Harm, Plan, Planned, Server};
 use super::{Backing, Cluster, ClusterSetup, Member};
 use crate::client::Audit;
-use crate::rate::longest_silence;
+use crate::rate::{longest_silence, per_second};
 use crate::tally::Books;
 use crate::workload::{Guarantee, Workload};
 
@@ -46,6 +46,8 @@ pub struct Survived {
     pub in_doubt: u64,
     /// The longest time in which nothing was delivered.
     pub silence: Duration,
+    /// How many were delivered in each second, from the first one on.
+    pub delivered: Vec<u64>,
     /// From the end of the last fault and of the load until nothing was pending.
     pub drained_after: Duration,
 }
@@ -121,13 +123,15 @@ impl Round {
         cluster.stop()?;
         let audit = cluster.operator().audit()?;
         let books = cluster.books(&workload)?;
+        let delivered_at_us = books.tally().accepted_at_us;
         let notes = notes.into_inner()?;
         let survived = Survived {
             faults: plan.len(),
             duplicates: books.tally_of(least.clone()).duplicates,
             claimed: notes.claimed,
             in_doubt: audit.in_doubt,
-            silence: longest_silence(&books.tally().accepted_at_us),
+            silence: longest_silence(&delivered_at_us),
+            delivered: per_second(&delivered_at_us),
             drained_after,
         };
         judge(&audit, &books, (least, most))?;
