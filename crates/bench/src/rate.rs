@@ -11,6 +11,12 @@ pub fn per_window(times_us: &[u64], window: Duration, from_us: u64, until_us: u6
     (0..windows).map(|window| before(start(window + 1)) - before(start(window))).collect()
 }
 
+/// How many of `times_us` (ascending, microseconds) lie in each second from the first one on; the last is cut short.
+pub fn per_second(times_us: &[u64]) -> Vec<u64> {
+    let (Some(first), Some(last)) = (times_us.first(), times_us.last()) else { return Vec::new() };
+    per_window(times_us, Duration::from_secs(1), *first, last + 1_000_000)
+}
+
 /// The middle one; the lower of two middle ones; 0 of none.
 pub fn median(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
@@ -53,6 +59,8 @@ mod tests {
         let window = Duration::from_micros(10);
         assert_eq!(per_window(&times, window, 10, 42), [3, 1, 1]);
         assert_eq!(per_window(&times, window, 42, 42), [] as [u64; 0]);
+        assert_eq!(per_second(&[5, 6, 1_000_005, 2_500_000]), [2, 1, 1]);
+        assert_eq!(per_second(&[]), [] as [u64; 0]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod round;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -158,7 +159,7 @@ impl Cluster {
                 engine: Mutex::new(None),
             });
         }
-        start_all(&members)?;
+        at_once(&members, Member::start)?;
         let first = members.iter().find(|member| member.role.is_called());
         let operator =
             operator(setup, &simulator, &database, first.context("nobody takes anything in")?)?;
@@ -179,6 +180,170 @@ impl Cluster {
     /// Commands with a configuration that leads to the servers directly, whatever befalls the links; for the API, the
     /// first engine that has one.
     pub fn operator(&self) -> &Client {
+        &self.operator
+    }
+
+    /// The engines' database, for a look from outside.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// PostgreSQL.
+    pub fn store(&self) -> MutexGuard<'_, Postgres> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> Option<MutexGuard<'_, Broker>> {
+        let broker = self.broker.as_ref()?;
+        Some(broker.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The simulator, for its addresses and its books.
+    pub fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// A counter of the simulator's books.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn journal(&self) -> Result<JournalTail> {
+        JournalTail::open(&self.simulator.ready.journal)
+    }
+
+    /// The provider's books.
+    ///
+    /// # Errors
+    /// When they cannot be read, or name a recipient that the workload does not have.
+    pub fn books(&self, workload: &Workload) -> Result<Books> {
+        Books::read(&self.simulator.ready.journal, workload)
+    }
+
+    /// Waits until the account says that `expected` were accepted and nothing is pending.
+    ///
+    /// # Errors
+    /// When it does not come to that within `patience`, or an engine ended by itself.
+    pub fn drain(&self, expected: u64, patience: Duration) -> Result<()> {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        loop {
+            let audit = self.operator.audit()?;
+            if audit.accepted >= expected && audit.pending == 0 {
+                return Ok(());
+            }
+            self.members.iter().try_for_each(Member::check)?;
+            if clock.monotonic().duration_since(started) > patience {
+                bail!("not drained after {patience:?}: {audit:?}");
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Stops every engine in good order, all at once.
+    ///
+    /// # Errors
+    /// When one does not end well.
+    pub fn stop(&self) -> Result<()> {
+        at_once(&self.members, Member::stop)
+    }
+
+    /// Processor time so far.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn cpu(&self) -> Result<Cpu> {
+        let tree = |process: Option<u32>| process.map_or(Ok(Duration::ZERO), cpu_of_tree);
+        let mut engines = Duration::ZERO;
+        for member in &self.members {
+            engines += member
+                .engine()
+                .as_ref()
+                .map_or(Ok(Duration::ZERO), |it| Ok::<_, anyhow::Error>(it.usage()?.cpu))?;
+        }
+        Ok(Cpu {
+            engines,
+            store: tree(self.store().process())?,
+            broker: tree(self.broker().and_then(|broker| broker.process()))?,
+            simulator: self.simulator.usage()?.cpu,
+        })
+    }
+}
+
+// === impl Broker ===
+
+impl Broker {
+    fn start(backing: Backing) -> Result<Option<Self>> {
+        Ok(match backing {
+            Backing::Postgres => None,
+            Backing::RabbitMq => Some(Self::RabbitMq(RabbitMq::start()?)),
+            Backing::Nats => Some(Self::Nats(Nats::start()?)),
+        })
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::RabbitMq(broker) => broker.url(),
+            Self::Nats(broker) => broker.url(),
+        }
+    }
+
+    fn process(&self) -> Option<u32> {
+        match self {
+            Self::RabbitMq(broker) => broker.process(),
+            Self::Nats(broker) => broker.process(),
+        }
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.kill(),
+            Self::Nats(broker) => broker.kill(),
+        }
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.start_again(),
+            Self::Nats(broker) => broker.start_again(),
+        }
+    }
+
+    fn wipe(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.wipe(),
+            Self::Nats(broker) => broker.wipe(),
+        }
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    fn new(url: &str, has_link: bool) -> Result<Self> {
+        let link = has_link.then(|| Proxy::before(url)).transpose()?;
+        let url = link.as_ref().map_or_else(|| url.to_owned(), |link| link.url().to_owned());
+        Ok(Self { url, link })
+    }
+}
+
+/// Does the same to all of them, each in a thread of its own.
+fn at_once<T: Send>(
+    all: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = all.into_iter().map(|one| scope.spawn(move || act(one))).collect();
+        running.into_iter().try_for_each(join)
+    })
+}
+
+fn join(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_panic| bail!("a thread of the harness panicked"))
+}
+
+fn operator(&self) -> &Client {
         &self.operator
     }
 
