@@ -112,7 +112,7 @@ impl Round<'_> {
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
         let Self { packing, known, desk, .. } = self;
-        packing.pack(&mut Shelf { known, desk }, drafts, now)
+        packing.pack(&mut Stored { known, desk }, drafts, now)
     }
 
     /// Sees to it that `count` numbers of batches are in hand.
