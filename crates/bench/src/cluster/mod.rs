@@ -13,6 +13,7 @@ pub mod round;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -158,7 +159,7 @@ impl Cluster {
                 engine: Mutex::new(None),
             });
         }
-        start_all(&members)?;
+        at_once(&members, Member::start)?;
         let first = members.iter().find(|member| member.role.is_called());
         let operator =
             operator(setup, &simulator, &database, first.context("nobody takes anything in")?)?;
@@ -326,19 +327,20 @@ impl Access {
     }
 }
 
-fn start_all(members: &[Member]) -> Result<()> {
-    at_once(members, Member::start)
+/// Does the same to all of them, each in a thread of its own.
+fn at_once<T: Send>(
+    all: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = all.into_iter().map(|one| scope.spawn(move || act(one))).collect();
+        running.into_iter().try_for_each(join)
+    })
 }
 
-/// Does the same to all members, each in a thread of its own.
-fn at_once(members: &[Member], act: fn(&Member) -> Result<()>) -> Result<()> {
-    std::thread::scope(|scope| {
-        let running: Vec<_> =
-            members.iter().map(|member| scope.spawn(move || act(member))).collect();
-        running.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|_panic| bail!("a thread of the harness panicked"))
-        })
-    })
+fn join(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_panic| bail!("a thread of the harness panicked"))
 }
 
 fn operator(

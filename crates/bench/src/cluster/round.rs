@@ -3,14 +3,13 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
 use super::faults::{Fault, Harm, Plan, Planned, Server};
-use super::{Backing, Cluster, ClusterSetup, Member};
+use super::{Backing, Cluster, ClusterSetup, Member, at_once};
 use crate::client::Audit;
 use crate::rate::{longest_silence, per_second};
 use crate::tally::Books;
@@ -64,7 +63,6 @@ struct Notes {
 struct Load {
     numbers: Range<u64>,
     guarantee: Guarantee,
-    lasts: Duration,
 }
 
 const PRODUCERS: usize = 2;
@@ -106,14 +104,20 @@ impl Round {
         let notes = Mutex::new(Notes::default());
         let lasts = self.faults.1 + LOAD_AFTER;
         let (least, most) = (0..self.notifications, self.notifications..2 * self.notifications);
-        let loads = [
-            Load { numbers: least.clone(), guarantee: Guarantee::AtLeastOnce, lasts },
-            Load { numbers: most.clone(), guarantee: Guarantee::AtMostOnce, lasts },
-        ];
+        // Half of it is there when the faults begin, so that there is always work.
+        let half = self.notifications / 2;
+        let load = |start: u64, guarantee| {
+            let (first, second) = (start..start + half, start + half..start + self.notifications);
+            (Load { numbers: first, guarantee }, Load { numbers: second, guarantee })
+        };
+        let (least_first, least_second) = load(least.start, Guarantee::AtLeastOnce);
+        let (most_first, most_second) = load(most.start, Guarantee::AtMostOnce);
+        at_once([&least_first, &most_first], |load| load.run(&cluster, Duration::ZERO))?;
         std::thread::scope(|scope| {
             let faults = plan.iter().map(|one| scope.spawn(|| befall(&cluster, one, &notes)));
-            let loads = loads.iter().map(|load| scope.spawn(|| load.run(&cluster)));
-            faults.chain(loads).collect::<Vec<_>>().into_iter().try_for_each(join)
+            let loads = [&least_second, &most_second];
+            let loads = loads.into_iter().map(|load| scope.spawn(|| load.run(&cluster, lasts)));
+            faults.chain(loads).collect::<Vec<_>>().into_iter().try_for_each(super::join)
         })?;
         let clock = flow::Clock::system();
         let ended = clock.monotonic();
@@ -180,15 +184,15 @@ impl Backing {
 // === impl Load ===
 
 impl Load {
-    /// Gets every slice accepted at its time, by whichever engine takes it; what was not answered is asked again,
+    /// Gets the slices accepted, evenly over the time that it `lasts`, by whichever engine takes it; what was not answered is asked again,
     /// under the same keys.
-    fn run(&self, cluster: &Cluster) -> Result<()> {
+    fn run(&self, cluster: &Cluster, lasts: Duration) -> Result<()> {
         let clock = flow::Clock::system();
         let started = clock.monotonic();
         let producers = cluster.producers();
         let mut producers = producers.iter().cycle();
         let slices = (self.numbers.end - self.numbers.start).div_ceil(SLICE);
-        let every = self.lasts / u32::try_from(slices)?.max(1);
+        let every = lasts / u32::try_from(slices)?.max(1);
         for (i, from) in self.numbers.clone().step_by(usize::try_from(SLICE)?).enumerate() {
             let due = every * u32::try_from(i)?;
             std::thread::sleep(due.saturating_sub(clock.monotonic().duration_since(started)));
@@ -329,10 +333,6 @@ fn judge(audit: &Audit, books: &Books, (least, most): (Range<u64>, Range<u64>)) 
         "some ended in another way: {audit:?}"
     );
     Ok(())
-}
-
-fn join(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
-    thread.join().unwrap_or_else(|_panic| bail!("a thread of the harness panicked"))
 }
 
 fn poisoned<T>(_: T) -> anyhow::Error {
