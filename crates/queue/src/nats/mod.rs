@@ -155,8 +155,14 @@ impl Link for Session {
     }
 
     async fn close(&self) {
-        if let Err(error) = self.client.drain().await {
-            tracing::debug!(%error, "NATS did not answer to the end of the connection");
+        // What was handed over is written before the library learns that nobody needs it any more.
+        let ended = async {
+            self.client.flush().await.ok()?;
+            self.client.drain().await.ok()
+        };
+        if ended.await.is_some() {
+            let mut seen = self.seen.clone();
+            let _ended = seen.wait_for(|seen| seen.lost).await;
         }
     }
 }

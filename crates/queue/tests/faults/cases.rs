@@ -145,9 +145,10 @@ pub(crate) async fn a_consumer_that_leaves<S: Server>(url: &str) {
     assert!(!publish(&leaves, tickets).await.contains(&false));
     let held = soon("receive", leaves.consumer().receive(Priority::Bulk, 10)).await;
     let received = held.len();
+    let stays = S::open(&options).unwrap();
+    becomes(&stays, true).await;
     leaves.close();
     assert!(leaves.consumer().receive(Priority::Bulk, 10).await.is_empty());
-    let stays = S::open(&options).unwrap();
     let mut seen = BTreeSet::new();
     while seen.len() < 100 - received {
         seen.insert(take_one(&stays).await);
