@@ -277,7 +277,7 @@ impl Round<'_> {
         lease: Lease,
     ) -> Result<Vec<Option<Chunk>>, Failure> {
         let mut batches = self.batches(chosen.iter()).await?;
-        let contents = self.deliveries_of(&chosen, &batches)?;
+        let contents = deliveries_of(&chosen, &batches)?;
         let suppressed = self.suppressed_among(&contents, &batches).await?;
         let mut writes = Writes::default();
         let mut opened = Vec::with_capacity(chosen.len());
@@ -328,18 +328,6 @@ impl Round<'_> {
             })
         };
         Ok(chosen.iter().zip(opened).map(chunk).collect())
-    }
-
-    fn deliveries_of(
-        &self,
-        chosen: &[ChunkRow],
-        batches: &HashMap<BatchId, BatchRow>,
-    ) -> Result<Vec<(BatchId, Vec<Delivery>)>, Failure> {
-        let of = |chunk: &ChunkRow| {
-            let batch = batches.get(&chunk.batch).ok_or_else(|| missing(chunk.batch))?;
-            Ok((chunk.batch, deliveries(batch, &chunk.members())?))
-        };
-        chosen.iter().map(of).collect()
     }
 
     /// The places of suppressed ones, counted over all deliveries.
@@ -398,14 +386,14 @@ impl Round<'_> {
             return Ok(());
         }
         for row in &self.rows(SELECT_LANES, &[]).await? {
-            let (id, lane) = self.known_lane(row)?;
+            let (id, lane) = lane_of(row)?;
             let due_at = Timestamp::from_millis(row.try_get(4)?);
             self.desk.claiming.lanes.add(id, lane);
             self.desk.claiming.lanes.add_due(id, due_at);
         }
         let chunk_weight = i64::try_from(limits::CHUNK_WEIGHT).unwrap_or(0);
         for row in &self.rows(SELECT_CLAIMED, &[&partitions, &chunk_weight]).await? {
-            let (id, lane) = self.known_lane(row)?;
+            let (id, lane) = lane_of(row)?;
             let claiming = &mut self.desk.claiming;
             if claiming.lanes.lane(id).is_none() {
                 claiming.lanes.add(id, lane);
@@ -419,10 +407,6 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn known_lane(&self, row: &Row) -> Result<(LaneId, Lane), Failure> {
-        Ok((i64::from(row.try_get::<_, i32>(0)?), lane_at(row, 1)?))
-    }
-
     /// Learns the names of lanes that notices spoke of.
     async fn meet_strangers(&mut self) -> Result<(), Failure> {
         if self.desk.claiming.strangers.is_empty() {
@@ -431,7 +415,7 @@ impl Round<'_> {
         let ids: Vec<i32> = self.desk.claiming.strangers.keys().map(|id| narrow(*id)).collect();
         let select = "SELECT id, channel, destination, priority FROM lane WHERE id = ANY($1)";
         for row in &self.rows(select, &[&ids]).await? {
-            let (id, lane) = self.known_lane(row)?;
+            let (id, lane) = lane_of(row)?;
             let Some(due_at) = self.desk.claiming.strangers.remove(&id) else { continue };
             if self.desk.claiming.lanes.lane(id).is_none() {
                 self.desk.claiming.lanes.add(id, lane);
@@ -505,6 +489,22 @@ impl Round<'_> {
         }
         Ok(())
     }
+}
+
+fn lane_of(row: &Row) -> Result<(LaneId, Lane), Failure> {
+    Ok((i64::from(row.try_get::<_, i32>(0)?), lane_at(row, 1)?))
+}
+
+/// What the chosen chunks hold.
+fn deliveries_of(
+    chosen: &[ChunkRow],
+    batches: &HashMap<BatchId, BatchRow>,
+) -> Result<Vec<(BatchId, Vec<Delivery>)>, Failure> {
+    let of = |chunk: &ChunkRow| {
+        let batch = batches.get(&chunk.batch).ok_or_else(|| missing(chunk.batch))?;
+        Ok((chunk.batch, deliveries(batch, &chunk.members())?))
+    };
+    chosen.iter().map(of).collect()
 }
 
 /// Where a chunk stands in its lane.

@@ -27,7 +27,7 @@ pub(super) struct TakeIn {
 }
 
 /// What packing needs to know, all of it in memory.
-struct Shelf<'a> {
+struct Stored<'a> {
     known: &'a HashMap<(Name, ByteString), (Known, [u8; 32])>,
     desk: &'a mut Desk,
 }
@@ -70,9 +70,9 @@ impl Ask for TakeIn {
     }
 }
 
-// === impl Shelf ===
+// === impl Stored ===
 
-impl Batches for Shelf<'_> {
+impl Batches for Stored<'_> {
     fn realm(&self) -> u16 {
         self.desk.realm
     }
@@ -112,7 +112,7 @@ impl Round<'_> {
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
         let Self { packing, known, desk, .. } = self;
-        packing.pack(&mut Shelf { known, desk }, drafts, now)
+        packing.pack(&mut Stored { known, desk }, drafts, now)
     }
 
     /// Sees to it that `count` numbers of batches are in hand.

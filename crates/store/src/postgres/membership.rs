@@ -54,8 +54,7 @@ struct Beat {
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until) \
      VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond') RETURNING id";
 const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + $2 * interval '1 millisecond', \
-     is_leaving = $3, settled = $4, settled_per_second = $5, \
-     claimed = (SELECT coalesce(sum(count), 0) FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL) \
+     is_leaving = $3, settled = $4, settled_per_second = $5 \
      WHERE id = $1 RETURNING id";
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving), \

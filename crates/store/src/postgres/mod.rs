@@ -114,6 +114,9 @@ struct Parts {
     settled: Arc<AtomicU64>,
 }
 
+/// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
+/// function `log_horizon` of the schema knows it by its numbers.
+const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
 /// Batches of notices waiting for the writer that claims.
 const NOTICES: usize = 1_024;
 
@@ -133,7 +136,7 @@ impl Postgres {
         let tenure = member.tenure();
         let time_offset = member.time_offset();
         let (membership, standing) = watch::channel(member.standing());
-        let (changes, changed) = watch::channel(0);
+        let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
         let settled = Arc::new(AtomicU64::new(0));
@@ -147,7 +150,7 @@ impl Postgres {
             changes: changes.clone(),
             settled: Arc::clone(&settled),
         };
-        let (notices, noticed) = mpsc::channel(NOTICES);
+        let (notices, arrivals) = mpsc::channel(NOTICES);
         let mut tasks = Tasks::default();
         let intake = parts.start(
             &mut tasks,
@@ -155,7 +158,7 @@ impl Postgres {
             Notices::Forward(notices.clone()),
             random.fork(),
         );
-        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(noticed), random.fork());
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(arrivals), random.fork());
         let (leaving, told_to_leave) = watch::channel(false);
         let cluster = Arc::new(tokio::sync::Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
@@ -176,7 +179,7 @@ impl Postgres {
             reader: PostgresReader::connect(connector).await?,
             intake,
             work,
-            changes: changed,
+            changes: is_changed,
             failed: failing,
             available: is_available,
             membership: standing,

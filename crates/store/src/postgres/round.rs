@@ -7,6 +7,7 @@ use notification::{BatchId, ByteString, ChunkId, Epoch, Lane, Name, State, Times
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use super::LOG_WRITERS;
 use super::connection::Session;
 use super::desk::{Desk, Effects, Notice, partition_of, to_payload};
 use crate::StoreError;
@@ -67,8 +68,6 @@ pub(super) enum Failure {
     Database(Error),
 }
 
-/// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet.
-pub(super) const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
 /// A statement whose rows [`chunk_at`] reads.
 macro_rules! select_chunk {
     ($condition:literal) => {
