@@ -216,7 +216,7 @@ impl<'a> Round<'a> {
         let partition = partition_of(chunk.batch);
         let same = self.effects.notices.iter_mut().find_map(|notice| match notice {
             Notice::Freed(its, lane, sum) if (*its, *lane) == (partition, chunk.lane) => Some(sum),
-            _ => None,
+            Notice::Due(..) | Notice::Freed(..) | Notice::Everything => None,
         });
         match same {
             Some(sum) => *sum += weight,
