@@ -114,7 +114,6 @@ CREATE TABLE worker (
     started_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     alive_until        timestamptz NOT NULL,
     is_leaving         boolean     NOT NULL DEFAULT false,
-    claimed            bigint      NOT NULL DEFAULT 0,
     settled            bigint      NOT NULL DEFAULT 0,
     settled_per_second real        NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
