@@ -82,6 +82,10 @@ pub const WRITER_COMMANDS: usize = 4_096;
 pub const ROUND_COMMANDS: usize = 1_024;
 /// Notifications ingested in one transaction, for the same reason.
 pub const ROUND_ITEMS: usize = 50_000;
+/// Rows of the outbox taken in one transaction, for the same reason.
+pub const OUTBOX_ROWS: usize = 20_000;
+/// Bytes of such rows, about: they are in memory until then.
+pub const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
 
 // --- How much is under way (owner: dispatch, deliver) ---
 
@@ -177,6 +181,7 @@ const _: () = {
         "publishing must not wait, even if all but one delivery of every chunk is settled"
     );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
+    assert!(OUTBOX_ROWS <= ROUND_ITEMS);
     assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
     assert!(
         (CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * 16) as u64 <= BROKER_TICKETS,

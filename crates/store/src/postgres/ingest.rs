@@ -62,9 +62,7 @@ impl Ask for TakeIn {
         });
         round.look_up(keys.collect()).await?;
         round.reserve_batches(self.drafts.len()).await?;
-        let Round { packing, known, desk, .. } = round;
-        let mut stored = Stored { known, desk };
-        Ok(packing.pack(&mut stored, self.drafts.clone(), self.now)?)
+        Ok(round.pack(self.drafts.clone(), self.now)?)
     }
 
     fn items(&self) -> usize {
@@ -107,6 +105,16 @@ impl Desk {
 // === impl Round ===
 
 impl Round<'_> {
+    /// Packs drafts whose keys were looked up, and for which numbers are in hand; or refuses them all.
+    pub(super) fn pack(
+        &mut self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        let Self { packing, known, desk, .. } = self;
+        packing.pack(&mut Stored { known, desk }, drafts, now)
+    }
+
     /// Sees to it that `count` numbers of batches are in hand.
     pub(super) async fn reserve_batches(&mut self, count: usize) -> Result<(), Error> {
         let in_hand: u64 =

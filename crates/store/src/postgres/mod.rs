@@ -23,6 +23,7 @@ mod errors;
 mod ingest;
 mod listener;
 mod membership;
+mod outbox;
 mod read;
 #[cfg(test)]
 mod read_tests;
