@@ -89,7 +89,7 @@ impl Backend {
 
     /// Where applications write notifications themselves, if they can.
     pub(super) fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        None
+        self.shared().map(|store| Arc::clone(store) as _)
     }
 
     /// Its name for readiness, and whether it can be reached; nothing when it cannot be away.
