@@ -60,6 +60,7 @@ struct Notes {
 }
 
 /// Notifications of one guarantee on their way in.
+#[derive(Debug, Clone)]
 struct Load {
     numbers: Range<u64>,
     guarantee: Guarantee,
@@ -67,6 +68,8 @@ struct Load {
 
 const PRODUCERS: usize = 2;
 const CONSUMERS: usize = 3;
+/// Callers of each guarantee while faults happen.
+const CALLERS: u64 = 4;
 /// Rows of one import: an interrupted one is repeated as a whole.
 const SLICE: u64 = 250;
 /// The load goes on for so long after the last fault began.
@@ -104,19 +107,14 @@ impl Round {
         let notes = Mutex::new(Notes::default());
         let lasts = self.faults.1 + LOAD_AFTER;
         let (least, most) = (0..self.notifications, self.notifications..2 * self.notifications);
-        // Half of it is there when the faults begin, so that there is always work.
-        let half = self.notifications / 2;
-        let load = |start: u64, guarantee| {
-            let (first, second) = (start..start + half, start + half..start + self.notifications);
-            (Load { numbers: first, guarantee }, Load { numbers: second, guarantee })
-        };
-        let (least_first, least_second) = load(least.start, Guarantee::AtLeastOnce);
-        let (most_first, most_second) = load(most.start, Guarantee::AtMostOnce);
+        // Most of it is there when the faults begin, so that there is always work.
+        let (least_first, least_later) = Load::split(&least, Guarantee::AtLeastOnce);
+        let (most_first, most_later) = Load::split(&most, Guarantee::AtMostOnce);
         at_once([&least_first, &most_first], |load| load.run(&cluster, Duration::ZERO))?;
+        let later = [least_later, most_later].concat();
         std::thread::scope(|scope| {
             let faults = plan.iter().map(|one| scope.spawn(|| befall(&cluster, one, &notes)));
-            let loads = [&least_second, &most_second];
-            let loads = loads.into_iter().map(|load| scope.spawn(|| load.run(&cluster, lasts)));
+            let loads = later.iter().map(|load| scope.spawn(|| load.run(&cluster, lasts)));
             faults.chain(loads).collect::<Vec<_>>().into_iter().try_for_each(super::join)
         })?;
         let clock = flow::Clock::system();
@@ -151,7 +149,7 @@ impl Round {
     /// Slower than the load comes, so that there is always work, and fast enough to be done soon after it.
     fn setup(&self) -> ClusterSetup {
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let (latency_ms, concurrency) = (random.u64(20..40), random.u64(10..20));
+        let (latency_ms, concurrency) = (random.u64(40..60), random.u64(6..12));
         let setting = |name: &str, value: String| (format!("BELFRY__{name}"), value);
         ClusterSetup {
             binary: self.binary.clone(),
@@ -184,6 +182,17 @@ impl Backing {
 // === impl Load ===
 
 impl Load {
+    /// What is there from the start, and what callers bring later; each waits for its answers, however long they take.
+    fn split(numbers: &Range<u64>, guarantee: Guarantee) -> (Self, Vec<Self>) {
+        let first = numbers.start..numbers.start + (numbers.end - numbers.start) / 4 * 3;
+        let share = (numbers.end - first.end).div_ceil(CALLERS).max(1);
+        let later = (first.end..numbers.end)
+            .step_by(usize::try_from(share).unwrap_or(usize::MAX))
+            .map(|start| Self { numbers: start..(start + share).min(numbers.end), guarantee });
+        let later = later.collect();
+        (Self { numbers: first, guarantee }, later)
+    }
+
     /// Gets the slices accepted, evenly over the time that it `lasts`, by whichever engine takes it; what was not answered is asked again,
     /// under the same keys.
     fn run(&self, cluster: &Cluster, lasts: Duration) -> Result<()> {
