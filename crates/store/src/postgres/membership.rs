@@ -62,6 +62,8 @@ pub(super) struct Stats {
 struct Beat {
     is_known: bool,
     dead: i64,
+    /// When the next lease of another ends, unless it is renewed: that is looked at in time.
+    next_end: Option<Duration>,
 }
 
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until) \
@@ -71,7 +73,9 @@ const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + $2 * in
      WHERE id = $1 RETURNING id";
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_leaving) FROM worker";
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_leaving), \
+     extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
+       - clock_timestamp())::float8 FROM worker";
 /// A free partition is anybody's, one whose owner is alive is its owner's.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner IS NULL ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)";
@@ -159,7 +163,7 @@ impl Member {
                     failures = 0;
                     self.tell(&standing);
                     self.bury(beat.dead).await;
-                    limits::WORKER_BEAT
+                    beat.next_end.map_or(limits::WORKER_BEAT, |end| end.min(limits::WORKER_BEAT))
                 }
                 Err(error) => {
                     self.session = None;
@@ -205,7 +209,7 @@ impl Member {
         let beat = match beat.await {
             Ok(beat) => beat?,
             // The session is dropped with its silence.
-            Err(_elapsed) => return Ok(Beat { is_known: false, dead: 0 }),
+            Err(_elapsed) => return Ok(Beat { is_known: false, dead: 0, next_end: None }),
         };
         if beat.is_known {
             self.tenure.renew(
@@ -245,14 +249,18 @@ impl Member {
             tracing::info!(worker = self.standing.worker, "joined the cluster");
         }
         let look = session.prepared(LOOK).await?;
-        let row = client.query_one(&look, &[]).await?;
+        let row = client.query_one(&look, &[&self.standing.worker]).await?;
         let count =
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
         (self.standing.producers, self.standing.consumers) = (count(1)?, count(2)?);
         if self.options.produces {
             self.balance(session, is_leaving).await?;
         }
-        Ok(Beat { is_known: known.is_some() || worker == 0, dead: row.try_get(0)? })
+        let next_end: Option<f64> = row.try_get(3)?;
+        // A little later, so that it is over then.
+        let next_end =
+            next_end.and_then(|seconds| Duration::try_from_secs_f64(seconds + 0.01).ok());
+        Ok(Beat { is_known: known.is_some() || worker == 0, dead: row.try_get(0)?, next_end })
     }
 
     /// Takes free partitions up to a fair share, and gives back what exceeds it.
