@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn neighbouring_batches_are_spread_over_all_partitions() {
-        let mut counts = vec![0; usize::from(limits::PARTITIONS)];
+        let mut counts = [0; limits::PARTITIONS as usize];
         for batch in 1..=6_400 {
             counts[usize::try_from(partition_of(BatchId(batch))).unwrap()] += 1;
         }

@@ -37,11 +37,24 @@ pub(super) struct Member {
     settled_before: u64,
 }
 
+/// What this process means to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Intent {
+    /// Its share.
+    Work,
+    /// Only to finish what it has.
+    Finish,
+    /// Nothing any more.
+    Leave,
+}
+
 /// Where a member sees what it has done, and whom it asks to bury others.
 #[derive(Debug)]
 pub(super) struct Stats {
     pub(super) settled: Arc<AtomicU64>,
     pub(super) work: Desktop,
+    /// Wakes who waits for work.
+    pub(super) changes: watch::Sender<u64>,
 }
 
 /// What a beat found.
@@ -122,24 +135,29 @@ impl Member {
         self.stats = Some(stats);
     }
 
-    /// Beats until it is told to leave, and then leaves. `cluster` wakes it when others come or go.
+    /// Beats until it is to leave, and then leaves. `cluster` wakes it when others come or go. A beat that fails is how a
+    /// process with nothing to do notices that the database is away.
     pub(super) async fn run(
         mut self,
         standing: watch::Sender<Membership>,
+        available: watch::Sender<bool>,
         cluster: Arc<Notify>,
-        mut leaving: watch::Receiver<bool>,
+        mut intent: watch::Receiver<Intent>,
     ) {
         let backoff = Backoff::new(Duration::from_millis(100), limits::WORKER_BEAT);
         let mut failures = 0;
-        while !*leaving.borrow() {
-            let wait = match self.beat(false).await {
+        loop {
+            let intended = *intent.borrow_and_update();
+            if intended == Intent::Leave {
+                break;
+            }
+            let beaten = self.beat(intended == Intent::Finish).await;
+            let is_linked = beaten.is_ok() && self.session.is_some();
+            available.send_if_modified(|told| std::mem::replace(told, is_linked) != is_linked);
+            let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
-                    standing.send_if_modified(|told| {
-                        let is_new = *told != self.standing;
-                        told.clone_from(&self.standing);
-                        is_new
-                    });
+                    self.tell(&standing);
                     self.bury(beat.dead).await;
                     limits::WORKER_BEAT
                 }
@@ -155,11 +173,23 @@ impl Member {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = cluster.notified() => {}
-                _ = leaving.changed() => {}
+                _ = intent.changed() => {}
             }
         }
         if let Err(error) = self.leave().await {
             tracing::warn!(error = %errors::in_words(&error), "left without saying so: others find out");
+        }
+    }
+
+    /// Passes on where this process stands. With other partitions comes other work.
+    fn tell(&self, standing: &watch::Sender<Membership>) {
+        let is_told = standing.send_if_modified(|told| {
+            let is_new = *told != self.standing;
+            told.clone_from(&self.standing);
+            is_new
+        });
+        if let Some(stats) = self.stats.as_ref().filter(|_| is_told) {
+            stats.changes.send_modify(|change| *change += 1);
         }
     }
 
@@ -252,11 +282,14 @@ impl Member {
     /// Has the work of `dead` workers taken over.
     async fn bury(&self, dead: i64) {
         let Some(stats) = self.stats.as_ref().filter(|_| dead > 0) else { return };
-        let millis = i64::try_from(self.clock.wall().as_millis()).unwrap_or(i64::MAX);
+        let wall = self.clock.shifted(self.time_offset).wall();
+        let millis = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
         let now = Timestamp::from_millis(millis);
-        match stats.work.ask(Bury { now }).await {
-            Ok(recovery) => tracing::warn!(?recovery, "took over from workers that are gone"),
-            Err(error) => tracing::warn!(%error, "cannot take over from workers that are gone"),
+        // A writer that is held up must not keep this process from saying that it is alive.
+        match tokio::time::timeout(limits::WORKER_BEAT, stats.work.ask(Bury { now })).await {
+            Ok(Ok(recovery)) => tracing::warn!(?recovery, "took over from workers that are gone"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot take over from workers that are gone"),
+            Err(_elapsed) => tracing::warn!("taking over from workers that are gone takes long"),
         }
     }
 

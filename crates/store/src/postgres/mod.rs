@@ -16,11 +16,13 @@ mod audit;
 mod broadcast;
 mod bury;
 mod cancel;
+mod choose;
 mod claim;
 mod connection;
 mod desk;
 mod errors;
 mod ingest;
+mod lease;
 mod listener;
 mod membership;
 mod outbox;
@@ -60,7 +62,7 @@ use crate::{
 use connection::Connector;
 use desk::{Desk, Membership};
 use listener::Listener;
-use membership::{Member, Stats};
+use membership::{Intent, Member, Stats};
 use writer::{Desktop, Notices, Writer};
 
 /// How a store is opened.
@@ -95,7 +97,7 @@ pub struct Postgres {
     available: watch::Receiver<bool>,
     membership: watch::Receiver<Membership>,
     outbox: watch::Receiver<u64>,
-    leaving: watch::Sender<bool>,
+    intent: watch::Sender<Intent>,
     tenure: Tenure,
     time_offset: i64,
     /// Dropped with the store, and then nothing of it runs any more.
@@ -145,7 +147,7 @@ impl Postgres {
             connector: connector.clone(),
             clock,
             membership: standing.clone(),
-            available,
+            available: available.clone(),
             failed,
             changes: changes.clone(),
             settled: Arc::clone(&settled),
@@ -159,13 +161,13 @@ impl Postgres {
             random.fork(),
         );
         let work = parts.start(&mut tasks, "store-work", Notices::Claimer(arrivals), random.fork());
-        let (leaving, told_to_leave) = watch::channel(false);
+        let (intent, intended) = watch::channel(Intent::Work);
         let cluster = Arc::new(tokio::sync::Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
         let listener = Listener {
             connector: connector.clone(),
             notices,
-            changes,
+            changes: changes.clone(),
             cluster: Arc::clone(&cluster),
             outbox,
             membership: standing.clone(),
@@ -173,8 +175,8 @@ impl Postgres {
             random: random.fork(),
         };
         tasks.spawn("store-listener", listener.run());
-        member.count(Stats { settled, work: work.clone() });
-        tasks.spawn("store-member", member.run(membership, cluster, told_to_leave));
+        member.count(Stats { settled, work: work.clone(), changes });
+        tasks.spawn("store-member", member.run(membership, available, cluster, intended));
         Ok(Self {
             reader: PostgresReader::connect(connector).await?,
             intake,
@@ -184,7 +186,7 @@ impl Postgres {
             available: is_available,
             membership: standing,
             outbox: outbox_changed,
-            leaving,
+            intent,
             tenure,
             time_offset,
             tasks: Mutex::new(tasks),
@@ -216,9 +218,14 @@ impl Postgres {
         self.membership.borrow().partitions.len()
     }
 
+    /// Gives its partitions to the others at once, and goes on with what it holds: for a process that is about to end.
+    pub fn finish(&self) {
+        self.intent.send_replace(Intent::Finish);
+    }
+
     /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
     pub async fn close(&self) {
-        self.leaving.send_replace(true);
+        self.intent.send_replace(Intent::Leave);
         let mut tasks = self.tasks.lock().await;
         while let Some(ended) = tasks.next().await {
             if ended == Ok("store-member") {

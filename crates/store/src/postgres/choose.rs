@@ -1,0 +1,201 @@
+//! Which chunks are claimed next: lanes in turn, within their windows, from the partitions that are ours.
+//!
+//! The lanes with work are known in memory, from notices and from looking at everything now and then. A lane keeps a
+//! watermark, below which nothing ready of ours is left, so no look at the index passes what was claimed before.
+
+use std::collections::{HashMap, VecDeque};
+
+use notification::{ChunkId, Lane, Timestamp, limits};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::desk::Claiming;
+use super::round::{Failure, Round, chunk_at, counted, lane_at, narrow};
+use crate::ClaimRequest;
+use crate::rows::lanes::LaneId;
+use crate::rows::model::ChunkRow;
+
+/// Ready chunks of one lane that were read and not claimed yet.
+#[derive(Debug, Default)]
+struct Ahead {
+    chunks: VecDeque<ChunkRow>,
+    /// Whether nothing lies behind them.
+    is_all: bool,
+}
+
+/// Ready chunks of a lane read at once, and lanes read at once.
+const LOOK_AHEAD: i64 = 9;
+const LANES_AHEAD: usize = 16;
+
+const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
+     chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members \
+     FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (lane, due_at, id) CROSS JOIN LATERAL ( \
+       SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
+         AND (due_at, id) > (wanted.due_at, wanted.id) AND partition = ANY($4) \
+       ORDER BY due_at, id LIMIT $5) AS chunk";
+/// Every lane with something ready, by skipping from one to the next in the index, and its first due time.
+const SELECT_LANES: &str = "WITH RECURSIVE ready (lane, due_at) AS ( \
+       (SELECT lane, due_at FROM chunk WHERE lease_until IS NULL ORDER BY lane, due_at LIMIT 1) \
+       UNION ALL SELECT next.lane, next.due_at FROM ready CROSS JOIN LATERAL ( \
+         SELECT lane, due_at FROM chunk WHERE lease_until IS NULL AND lane > ready.lane \
+         ORDER BY lane, due_at LIMIT 1) AS next) \
+     SELECT lane.id, channel, destination, priority, due_at FROM ready JOIN lane ON lane.id = ready.lane";
+const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
+     (sum(count) + count(*) * $2)::int8, min(lease_until) FROM chunk JOIN lane ON lane.id = lane \
+     WHERE lease_until IS NOT NULL AND partition = ANY($1) GROUP BY lane.id";
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// The windows of all consumers, as far as this producer may fill them.
+    pub(super) fn share_of(&self, request: ClaimRequest) -> ClaimRequest {
+        let membership = self.desk.membership.borrow();
+        let share = |window: usize| {
+            window.saturating_mul(membership.consumers).div_ceil(membership.producers.max(1))
+        };
+        let (lane_window, total_window) = (share(request.lane_window), share(request.total_window));
+        ClaimRequest { lane_window, total_window, ..request }
+    }
+
+    /// The due chunks that may be claimed now, in turn; those whose leases ended are due again first.
+    pub(super) async fn choose(&mut self, request: ClaimRequest) -> Result<Vec<ChunkRow>, Failure> {
+        self.look_around().await?;
+        self.end_overdue_leases(request.now).await?;
+        self.meet_strangers().await?;
+        let mut ahead: HashMap<LaneId, Ahead> = HashMap::new();
+        let mut chosen = Vec::new();
+        let mut items = 0;
+        while items < limits::ROUND_ITEMS
+            && let Some(lane) = self.desk.claiming.lanes.next(&request)
+        {
+            let first = self.look_ahead(lane, &mut ahead, &request).await?;
+            let lanes = &mut self.desk.claiming.lanes;
+            let Some(first) = first.filter(|first| first.due_at <= request.now) else {
+                let next_due = ahead.get(&lane).and_then(|ahead| ahead.chunks.front());
+                lanes.set_next_due(lane, next_due.map(|chunk| chunk.due_at));
+                continue;
+            };
+            if items > 0 && items + first.count > request.items {
+                break;
+            }
+            items += first.count;
+            self.desk.claiming.watermarks.insert(lane, place_of(&first));
+            if let Some(ahead) = ahead.get_mut(&lane) {
+                ahead.chunks.pop_front();
+            }
+            let second = self.look_ahead(lane, &mut ahead, &request).await?;
+            let lanes = &mut self.desk.claiming.lanes;
+            lanes.add_claimed(lane, first.count);
+            lanes.served(lane, second.map(|second| second.due_at));
+            chosen.push(first);
+        }
+        Ok(chosen)
+    }
+
+    /// The lane's first ready chunk that was not chosen yet.
+    async fn look_ahead(
+        &mut self,
+        lane: LaneId,
+        ahead: &mut HashMap<LaneId, Ahead>,
+        request: &ClaimRequest,
+    ) -> Result<Option<ChunkRow>, Failure> {
+        if let Some(known) = ahead.get(&lane)
+            && (known.is_all || !known.chunks.is_empty())
+        {
+            return Ok(known.chunks.front().cloned());
+        }
+        let claiming = &self.desk.claiming;
+        let mut wanted = claiming.lanes.open(request, LANES_AHEAD);
+        wanted.retain(|other| *other != lane && !ahead.contains_key(other));
+        wanted.push(lane);
+        let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));
+        let (dues, ids): (Vec<i64>, Vec<i64>) = wanted.iter().map(mark).unzip();
+        let lanes: Vec<i32> = wanted.iter().map(|lane| narrow(*lane)).collect();
+        let partitions = self.desk.membership.borrow().partitions.clone();
+        let parameters: [&(dyn ToSql + Sync); 5] = [&lanes, &dues, &ids, &partitions, &LOOK_AHEAD];
+        let rows = self.rows(SELECT_READY, &parameters).await?;
+        for lane in wanted {
+            ahead.insert(lane, Ahead::default());
+        }
+        for row in &rows {
+            let chunk = chunk_at(row)?;
+            ahead.entry(chunk.lane).or_default().chunks.push_back(chunk);
+        }
+        for ahead in ahead.values_mut() {
+            ahead.is_all |= counted(ahead.chunks.len()) < i32::try_from(LOOK_AHEAD).unwrap_or(0);
+        }
+        Ok(ahead.get(&lane).and_then(|ahead| ahead.chunks.front().cloned()))
+    }
+
+    /// When to claim again if nothing changes before.
+    pub(super) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
+        let claiming = &self.desk.claiming;
+        let next_lease_end = claiming.leases.first().map(|(until, _)| *until);
+        claiming.lanes.next_at(request).into_iter().chain(next_lease_end).min()
+    }
+
+    /// Reads everything anew, if what is in memory was read for other partitions or may be wrong.
+    pub(super) async fn look_around(&mut self) -> Result<(), Failure> {
+        let (worker, partitions) = {
+            let membership = self.desk.membership.borrow();
+            (membership.worker, membership.partitions.clone())
+        };
+        let now_for = Some((worker, partitions.clone()));
+        if self.desk.claiming.read_for == now_for {
+            return Ok(());
+        }
+        self.desk.claiming = Claiming::default();
+        if partitions.is_empty() {
+            self.desk.claiming.read_for = now_for;
+            return Ok(());
+        }
+        for row in &self.rows(SELECT_LANES, &[]).await? {
+            let (id, lane) = lane_of(row)?;
+            let due_at = Timestamp::from_millis(row.try_get(4)?);
+            self.desk.claiming.lanes.add(id, lane);
+            self.desk.claiming.lanes.add_due(id, due_at);
+        }
+        let chunk_weight = i64::try_from(limits::CHUNK_WEIGHT).unwrap_or(0);
+        for row in &self.rows(SELECT_CLAIMED, &[&partitions, &chunk_weight]).await? {
+            let (id, lane) = lane_of(row)?;
+            let claiming = &mut self.desk.claiming;
+            if claiming.lanes.lane(id).is_none() {
+                claiming.lanes.add(id, lane);
+            }
+            let weight: i64 = row.try_get(4)?;
+            claiming.lanes.add_weight(id, usize::try_from(weight).unwrap_or(0));
+            let until = Timestamp::from_millis(row.try_get(5)?);
+            claiming.leases.insert((until, ChunkId(0)));
+        }
+        self.desk.claiming.read_for = now_for;
+        Ok(())
+    }
+
+    /// Learns the names of lanes that notices spoke of.
+    pub(super) async fn meet_strangers(&mut self) -> Result<(), Failure> {
+        if self.desk.claiming.strangers.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<i32> = self.desk.claiming.strangers.keys().map(|id| narrow(*id)).collect();
+        let select = "SELECT id, channel, destination, priority FROM lane WHERE id = ANY($1)";
+        for row in &self.rows(select, &[&ids]).await? {
+            let (id, lane) = lane_of(row)?;
+            let Some(due_at) = self.desk.claiming.strangers.remove(&id) else { continue };
+            if self.desk.claiming.lanes.lane(id).is_none() {
+                self.desk.claiming.lanes.add(id, lane);
+            }
+            self.desk.claiming.lanes.add_due(id, due_at);
+        }
+        self.desk.claiming.strangers.clear();
+        Ok(())
+    }
+}
+
+fn lane_of(row: &Row) -> Result<(LaneId, Lane), Failure> {
+    Ok((i64::from(row.try_get::<_, i32>(0)?), lane_at(row, 1)?))
+}
+
+/// Where a chunk stands in its lane.
+fn place_of(chunk: &ChunkRow) -> (i64, i64) {
+    (chunk.due_at.millis(), chunk.id.0.cast_signed())
+}

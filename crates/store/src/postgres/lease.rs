@@ -1,0 +1,130 @@
+//! Leases on chunks: given, and ended when nobody may act on them any more.
+
+use std::collections::HashSet;
+
+use notification::{ChunkId, State, Timestamp, limits};
+use tokio_postgres::types::ToSql;
+
+use super::round::{Failure, Round, Writes, chunk_at, counted, select_chunk};
+use crate::rows::codec::LogLine;
+use crate::rows::members::Members;
+use crate::rows::model::ChunkRow;
+use crate::rows::settlement;
+
+/// A lease to be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lease {
+    pub(super) until: Timestamp,
+    pub(super) is_ticket: bool,
+    /// Whether only partitions of this process may be touched.
+    pub(super) is_guarded: bool,
+}
+
+const LEASE: &str = "UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $5, worker = $6, is_ticket = $7, \
+     begun_through = NULL, count = new.count, members = new.members \
+     FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \
+     WHERE chunk.id = new.id AND chunk.epoch = new.epoch AND (chunk.lease_until IS NULL OR chunk.is_ticket) \
+       AND (NOT $8 OR partition IN (SELECT id FROM partition WHERE owner = $6)) RETURNING chunk.id";
+const SELECT_OVERDUE: &str = select_chunk!(
+    "lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
+);
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// Leases `chunks`; returns those that could be.
+    pub(super) async fn lease(
+        &mut self,
+        chunks: &[ChunkRow],
+        lease: Lease,
+    ) -> Result<HashSet<ChunkId>, Failure> {
+        if chunks.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
+        let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
+        let counts: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.count)).collect();
+        let members: Vec<Option<Vec<u8>>> =
+            chunks.iter().map(|chunk| chunk.members.as_ref().map(Members::to_blob)).collect();
+        let Lease { until, is_ticket, is_guarded } = lease;
+        let worker = self.desk.membership.borrow().worker;
+        let parameters: [&(dyn ToSql + Sync); 8] =
+            [&ids, &epochs, &counts, &members, &until.millis(), &worker, &is_ticket, &is_guarded];
+        let rows = self.rows(LEASE, &parameters).await?;
+        let mut leased = HashSet::new();
+        for row in &rows {
+            leased.insert(ChunkId(row.try_get::<_, i64>(0)?.cast_unsigned()));
+        }
+        if leased.len() < chunks.len() {
+            // Somebody else took some, or took the partitions over: what we know is old.
+            self.desk.lose_track();
+        }
+        let own = leased.iter().map(|chunk| (until, *chunk));
+        self.desk.claiming.leases.extend(own);
+        Ok(leased)
+    }
+
+    /// Makes due again what nobody may act on any more.
+    pub(super) async fn end_overdue_leases(&mut self, now: Timestamp) -> Result<(), Failure> {
+        let claiming = &mut self.desk.claiming;
+        if claiming.leases.first().is_none_or(|(until, _)| *until > now) {
+            return Ok(());
+        }
+        let rest = claiming.leases.split_off(&(now, ChunkId(u64::MAX)));
+        claiming.leases = rest;
+        let before = claiming.checked.replace(now).map_or(i64::MIN, Timestamp::millis);
+        let partitions = self.desk.membership.borrow().partitions.clone();
+        let rows = self.rows(SELECT_OVERDUE, &[&before, &now.millis(), &partitions]).await?;
+        let mut writes = Writes::default();
+        let mut unleased = Vec::new();
+        for row in &rows {
+            let chunk = chunk_at(row)?;
+            self.end_lease(&mut writes, &chunk, now, "lease ended");
+            // This process claims on in the same round, from partitions that are its own.
+            self.desk.claiming.lanes.free(chunk.lane, chunk.count + limits::CHUNK_WEIGHT);
+            self.desk.claiming.add_due(chunk.lane, chunk.due_at);
+            unleased.push(chunk.id.0.cast_signed());
+        }
+        self.unlease(&unleased).await?;
+        self.write(writes).await?;
+        // What they may hold that others claimed since: the next of them.
+        let select =
+            "SELECT min(lease_until) FROM chunk WHERE lease_until > $1 AND partition = ANY($2)";
+        let next: Option<i64> =
+            self.row(select, &[&now.millis(), &partitions]).await?.try_get(0)?;
+        let next = next.map(|next| (Timestamp::from_millis(next), ChunkId(0)));
+        self.desk.claiming.leases.extend(next);
+        Ok(())
+    }
+
+    /// Logs as in doubt what had begun of a chunk whose claim is void; the rest is due again. Returns the rest.
+    pub(super) fn end_lease(
+        &mut self,
+        writes: &mut Writes,
+        chunk: &ChunkRow,
+        now: Timestamp,
+        detail: &str,
+    ) -> Members {
+        let (begun, rest) = settlement::begun_and_rest(chunk);
+        if !begun.is_empty() {
+            let (attempt, state) = (chunk.attempt, State::InDoubt);
+            let line = LogLine { at: now, attempt, state, status: 0, detail };
+            self.end(writes, chunk.batch, &line, &begun);
+            writes.shrink(chunk.id, &rest);
+        }
+        if !rest.is_empty() {
+            self.due(chunk.lane, chunk.due_at);
+        }
+        rest
+    }
+
+    /// Makes chunks ready; their epochs stay, so that the next claim has a new one.
+    pub(super) async fn unlease(&mut self, ids: &[i64]) -> Result<(), Failure> {
+        if !ids.is_empty() {
+            let update = "UPDATE chunk SET lease_until = NULL, worker = NULL, is_ticket = false, \
+                 begun_through = NULL WHERE id = ANY($1)";
+            self.execute(update, &[&ids]).await?;
+        }
+        Ok(())
+    }
+}
