@@ -25,6 +25,8 @@ mod ingest;
 mod lease;
 mod listener;
 mod membership;
+#[cfg(test)]
+mod membership_tests;
 mod outbox;
 mod read;
 #[cfg(test)]
