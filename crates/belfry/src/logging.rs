@@ -3,6 +3,7 @@
 use std::io;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
@@ -11,7 +12,12 @@ use crate::config::{LogConfig, LogFormat, LogLevel};
 
 /// Starts logging for the whole process; once.
 pub(crate) fn start(config: &LogConfig) -> Result<(), TryInitError> {
-    let registry = tracing_subscriber::registry().with(LevelFilter::from(config.level));
+    let level = LevelFilter::from(config.level);
+    // What these libraries say of every connection, our own links say better.
+    let talkative = level.min(LevelFilter::WARN);
+    let targets = Targets::new().with_default(level);
+    let targets = targets.with_target("async_nats", talkative).with_target("lapin", talkative);
+    let registry = tracing_subscriber::registry().with(targets);
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     match config.format {
         LogFormat::Text => {

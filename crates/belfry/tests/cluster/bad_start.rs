@@ -1,6 +1,6 @@
 //! What a process says that cannot start, and how long it tries.
 
-use crate::support::{Cluster, eventually};
+use crate::support::{Cluster, eventually, free_port};
 
 /// What `belfry serve` ends with and says, on a store at `url`.
 fn refusal(url: &str) -> String {
@@ -77,6 +77,5 @@ fn a_process_that_waits_for_its_broker_can_be_stopped() {
 
 /// An address on which nobody listens.
 fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }

@@ -2,7 +2,7 @@
 
 use bench::Guarantee::{AtLeastOnce, AtMostOnce};
 
-use crate::support::{Cluster, Process, checked, eventually};
+use crate::support::{Cluster, Process, checked, eventually, free_port};
 
 /// Sends 3,000 by each guarantee, and counts.
 fn check_both_guarantees(cluster: &Cluster, by: &Process) {
@@ -54,6 +54,44 @@ fn a_whole_engine_with_a_broker_delivers_what_a_producer_took_in() {
     check_both_guarantees(&cluster, &producer);
     producer.stop();
     engine.stop();
+}
+
+#[test]
+fn a_broker_is_trusted_by_the_authority_that_the_configuration_names() {
+    let files = tempfile::tempdir().unwrap();
+    let path = |name: &str| files.path().join(name);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(authority, key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let server = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let server = server.signed_by(&key, &authority).unwrap();
+    std::fs::write(path("ca.pem"), authority.pem()).unwrap();
+    std::fs::write(path("server.pem"), server.pem()).unwrap();
+    std::fs::write(path("server.key"), key.serialize_pem()).unwrap();
+
+    let (certificate, key) = (path("server.pem"), path("server.key"));
+    let nats = testbed::Nats::start_with(&format!(
+        "tls {{ cert_file: {certificate:?}, key_file: {key:?} }}"
+    ));
+    let port = free_port();
+    let rabbitmq = testbed::RabbitMq::start_with(&format!(
+        "listeners.ssl.1 = 127.0.0.1:{port}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n",
+        certificate.display(),
+        key.display()
+    ));
+    let (nats, rabbitmq) = (nats.unwrap(), rabbitmq.unwrap());
+    let plain = rabbitmq.url();
+    let (login, _) = plain.strip_prefix("amqp://").unwrap().rsplit_once(':').unwrap();
+    for queue in [nats.url().replace("nats://", "tls://"), format!("amqps://{login}:{port}")] {
+        let database = testbed::postgres::shared().unwrap().create().unwrap();
+        let cluster = Cluster::new(database.url(), 1, &[]).with_queue(&queue);
+        let stranger = cluster.start_unready("produce", "stranger", "127.0.0.1:0");
+        eventually("it does not trust the broker", || stranger.said().contains("certificate"));
+        let cluster = cluster.with("BELFRY__QUEUE__CA_FILE", path("ca.pem").display().to_string());
+        cluster.start("produce", "producer").stop();
+    }
 }
 
 #[test]

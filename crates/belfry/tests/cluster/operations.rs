@@ -35,19 +35,19 @@ fn a_worker_that_is_drained_hands_its_partitions_over() {
 #[test]
 fn a_rolling_restart_with_a_backlog_loses_and_doubles_nothing() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
-    let cluster = Cluster::new(database.url(), 60_000, &["--latency", "20ms"]);
+    let cluster = Cluster::new(database.url(), 24_000, &["--latency", "20ms"]);
     let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
-    cluster.broadcast(&one, 0..40_000, AtLeastOnce);
-    cluster.broadcast(&two, 40_000..60_000, AtMostOnce);
+    cluster.broadcast(&one, 0..16_000, AtLeastOnce);
+    cluster.broadcast(&two, 16_000..24_000, AtMostOnce);
     one.stop();
     let one = cluster.start("serve", "one-again");
     two.stop();
     let two = cluster.start("serve", "two-again");
-    cluster.drained(&two, 60_000);
+    cluster.drained(&two, 24_000);
     let (audit, tally) = (cluster.audit(&two), cluster.books().tally());
     assert!(audit.balanced, "{audit:?}");
-    assert_eq!((audit.delivered, audit.in_doubt), (60_000, 0), "{audit:?}");
-    assert_eq!((tally.accepted, tally.duplicates, tally.missing), (60_000, 0, 0));
+    assert_eq!((audit.delivered, audit.in_doubt), (24_000, 0), "{audit:?}");
+    assert_eq!((tally.accepted, tally.duplicates, tally.missing), (24_000, 0, 0));
     one.stop();
     two.stop();
 }
@@ -56,18 +56,18 @@ fn a_rolling_restart_with_a_backlog_loses_and_doubles_nothing() {
 fn consumers_come_and_go_under_a_backlog() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let queue = testbed::rabbitmq::shared_url().unwrap();
-    let cluster = Cluster::new(database.url(), 40_000, &["--latency", "20ms"]).with_queue(&queue);
+    let cluster = Cluster::new(database.url(), 24_000, &["--latency", "20ms"]).with_queue(&queue);
     let producer = cluster.start("produce", "producer");
     let first = cluster.start("consume", "first");
-    cluster.broadcast(&producer, 0..20_000, AtLeastOnce);
-    cluster.broadcast(&producer, 20_000..40_000, AtMostOnce);
+    cluster.broadcast(&producer, 0..12_000, AtLeastOnce);
+    cluster.broadcast(&producer, 12_000..24_000, AtMostOnce);
     let second = cluster.start("consume", "second");
     first.stop();
-    cluster.drained(&producer, 40_000);
+    cluster.drained(&producer, 24_000);
     let (audit, tally) = (cluster.audit(&producer), cluster.books().tally());
     assert!(audit.balanced, "{audit:?}");
-    assert_eq!((audit.delivered, audit.in_doubt), (40_000, 0), "{audit:?}");
-    assert_eq!((tally.accepted, tally.duplicates, tally.missing), (40_000, 0, 0));
+    assert_eq!((audit.delivered, audit.in_doubt), (24_000, 0), "{audit:?}");
+    assert_eq!((tally.accepted, tally.duplicates, tally.missing), (24_000, 0, 0));
     second.stop();
     producer.stop();
 }
@@ -75,18 +75,18 @@ fn consumers_come_and_go_under_a_backlog() {
 #[test]
 fn a_killed_worker_is_replaced_and_nothing_is_lost() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
-    let cluster = Cluster::new(database.url(), 40_000, &["--latency", "20ms"]);
+    let cluster = Cluster::new(database.url(), 24_000, &["--latency", "20ms"]);
     let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
-    cluster.broadcast(&one, 0..20_000, AtLeastOnce);
-    cluster.broadcast(&two, 20_000..40_000, AtMostOnce);
+    cluster.broadcast(&one, 0..12_000, AtLeastOnce);
+    cluster.broadcast(&two, 12_000..24_000, AtMostOnce);
     one.kill();
-    cluster.drained(&two, 40_000);
+    cluster.drained(&two, 24_000);
     assert_eq!(partitions(&cluster, &two), [(two.name(), 64)]);
     let (audit, books) = (cluster.audit(&two), cluster.books());
     assert!(audit.balanced, "{audit:?}");
-    assert_eq!(audit.delivered + audit.in_doubt, 40_000, "{audit:?}");
-    assert_eq!(books.tally_of(0..20_000).missing, 0);
-    let most = books.tally_of(20_000..40_000);
+    assert_eq!(audit.delivered + audit.in_doubt, 24_000, "{audit:?}");
+    assert_eq!(books.tally_of(0..12_000).missing, 0);
+    let most = books.tally_of(12_000..24_000);
     assert!(most.processed_max <= 1 && most.missing <= audit.in_doubt, "{audit:?}");
     two.stop();
 }

@@ -1,7 +1,7 @@
 //! Processes of one cluster, a provider that counts, and what is asked of them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -46,9 +46,13 @@ impl Cluster {
     }
 
     /// The same with a broker, in which nobody else has these names.
-    pub(crate) fn with_queue(mut self, url: &str) -> Self {
-        self.environment.push(("BELFRY__QUEUE__URL", url.to_owned()));
-        self.environment.push(("BELFRY__QUEUE__PREFIX", testbed::unique_prefix()));
+    pub(crate) fn with_queue(self, url: &str) -> Self {
+        self.with("BELFRY__QUEUE__URL", url).with("BELFRY__QUEUE__PREFIX", testbed::unique_prefix())
+    }
+
+    /// The same with a variable in the environment of its processes.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
         self
     }
 
@@ -216,6 +220,11 @@ pub(crate) fn checked(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A port of the loopback interface on which nobody listens.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub(crate) fn belfry() -> &'static Path {

@@ -36,6 +36,8 @@ pub(super) struct Member {
     random: fastrand::Rng,
     stats: Option<Stats>,
     pace: Pace,
+    /// Whether the clocks were found apart.
+    is_apart: bool,
 }
 
 /// How fast this process settles, as of the last beats.
@@ -79,7 +81,7 @@ const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, liste
      VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond') RETURNING id";
 const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + $2 * interval '1 millisecond', \
      is_leaving = $3, settled = $4, settled_per_second = $5 \
-     WHERE id = $1 RETURNING id";
+     WHERE id = $1 RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::int8";
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_leaving), \
@@ -94,6 +96,8 @@ const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE 
 const RELEASE: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 ORDER BY id DESC LIMIT $2 FOR UPDATE)";
 const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
+/// Clocks that differ by more are told.
+const DRIFT_MAX: Duration = Duration::from_secs(1);
 const PARTITIONS: usize = limits::PARTITIONS as usize;
 
 // === impl Member ===
@@ -126,6 +130,7 @@ impl Member {
             random,
             stats: None,
             pace: Pace { measured_at: clock.monotonic(), settled: 0, per_second: 0.0 },
+            is_apart: false,
         };
         member.beat(false).await?;
         Ok(member)
@@ -247,7 +252,9 @@ impl Member {
         let known = client
             .query_opt(&renew, &[&worker, &lease, &is_leaving, &settled.cast_signed(), &rate])
             .await?;
-        if known.is_none() {
+        if let Some(row) = &known {
+            self.compare_clocks(row.try_get(0)?);
+        } else {
             let Options { name, version, produces, consumes, listen, .. } = &self.options;
             let join = session.prepared(JOIN).await?;
             let row = client
@@ -271,6 +278,21 @@ impl Member {
         let next_end =
             next_end.and_then(|seconds| Duration::try_from_secs_f64(seconds + 0.01).ok());
         Ok(Beat { is_known: known.is_some() || worker == 0, dead: row.try_get(0)?, next_end })
+    }
+
+    /// Says so, once, when the machine's clock and the database's move apart, whose time is `told`, ms: ours follows theirs
+    /// by the difference at the start.
+    fn compare_clocks(&mut self, told: i64) {
+        let wall = i64::try_from(self.clock.wall().as_millis()).unwrap_or(i64::MAX);
+        let drift_ms = wall.saturating_add(self.time_offset).abs_diff(told);
+        let is_apart = drift_ms > u64::try_from(DRIFT_MAX.as_millis()).unwrap_or(u64::MAX);
+        if is_apart && !self.is_apart {
+            tracing::warn!(
+                drift_ms,
+                "the clocks of this machine and of the database move apart: synchronize them, and restart this process"
+            );
+        }
+        self.is_apart = is_apart;
     }
 
     /// Takes free partitions up to `share`, and gives back what exceeds it.
