@@ -114,10 +114,151 @@ CREATE TABLE worker (
     started_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     alive_until        timestamptz NOT NULL,
     is_leaving         boolean     NOT NULL DEFAULT false,
-    claimed            bigint      NOT NULL DEFAULT 0,
     settled            bigint      NOT NULL DEFAULT 0,
     settled_per_second real        NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE TABLE partition (id smallint PRIMARY KEY, epoch bigint NOT NULL DEFAULT 0, owner bigint);
 INSERT INTO partition (id) SELECT generate_series(0, 63);
+
+-- Every transaction that writes to the log takes the lock (4782301, 1), shared, before it gets a number. So whoever
+-- follows the log can tell how far it is complete: what runs without that lock, however long, writes no log. A running
+-- transaction whose locks cannot be seen yet, or any more, counts as one that writes. What is below is complete in the
+-- snapshot of the statement that asks, because locks are looked at after it was taken.
+CREATE FUNCTION log_horizon() RETURNS xid8 LANGUAGE sql STABLE AS $$
+    WITH held AS MATERIALIZED (
+        SELECT locktype, virtualtransaction AS holder, transactionid AS xid
+        FROM pg_locks
+        WHERE (locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted)
+           OR (locktype = 'advisory' AND classid = 4782301 AND objid = 1 AND objsubid = 2
+               AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+    )
+    SELECT coalesce(
+        (SELECT running FROM pg_snapshot_xip(pg_current_snapshot()) AS running
+         WHERE NOT EXISTS (
+             SELECT FROM held AS own
+             WHERE own.xid = running::xid
+               AND NOT EXISTS (SELECT FROM held AS writer
+                               WHERE writer.locktype = 'advisory' AND writer.holder = own.holder))
+         ORDER BY running LIMIT 1),
+        pg_snapshot_xmax(pg_current_snapshot()))
+$$;
+
+-- The outbox: applications insert here within their own transactions (docs/outbox.md is the contract). Rows are never
+-- updated and never deleted. A drain takes those whose transactions ended since the last one, which it tells by their
+-- numbers; a slot of the table whose rows are all taken is truncated. So nothing is left for vacuum.
+CREATE FUNCTION outbox_slot() RETURNS smallint LANGUAGE sql VOLATILE AS $$
+    SELECT (floor(extract(epoch FROM clock_timestamp()) / 300)::bigint % 4)::smallint
+$$;
+
+CREATE TABLE outbox (
+    slot            smallint    NOT NULL DEFAULT outbox_slot(),
+    txid            xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    id              bigint      GENERATED ALWAYS AS IDENTITY,
+    tenant          text        NOT NULL DEFAULT 'default',
+    channel         text        NOT NULL,
+    recipient       text        NOT NULL,
+    content         json        NOT NULL,
+    options         json,
+    priority        text        NOT NULL DEFAULT 'normal',
+    guarantee       text        NOT NULL DEFAULT 'at_least_once',
+    send_at         timestamptz,
+    expires_at      timestamptz,
+    idempotency_key text,
+    CONSTRAINT "tenant is 1 to 64 of a-z, 0-9, - and _" CHECK (tenant ~ '^[a-z0-9][a-z0-9_-]{0,63}$'),
+    CONSTRAINT "channel is 1 to 64 of a-z, 0-9, - and _" CHECK (channel ~ '^[a-z0-9][a-z0-9_-]{0,63}$'),
+    CONSTRAINT "recipient has 1 to 2048 bytes" CHECK (octet_length(recipient) BETWEEN 1 AND 2048),
+    CONSTRAINT "content has at most 262144 bytes" CHECK (octet_length(content::text) <= 262144),
+    CONSTRAINT "options have at most 4096 bytes" CHECK (octet_length(options::text) <= 4096),
+    CONSTRAINT "options are an object" CHECK (json_typeof(options) = 'object'),
+    CONSTRAINT "priority is urgent, normal or bulk" CHECK (priority IN ('urgent', 'normal', 'bulk')),
+    CONSTRAINT "guarantee is at_least_once or at_most_once" CHECK (guarantee IN ('at_least_once', 'at_most_once')),
+    CONSTRAINT "send_at is an instant" CHECK (isfinite(send_at)),
+    CONSTRAINT "expires_at is an instant" CHECK (isfinite(expires_at)),
+    CONSTRAINT "expires_at is after send_at" CHECK (expires_at > send_at),
+    CONSTRAINT "idempotency_key has 1 to 255 bytes" CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
+) PARTITION BY LIST (slot);
+CREATE TABLE outbox_0 PARTITION OF outbox FOR VALUES IN (0) WITH (autovacuum_enabled = false);
+CREATE TABLE outbox_1 PARTITION OF outbox FOR VALUES IN (1) WITH (autovacuum_enabled = false);
+CREATE TABLE outbox_2 PARTITION OF outbox FOR VALUES IN (2) WITH (autovacuum_enabled = false);
+CREATE TABLE outbox_3 PARTITION OF outbox FOR VALUES IN (3) WITH (autovacuum_enabled = false);
+CREATE INDEX outbox_in_order ON outbox (txid, id);
+
+CREATE FUNCTION outbox_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_catalog.pg_notify('belfry_outbox', '');
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER outbox_notify AFTER INSERT ON outbox FOR EACH STATEMENT EXECUTE FUNCTION outbox_notify();
+
+-- What was taken: all rows of the transactions that the snapshot shows, and of one more the rows up to an id.
+CREATE TABLE outbox_position (
+    is_only  boolean     PRIMARY KEY DEFAULT true CHECK (is_only),
+    snapshot pg_snapshot NOT NULL,
+    txid     xid8,
+    id       bigint
+) WITH (fillfactor = 10);
+INSERT INTO outbox_position (snapshot) VALUES (pg_current_snapshot());
+
+-- Rows that could not become notifications, and why.
+CREATE TABLE outbox_rejected (
+    id              bigint      PRIMARY KEY,
+    rejected_at     timestamptz NOT NULL DEFAULT now(),
+    reason          text        NOT NULL,
+    tenant          text        NOT NULL,
+    channel         text        NOT NULL,
+    recipient       text        NOT NULL,
+    content         json        NOT NULL,
+    options         json,
+    priority        text        NOT NULL,
+    guarantee       text        NOT NULL,
+    send_at         timestamptz,
+    expires_at      timestamptz,
+    idempotency_key text
+);
+
+-- Rows of a span of transactions behind a place, in order, as far as the snapshot shows them. The way through the
+-- index is laid down: a plan must not depend on how full the table was when it was made.
+CREATE FUNCTION outbox_page(first xid8, last xid8, after_txid xid8, after_id bigint, seen pg_snapshot, rows integer)
+RETURNS SETOF outbox LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT * FROM outbox
+    WHERE txid >= $1 AND txid <= $2 AND (txid, id) > ($3, $4) AND pg_visible_in_snapshot(txid, $5)
+    ORDER BY txid, id LIMIT $6
+$$;
+
+-- Which of these transactions have left rows, in order.
+CREATE FUNCTION outbox_writers(xids xid8[])
+RETURNS SETOF xid8 LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT xid FROM unnest(xids) AS xid WHERE EXISTS (SELECT FROM outbox WHERE txid = xid) ORDER BY xid
+$$;
+
+-- Empties the slots that nobody writes to and whose rows are all taken; gives how many. Waits for nobody.
+CREATE FUNCTION outbox_rotate() RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    taken    pg_snapshot;
+    part     text;
+    is_ahead boolean;
+    emptied  integer := 0;
+BEGIN
+    SELECT snapshot INTO taken FROM outbox_position FOR UPDATE SKIP LOCKED;
+    FOR part IN
+        SELECT format('outbox_%s', number) FROM generate_series(0, 3) AS number
+        WHERE taken IS NOT NULL AND number <> outbox_slot() AND pg_relation_size(format('outbox_%s', number)) > 0
+    LOOP
+        BEGIN
+            EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', part);
+            EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE txid >= $1) OR EXISTS (SELECT FROM %I WHERE txid = ANY($2))',
+                           part, part)
+                INTO is_ahead USING pg_snapshot_xmax(taken), ARRAY(SELECT pg_snapshot_xip(taken));
+            IF NOT is_ahead THEN
+                EXECUTE format('TRUNCATE %I', part);
+                emptied := emptied + 1;
+            END IF;
+        EXCEPTION WHEN lock_not_available THEN
+            -- Somebody writes to it, or reads it: another time.
+        END;
+    END LOOP;
+    RETURN emptied;
+END
+$$;

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use flow::Tasks;
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Statement};
 
+use super::tls::{self, Tls};
 use super::{errors, schema};
 use crate::StoreError;
 
@@ -16,6 +18,7 @@ use crate::StoreError;
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     config: Config,
+    tls: Tls,
 }
 
 /// One connection, and the statements that are prepared on it. Closed at once when it is dropped.
@@ -50,8 +53,9 @@ const SETTINGS: &str = "SET search_path = belfry, pg_catalog; \
 // === impl Connector ===
 
 impl Connector {
-    /// Connections to the database that `url` names; `name` is what an administrator sees of them.
-    pub(super) fn new(url: &str, name: &str) -> Result<Self, StoreError> {
+    /// Connections to the database that `url` names; `name` is what an administrator sees of them. Certificates signed by
+    /// those in `ca_file` are trusted, too.
+    pub(super) fn new(url: &str, name: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
         let mut config: Config = url.parse().map_err(|error| errors::bad_url(&error))?;
         config
             .application_name(format!("belfry {name}"))
@@ -61,14 +65,18 @@ impl Connector {
             .keepalives_retries(2)
             .tcp_user_timeout(SILENCE_MAX)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Self { config })
+        Ok(Self { config, tls: tls::connector(ca_file)? })
     }
 
     /// The first connection: brings the schema up to date, and says in full what is wrong.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
-        let start = |error| errors::at_start(&error, &self.config);
-        let mut session = self.open(None).await.map_err(start)?;
+        let mut session = self.open(None).await.map_err(|error| self.at_start(&error))?;
         schema::prepare(&mut session.client).await
+    }
+
+    /// Says in full why the first connection failed.
+    pub(super) fn at_start(&self, error: &Error) -> StoreError {
+        errors::at_start(error, &self.config)
     }
 
     /// Connects, and sets the session up.
@@ -80,7 +88,7 @@ impl Connector {
 
     /// A session with the server's own settings.
     async fn open(&self, hear: Option<Hear>) -> Result<Session, Error> {
-        let (client, mut connection) = self.config.connect(NoTls).await?;
+        let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
         let mut driver = Tasks::default();
         driver.spawn("store-connection", async move {
             loop {

@@ -145,9 +145,13 @@ fn io_error(error: &Error) -> Option<&io::Error> {
     None
 }
 
+/// Of what stores nothing: a question, a look at the schema.
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        Self::Broken(in_words(&error))
+        match Kind::of(&error) {
+            Kind::Lost | Kind::Again => Self::Unavailable(in_words(&error)),
+            Kind::Fatal => Self::Broken(in_words(&error)),
+        }
     }
 }
 

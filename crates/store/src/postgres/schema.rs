@@ -32,6 +32,25 @@ pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
     prepared
 }
 
+/// Whether the database has a store whose schema this program knows. Changes nothing.
+pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
+    let place = check_server(client).await?;
+    let (stored, known) = (stored_version(client, &place).await?, known_version());
+    match stored {
+        Some(stored) if stored > known => Err(too_new(stored, known, &place)),
+        Some(stored) if stored == known => Ok(()),
+        Some(stored) => Err(StoreError::Schema(format!(
+            "the store in the database {} has schema {stored}, and this belfry reads {known}: start `belfry serve` once, \
+             which brings it up to date",
+            place.database
+        ))),
+        None => Err(StoreError::Schema(format!(
+            "there is no store in the database {}: start `belfry serve` first",
+            place.database
+        ))),
+    }
+}
+
 async fn prepare_alone(client: &mut Client, place: &Place) -> Result<(), StoreError> {
     create_schema(client, place).await?;
     client.batch_execute("SET search_path = belfry, pg_catalog").await?;

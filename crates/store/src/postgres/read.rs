@@ -1,0 +1,399 @@
+//! Answers from one snapshot of the database.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::{TryStreamExt as _, try_join};
+use notification::{
+    Account, BatchId, BroadcastId, ByteString, Bytes, ChunkId, Content, Envelope, Epoch, Lane,
+    Name, NotificationId, State, Timestamp,
+};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{IsolationLevel, Row, Transaction};
+
+use super::connection::Session;
+use super::xid::Xid;
+use crate::rows::codec::{LogGroup, decode_log};
+use crate::rows::members::Members;
+use crate::rows::model::{self, BatchRow, ChunkRow, Standing};
+use crate::{
+    BroadcastStatus, ClusterStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition,
+    Page, StoreError, Suppression, WorkerStatus,
+};
+
+/// The database at one instant.
+pub(super) struct Snapshot<'a> {
+    /// Sees nothing newer than its first statement, and cannot write.
+    pub(super) transaction: Transaction<'a>,
+    pub(super) realm: u16,
+}
+
+type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Batches looked into for one page of a list.
+const PAGE_BATCHES: usize = 64;
+/// Batch numbers looked at for one page: what does not match costs no more than this.
+const PAGE_BATCHES_PASSED: u64 = 4096;
+/// Rows of the log fetched at once.
+const LOG_ROWS: i32 = 256;
+
+/// A batch with what it belongs to; none of an open broadcast, which is not accepted yet. [`batch_at`] reads it.
+const SELECT_BATCH: &str = "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, batch.broadcast, \
+     batch.tenant, coalesce(batch.options, broadcast.options), coalesce(batch.payload, broadcast.payload), items, \
+     lane.channel, destination, lane.priority \
+     FROM batch JOIN lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
+     WHERE batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)";
+const SELECT_CHUNKS: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
+     members FROM chunk WHERE batch = $1";
+const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid, id";
+
+// === impl Snapshot ===
+
+impl<'a> Snapshot<'a> {
+    pub(super) async fn begin(session: &'a mut Session, realm: u16) -> Result<Self, StoreError> {
+        let transaction = session
+            .client
+            .build_transaction()
+            .isolation_level(IsolationLevel::RepeatableRead)
+            .read_only(true)
+            .start()
+            .await?;
+        Ok(Self { transaction, realm })
+    }
+
+    pub(super) async fn end(self) -> Result<(), StoreError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    pub(super) async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        let count = "SELECT count FROM batch WHERE id = $1";
+        let rows = self.transaction.query(count, &[&id.batch().0.cast_signed()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        if i32::from(id.index()) >= row.try_get(0)? {
+            return Ok(None);
+        }
+        let Some(standing) = self.standing(id.batch()).await? else { return Ok(None) };
+        let history = standing.histories(self.realm, &Members::from_iter([id.index()]))?.pop();
+        Ok(history.filter(|history| history.id == id))
+    }
+
+    pub(super) async fn list(
+        &self,
+        filter: &Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        let mut page = Page { items: Vec::new(), next: None };
+        let first = after.map_or(0, |id| id.batch().0);
+        let batches = self.batches_from(filter, first).await?;
+        let looked_at_all = batches.len() < PAGE_BATCHES;
+        for (batch, count) in batches {
+            let passed = match after {
+                Some(id) if id.batch() == batch => usize::from(id.index()) + 1,
+                _ => 0,
+            };
+            let wanted: Members = Members::all(count).iter().skip(passed).collect();
+            let Some(standing) = self.standing(batch).await? else { continue };
+            for history in standing.histories(self.realm, &wanted)? {
+                if page.items.len() == items {
+                    return Ok(page);
+                }
+                page.next = Some(history.id);
+                if filter.matches(&history) {
+                    page.items.push(history);
+                }
+            }
+            if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
+                let accepted_at = standing.batch.accepted_at;
+                page.next = Some(NotificationId::new(accepted_at, self.realm, batch, last));
+            }
+        }
+        if looked_at_all {
+            let end = first + PAGE_BATCHES_PASSED;
+            let more = "SELECT EXISTS (SELECT FROM batch WHERE id >= $1)";
+            let has_more: bool =
+                self.transaction.query_one(more, &[&end.cast_signed()]).await?.try_get(0)?;
+            let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
+            let place = NotificationId::new(epoch, self.realm, before, u16::MAX);
+            page.next = has_more.then_some(place);
+        }
+        Ok(page)
+    }
+
+    /// Batches from number `first` on that may hold what `filter` wants, and how many each has.
+    async fn batches_from(
+        &self,
+        filter: &Filter,
+        first: u64,
+    ) -> Result<Vec<(BatchId, usize)>, StoreError> {
+        let select = "SELECT batch.id, count FROM batch JOIN lane ON lane.id = batch.lane \
+             LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
+             WHERE batch.id >= $1 AND batch.id < $2 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL) \
+             AND ($3::text IS NULL OR batch.tenant = $3) AND ($4::text IS NULL OR lane.channel = $4) \
+             AND ($5::int8 IS NULL OR batch.broadcast = $5) ORDER BY batch.id LIMIT $6";
+        let parameters: Parameters<'_> = &[
+            &first.cast_signed(),
+            &(first + PAGE_BATCHES_PASSED).cast_signed(),
+            &filter.tenant.as_ref().map(Name::as_str),
+            &filter.channel.as_ref().map(Name::as_str),
+            &filter.broadcast.map(|id| id.0.cast_signed()),
+            &signed(PAGE_BATCHES),
+        ];
+        let rows = self.transaction.query(select, parameters).await?;
+        rows.iter().map(|row| Ok((BatchId(unsigned(row, 0)?), small(row, 1)?))).collect()
+    }
+
+    /// An accepted batch with everything that happened to it, in one flight.
+    async fn standing(&self, id: BatchId) -> Result<Option<Standing>, StoreError> {
+        let parameters: Parameters<'_> = &[&id.0.cast_signed()];
+        let (batch, chunks, entries) = try_join!(
+            self.transaction.query_opt(SELECT_BATCH, parameters),
+            self.transaction.query(SELECT_CHUNKS, parameters),
+            self.transaction.query(SELECT_LOG, parameters),
+        )?;
+        let Some(batch) = batch else { return Ok(None) };
+        let chunk = |row| chunk_at(row).map(|chunk| (chunk.members(), chunk));
+        let chunks: Vec<_> = chunks.iter().map(chunk).collect::<Result<_, _>>()?;
+        let chunks = chunks.into_iter().map(|(members, chunk)| (chunk, members)).collect();
+        let mut log = Vec::new();
+        for row in &entries {
+            log.extend(decode_log(row.try_get(0)?)?);
+        }
+        Ok(Some(Standing { batch: batch_at(&batch)?, chunks, log }))
+    }
+
+    pub(super) async fn broadcast(
+        &self,
+        id: BroadcastId,
+    ) -> Result<Option<BroadcastStatus>, StoreError> {
+        let number = id.0.cast_signed();
+        let select = "SELECT tenant, channel, sealed_at, \
+             (SELECT coalesce(sum(count), 0)::int8 FROM batch WHERE broadcast = $1), \
+             (SELECT coalesce(sum(chunk.count), 0)::int8 FROM batch JOIN chunk ON chunk.batch = batch.id \
+              WHERE broadcast = $1) \
+             FROM broadcast WHERE id = $1 AND sealed_at IS NOT NULL";
+        let rows = self.transaction.query(select, &[&number]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let mut account = Account { accepted: unsigned(row, 3)?, ..Account::default() };
+        account.add(State::Pending, unsigned(row, 4)?);
+        let select =
+            "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = $1";
+        let mut entries = pin!(self.transaction.query_raw(select, [number]).await?);
+        while let Some(row) = entries.try_next().await? {
+            for group in decode_log(row.try_get(0)?)? {
+                if group.state.is_terminal() {
+                    account.add(group.state, group.indexes.len() as u64);
+                }
+            }
+        }
+        Ok(Some(BroadcastStatus {
+            id,
+            tenant: model::name(row.try_get(0)?)?,
+            channel: model::name(row.try_get(1)?)?,
+            accepted_at: instant(row, 2)?,
+            account,
+        }))
+    }
+
+    pub(super) async fn totals(&self) -> Result<Account, StoreError> {
+        let mut account = Account::default();
+        let select = "SELECT state, sum(change)::int8 FROM totals_delta GROUP BY state";
+        for row in self.transaction.query(select, &[]).await? {
+            let state = u8::try_from(row.try_get::<_, i16>(0)?).ok().and_then(State::from_code);
+            let state = state.ok_or_else(|| StoreError::Damaged("a state in the totals".into()))?;
+            let count = unsigned(&row, 1)?;
+            account.add(state, count);
+            account.accepted += count;
+        }
+        Ok(account)
+    }
+
+    pub(super) async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        let select = "SELECT channel, destination, priority, coalesce(claimed, 0), \
+             (SELECT due_at FROM chunk WHERE lane = lane.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \
+             FROM lane LEFT JOIN (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk \
+             WHERE lease_until IS NOT NULL GROUP BY lane) AS held USING (id)";
+        let mut lanes = Vec::new();
+        for row in self.transaction.query(select, &[]).await? {
+            let next_due_at = row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis);
+            let claimed = unsigned(&row, 3)?;
+            if claimed > 0 || next_due_at.is_some() {
+                lanes.push(LaneStatus { lane: lane_at(&row, 0)?, claimed, next_due_at });
+            }
+        }
+        lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
+        Ok(lanes)
+    }
+
+    /// Rows of transactions that were complete when the snapshot was taken, and before which none can follow.
+    pub(super) async fn log(
+        &self,
+        position: LogPosition,
+        entries: usize,
+    ) -> Result<LogPage, StoreError> {
+        let mut page = LogPage { entries: Vec::new(), next: position };
+        let select = "SELECT txid, batch.id, accepted_at, entries FROM log JOIN batch ON batch.id = batch \
+             WHERE txid > $1 AND txid < (SELECT log_horizon()) ORDER BY txid, log.id";
+        let portal = self.transaction.bind(select, &[&Xid(position.0)]).await?;
+        loop {
+            let rows = self.transaction.query_portal(&portal, LOG_ROWS).await?;
+            for row in &rows {
+                let Xid(txid) = row.try_get(0)?;
+                if page.entries.len() >= entries && txid != page.next.0 {
+                    return Ok(page);
+                }
+                page.next = LogPosition(txid);
+                page.entries.extend(log_entries(row, self.realm)?);
+            }
+            if rows.is_empty() {
+                return Ok(page);
+            }
+        }
+    }
+
+    pub(super) async fn suppressions(
+        &self,
+        channel: &Name,
+        after: Option<&ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        let select = "SELECT recipient, reason, since FROM suppression \
+             WHERE channel = $1 AND recipient > $2 ORDER BY recipient LIMIT $3";
+        let after: &str = after.map_or("", |after| after);
+        let rows =
+            self.transaction.query(select, &[&channel.as_str(), &after, &signed(items)]).await?;
+        let suppression = |row: &Row| {
+            Ok(Suppression {
+                channel: channel.clone(),
+                recipient: row.try_get::<_, String>(0)?.into(),
+                reason: row.try_get(1)?,
+                since: instant(row, 2)?,
+            })
+        };
+        rows.iter().map(suppression).collect()
+    }
+
+    /// The processes of the cluster, in order of start.
+    pub(super) async fn cluster(&self) -> Result<ClusterStatus, StoreError> {
+        let select = "SELECT id, name, version, produces, consumes, listen, is_leaving, settled, settled_per_second, \
+             (extract(epoch FROM started_at) * 1000)::int8, \
+             (greatest(extract(epoch FROM alive_until - clock_timestamp()), 0) * 1000)::int8, \
+             (SELECT count(*) FROM partition WHERE owner = worker.id), \
+             (SELECT coalesce(sum(count), 0)::int8 FROM chunk WHERE chunk.worker = worker.id AND NOT is_ticket) \
+             FROM worker ORDER BY id";
+        let rows = self.transaction.query(select, &[]).await?;
+        let rest = "SELECT (SELECT count(*) FROM partition WHERE owner IS NULL), \
+             (SELECT count(*) FROM outbox_rejected)";
+        let rest = self.transaction.query_one(rest, &[]).await?;
+        Ok(ClusterStatus {
+            workers: rows.iter().map(worker_at).collect::<Result<_, _>>()?,
+            partitions_free: u16::try_from(unsigned(&rest, 0)?).unwrap_or(u16::MAX),
+            outbox_rejected: unsigned(&rest, 1)?,
+        })
+    }
+}
+
+/// The columns of [`SELECT_BATCH`].
+fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
+    let id = BatchId(unsigned(row, 0)?);
+    let bytes = |column| Ok::<_, StoreError>(row.try_get::<_, Option<&[u8]>>(column)?);
+    let content = match (bytes(7)?, bytes(8)?) {
+        (Some(options), Some(payload)) => Some(Content {
+            payload: Bytes::copy_from_slice(payload),
+            options: Bytes::copy_from_slice(options),
+        }),
+        _ => None,
+    };
+    let envelope = Envelope {
+        tenant: model::name(row.try_get(6)?)?,
+        lane: lane_at(row, 10)?,
+        guarantee: model::guarantee(code(row, 1)?)?,
+        due_at: instant(row, 3)?,
+        expires_at: row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
+        broadcast: row.try_get::<_, Option<i64>>(5)?.map(|id| BroadcastId(id.cast_unsigned())),
+    };
+    let items = Bytes::copy_from_slice(row.try_get(9)?);
+    Ok(BatchRow { id, envelope, accepted_at: instant(row, 2)?, content, items })
+}
+
+/// The columns of [`SELECT_CHUNKS`].
+fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
+    let begun_through: Option<i32> = row.try_get(8)?;
+    Ok(ChunkRow {
+        id: ChunkId(unsigned(row, 0)?),
+        batch: BatchId(unsigned(row, 1)?),
+        lane: i64::from(row.try_get::<_, i32>(2)?),
+        due_at: instant(row, 3)?,
+        attempt: small(row, 4)?,
+        epoch: Epoch(u32::try_from(unsigned(row, 5)?).unwrap_or(u32::MAX)),
+        crashes: small(row, 6)?,
+        lease_until: row.try_get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
+        begun_through: begun_through.map(|index| u16::try_from(index).unwrap_or(u16::MAX)),
+        count: small(row, 9)?,
+        members: row.try_get::<_, Option<&[u8]>>(10)?.map(Members::from_blob),
+    })
+}
+
+/// A lane from three columns, the first of which is `column`.
+fn lane_at(row: &Row, column: usize) -> Result<Lane, StoreError> {
+    Ok(Lane {
+        channel: model::name(row.try_get(column)?)?,
+        destination: row.try_get::<_, &str>(column + 1)?.into(),
+        priority: model::priority(code(row, column + 2)?)?,
+    })
+}
+
+/// The entries in a row of the log: its transaction, the batch and when that was accepted, the groups.
+fn log_entries(row: &Row, realm: u16) -> Result<Vec<LogEntry>, StoreError> {
+    let (batch, accepted_at) = (BatchId(unsigned(row, 1)?), instant(row, 2)?);
+    let entries = |group: LogGroup| {
+        let attempted = group.attempted();
+        let entry = move |index| LogEntry {
+            id: NotificationId::new(accepted_at, realm, batch, index),
+            attempted: attempted.clone(),
+        };
+        group.indexes.into_iter().map(entry)
+    };
+    Ok(decode_log(row.try_get(3)?)?.into_iter().flat_map(entries).collect())
+}
+
+fn worker_at(row: &Row) -> Result<WorkerStatus, StoreError> {
+    Ok(WorkerStatus {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        version: row.try_get(2)?,
+        produces: row.try_get(3)?,
+        consumes: row.try_get(4)?,
+        listen: row.try_get(5)?,
+        started_at: instant(row, 9)?,
+        alive_for: Duration::from_millis(unsigned(row, 10)?),
+        is_leaving: row.try_get(6)?,
+        partitions: u16::try_from(unsigned(row, 11)?).unwrap_or(u16::MAX),
+        claimed: unsigned(row, 12)?,
+        settled: unsigned(row, 7)?,
+        settled_per_second: f64::from(row.try_get::<_, f32>(8)?),
+    })
+}
+
+fn instant(row: &Row, column: usize) -> Result<Timestamp, StoreError> {
+    Ok(Timestamp::from_millis(row.try_get(column)?))
+}
+
+fn unsigned(row: &Row, column: usize) -> Result<u64, StoreError> {
+    Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
+}
+
+/// A column of small numbers that are never negative.
+fn small<T: TryFrom<i32>>(row: &Row, column: usize) -> Result<T, StoreError> {
+    let number: i32 = row.try_get(column)?;
+    T::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} is out of range")))
+}
+
+fn code(row: &Row, column: usize) -> Result<u8, StoreError> {
+    let code: i16 = row.try_get(column)?;
+    u8::try_from(code).map_err(|_| StoreError::Damaged(format!("{code} is no code")))
+}
+
+fn signed(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,126 @@
+//! What a reader may see, and when.
+
+use notification::{State, Timestamp};
+use testbed::Database;
+use tokio_postgres::Client;
+
+use super::connection::{Connector, Session};
+use super::reader::PostgresReader;
+use crate::rows::codec::{LogLine, LogRow};
+use crate::{Ledger as _, LogPosition, StoreError};
+
+/// A store with one batch of a hundred.
+async fn store() -> (Database, Connector) {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let connector = Connector::new(database.url(), "test", None).unwrap();
+    connector.prepare().await.unwrap();
+    let rows = "INSERT INTO meta VALUES ('realm', 7) ON CONFLICT DO NOTHING; \
+         INSERT INTO batch (id, lane, guarantee, accepted_at, due_at, count, tenant, items) \
+         VALUES (1, 1, 0, 0, 0, 100, 'tenant', '')";
+    connector.connect(None).await.unwrap().client.batch_execute(rows).await.unwrap();
+    (database, connector)
+}
+
+/// A transaction that has written the end of one member to the log.
+async fn writing(connector: &Connector, index: u16) -> Session {
+    let session = connector.connect(None).await.unwrap();
+    let begin = format!("BEGIN; {}", super::LOG_WRITERS);
+    session.client.batch_execute(&begin).await.unwrap();
+    write(&session.client, index).await;
+    session
+}
+
+async fn write(client: &Client, index: u16) {
+    let mut row = LogRow::new();
+    let line = LogLine::unattempted(Timestamp::from_millis(0), State::Delivered);
+    row.push(&line, [index].into_iter());
+    let insert = "INSERT INTO log (batch, entries) VALUES (1, $1)";
+    client.execute(insert, &[&row.as_bytes()]).await.unwrap();
+}
+
+async fn commit(session: &Session) {
+    session.client.batch_execute("COMMIT").await.unwrap();
+}
+
+/// The members that the log tells of from `position` on, and where it goes on.
+async fn read(
+    reader: &PostgresReader,
+    position: LogPosition,
+    entries: usize,
+) -> (Vec<u16>, LogPosition) {
+    let page = reader.log(position, entries).await.unwrap();
+    (page.entries.iter().map(|entry| entry.id.index()).collect(), page.next)
+}
+
+#[tokio::test]
+async fn the_log_is_read_up_to_the_first_transaction_that_may_still_write() {
+    let (database, connector) = store().await;
+    let reader = PostgresReader::open(database.url(), None).await.unwrap();
+    let start = LogPosition::default();
+    // Whoever only writes elsewhere, for however long, holds nobody up.
+    let stranger = connector.connect(None).await.unwrap();
+    stranger.client.batch_execute("BEGIN; INSERT INTO meta VALUES ('other', 1)").await.unwrap();
+    // The transaction that was numbered first is committed last.
+    let early = writing(&connector, 1).await;
+    let late = writing(&connector, 2).await;
+    commit(&late).await;
+    assert_eq!(read(&reader, start, 10).await, (vec![], start), "the first may still write");
+    write(&early.client, 3).await;
+    commit(&early).await;
+    let (members, next) = read(&reader, start, 10).await;
+    assert_eq!(members, [1, 3, 2], "in the order of transactions");
+    assert_eq!(read(&reader, next, 10).await, (vec![], next));
+    // One that has the lock and no number yet comes after all that have one.
+    let unnumbered = connector.connect(None).await.unwrap();
+    let begin = format!("BEGIN; {}", super::LOG_WRITERS);
+    unnumbered.client.batch_execute(&begin).await.unwrap();
+    commit(&writing(&connector, 4).await).await;
+    let (members, next) = read(&reader, next, 10).await;
+    assert_eq!(members, [4]);
+    write(&unnumbered.client, 5).await;
+    commit(&unnumbered).await;
+    assert_eq!(read(&reader, next, 10).await.0, [5]);
+}
+
+#[tokio::test]
+async fn what_a_transaction_wrote_is_never_split_over_pages() {
+    let (database, connector) = store().await;
+    let reader = PostgresReader::open(database.url(), None).await.unwrap();
+    for first in [0, 10, 20] {
+        let session = writing(&connector, first).await;
+        for index in first + 1..first + 10 {
+            write(&session.client, index).await;
+        }
+        commit(&session).await;
+    }
+    let mut position = LogPosition::default();
+    let mut pages = Vec::new();
+    loop {
+        let (members, next) = read(&reader, position, 11).await;
+        if next == position {
+            break;
+        }
+        pages.push(members);
+        position = next;
+    }
+    assert_eq!(pages, [(0..20).collect::<Vec<u16>>(), (20..30).collect()]);
+}
+
+#[tokio::test]
+async fn a_reader_outlives_its_sessions_and_says_what_is_missing() {
+    let (database, connector) = store().await;
+    let reader = PostgresReader::open(database.url(), None).await.unwrap();
+    let others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let session = connector.connect(None).await.unwrap();
+    let ended: i64 = session.client.query_one(others, &[]).await.unwrap().get(0);
+    assert!(ended > 0);
+    assert_eq!(reader.totals().await.unwrap().accepted, 0);
+
+    let empty = testbed::postgres::shared().unwrap().create().unwrap();
+    let refused = PostgresReader::open(empty.url(), None).await.unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::Schema(words) if words.contains("belfry serve")),
+        "{refused}"
+    );
+}

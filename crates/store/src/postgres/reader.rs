@@ -1,0 +1,181 @@
+//! Questions: a few connections of their own, each answer from one snapshot.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Timestamp};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio_postgres::Error;
+
+use super::connection::{Connector, Session};
+use super::read::Snapshot;
+use super::{errors, schema};
+use crate::{
+    Audit, BroadcastStatus, CancelTarget, Cancelled, ClusterStatus, Filter, History, LaneStatus,
+    Ledger, LogPage, LogPosition, Page, StoreError, Suppression,
+};
+
+/// Answers questions about a store, whoever else works on it; changes nothing.
+#[derive(Debug, Clone)]
+pub struct PostgresReader {
+    pool: Arc<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    connector: Connector,
+    realm: u16,
+    idle: Mutex<Vec<Session>>,
+    permits: Semaphore,
+}
+
+/// Questions answered at a time; more wait. Each has a session of the server.
+const READERS: usize = 4;
+const READ_ONLY: &str = "SET default_transaction_read_only = on";
+
+/// Answers one question from one snapshot. A session on which anything failed is not used again.
+macro_rules! ask {
+    ($self:ident, $question:ident $(, $parameter:expr)*) => {{
+        let (_permit, mut session) = $self.pool.take().await?;
+        let snapshot = Snapshot::begin(&mut session, $self.pool.realm).await?;
+        let answer = snapshot.$question($($parameter),*).await?;
+        snapshot.end().await?;
+        $self.pool.give_back(session);
+        Ok(answer)
+    }};
+}
+
+// === impl PostgresReader ===
+
+impl PostgresReader {
+    /// Opens the store at `url` for questions only; its user needs no rights but `SELECT`.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] when it cannot be reached or does not let us in, [`StoreError::Schema`] when there is no
+    /// store, or one of another version.
+    pub async fn open(url: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
+        let connector = Connector::new(url, "reading", ca_file)?;
+        let session = connector.connect(None).await.map_err(|error| connector.at_start(&error))?;
+        schema::check(&session.client).await?;
+        Self::connect(connector).await
+    }
+
+    /// To a store that is known to be there.
+    pub(super) async fn connect(connector: Connector) -> Result<Self, StoreError> {
+        let session = connect(&connector).await?;
+        let select = "SELECT value FROM meta WHERE key = 'realm'";
+        let realm: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
+        let realm = u16::try_from(realm)
+            .map_err(|_| StoreError::Damaged("the tag of the store".to_owned()))?;
+        let pool = Pool {
+            connector,
+            realm,
+            idle: Mutex::new(vec![session]),
+            permits: Semaphore::new(READERS),
+        };
+        Ok(Self { pool: Arc::new(pool) })
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// A session that answers, and the permission to use it.
+    async fn take(&self) -> Result<(SemaphorePermit<'_>, Session), StoreError> {
+        let closed = |error: AcquireError| StoreError::Broken(error.to_string());
+        let permit = self.permits.acquire().await.map_err(closed)?;
+        while let Some(session) = self.next_idle() {
+            if session.client.check_connection().await.is_ok() {
+                return Ok((permit, session));
+            }
+        }
+        Ok((permit, connect(&self.connector).await?))
+    }
+
+    fn next_idle(&self) -> Option<Session> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn give_back(&self, session: Session) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+    }
+}
+
+async fn connect(connector: &Connector) -> Result<Session, StoreError> {
+    let unavailable = |error: Error| StoreError::Unavailable(errors::in_words(&error));
+    let session = connector.connect(None).await.map_err(unavailable)?;
+    session.client.batch_execute(READ_ONLY).await.map_err(unavailable)?;
+    Ok(session)
+}
+
+#[async_trait]
+impl Ledger for PostgresReader {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        ask!(self, find, id)
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        ask!(self, list, &filter, after, items)
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        ask!(self, broadcast, id)
+    }
+
+    async fn cancel(
+        &self,
+        _target: CancelTarget,
+        _tenant: Name,
+        _now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        Err(StoreError::ReadOnly)
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        ask!(self, totals)
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        ask!(self, lanes)
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        ask!(self, audit)
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        ask!(self, log, position, entries)
+    }
+
+    async fn suppress(&self, _suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+        Err(StoreError::ReadOnly)
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        ask!(self, suppressions, &channel, after.as_ref(), items)
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        let status: Result<_, StoreError> = ask!(self, cluster);
+        status.map(Some)
+    }
+
+    async fn unsuppress(
+        &self,
+        _channel: Name,
+        _recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError> {
+        Err(StoreError::ReadOnly)
+    }
+}
