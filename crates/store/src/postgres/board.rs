@@ -44,16 +44,9 @@ pub(super) struct Board {
     names: HashMap<LaneId, Lane>,
     pub(super) suppressed: RecipientFilter,
     /// What came while the database was being read: the reader may not have seen it.
-    journal: Option<Vec<Change>>,
+    journal: Option<Vec<(LaneId, Place)>>,
     is_stale: bool,
     is_filter_stale: bool,
-}
-
-/// Something that changes the lanes and may cross with a reading of them.
-#[derive(Debug, Clone, Copy)]
-enum Change {
-    Due(LaneId, Place),
-    Freed(LaneId, usize),
 }
 
 /// Lanes remembered without work; what is forgotten is read again.
@@ -95,9 +88,9 @@ impl Board {
     /// A chunk of the lane is ready at `place`, or behind it.
     pub(super) fn due(&mut self, lane: LaneId, place: Place) {
         if let Some(journal) = &mut self.journal {
-            journal.push(Change::Due(lane, place));
+            journal.push((lane, place));
         }
-        self.apply_due(lane, place);
+        self.found_due(lane, place);
     }
 
     /// Something of the lane is gone that was ready: the next claim looks.
@@ -109,13 +102,11 @@ impl Board {
 
     /// `weight` of the lane is not claimed any more.
     pub(super) fn free(&mut self, lane: LaneId, weight: usize) {
-        if let Some(journal) = &mut self.journal {
-            journal.push(Change::Freed(lane, weight));
-        }
         self.lanes.free(lane, weight);
     }
 
-    fn apply_due(&mut self, lane: LaneId, place: Place) {
+    /// The same, told by who reads the database and so will not miss it.
+    pub(super) fn found_due(&mut self, lane: LaneId, place: Place) {
         if let Some(mark) = self.marks.get_mut(&lane)
             && place <= *mark
         {
@@ -138,13 +129,10 @@ impl Board {
         self.journal = Some(Vec::new());
     }
 
-    /// What came meanwhile comes again, on top of what was read. A weight is not freed twice by intention: it corrects
-    /// itself with the next reading.
+    /// What came meanwhile comes again, on top of what was read.
     pub(super) fn finish_reading(&mut self) {
-        for change in self.journal.take().unwrap_or_default() {
-            if let Change::Due(lane, place) = change {
-                self.apply_due(lane, place);
-            }
+        for (lane, place) in self.journal.take().unwrap_or_default() {
+            self.found_due(lane, place);
         }
     }
 

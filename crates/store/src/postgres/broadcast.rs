@@ -71,7 +71,9 @@ pub(super) async fn open(
     if let Some(idempotency) = idempotency {
         let key = (draft.tenant.clone(), idempotency.key.clone());
         match intaken.keys.get(&key) {
-            Some((Known::Broadcast(id), fingerprint)) if *fingerprint == idempotency.fingerprint => {
+            Some((Known::Broadcast(id), fingerprint))
+                if *fingerprint == idempotency.fingerprint =>
+            {
                 return Ok(Ok(BroadcastOpened::Replayed(*id)));
             }
             Some(_) => return Ok(Err(StoreError::KeyReused { index: 0 })),

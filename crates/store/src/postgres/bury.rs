@@ -74,7 +74,12 @@ pub(super) fn end_lease(
 }
 
 /// Notes that `rest` of a chunk in hand was in flight in one more crash.
-fn count_crash(round: &mut Round<'_>, chunk: notification::ChunkId, rest: &Members, now: Timestamp) {
+fn count_crash(
+    round: &mut Round<'_>,
+    chunk: notification::ChunkId,
+    rest: &Members,
+    now: Timestamp,
+) {
     let Some(mut held) = round.chunk(chunk).cloned() else { return };
     match crashed(&held.row, rest) {
         Crashed::Returned { crashes } => {

@@ -14,7 +14,8 @@ const BATCH: &str = "SELECT accepted_at, count FROM batch AS b WHERE id = $1 AND
        OR (SELECT sealed_at FROM broadcast AS o WHERE o.id = b.broadcast) IS NOT NULL)";
 const BROADCAST: &str =
     "SELECT 1 FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
-const BROADCAST_COUNT: &str = "SELECT coalesce(sum(count), 0)::bigint FROM batch WHERE broadcast = $1";
+const BROADCAST_COUNT: &str =
+    "SELECT coalesce(sum(count), 0)::bigint FROM batch WHERE broadcast = $1";
 const READY_OF_BATCH: &str = returning_chunk!(
     "SELECT",
     "FROM chunk AS c WHERE c.batch = $1 AND c.lease_until IS NULL ORDER BY c.id FOR UPDATE"
@@ -24,10 +25,8 @@ const READY_OF_BROADCAST: &str = returning_chunk!(
     "FROM batch AS b JOIN chunk AS c ON c.batch = b.id \
      WHERE b.broadcast = $1 AND c.lease_until IS NULL ORDER BY c.id FOR UPDATE OF c"
 );
-const HELD_OF_BATCH: &str = returning_chunk!(
-    "SELECT",
-    "FROM chunk AS c WHERE c.batch = $1 AND c.lease_until IS NOT NULL"
-);
+const HELD_OF_BATCH: &str =
+    returning_chunk!("SELECT", "FROM chunk AS c WHERE c.batch = $1 AND c.lease_until IS NOT NULL");
 const HELD_OF_BROADCAST: &str = "SELECT coalesce(sum(c.count), 0)::bigint FROM batch AS b \
      JOIN chunk AS c ON c.batch = b.id WHERE b.broadcast = $1 AND c.lease_until IS NOT NULL";
 

@@ -230,7 +230,7 @@ impl WorkDesk {
                 board.learn(LaneId::from(row.try_get::<_, i32>(0)?), table::lane(&row, 1)?);
             }
             for (lane, due_at) in unknown {
-                board.due(lane, Place { due_at, chunk: 0 });
+                board.found_due(lane, Place { due_at, chunk: 0 });
             }
         }
         Ok(())
@@ -252,7 +252,8 @@ impl WorkDesk {
             let ids: Vec<i64> = wanted.iter().map(|(_, from)| from.chunk).collect();
             // One more than can be due says when the lane goes on.
             let of_lane = limit.div_ceil(wanted.len().max(1)) + 1;
-            let (worker, rows_max) = (self.shared.worker(), i64::try_from(of_lane).unwrap_or(i64::MAX));
+            let (worker, rows_max) =
+                (self.shared.worker(), i64::try_from(of_lane).unwrap_or(i64::MAX));
             let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
                 [&worker, &lanes, &due, &ids, &rows_max];
             let rows = round.query(SELECT_CANDIDATES, &parameters).await?;
@@ -280,7 +281,8 @@ impl WorkDesk {
             return Ok(());
         }
         let chunks: Vec<i64> = plan.expired.iter().map(|one| one.place.chunk).collect();
-        let ended: BTreeSet<ChunkId> = round.hold(LOCK_READY, &[&chunks]).await?.into_iter().collect();
+        let ended: BTreeSet<ChunkId> =
+            round.hold(LOCK_READY, &[&chunks]).await?.into_iter().collect();
         for chunk in &ended {
             let Some(held) = round.chunk(*chunk).cloned() else { continue };
             let line = LogLine::unattempted(now, State::Expired);
@@ -289,7 +291,7 @@ impl WorkDesk {
         }
         let mut board = self.shared.board();
         for one in plan.expired.iter().filter(|one| !ended.contains(&one.id())) {
-            board.due(one.lane, one.place);
+            board.found_due(one.lane, one.place);
         }
         Ok(())
     }
@@ -325,7 +327,7 @@ impl WorkDesk {
                 None => {
                     // Somebody withdraws some of it just now.
                     board.free(one.lane, one.count + limits::CHUNK_WEIGHT);
-                    board.due(one.lane, one.place);
+                    board.found_due(one.lane, one.place);
                 }
             }
         }
@@ -506,8 +508,7 @@ impl Plan {
 
     /// Lanes to look into, and from where on.
     fn wanted(&self, board: &mut Board, request: &ClaimRequest) -> Vec<(LaneId, Place)> {
-        let lanes: Vec<LaneId> =
-            board.lanes.open_and_due(request).take(LANES_AT_ONCE).collect();
+        let lanes: Vec<LaneId> = board.lanes.open_and_due(request).take(LANES_AT_ONCE).collect();
         let needed = lanes.into_iter().filter(|lane| {
             self.hands.get(lane).is_none_or(|hand| hand.next.is_empty() && !hand.is_all)
         });

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::connection::Session;
 use super::copy::encode;
 use super::round::{Interrupted, NewChunk, Round};
-use super::shared::Shared;
+use super::shared::{Role, Shared};
 use super::table::{self, unsigned};
 use super::writer::{Asked, Command, Desk, Slot};
 use crate::rows::lanes::LaneId;
@@ -139,7 +139,8 @@ impl Desk for IntakeDesk {
             return Ok(());
         }
         self.draw_numbers(session, commands).await?;
-        let mut round = Round::begin(session, &self.shared, "BEGIN").await?;
+        let shared = Arc::clone(&self.shared);
+        let mut round = Round::begin(session, &shared, Role::Intake, "BEGIN").await?;
         let mut intaken = Intaken {
             packing: Packing::default(),
             batches: Vec::new(),
@@ -238,8 +239,7 @@ impl IntakeDesk {
                 Intake::Add { id, groups, now, slot } => {
                     let numbers = &mut self.numbers;
                     let mut next = || next_number(numbers);
-                    let added =
-                        super::broadcast::add(intaken, *id, groups, *now, &mut next);
+                    let added = super::broadcast::add(intaken, *id, groups, *now, &mut next);
                     slot.fill(added);
                 }
                 Intake::Abandon { id, slot } => {
@@ -252,11 +252,7 @@ impl IntakeDesk {
     }
 
     /// Writes the batches, and makes due what is not of a broadcast.
-    async fn write(
-        &self,
-        round: &mut Round<'_>,
-        intaken: &mut Intaken,
-    ) -> Result<(), Interrupted> {
+    async fn write(&self, round: &mut Round<'_>, intaken: &mut Intaken) -> Result<(), Interrupted> {
         let batches = || intaken.packing.batches.iter().chain(&intaken.batches);
         let wanted: BTreeSet<&Lane> = batches().map(|batch| &batch.envelope.lane).collect();
         intaken.lanes = self.lane_numbers(round.session, wanted).await?;
@@ -302,7 +298,8 @@ impl IntakeDesk {
         let destinations: Vec<&str> = missing.iter().map(|lane| &*lane.destination).collect();
         let priorities: Vec<i16> =
             missing.iter().map(|lane| i16::from(lane.priority.code())).collect();
-        let (add, select) = (session.prepared(ADD_LANES).await?, session.prepared(SELECT_LANES).await?);
+        let (add, select) =
+            (session.prepared(ADD_LANES).await?, session.prepared(SELECT_LANES).await?);
         session.client.execute(&add, &[&channels, &destinations, &priorities]).await?;
         let rows = session.client.query(&select, &[&channels, &destinations, &priorities]).await?;
         let mut board = self.shared.board();
@@ -403,10 +400,15 @@ fn next_number(numbers: &mut VecDeque<BatchId>) -> BatchId {
 }
 
 pub(super) fn fingerprint(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
-    bytes.try_into().map_err(|_| StoreError::Damaged("a fingerprint is not 32 bytes long".to_owned()))
+    bytes
+        .try_into()
+        .map_err(|_| StoreError::Damaged("a fingerprint is not 32 bytes long".to_owned()))
 }
 
-pub(super) fn lane_of(lanes: &HashMap<Lane, LaneId>, batch: &Filling) -> Result<LaneId, StoreError> {
+pub(super) fn lane_of(
+    lanes: &HashMap<Lane, LaneId>,
+    batch: &Filling,
+) -> Result<LaneId, StoreError> {
     let lane = &batch.envelope.lane;
     let missing = || StoreError::Damaged(format!("the lane of {} is missing", lane.destination));
     lanes.get(lane).copied().ok_or_else(missing)
@@ -442,7 +444,8 @@ async fn add_keys(round: &Round<'_>, intaken: &Intaken) -> Result<(), Interrupte
     used.sort_by_key(|(tenant, key, ..)| (*tenant, *key));
     let tenants: Vec<&str> = used.iter().map(|(tenant, ..)| tenant.as_str()).collect();
     let keys: Vec<&str> = used.iter().map(|(_, key, ..)| &***key).collect();
-    let fingerprints: Vec<&[u8]> = used.iter().map(|(_, _, fingerprint, ..)| *fingerprint).collect();
+    let fingerprints: Vec<&[u8]> =
+        used.iter().map(|(_, _, fingerprint, ..)| *fingerprint).collect();
     let notifications: Vec<Option<Uuid>> = used.iter().map(|(_, _, _, id, _)| *id).collect();
     let broadcasts: Vec<Option<i64>> = used.iter().map(|(.., id)| *id).collect();
     round.query(ADD_KEYS, &[&tenants, &keys, &fingerprints, &notifications, &broadcasts]).await?;

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use notification::{BatchId, ByteString, ChunkId, Name, State, Timestamp};
-use tokio_postgres::types::ToSql;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::board::Place;
 use super::connection::Session;
 use super::errors::{Kind, in_words};
 use super::notices::{self, CHANNEL, Notice};
-use super::shared::{Shared, partition_of};
+use super::shared::{Role, Shared, partition_of};
 use super::table::{Held, held};
 use super::writes::Writes;
 use crate::StoreError;
@@ -67,6 +67,7 @@ pub(super) struct NewSuppression {
 pub(super) struct Round<'a> {
     pub(super) session: &'a Session,
     pub(super) shared: &'a Shared,
+    role: Role,
     xid: String,
     /// Chunks that are locked, as they will be.
     held: HashMap<ChunkId, Held>,
@@ -90,7 +91,8 @@ pub(super) struct Round<'a> {
 }
 
 /// Statements that are ready to be sent.
-pub(super) type Flight<'a> = Vec<Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>>;
+pub(super) type Flight<'a> =
+    Vec<Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>>;
 
 /// Longer than any wait for a lock; whoever is silent for longer is not there.
 const READING_MAX: Duration = Duration::from_secs(10);
@@ -120,22 +122,22 @@ impl From<StoreError> for Interrupted {
 // === impl Round ===
 
 impl<'a> Round<'a> {
-    /// Begins a transaction.
+    /// Begins a transaction by the statements `begin`.
     pub(super) async fn begin(
         session: &'a Session,
         shared: &'a Shared,
+        role: Role,
         begin: &str,
     ) -> Result<Self, Interrupted> {
         let number = session.prepared("SELECT pg_current_xact_id()::text").await?;
-        let flight = join(
-            session.client.batch_execute(begin),
-            session.client.query_one(&number, &[]),
-        );
+        let flight =
+            join(session.client.batch_execute(begin), session.client.query_one(&number, &[]));
         let (begun, number) = in_time(READING_MAX, flight).await?;
         begun?;
         Ok(Self {
             session,
             shared,
+            role,
             xid: number?.try_get(0)?,
             held: HashMap::new(),
             changed: BTreeSet::new(),
@@ -352,7 +354,11 @@ impl<'a> Round<'a> {
         }
         let freed = freed.into_iter();
         notices.extend(dues.into_iter().map(|(lane, at)| Notice::Due { lane, at }));
-        notices.extend(freed.map(|((partition, lane), weight)| Notice::Freed { partition, lane, weight }));
+        notices.extend(freed.map(|((partition, lane), weight)| Notice::Freed {
+            partition,
+            lane,
+            weight,
+        }));
         notices
     }
 
@@ -405,7 +411,11 @@ impl<'a> Round<'a> {
             return;
         }
         for (lane, place) in std::mem::take(&mut self.dues) {
-            board.due(lane, place);
+            // The work writer is who reads: it knows what it wrote.
+            match self.role {
+                Role::Intake => board.due(lane, place),
+                Role::Work => board.found_due(lane, place),
+            }
         }
         for &(partition, lane, weight) in self.freed.iter().skip(self.freed_known) {
             if self.shared.owns(partition) {

@@ -118,7 +118,9 @@ fn instant_if_any(row: &Row, column: usize) -> Result<Option<Timestamp>, StoreEr
 }
 
 /// A number that is small in every store that is not damaged.
-pub(super) fn small<T: Copy + std::fmt::Display, U: TryFrom<T>>(number: T) -> Result<U, StoreError> {
+pub(super) fn small<T: Copy + std::fmt::Display, U: TryFrom<T>>(
+    number: T,
+) -> Result<U, StoreError> {
     U::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} is out of range")))
 }
 

@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notification::{
-    ByteString, Chunk, ChunkId, Guarantee, Name, Settlement, Ticket, Timestamp,
-};
+use notification::{ByteString, Chunk, ChunkId, Guarantee, Name, Settlement, Ticket, Timestamp};
 use tokio::time::Instant;
 
+use super::LOG_WRITERS;
 use super::board::{Leased, Place};
 use super::claim::Contents;
 use super::connection::Session;
 use super::notices::CHANNEL;
 use super::round::{Interrupted, NewSuppression, Round};
-use super::shared::Shared;
+use super::shared::{Role, Shared};
 use super::table::{self, Held, returning_chunk, small, unsigned};
 use super::writer::{Asked, Command, Desk, Slot};
 use crate::rows::filter::RecipientFilter;
@@ -50,10 +49,8 @@ pub(super) struct WorkDesk {
 /// What is missed by everything else is found this long after it came, at the latest.
 const BACKSTOP: Duration = Duration::from_secs(30);
 
-const LOCK: &str = returning_chunk!(
-    "SELECT",
-    "FROM chunk AS c WHERE c.id = ANY($1) ORDER BY c.id FOR UPDATE"
-);
+const LOCK: &str =
+    returning_chunk!("SELECT", "FROM chunk AS c WHERE c.id = ANY($1) ORDER BY c.id FOR UPDATE");
 const GUARANTEES: &str = "SELECT b.id FROM batch AS b WHERE b.id = ANY($1) AND b.guarantee = $2";
 const UNSUPPRESS: &str = "DELETE FROM suppression AS s USING unnest($2::text[]) AS n (recipient) \
      WHERE s.channel = $1 AND s.recipient = n.recipient COLLATE \"C\" RETURNING s.recipient";
@@ -134,9 +131,10 @@ impl Desk for WorkDesk {
         }
         // A withdrawal has to see a batch's chunks as they are at one instant, or be run again.
         let withdraws = commands.iter().any(|asked| matches!(asked.command, Work::Cancel { .. }));
-        let begin = if withdraws { "BEGIN ISOLATION LEVEL REPEATABLE READ" } else { "BEGIN" };
+        let isolation = if withdraws { "REPEATABLE READ" } else { "READ COMMITTED" };
+        let begin = format!("BEGIN ISOLATION LEVEL {isolation}; {LOG_WRITERS}");
         let shared = Arc::clone(&self.shared);
-        let mut round = Round::begin(session, &shared, begin).await?;
+        let mut round = Round::begin(session, &shared, Role::Work, &begin).await?;
         self.fenced(&mut round, commands).await?;
         self.others(&mut round, commands).await?;
         self.claims(&mut round, commands).await?;

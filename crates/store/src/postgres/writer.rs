@@ -50,7 +50,10 @@ pub(super) trait Desk: Send + 'static {
     ) -> impl Future<Output = Result<(), Interrupted>> + Send;
 
     /// A connection was made; what another one knew is gone.
-    fn connected(&mut self, session: &Session) -> impl Future<Output = Result<(), Interrupted>> + Send;
+    fn connected(
+        &mut self,
+        session: &Session,
+    ) -> impl Future<Output = Result<(), Interrupted>> + Send;
 
     /// When there is something to do without a command; then [`Desk::round`] is called with none.
     fn wakes_at(&self) -> Option<Instant>;
@@ -95,6 +98,11 @@ enum Fate {
     Undone,
 }
 
+/// Every statement of a writer starts from a few keys and follows indexes. A plan is made once, often while the tables
+/// are still empty, and must be as good when they are full.
+const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
+     SET enable_seqscan = off; SET enable_bitmapscan = off; \
+     SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Callers of the API are told after this long that the database is away.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RECONNECT_DELAY: Duration = Duration::from_millis(50);
@@ -308,6 +316,7 @@ impl<D: Desk> Writer<D> {
         let hear: Hear = Arc::new(move |notification| shared.hear(&notification));
         let connector = self.connector.clone();
         let session = self.wait(connector.connect(Some(hear))).await?;
+        session.client.batch_execute(PLANS).await?;
         self.shared.set_link(self.role, Some(session.backend));
         let connected = self.desk.connected(&session).await;
         if connected.is_err() {
@@ -317,9 +326,15 @@ impl<D: Desk> Writer<D> {
     }
 
     /// What became of the transaction `xid`. One that still runs has not heard that its client is gone.
-    async fn fate(&mut self, mut session: Session, xid: &str) -> Result<(Session, Fate), StoreError> {
+    async fn fate(
+        &mut self,
+        mut session: Session,
+        xid: &str,
+    ) -> Result<(Session, Fate), StoreError> {
         loop {
-            let asked = session.client.query_one("SELECT pg_xact_status($1::text::xid8)", &[&xid]);
+            let asked = async {
+                session.client.query_one("SELECT pg_xact_status($1::text::xid8)", &[&xid]).await
+            };
             let status = self.wait(in_time(PATIENCE, asked)).await;
             let status = match status {
                 Ok(Ok(row)) => row.try_get::<_, Option<String>>(0)?,

@@ -63,7 +63,8 @@ const ADD_CHUNKS: &str = "WITH added AS ( \
        SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::int[], \
          $6::int[], $7::int[], $8::bytea[]) RETURNING lane, due_at, id) \
      SELECT lane, due_at, min(id) FROM added GROUP BY lane, due_at";
-const ADD_LOG: &str = "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::bigint[], $2::bytea[])";
+const ADD_LOG: &str =
+    "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::bigint[], $2::bytea[])";
 const ADD_TOTALS: &str =
     "INSERT INTO totals_delta (state, change) SELECT * FROM unnest($1::smallint[], $2::bigint[])";
 const ADD_SUPPRESSIONS: &str = "INSERT INTO suppression (channel, recipient, reason, since) \
@@ -130,7 +131,12 @@ impl Writes {
     }
 
     /// Adds the statements to a flight.
-    pub(super) fn send<'a>(&'a self, session: &'a Session, statements: &[Statement], flight: &mut Flight<'a>) {
+    pub(super) fn send<'a>(
+        &'a self,
+        session: &'a Session,
+        statements: &[Statement],
+        flight: &mut Flight<'a>,
+    ) {
         let (changes, new) = (&self.changes, &self.additions);
         let (texts, log) = (&self.suppressions, &self.log);
         let parameters: [(bool, Vec<&'a (dyn ToSql + Sync)>); 6] = [
@@ -143,9 +149,8 @@ impl Writes {
         ];
         let needed = parameters.into_iter().filter(|(is_needed, _)| *is_needed);
         for ((_, parameters), statement) in needed.zip(statements.iter().cloned()) {
-            flight.push(Box::pin(async move {
-                session.client.query(&statement, &parameters).await
-            }));
+            flight
+                .push(Box::pin(async move { session.client.query(&statement, &parameters).await }));
         }
     }
 }
@@ -208,4 +213,3 @@ impl Additions {
         ]
     }
 }
-

@@ -8,8 +8,6 @@ use crate::StoreError;
 use crate::rows::filter::RecipientFilter;
 use crate::rows::members::Members;
 
-impl Round ===
-
 impl Round<'_> {
     /// Adds one recipient; one that is there already keeps its reason.
     pub(super) fn suppress(
