@@ -1,20 +1,33 @@
 //! Broadcasts: stored as they come in, due only once they are sealed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use notification::{BatchId, BroadcastId, ByteString, Content, Envelope, Lane, Timestamp};
 
 use super::board::Place;
-use super::intake::{Intaken, OpenBroadcast, fingerprint};
-use super::round::{Interrupted, Round};
+use super::connection::Session;
+use super::ingest::fingerprint;
+use super::intake::Intaken;
+use super::round::{Interrupted, Round, ask};
 use super::table::{guarantee, instant, small, unsigned};
 use crate::rows::lanes::LaneId;
 use crate::rows::model;
 use crate::rows::packing::{Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
-const LOCK_OPEN: &str = "SELECT id, tenant, channel, priority, guarantee, due_at, expires_at, key, \
-     fingerprint FROM broadcast WHERE id = ANY($1) AND sealed_at IS NULL ORDER BY id FOR UPDATE";
+/// A broadcast whose recipients are still coming.
+#[derive(Debug, Clone)]
+pub(super) struct OpenBroadcast {
+    /// What its batches have in common; the destination is left empty.
+    pub(super) envelope: Envelope,
+    pub(super) key: Option<(ByteString, [u8; 32])>,
+}
+
+const FIND_OPEN: &str = "SELECT id, tenant, channel, priority, guarantee, due_at, expires_at, key, \
+     fingerprint FROM broadcast WHERE id = ANY($1) AND sealed_at IS NULL";
+const LOCK_OPEN: &str = "SELECT id FROM broadcast WHERE id = ANY($1) AND sealed_at IS NULL \
+     ORDER BY id FOR UPDATE";
 const OPEN: &str = "INSERT INTO broadcast (tenant, channel, priority, guarantee, due_at, expires_at, \
      worker, key, fingerprint, options, payload) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id";
@@ -28,9 +41,9 @@ const RELEASE: &str = "WITH added AS ( \
 const ABANDON_BATCHES: &str = "DELETE FROM batch WHERE broadcast = $1";
 const ABANDON: &str = "DELETE FROM broadcast WHERE id = $1";
 
-/// Locks those of `wanted` that are open.
-pub(super) async fn lock(
-    round: &Round<'_>,
+/// Those of `wanted` that are open.
+pub(super) async fn find_open(
+    session: &Session,
     wanted: &BTreeSet<BroadcastId>,
 ) -> Result<BTreeMap<BroadcastId, OpenBroadcast>, Interrupted> {
     if wanted.is_empty() {
@@ -38,7 +51,7 @@ pub(super) async fn lock(
     }
     let wanted: Vec<i64> = wanted.iter().map(|id| id.0.cast_signed()).collect();
     let mut open = BTreeMap::new();
-    for row in round.query(LOCK_OPEN, &[&wanted]).await? {
+    for row in ask(session, FIND_OPEN, &[&wanted]).await? {
         let id = BroadcastId(unsigned(&row, 0)?);
         let lane = Lane {
             channel: model::name(row.try_get(2)?)?,
@@ -60,6 +73,21 @@ pub(super) async fn lock(
         open.insert(id, OpenBroadcast { envelope, key });
     }
     Ok(open)
+}
+
+/// Keeps open broadcasts from being ended by others. One that was ended meanwhile interrupts the transaction.
+pub(super) async fn lock(
+    round: &Round<'_>,
+    open: &BTreeMap<BroadcastId, OpenBroadcast>,
+) -> Result<(), Interrupted> {
+    if open.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = open.keys().map(|id| id.0.cast_signed()).collect();
+    if round.query(LOCK_OPEN, &[&ids]).await?.len() == ids.len() {
+        return Ok(());
+    }
+    Err(Interrupted::Again("a broadcast was ended by another process".to_owned()))
 }
 
 pub(super) async fn open(
@@ -116,7 +144,7 @@ pub(super) fn add(
     let content = Content::default();
     for group in groups {
         let mut envelope = broadcast.envelope.clone();
-        envelope.lane.destination = group.destination.clone();
+        envelope.lane.destination = Arc::clone(&group.destination);
         let mut batch: Option<Filling> = None;
         for recipient in &group.recipients {
             if let Some(full) = batch.take_if(|batch| !batch.fits(recipient, &content)) {
@@ -171,6 +199,7 @@ pub(super) async fn abandon(
     if intaken.open.remove(&id).is_none() {
         return Ok(Err(StoreError::NoOpenBroadcast(id)));
     }
+    // What was added in this very transaction is not written yet.
     intaken.batches.retain(|batch| batch.envelope.broadcast != Some(id));
     round.query(ABANDON_BATCHES, &[&id.0.cast_signed()]).await?;
     round.query(ABANDON, &[&id.0.cast_signed()]).await?;

@@ -4,13 +4,15 @@
 //! still there, and skips what another transaction holds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use notification::{
-    BatchId, BroadcastId, Bytes, Chunk, ChunkId, Content, Epoch, State, Ticket, Timestamp, limits,
+    BroadcastId, Bytes, Chunk, ChunkId, Content, Epoch, State, Ticket, Timestamp, limits,
 };
 
-use super::board::{Board, Place};
+use super::board::Place;
 use super::bury::end_lease;
+use super::plan::{Candidate, Need, Plan, candidate};
 use super::round::{Interrupted, Round};
 use super::settle::{batches, missing};
 use super::table::{self, Held, lane_number, returning_chunk, small, unsigned};
@@ -27,47 +29,8 @@ pub(super) struct Contents {
     known: VecDeque<(BroadcastId, Content)>,
 }
 
-/// A chunk that is ready.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    place: Place,
-    lane: LaneId,
-    batch: BatchId,
-    count: usize,
-    expires_at: Option<Timestamp>,
-}
-
-/// What is next in a lane.
-#[derive(Debug, Default)]
-struct Hand {
-    next: VecDeque<Candidate>,
-    /// Where the scan goes on.
-    last: Option<Place>,
-    /// Whether the lane has no more than this.
-    is_all: bool,
-}
-
-/// What a claim is going to take.
-#[derive(Debug, Default)]
-struct Plan {
-    hands: HashMap<LaneId, Hand>,
-    chosen: Vec<Candidate>,
-    expired: Vec<Candidate>,
-    items: usize,
-    ended: usize,
-}
-
-/// What a plan needs next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Nothing,
-    Candidates,
-}
-
 /// Broadcasts under way at a time are few; each may have 256 KiB.
 const CONTENTS_MAX: usize = 16;
-/// Lanes looked into at once.
-const LANES_AT_ONCE: usize = 256;
 /// Candidates read at once, at first and at most. More than is taken costs a little, another look costs more.
 const CANDIDATES: usize = 32;
 const CANDIDATES_MAX: usize = 4_096;
@@ -82,7 +45,7 @@ const LEASES_ENDED: &str = returning_chunk!(
 );
 const NEXT_LEASE_END: &str = "SELECT min(c.lease_until) FROM chunk AS c WHERE c.lease_until > $2 \
      AND c.partition = ANY(ARRAY(SELECT id FROM partition WHERE owner = $1))";
-const SELECT_CANDIDATES: &str = "SELECT n.lane, c.due_at, c.id, c.batch, c.count, b.expires_at \
+const SELECT_CANDIDATES: &str = "SELECT n.lane, c.due_at, c.id, c.count, b.expires_at \
      FROM unnest($2::int[], $3::bigint[], $4::bigint[]) AS n (lane, due_at, id) \
      CROSS JOIN LATERAL ( \
        SELECT due_at, id, batch, count FROM chunk WHERE lane = n.lane AND lease_until IS NULL \
@@ -161,7 +124,7 @@ impl WorkDesk {
         &mut self,
         round: &mut Round<'_>,
         tickets: &[Ticket],
-        (now, lease): (Timestamp, std::time::Duration),
+        (now, lease): (Timestamp, Duration),
     ) -> Result<Vec<Option<Chunk>>, Interrupted> {
         let lease_until = now.plus(lease);
         let mut taken = Vec::new();
@@ -208,15 +171,17 @@ impl WorkDesk {
                     end_lease(round, held, now, "lease ended");
                 }
             }
-            let next = match is_last {
-                true => round.query(NEXT_LEASE_END, &[&worker, &now_millis]).await?,
-                false => Vec::new(),
+            let next = if is_last {
+                round.query(NEXT_LEASE_END, &[&worker, &now_millis]).await?
+            } else {
+                Vec::new()
             };
             let mut board = self.shared.board();
             board.looked(now);
-            if let Some(until) = next.first().map(|row| row.try_get::<_, Option<i64>>(0)) {
-                let until = until?.map(Timestamp::from_millis);
-                until.into_iter().for_each(|until| board.look_at(until));
+            if let Some(row) = next.first()
+                && let Some(until) = row.try_get::<_, Option<i64>>(0)?
+            {
+                board.look_at(Timestamp::from_millis(until));
             }
         }
         // What this transaction made ready is there to be claimed.
@@ -319,16 +284,13 @@ impl WorkDesk {
         let mut in_order = Vec::with_capacity(leased.len());
         let mut board = self.shared.board();
         for one in &plan.chosen {
-            match leased.remove(&one.id()) {
-                Some(held) => {
-                    board.lease(held.row.id, lease_until);
-                    in_order.push(held);
-                }
-                None => {
-                    // Somebody withdraws some of it just now.
-                    board.free(one.lane, one.count + limits::CHUNK_WEIGHT);
-                    board.found_due(one.lane, one.place);
-                }
+            if let Some(held) = leased.remove(&one.id()) {
+                board.lease(held.row.id, lease_until);
+                in_order.push(held);
+            } else {
+                // Somebody withdraws some of it just now.
+                board.free(one.lane, one.count + limits::CHUNK_WEIGHT);
+                board.found_due(one.lane, one.place);
             }
         }
         Ok(in_order)
@@ -446,97 +408,6 @@ impl Contents {
         let missing = || StoreError::Damaged(format!("broadcast {id} is missing"));
         found.map(|(_, content)| content.clone()).ok_or_else(missing)
     }
-}
-
-// === impl Candidate ===
-
-impl Candidate {
-    const fn id(&self) -> ChunkId {
-        ChunkId(self.place.chunk.cast_unsigned())
-    }
-}
-
-// === impl Plan ===
-
-impl Plan {
-    /// Takes of what is in hand until the claim is full, or a lane has to be looked into.
-    fn choose(&mut self, board: &mut Board, request: &ClaimRequest, ends_expired: bool) -> Need {
-        let now = request.now;
-        // What ends here is bounded like all work of a round; the caller is told to come again at once.
-        while self.ended < limits::ROUND_ITEMS
-            && let Some(lane) = board.lanes.next(request)
-        {
-            let Some(hand) = self.hands.get_mut(&lane) else { return Need::Candidates };
-            let Some(first) = hand.next.front().copied() else {
-                if !hand.is_all {
-                    return Need::Candidates;
-                }
-                board.lanes.set_next_due(lane, None);
-                continue;
-            };
-            if first.place.due_at > now {
-                board.lanes.set_next_due(lane, Some(first.place.due_at));
-                continue;
-            }
-            let has_expired = first.expires_at.is_some_and(|expires_at| expires_at <= now);
-            if !(ends_expired && has_expired) {
-                if self.items > 0 && self.items + first.count > request.items {
-                    return Need::Nothing;
-                }
-                self.items += first.count;
-                board.lanes.add_claimed(lane, first.count);
-                self.chosen.push(first);
-            } else {
-                self.ended += first.count;
-                self.expired.push(first);
-            }
-            hand.next.pop_front();
-            board.set_mark(lane, first.place);
-            // Where more may follow that was not looked at, something may be due at once.
-            let next_due = match hand.next.front() {
-                Some(next) => Some(next.place.due_at),
-                None => (!hand.is_all).then_some(first.place.due_at),
-            };
-            if ends_expired && has_expired {
-                board.lanes.set_next_due(lane, next_due);
-            } else {
-                board.lanes.served(lane, next_due);
-            }
-        }
-        Need::Nothing
-    }
-
-    /// Lanes to look into, and from where on.
-    fn wanted(&self, board: &mut Board, request: &ClaimRequest) -> Vec<(LaneId, Place)> {
-        let lanes: Vec<LaneId> = board.lanes.open_and_due(request).take(LANES_AT_ONCE).collect();
-        let needed = lanes.into_iter().filter(|lane| {
-            self.hands.get(lane).is_none_or(|hand| hand.next.is_empty() && !hand.is_all)
-        });
-        let from = |lane| {
-            let last = self.hands.get(&lane).and_then(|hand| hand.last);
-            (lane, last.unwrap_or_else(|| board.mark(lane)))
-        };
-        needed.map(from).collect()
-    }
-
-    /// Gives a lane what was found in it, of `rows_max` at most.
-    fn deal(&mut self, lane: LaneId, mut found: Vec<Candidate>, rows_max: usize) {
-        found.sort_unstable_by_key(|candidate| candidate.place);
-        let hand = self.hands.entry(lane).or_default();
-        hand.is_all = found.len() < rows_max;
-        hand.last = found.last().map(|candidate| candidate.place).or(hand.last);
-        hand.next.extend(found);
-    }
-}
-
-fn candidate(row: &tokio_postgres::Row) -> Result<Candidate, StoreError> {
-    Ok(Candidate {
-        lane: LaneId::from(row.try_get::<_, i32>(0)?),
-        place: Place { due_at: table::instant(row, 1)?, chunk: row.try_get(2)? },
-        batch: BatchId(unsigned(row, 3)?),
-        count: small(row.try_get::<_, i32>(4)?)?,
-        expires_at: row.try_get::<_, Option<i64>>(5)?.map(Timestamp::from_millis),
-    })
 }
 
 /// A leased chunk as its claimant gets it.

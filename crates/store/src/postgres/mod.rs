@@ -6,8 +6,8 @@
 //! - [`connection`], [`tls`], [`schema`], [`errors`]: how the database is reached, and what is wrong with it in words.
 //! - [`writer`]: two tasks that each own a connection. What arrived while the last commit ran is the next transaction.
 //! - [`round`] and [`writes`]: one transaction, decided in memory and written in flights of statements.
-//! - [`intake`], [`broadcast`], [`copy`]: what comes in.
-//! - [`work`], [`claim`], [`settle`], [`cancel`], [`bury`]: what is under way. A write on a chunk is fenced by its epoch.
+//! - [`intake`], [`ingest`], [`broadcast`], [`copy`]: what comes in.
+//! - [`work`], [`plan`], [`claim`], [`settle`], [`cancel`], [`bury`]: what is under way. A write on a chunk is fenced by its epoch.
 //! - [`board`], [`notices`], [`shared`]: what this process knows without asking, and what processes tell each other.
 //! - [`reader`], [`read`], [`audit`]: questions.
 //!
@@ -27,9 +27,11 @@ mod claim;
 mod connection;
 mod copy;
 mod errors;
+mod ingest;
 mod intake;
 mod membership;
 mod notices;
+mod plan;
 mod read;
 #[cfg(test)]
 mod read_tests;

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use notification::{BatchId, ByteString, ChunkId, Name, State, Timestamp};
+use notification::{BatchId, ChunkId, State, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -21,11 +21,11 @@ use super::notices::{self, CHANNEL, Notice};
 use super::shared::{Role, Shared, partition_of};
 use super::table::{Held, held};
 use super::writes::Writes;
-use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::filter::print;
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
+use crate::{StoreError, Suppression};
 
 /// Why a round did not end as it should.
 #[derive(Debug)]
@@ -53,15 +53,6 @@ pub(super) struct NewChunk {
     pub(super) members: Option<Members>,
 }
 
-/// A recipient that joins the suppression list.
-#[derive(Debug)]
-pub(super) struct NewSuppression {
-    pub(super) channel: Name,
-    pub(super) recipient: ByteString,
-    pub(super) reason: String,
-    pub(super) since: Timestamp,
-}
-
 /// The transaction under way.
 #[derive(Debug)]
 pub(super) struct Round<'a> {
@@ -76,7 +67,7 @@ pub(super) struct Round<'a> {
     parts: Vec<NewChunk>,
     log: Vec<(BatchId, LogRow)>,
     totals: BTreeMap<u8, i64>,
-    suppressions: Vec<NewSuppression>,
+    suppressions: Vec<Suppression>,
     dues: BTreeMap<LaneId, Place>,
     /// Lanes that lost something ready.
     thinned: BTreeSet<LaneId>,
@@ -97,7 +88,7 @@ pub(super) type Flight<'a> =
 /// Longer than any wait for a lock; whoever is silent for longer is not there.
 const READING_MAX: Duration = Duration::from_secs(10);
 /// What is written may be much, and the disk slow.
-const WRITING_MAX: Duration = Duration::from_secs(30);
+pub(super) const WRITING_MAX: Duration = Duration::from_secs(30);
 
 const TELL: &str = "SELECT pg_notify($1, $2)";
 
@@ -122,23 +113,23 @@ impl From<StoreError> for Interrupted {
 // === impl Round ===
 
 impl<'a> Round<'a> {
-    /// Begins a transaction by the statements `begin`.
+    /// Begins a transaction by `statements`.
     pub(super) async fn begin(
         session: &'a Session,
         shared: &'a Shared,
         role: Role,
-        begin: &str,
+        statements: &str,
     ) -> Result<Self, Interrupted> {
-        let number = session.prepared("SELECT pg_current_xact_id()::text").await?;
-        let flight =
-            join(session.client.batch_execute(begin), session.client.query_one(&number, &[]));
-        let (begun, number) = in_time(READING_MAX, flight).await?;
+        let client = &session.client;
+        let xid = session.prepared("SELECT pg_current_xact_id()::text").await?;
+        let flight = join(client.batch_execute(statements), client.query_one(&xid, &[]));
+        let (begun, xid) = in_time(READING_MAX, flight).await?;
         begun?;
         Ok(Self {
             session,
             shared,
             role,
-            xid: number?.try_get(0)?,
+            xid: xid?.try_get(0)?,
             held: HashMap::new(),
             changed: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -162,9 +153,7 @@ impl<'a> Round<'a> {
         sql: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Interrupted> {
-        let statement = self.session.prepared(sql).await?;
-        let rows = self.session.client.query(&statement, parameters);
-        Ok(in_time(READING_MAX, rows).await??)
+        ask(self.session, sql, parameters).await
     }
 
     /// Asks for chunks and locks them; they are in hand from now on.
@@ -244,7 +233,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    pub(super) fn suppress(&mut self, suppression: NewSuppression) {
+    pub(super) fn suppress(&mut self, suppression: Suppression) {
         let print = print(suppression.channel.as_str(), &suppression.recipient);
         self.told.push(Notice::Suppressed { print });
         self.suppressions.push(suppression);
@@ -430,6 +419,17 @@ impl<'a> Round<'a> {
             board.unlease(chunk);
         }
     }
+}
+
+/// Asks the database, in a transaction or without one.
+pub(super) async fn ask(
+    session: &Session,
+    sql: &'static str,
+    parameters: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, Interrupted> {
+    let statement = in_time(READING_MAX, session.prepared(sql)).await??;
+    let rows = session.client.query(&statement, parameters);
+    Ok(in_time(WRITING_MAX, rows).await??)
 }
 
 /// A flight that is not answered in `longest` is lost, and the connection with it.

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use notification::{BatchId, OutcomeGroup, Settlement, Timestamp, limits};
 
-use super::round::{Interrupted, NewChunk, NewSuppression, Round};
+use super::round::{Interrupted, NewChunk, Round};
 use super::table::{SELECT_BATCHES, batch};
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, deliveries};
 use crate::rows::settlement::apply;
-use crate::{Settled, StoreError};
+use crate::{Settled, StoreError, Suppression};
 
 /// Applies settlements to chunks in hand, in order.
 pub(super) async fn settle(
@@ -66,7 +66,7 @@ async fn suppress(
         let found = batches.get(id).ok_or_else(|| missing(*id))?;
         let members: Members = group.indexes.iter().copied().collect();
         for delivery in deliveries(found, &members)? {
-            round.suppress(NewSuppression {
+            round.suppress(Suppression {
                 channel: found.envelope.lane.channel.clone(),
                 recipient: delivery.recipient,
                 reason: group.detail.clone().into_owned(),

@@ -33,9 +33,6 @@ macro_rules! returning_chunk {
 }
 pub(super) use returning_chunk;
 
-/// The columns that [`held`] reads.
-pub(super) const CHUNK_COLUMNS: usize = 14;
-
 /// Batches by their numbers, for [`batch`].
 pub(super) const SELECT_BATCHES: &str = "SELECT b.id, b.guarantee, b.accepted_at, b.due_at, \
      b.expires_at, b.broadcast, b.tenant, b.options, b.payload, b.items, \

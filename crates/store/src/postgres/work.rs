@@ -12,7 +12,7 @@ use super::board::{Leased, Place};
 use super::claim::Contents;
 use super::connection::Session;
 use super::notices::CHANNEL;
-use super::round::{Interrupted, NewSuppression, Round};
+use super::round::{Interrupted, Round, ask};
 use super::shared::{Role, Shared};
 use super::table::{self, Held, returning_chunk, small, unsigned};
 use super::writer::{Asked, Command, Desk, Slot};
@@ -78,7 +78,13 @@ impl Command for Work {
         match self {
             Self::Settle { settlements, .. } => settlements.len(),
             Self::Take { tickets, .. } => tickets.iter().map(|one| usize::from(one.count)).sum(),
-            _ => 1,
+            Self::Begin { .. }
+            | Self::Claim { .. }
+            | Self::Issue { .. }
+            | Self::Cancel { .. }
+            | Self::Suppress { .. }
+            | Self::Unsuppress { .. }
+            | Self::Bury { .. } => 1,
         }
     }
 
@@ -179,15 +185,12 @@ impl WorkDesk {
     ) -> Result<(), Interrupted> {
         let mut chunks: BTreeSet<ChunkId> = BTreeSet::new();
         for asked in commands.iter() {
-            match &asked.command {
-                Work::Settle { settlements, .. } => {
-                    chunks.extend(settlements.iter().map(|settlement| settlement.chunk));
-                }
-                Work::Begin { marks, .. } => chunks.extend(marks.iter().map(|mark| mark.chunk)),
-                Work::Take { tickets, .. } => {
-                    chunks.extend(tickets.iter().map(|ticket| ticket.chunk));
-                }
-                _ => {}
+            if let Work::Settle { settlements, .. } = &asked.command {
+                chunks.extend(settlements.iter().map(|settlement| settlement.chunk));
+            } else if let Work::Begin { marks, .. } = &asked.command {
+                chunks.extend(marks.iter().map(|mark| mark.chunk));
+            } else if let Work::Take { tickets, .. } = &asked.command {
+                chunks.extend(tickets.iter().map(|ticket| ticket.chunk));
             }
         }
         if chunks.is_empty() {
@@ -196,53 +199,38 @@ impl WorkDesk {
         let chunks: Vec<i64> = chunks.iter().map(|chunk| chunk.0.cast_signed()).collect();
         round.hold(LOCK, &[&chunks]).await?;
         for asked in commands.iter_mut() {
-            match &mut asked.command {
-                Work::Settle { settlements, slot } => {
-                    slot.fill(Ok(super::settle::settle(round, settlements).await?));
-                }
-                Work::Begin { marks, slot } => slot.fill(Ok(begin(round, marks).await?)),
-                Work::Take { tickets, now, lease, slot } => {
-                    let taken = self.take(round, tickets, (*now, *lease)).await?;
-                    slot.fill(Ok(taken));
-                }
-                _ => {}
+            if let Work::Settle { settlements, slot } = &mut asked.command {
+                slot.fill(Ok(super::settle::settle(round, settlements).await?));
+            } else if let Work::Begin { marks, slot } = &mut asked.command {
+                slot.fill(Ok(begin(round, marks).await?));
+            } else if let Work::Take { tickets, now, lease, slot } = &mut asked.command {
+                slot.fill(Ok(self.take(round, tickets, (*now, *lease)).await?));
             }
         }
         Ok(())
     }
 
+    /// Withdrawals, the suppression list, and what processes left that are gone.
     async fn others(
         &mut self,
         round: &mut Round<'_>,
         commands: &mut [Asked<Work>],
     ) -> Result<(), Interrupted> {
         for asked in commands {
-            match &mut asked.command {
-                Work::Cancel { target, tenant, now, slot } => {
-                    // What was settled in this transaction counts.
-                    round.flush().await?;
-                    slot.fill(Ok(super::cancel::cancel(round, *target, tenant, *now).await?));
+            if let Work::Cancel { target, tenant, now, slot } = &mut asked.command {
+                // What was settled in this transaction counts.
+                round.flush().await?;
+                slot.fill(Ok(super::cancel::cancel(round, *target, tenant, *now).await?));
+            } else if let Work::Suppress { suppressions, slot } = &mut asked.command {
+                for one in suppressions.iter() {
+                    round.suppress(one.clone());
                 }
-                Work::Suppress { suppressions, slot } => {
-                    for one in suppressions.iter() {
-                        round.suppress(NewSuppression {
-                            channel: one.channel.clone(),
-                            recipient: one.recipient.clone(),
-                            reason: one.reason.clone(),
-                            since: one.since,
-                        });
-                    }
-                    slot.fill(Ok(()));
-                }
-                Work::Unsuppress { channel, recipients, slot } => {
-                    round.flush().await?;
-                    slot.fill(Ok(unsuppress(round, channel, recipients).await?));
-                }
-                Work::Bury { worker, is_orderly, now, slot } => {
-                    let buried = super::bury::bury(round, *worker, *is_orderly, *now).await?;
-                    slot.fill(Ok(buried));
-                }
-                _ => {}
+                slot.fill(Ok(()));
+            } else if let Work::Unsuppress { channel, recipients, slot } = &mut asked.command {
+                round.flush().await?;
+                slot.fill(Ok(unsuppress(round, channel, recipients).await?));
+            } else if let Work::Bury { worker, is_orderly, now, slot } = &mut asked.command {
+                slot.fill(Ok(super::bury::bury(round, *worker, *is_orderly, *now).await?));
             }
         }
         Ok(())
@@ -254,10 +242,10 @@ impl WorkDesk {
         commands: &mut [Asked<Work>],
     ) -> Result<(), Interrupted> {
         for asked in commands {
-            match &mut asked.command {
-                Work::Claim { request, slot } => slot.fill(Ok(self.claim(round, *request).await?)),
-                Work::Issue { request, slot } => slot.fill(Ok(self.issue(round, *request).await?)),
-                _ => {}
+            if let Work::Claim { request, slot } = &mut asked.command {
+                slot.fill(Ok(self.claim(round, *request).await?));
+            } else if let Work::Issue { request, slot } = &mut asked.command {
+                slot.fill(Ok(self.issue(round, *request).await?));
             }
         }
         Ok(())
@@ -278,11 +266,9 @@ impl WorkDesk {
         }
         self.read_at = now;
         let worker = self.shared.worker();
-        let ready = session.prepared(READY_LANES).await?;
-        let claimed = session.prepared(CLAIMED_CHUNKS).await?;
         self.shared.board().start_reading();
-        let ready = session.client.query(&ready, &[&worker]).await?;
-        let claimed = session.client.query(&claimed, &[&worker]).await?;
+        let ready = ask(session, READY_LANES, &[&worker]).await?;
+        let claimed = ask(session, CLAIMED_CHUNKS, &[&worker]).await?;
         let mut board = self.shared.board();
         board.reset();
         for row in &ready {
@@ -306,9 +292,8 @@ impl WorkDesk {
     }
 
     async fn read_filter(&self, session: &Session) -> Result<(), Interrupted> {
-        let select = session.prepared("SELECT channel, recipient FROM suppression").await?;
         let mut filter = RecipientFilter::new();
-        for row in session.client.query(&select, &[]).await? {
+        for row in ask(session, "SELECT channel, recipient FROM suppression", &[]).await? {
             filter.insert(row.try_get(0)?, row.try_get(1)?);
         }
         self.shared.board().set_filter(filter);

@@ -161,10 +161,8 @@ impl<D: Desk> Writer<D> {
     pub(super) async fn run(mut self) {
         if let Err(error) = self.work().await {
             tracing::error!(%error, "the store failed: it takes no more work until a restart");
-            let broken = match error {
-                StoreError::Broken(_) => error,
-                other => StoreError::Broken(other.to_string()),
-            };
+            let is_told = matches!(error, StoreError::Broken(_));
+            let broken = if is_told { error } else { StoreError::Broken(error.to_string()) };
             self.shared.failed.send_replace(Some(broken));
         }
         for closing in self.closing {
@@ -181,7 +179,7 @@ impl<D: Desk> Writer<D> {
             }
             let mut round = self.next_round();
             match self.desk.round(&session, &mut round).await {
-                Ok(()) => round.into_iter().for_each(|asked| asked.command.answer()),
+                Ok(()) => answer_all(round),
                 Err(Interrupted::Fatal(error)) => return Err(error),
                 Err(Interrupted::Again(told)) => {
                     tracing::debug!(told, "a transaction is run again");
@@ -205,7 +203,7 @@ impl<D: Desk> Writer<D> {
                     (session, fate) = self.fate(session, &xid).await?;
                     match fate {
                         Fate::Committed => {
-                            round.into_iter().for_each(|asked| asked.command.answer());
+                            answer_all(round);
                             self.shared.wake();
                         }
                         Fate::Undone => self.put_back(round),
@@ -390,5 +388,11 @@ impl<D: Desk> Writer<D> {
             let told = "the database does not answer".to_owned();
             asked.command.refuse(StoreError::Unavailable(told));
         }
+    }
+}
+
+fn answer_all<C: Command>(round: Vec<Asked<C>>) {
+    for asked in round {
+        asked.command.answer();
     }
 }

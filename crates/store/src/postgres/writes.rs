@@ -5,9 +5,10 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
 use super::connection::Session;
-use super::round::{Flight, Interrupted, NewChunk, NewSuppression};
+use super::round::{Flight, Interrupted, NewChunk};
 use super::shared::partition_of;
 use super::table::{Held, lane_number, small};
+use crate::Suppression;
 use crate::rows::codec::LogRow;
 use crate::rows::members::Members;
 
@@ -101,7 +102,7 @@ impl Writes {
     }
 
     /// Notes who joins the suppression list: in one order everywhere, so that two processes never wait for each other.
-    pub(super) fn suppress(&mut self, mut suppressions: Vec<NewSuppression>) {
+    pub(super) fn suppress(&mut self, mut suppressions: Vec<Suppression>) {
         suppressions.sort_by(|one, other| {
             (&one.channel, &one.recipient).cmp(&(&other.channel, &other.recipient))
         });

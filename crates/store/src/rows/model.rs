@@ -57,12 +57,6 @@ impl ChunkRow {
         self.members.clone().unwrap_or_else(|| Members::all(self.count))
     }
 
-    /// The epoch of the next claim.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn next_epoch(&self) -> Epoch {
-        Epoch(self.epoch.0.saturating_add(1))
-    }
-
     /// Where a member stands, and when it is due if it is ready.
     fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
         match (self.lease_until, self.begun_through) {

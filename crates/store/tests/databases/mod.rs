@@ -5,23 +5,23 @@ use store::postgres::{Options, Postgres};
 use testbed::Database;
 
 /// An empty database of its own.
-pub fn fresh() -> Database {
+pub(crate) fn fresh() -> Database {
     testbed::postgres::shared().unwrap().create().unwrap()
 }
 
 /// A process that does everything.
-pub async fn open(url: &str) -> Postgres {
+pub(crate) async fn open(url: &str) -> Postgres {
     open_with(url, |_| {}).await
 }
 
 /// A process that does what `change` says.
-pub async fn open_with(url: &str, change: impl FnOnce(&mut Options)) -> Postgres {
+pub(crate) async fn open_with(url: &str, change: impl FnOnce(&mut Options)) -> Postgres {
     let mut options = options(url);
     change(&mut options);
     Postgres::open(options, Clock::system()).await.unwrap()
 }
 
-pub fn options(url: &str) -> Options {
+pub(crate) fn options(url: &str) -> Options {
     Options {
         url: url.to_owned(),
         ca_file: None,
