@@ -8,33 +8,36 @@ mod broadcasts;
 mod create;
 mod keys;
 mod lines;
+mod metrics;
 mod notifications;
 mod object;
 mod operate;
 mod problem;
 mod query;
+mod readiness;
 mod server;
+mod status;
 mod stream;
 mod view;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use flow::Clock;
-use notification::{Name, Timestamp};
+use notification::{Name, Timestamp, limits};
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::Ledger;
 
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
+pub use readiness::Readiness;
 pub use server::serve;
 
-use problem::Problem;
+use problem::{Advice, Problem};
 
 /// What the API is made of.
 pub struct State {
@@ -48,10 +51,22 @@ pub struct State {
     pub default_tenant: Name,
     /// What the stages count.
     pub registry: Arc<Registry>,
-    /// Whether the process is up: after its recovery, and before its drain.
-    pub ready: Arc<AtomicBool>,
+    /// Whether the process takes work.
+    pub readiness: Readiness,
+    /// Its name among the workers of a cluster.
+    pub worker: Option<String>,
+    /// Whether notifications are taken in here. Where they are not, there are status, metrics and health only.
+    pub takes_in: bool,
     /// The time.
     pub clock: Clock,
+}
+
+/// What a server serves. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Site {
+    router: Router,
+    /// Where uploads that were dropped half-way are swept from.
+    intake: Option<Arc<Intake>>,
 }
 
 /// [`State`], and when it was made.
@@ -61,42 +76,67 @@ struct Shared {
     keys: Keys,
     default_tenant: Name,
     registry: Arc<Registry>,
-    ready: Arc<AtomicBool>,
+    readiness: Readiness,
+    worker: Option<String>,
     started_at: Timestamp,
 }
 
-/// Every route. For [`serve`], which sets the limits of connections; those of bodies are set here.
-pub fn router(state: State) -> Router {
-    let State { intake, ledger, keys, default_tenant, registry, ready, clock } = state;
-    let started_at = pipeline::timestamp(clock);
-    let shared =
-        Arc::new(Shared { intake, ledger, keys, default_tenant, registry, ready, started_at });
-    let operators = Router::new()
-        .route("/v1/status", get(operate::status))
-        .route("/v1/log", get(operate::log))
-        .route("/v1/audit", get(operate::audit))
-        .route(
-            "/v1/suppressions",
-            get(operate::suppressions).post(operate::suppress).delete(operate::unsuppress),
-        )
-        .route_layer(from_fn(keys::authorize_operator));
-    let callers = Router::new()
+/// The site of a process that does not know yet whether it can work: it lives, and is not ready.
+pub fn starting(readiness: Readiness) -> Site {
+    let router = Router::new()
+        .route("/healthz", get(operate::health))
+        .route("/readyz", get(async move || readiness::answer(&readiness)))
+        .fallback(not_yet);
+    Site { router, intake: None }
+}
+
+/// The site of a process that works. For [`serve`], which sets the limits of connections; those of bodies are set here.
+pub fn site(state: State) -> Site {
+    let takes_in = state.takes_in;
+    let intake = takes_in.then(|| Arc::clone(&state.intake));
+    let shared = Arc::new(Shared {
+        started_at: pipeline::timestamp(state.clock),
+        intake: state.intake,
+        ledger: state.ledger,
+        keys: state.keys,
+        default_tenant: state.default_tenant,
+        registry: state.registry,
+        readiness: state.readiness,
+        worker: state.worker,
+    });
+    let mut operators = Router::new().route("/v1/status", get(status::status));
+    let mut callers = Router::new().route("/metrics", get(metrics::metrics));
+    if takes_in {
+        operators = operators.merge(for_operators());
+        callers = callers.merge(for_callers());
+    }
+    let callers = callers
+        .merge(operators.route_layer(from_fn(keys::authorize_operator)))
+        .route_layer(from_fn_with_state(Arc::clone(&shared), keys::authorize));
+    let router = Router::new()
+        .route("/healthz", get(operate::health))
+        .route("/readyz", get(operate::ready))
+        .merge(callers)
+        .method_not_allowed_fallback(wrong_method);
+    let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
+    Site { router: router.with_state(shared), intake }
+}
+
+fn for_operators() -> Router<Arc<Shared>> {
+    Router::new().route("/v1/log", get(operate::log)).route("/v1/audit", get(operate::audit)).route(
+        "/v1/suppressions",
+        get(operate::suppressions).post(operate::suppress).delete(operate::unsuppress),
+    )
+}
+
+fn for_callers() -> Router<Arc<Shared>> {
+    Router::new()
         .route("/v1/notifications", get(notifications::list).post(create::create))
         .route("/v1/notifications/{id}", get(notifications::read))
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
         .route("/v1/broadcasts", post(broadcasts::create))
         .route("/v1/broadcasts/{id}", get(broadcasts::read))
         .route("/v1/broadcasts/{id}/cancel", post(broadcasts::cancel))
-        .route("/metrics", get(operate::metrics))
-        .merge(operators)
-        .route_layer(from_fn_with_state(Arc::clone(&shared), keys::authorize));
-    Router::new()
-        .route("/healthz", get(operate::health))
-        .route("/readyz", get(operate::ready))
-        .merge(callers)
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(wrong_method)
-        .with_state(shared)
 }
 
 async fn unknown_path(uri: Uri) -> Problem {
@@ -104,9 +144,33 @@ async fn unknown_path(uri: Uri) -> Problem {
     Problem::not_found(format!("there is nothing at {path}"))
 }
 
+async fn not_here(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::not_found(format!(
+        "there is nothing at {path}: this process only delivers, call one that runs `belfry serve` or `belfry produce`"
+    ))
+}
+
+async fn not_yet() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "starting: the store or the broker is not reached yet",
+    )
+    .with_advice(Advice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs()))
+}
+
 async fn wrong_method(method: Method) -> Problem {
     let detail = format!("{method} is not possible here: the header Allow names what is");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
+// === impl Site ===
+
+impl Site {
+    /// Its routes.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
 }
 
 // === impl State ===

@@ -1,7 +1,6 @@
-//! What operators ask: status, log, audit, suppressions, health and metrics.
+//! What operators ask: log, audit, suppressions and health.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -10,10 +9,6 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{Name, limits};
 use pipeline::ingest::Fault;
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use serde::Serialize;
 use store::{LogPosition, Suppression};
 
@@ -23,17 +18,10 @@ use crate::create::too_many;
 use crate::object::{Object, list, share, text, utf8};
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::view::{Lane, LogLine, Suppressed, Totals, show};
+use crate::readiness;
+use crate::view::{LogLine, Suppressed, Totals, show};
 
 const SUPPRESSIONS: &[&str] = &["channel", "to", "reason"];
-
-#[derive(Serialize)]
-struct Status {
-    version: &'static str,
-    started_at: String,
-    totals: Totals,
-    lanes: Vec<Lane>,
-}
 
 #[derive(Serialize)]
 struct AuditAnswer {
@@ -65,17 +53,7 @@ pub(crate) async fn health() -> &'static str {
 }
 
 pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<&'static str, Problem> {
-    if shared.ready.load(Ordering::Acquire) {
-        return Ok("ready\n");
-    }
-    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or stopping"))
-}
-
-pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    let totals = shared.ledger.totals().await?.into();
-    let lanes = shared.ledger.lanes().await?.into_iter().map(Lane::from).collect();
-    let (version, started_at) = (env!("CARGO_PKG_VERSION"), show(shared.started_at));
-    Ok(Json(Status { version, started_at, totals, lanes }).into_response())
+    readiness::answer(&shared.readiness)
 }
 
 pub(crate) async fn audit(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
@@ -100,28 +78,6 @@ pub(crate) async fn log(State(shared): State<Arc<Shared>>, uri: Uri) -> Result<R
     }
     append_line(&mut lines, &LogEnd { next: page.next.0 })?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], lines).into_response())
-}
-
-/// The registry of the stages, and the store's totals as of now.
-pub(crate) async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    let totals = Totals::from(shared.ledger.totals().await?);
-    let accepted = Gauge::<u64, AtomicU64>::default();
-    accepted.set(totals.accepted());
-    let standing = Family::<[(&str, &str); 1], Gauge<u64, AtomicU64>>::default();
-    for (state, count) in totals.standing() {
-        standing.get_or_create(&[("state", state)]).set(count);
-    }
-    let mut now = Registry::default();
-    let help = "Notifications ever accepted";
-    now.register("belfry_notifications_accepted", help, accepted);
-    now.register("belfry_notifications", "Notifications by where they stand", standing);
-    let mut text = String::new();
-    encode_registry(&mut text, &shared.registry)
-        .and_then(|()| encode_registry(&mut text, &now))
-        .and_then(|()| encode_eof(&mut text))
-        .map_err(|_| internal("metrics cannot be written"))?;
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(CONTENT_TYPE, content_type)], text).into_response())
 }
 
 pub(crate) async fn suppressions(

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::Router;
 use axum::body::Body;
 use flow::Tasks;
 use flow::tasks::Panicked;
@@ -14,12 +13,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use notification::limits;
-use pipeline::Intake;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Sleep, sleep, timeout};
 use tower::ServiceExt;
+
+use crate::Site;
 
 /// How long to wait when the system has no more descriptors.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -32,15 +32,14 @@ struct Patient {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-/// Serves `router` on `listener` until `shutdown` is over, and then until the requests under way are, or
+/// Serves `site`, whichever it is when a request comes, on `listener` until `shutdown` is over, and then until the requests under way are, or
 /// [`limits::DRAIN_TIMEOUT`] has passed.
 ///
 /// # Errors
 /// None at present: a failing accept is tried again. The signature leaves room.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
-    intake: Arc<Intake>,
+    site: watch::Receiver<Site>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(limits::CONNECTIONS));
@@ -54,12 +53,15 @@ pub async fn serve(
             Some(ended) = connections.next() => report(ended),
             accepted = accept(&listener, &slots) => match accepted {
                 Ok((socket, slot)) => {
-                    let (router, intake) = (router.clone(), Arc::clone(&intake));
-                    let connection = connection(socket, router, stopping.clone());
+                    let site = site.clone();
+                    let connection = connection(socket, site.clone(), stopping.clone());
                     connections.spawn("connection", async move {
                         connection.await;
                         drop(slot);
-                        intake.sweep().await;
+                        let intake = site.borrow().intake.clone();
+                        if let Some(intake) = intake {
+                            intake.sweep().await;
+                        }
                     });
                 }
                 Err(error) => {
@@ -88,9 +90,14 @@ async fn accept(
     Ok((socket, slot))
 }
 
-async fn connection(socket: TcpStream, router: Router, mut stopping: watch::Receiver<bool>) {
+async fn connection(
+    socket: TcpStream,
+    site: watch::Receiver<Site>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        router.clone().oneshot(request.map(Body::new))
+        let router = site.borrow().router.clone();
+        router.oneshot(request.map(Body::new))
     });
     let io = TokioIo::new(Patient { socket, stalled: None });
     let connection = http1::Builder::new()

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::CheckConfigArgs;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Flags};
 use crate::output;
 
 /// Checks the file named, or the one that the other commands would read.
@@ -15,7 +15,12 @@ pub(crate) fn run(args: &CheckConfigArgs, usual: Option<&Path>) -> anyhow::Resul
     if args.reference {
         return output::print(&config::to_markdown());
     }
-    let config = Config::load(args.file.as_deref().or(usual))?;
+    let config = Config::load(args.file.as_deref().or(usual), Flags::default())?;
     output::line(format_args!("the configuration is fine: {} channels", config.channels.len()))?;
+    for (what, url) in [("store", &config.store.url), ("queue", &config.queue.url)] {
+        if let Some(url) = url {
+            output::line(format_args!("{what}: {url}"))?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,13 @@
 //! The command line. What a command does is in the module of its name.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 
+use channel::Secret;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use notification::{Guarantee, LatePolicy, Name, NotificationId, Priority, Timestamp};
 
+use crate::config::Flags;
 use crate::exit;
 
 /// Delivers notifications, and accounts for every single one
@@ -35,8 +38,12 @@ pub(crate) struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the engine
-    Serve,
+    /// Run the engine: take notifications in and deliver them
+    Serve(RunArgs),
+    /// Run the half that takes notifications in and hands them to consumers through a broker
+    Produce(RunArgs),
+    /// Run the half that delivers what producers hand out
+    Consume(RunArgs),
     /// Hand a file of notifications to the engine
     Import(ImportArgs),
     /// Hand one content to the engine, for one recipient or for many
@@ -60,6 +67,36 @@ pub(crate) enum Command {
     /// Print the reference of the command line
     #[command(hide = true)]
     Reference,
+}
+
+/// Which store a command reads.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    #[arg(
+        long,
+        value_name = "STORE",
+        value_parser = secret,
+        help = "Store: a directory (SQLite), or postgres://USER@HOST/DATABASE [default: as configured]"
+    )]
+    pub(crate) store: Option<Secret>,
+}
+
+/// `belfry serve`, `belfry produce`, `belfry consume`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A password in a URL is seen by everybody on the machine: set it in the environment \
+                        (BELFRY__STORE__URL) or name a file (`password_file`) instead."
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = secret,
+        help = "Broker: amqp://USER@HOST, amqps://USER@HOST or nats://HOST [default: as configured]"
+    )]
+    pub(crate) queue: Option<Secret>,
 }
 
 /// `belfry import`
@@ -161,6 +198,8 @@ pub(crate) struct StatusArgs {
 /// `belfry log`
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// Position to start from, as an earlier line showed it
     #[arg(long, value_name = "NUMBER", default_value = "0")]
     pub(crate) position: u64,
@@ -188,6 +227,8 @@ pub(crate) struct CancelArgs {
 /// `belfry audit`
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -216,6 +257,24 @@ pub(crate) struct ApiKeyArgs {
     pub(crate) tenant: Name,
 }
 
+// === impl StoreArgs ===
+
+impl StoreArgs {
+    /// What they say of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { store: self.store.clone(), queue: None }
+    }
+}
+
+// === impl RunArgs ===
+
+impl RunArgs {
+    /// What they say of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { queue: self.queue.clone(), ..self.store.flags() }
+    }
+}
+
 /// `docs/reference/cli.md`.
 pub(crate) fn to_markdown() -> String {
     let mut page = String::from(
@@ -237,6 +296,12 @@ pub(crate) fn to_markdown() -> String {
 fn push_help(page: &mut String, name: &str, help: &str) {
     let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
     page.extend(["\n## ", name, "\n\n```text\n", &help.join("\n"), "\n```\n"]);
+}
+
+/// A URL may have a password in it.
+#[expect(clippy::unnecessary_wraps, reason = "clap wants a result")]
+fn secret(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::new(text))
 }
 
 fn json(text: &str) -> Result<serde_json::Value, String> {

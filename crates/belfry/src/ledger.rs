@@ -1,9 +1,12 @@
 //! Opens the store for questions, next to a running engine or without one.
 
-use store::Ledger;
-use store::sqlite::Sqlite;
+use std::fmt::Display;
 
-use crate::config::StoreConfig;
+use store::postgres::PostgresReader;
+use store::sqlite::Sqlite;
+use store::{Ledger, StoreError};
+
+use crate::config::{StoreConfig, StorePlace};
 use crate::exit::{Failure, FailureKind};
 
 /// Runs `work` with the ledger of the configured store.
@@ -12,10 +15,20 @@ pub(crate) fn ask<T>(
     work: impl AsyncFnOnce(&dyn Ledger) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reader = Sqlite::open_read_only(&config.directory).map_err(|error| {
-        let directory = config.directory.display();
-        let message = format!("cannot read the store in {directory}: {error}");
-        Failure::new(FailureKind::Failed, message)
-    })?;
-    runtime.block_on(work(&reader))
+    let reader: Box<dyn Ledger> = match config.place() {
+        StorePlace::Directory(directory) => {
+            let opened = Sqlite::open_read_only(directory);
+            Box::new(opened.map_err(|error| cannot_read(directory.display(), &error))?)
+        }
+        StorePlace::Server(url) => {
+            let opened =
+                runtime.block_on(PostgresReader::open(&url.expose(), config.ca_file.as_deref()));
+            Box::new(opened.map_err(|error| cannot_read(url, &error))?)
+        }
+    };
+    runtime.block_on(work(&*reader))
+}
+
+fn cannot_read(place: impl Display, error: &StoreError) -> Failure {
+    Failure::new(FailureKind::Failed, format!("cannot read the store in {place}: {error}"))
 }

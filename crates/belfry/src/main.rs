@@ -25,7 +25,8 @@ use clap::Parser as _;
 
 use crate::cli::{Cli, Command};
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::{Config, Flags};
+use crate::serve::Role;
 
 /// A delivery allocates and frees on different threads all the time, and this allocator is good at that.
 #[global_allocator]
@@ -36,16 +37,18 @@ fn main() -> ExitCode {
 }
 
 fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
-    let config = || Config::load(global.config.as_deref());
-    let client = || Client::new(&global, &config()?);
+    let config = |flags| Config::load(global.config.as_deref(), flags);
+    let client = || Client::new(&global, &config(Flags::default())?);
     match command {
-        Command::Serve => serve::run(&config()?),
+        Command::Serve(args) => serve::run(Role::Both, &config(args.flags())?),
+        Command::Produce(args) => serve::run(Role::Produce, &config(args.flags())?),
+        Command::Consume(args) => serve::run(Role::Consume, &config(args.flags())?),
         Command::Import(args) => import::run(&args, &client()?),
         Command::Send(args) => send::run(&args, &client()?),
         Command::Status(args) => status::run(&args, &client()?),
-        Command::Log(args) => log::run(&args, &config()?.store),
+        Command::Log(args) => log::run(&args, &config(args.store.flags())?.store),
         Command::Cancel(args) => cancel::run(&args, &client()?),
-        Command::Audit(args) => audit::run(&args, &config()?.store),
+        Command::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),
         Command::Demo(args) => demo::run(&args),
         Command::ProviderSim(options) => {
             provider_sim::run(*options)?;

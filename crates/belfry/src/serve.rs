@@ -1,10 +1,15 @@
-//! `belfry serve`: builds the engine, runs it until it is told to stop, and drains it.
+//! `belfry serve`, `belfry produce` and `belfry consume`: builds the engine, or a half of it, runs it until it is told to stop, and drains it.
 
+mod backend;
+mod broker;
 mod engine;
+mod role;
 mod senders;
+mod stages;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,25 +17,35 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Config;
 use crate::logging;
 use engine::Engine;
+pub(crate) use role::Role;
 
 /// Threads for the API, dispatch and settle. They mostly wait: for callers and for the store's writer.
 const CONTROL_THREADS: usize = 2;
 
+/// How long a store or broker that cannot be reached is waited for at the start.
+const START_PATIENCE: Duration = Duration::from_mins(1);
+/// Between two tries to reach the store, each of which may take its own time.
+const START_RETRY: Duration = Duration::from_secs(1);
+
 /// Runs the engine until SIGTERM or SIGINT. The exit code is 1 when it had to stop by itself.
-pub(crate) fn run(config: &Config) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(role: Role, config: &Config) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
         .thread_name("control")
         .enable_all()
         .build()?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(role, config))
 }
 
-async fn serve(config: &Config) -> anyhow::Result<ExitCode> {
+async fn serve(role: Role, config: &Config) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut engine = Engine::start(config).await?;
+    let mut engine = tokio::select! {
+        started = Engine::start(role, config) => started?,
+        _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
+        _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
+    };
     announce(&engine)?;
     let failure = tokio::select! {
         _ = terminate.recv() => None,

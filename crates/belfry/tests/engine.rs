@@ -71,7 +71,7 @@ fn faults_of_the_provider_lose_nothing_and_double_nothing_that_must_not_be() {
 fn a_second_engine_on_the_same_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let trial = start(directory.path(), &[]);
-    let second = trial.engine().command("serve").output().unwrap();
+    let second = trial.engine().client().command("serve").output().unwrap();
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(!second.status.success());
     assert!(said.contains("in use"), "{said}");

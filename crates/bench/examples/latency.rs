@@ -1,13 +1,11 @@
 //! One urgent notification at a time, idle engine: from the POST to the provider, `latency BINARY COUNT`.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bench::workload::token;
-use bench::{Setup, Trial, Workload};
+use bench::{Caller, Setup, Trial, Workload};
 
 /// Between two notifications, so that the engine is idle again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -25,14 +23,12 @@ fn main() -> Result<()> {
         simulator_flags: Vec::new(),
     })?;
     let clock = flow::Clock::system();
-    let mut stream = TcpStream::connect(trial.engine().listen())?;
-    stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut caller = Caller::connect(trial.engine().listen())?;
     let mut posted_us = Vec::new();
     for number in 0..count {
         std::thread::sleep(PAUSE);
         posted_us.push(clock.wall().as_micros());
-        post(&mut stream, &mut reader, number)?;
+        caller.notify(number, "urgent")?;
     }
     trial.drain(Duration::from_secs(10), || Ok(()))?;
     let workload = Workload { tokens: count, webhooks: Vec::new() };
@@ -52,34 +48,5 @@ fn main() -> Result<()> {
         at(99)
     );
     writeln!(std::io::stdout(), "{line}")?;
-    Ok(())
-}
-
-fn post(stream: &mut TcpStream, reader: &mut BufReader<TcpStream>, number: u64) -> Result<()> {
-    let to = token(number);
-    let body = format!(
-        r#"{{"channel":"ios","to":"{to}","priority":"urgent","content":{{"aps":{{"alert":"code"}}}}}}"#
-    );
-    write!(
-        stream,
-        "POST /v1/notifications HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let (mut status, mut length) = (String::new(), 0);
-    reader.read_line(&mut status)?;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse()?;
-        }
-    }
-    let mut answer = vec![0; length];
-    reader.read_exact(&mut answer)?;
-    ensure!(status.contains(" 201 "), "{status}{}", String::from_utf8_lossy(&answer));
     Ok(())
 }

@@ -5,18 +5,32 @@
 //! the engine's own counters.
 //!
 //! - [`kill`]: rounds of SIGKILL at random moments, and what must hold after each.
+//! - [`cluster`]: several engines on real servers, over links that break (feature `cluster`).
 //! - [`process`]: the engine and the simulator as child processes.
+//! - [`client`]: what a user asks an engine by its commands.
+//! - [`caller`]: one caller of its API.
 //! - [`workload`]: who is told what, so that every recipient can be recognised in the journal.
 //! - [`tally`]: the journal against the workload.
+//! - [`rate`]: how many in which second.
+//! - [`usage`]: what processes use.
 //! - [`trial`]: one run of all of it.
 
+pub mod caller;
+pub mod client;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod kill;
 pub mod process;
+pub mod rate;
 pub mod tally;
 pub mod trial;
+pub mod usage;
 pub mod workload;
 
-pub use process::{Engine, EngineSettings, Simulator, SimulatorReady, Usage};
+pub use caller::Caller;
+pub use client::{Audit, Client};
+pub use process::{Engine, EngineSettings, Role, Simulator, SimulatorReady};
 pub use tally::{Books, JournalTail, Tally};
-pub use trial::{Audit, Finished, Import, Setup, Trial};
+pub use trial::{Finished, Import, Setup, Trial};
+pub use usage::Usage;
 pub use workload::{Guarantee, Webhook, Workload};

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
+
+use crate::client::Client;
+use crate::usage::Usage;
 
 /// A running provider simulator. Killed when dropped.
 #[derive(Debug)]
@@ -34,9 +36,19 @@ pub struct SimulatorReady {
 #[derive(Debug)]
 pub struct Engine {
     child: Running,
-    binary: PathBuf,
-    config: PathBuf,
+    client: Client,
     listen: String,
+}
+
+/// What an engine does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    Serve,
+    /// Takes notifications in, and issues them.
+    Produce,
+    /// Delivers.
+    Consume,
 }
 
 /// What differs between the engines of a run.
@@ -50,15 +62,12 @@ pub struct EngineSettings<'a> {
     pub listen: &'a str,
     /// Added to the environment: `BELFRY__SECTION__KEY` overrides the configuration.
     pub environment: &'a [(String, String)],
-}
-
-/// What a process has used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Processor time in user and kernel mode.
-    pub cpu: Duration,
-    /// Peak resident memory, bytes.
-    pub memory_bytes_max: u64,
+    /// What it does.
+    pub role: Role,
+    /// Address of the store; `None` is a directory of its own.
+    pub store: Option<&'a str>,
+    /// Address of the queue; `None` is within the process.
+    pub queue: Option<&'a str>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,6 +105,24 @@ impl Simulator {
     }
 }
 
+// === impl Role ===
+
+impl Role {
+    /// The command for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Produce => "produce",
+            Self::Consume => "consume",
+        }
+    }
+
+    /// Whether callers reach it.
+    pub const fn is_called(self) -> bool {
+        matches!(self, Self::Serve | Self::Produce)
+    }
+}
+
 // === impl Engine ===
 
 impl Engine {
@@ -105,23 +132,20 @@ impl Engine {
     /// # Errors
     /// When it does not start; its own message is in `belfry.log` in the directory.
     pub fn start(settings: EngineSettings<'_>, simulator: &SimulatorReady) -> Result<Self> {
-        std::fs::create_dir_all(settings.directory)?;
-        let config = settings.directory.join("belfry.toml");
-        std::fs::write(&config, configuration(settings, simulator)?)?;
+        let config = configure(settings, simulator)?;
         let mut command = Command::new(settings.binary);
-        command.arg("serve").arg("--config").arg(&config);
+        command.arg(settings.role.as_str()).arg("--config").arg(&config);
         command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
         let (child, ready): (_, EngineReady) =
             start(&mut command, &settings.directory.join("belfry.log"))?;
-        Ok(Self { child, binary: settings.binary.to_owned(), config, listen: ready.listen })
+        let url = format!("http://{}", ready.listen);
+        let client = Client { binary: settings.binary.to_owned(), config, url };
+        Ok(Self { child, client, listen: ready.listen })
     }
 
-    /// A command of the same binary that talks to this engine.
-    pub fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.arg(name).arg("--config").arg(&self.config);
-        command.arg("--url").arg(format!("http://{}", self.listen));
-        command
+    /// Commands of the same binary for this engine.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Where it listens.
@@ -150,25 +174,28 @@ impl Engine {
         Ok(())
     }
 
+    /// Sends it a signal: SIGSTOP, SIGCONT.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(self.child.pid()?, signal)?)
+    }
+
+    /// How it ended, if it did.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.0.try_wait()?)
+    }
+
     /// What it has used so far.
     ///
     /// # Errors
     /// When the kernel does not say.
     pub fn usage(&self) -> Result<Usage> {
         self.child.usage()
-    }
-}
-
-// === impl Usage ===
-
-impl Usage {
-    /// Both together: the sum of the times, the higher of the peaks.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu + other.cpu,
-            memory_bytes_max: self.memory_bytes_max.max(other.memory_bytes_max),
-        }
     }
 }
 
@@ -180,24 +207,7 @@ impl Running {
     }
 
     fn usage(&self) -> Result<Usage> {
-        let pid = self.0.id();
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let after_name = stat.rsplit_once(')').context("unexpected /proc/PID/stat")?.1;
-        let ticks: Vec<u64> = after_name
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse().ok())
-            .collect();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let peak_kib =
-            peak.and_then(|text| text.split_whitespace().next()).and_then(|text| text.parse().ok());
-        Ok(Usage {
-            // The kernel reports in ticks of 10 ms on every architecture we build for.
-            cpu: Duration::from_millis(10 * ticks.iter().sum::<u64>()),
-            memory_bytes_max: 1024 * peak_kib.unwrap_or(0_u64),
-        })
+        Usage::of_process(self.0.id())
     }
 }
 
@@ -232,19 +242,30 @@ fn start<Ready: for<'de> Deserialize<'de>>(
     ))
 }
 
-fn configuration(settings: EngineSettings<'_>, simulator: &SimulatorReady) -> Result<String> {
+/// Writes the configuration of an engine into its directory.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn configure(settings: EngineSettings<'_>, simulator: &SimulatorReady) -> Result<PathBuf> {
+    std::fs::create_dir_all(settings.directory)?;
     let key = settings.directory.join("apns-key.p8");
     if !key.exists() {
         std::fs::write(&key, rcgen::KeyPair::generate()?.serialize_pem())?;
     }
-    Ok(format!(
+    let store = match settings.store {
+        Some(url) => format!("url = \"{url}\""),
+        None => format!("directory = \"{}\"", settings.directory.join("data").display()),
+    };
+    let queue =
+        settings.queue.map(|url| format!("\n[queue]\nurl = \"{url}\"\n")).unwrap_or_default();
+    let text = format!(
         r#"# Written by the harness.
 [server]
 listen = "{listen}"
 
 [store]
-directory = "{data}"
-
+{store}
+{queue}
 [channels.ios]
 kind = "apns"
 endpoint = "https://{apns}"
@@ -261,9 +282,11 @@ allow_networks = ["127.0.0.0/8"]
 ca_file = "{ca}"
 "#,
         listen = settings.listen,
-        data = settings.directory.join("data").display(),
         apns = simulator.apns,
         ca = simulator.ca.display(),
         key = key.display(),
-    ))
+    );
+    let config = settings.directory.join("belfry.toml");
+    std::fs::write(&config, text)?;
+    Ok(config)
 }

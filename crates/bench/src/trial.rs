@@ -1,16 +1,15 @@
 //! One run: a simulator, an engine, a workload, and as many kills as the run wants.
 
-use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
+use anyhow::{Result, bail};
 
-use crate::process::{Engine, EngineSettings, Simulator, Usage};
+use crate::client::{Audit, feed};
+use crate::process::{Engine, EngineSettings, Role, Simulator};
 use crate::tally::{Books, JournalTail};
-use crate::workload::{Guarantee, Workload, token};
+use crate::usage::Usage;
+use crate::workload::{Guarantee, Workload};
 
 /// A run under way.
 #[derive(Debug)]
@@ -35,22 +34,6 @@ pub struct Setup {
     pub simulator_flags: Vec<String>,
 }
 
-/// What `belfry audit --json` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[expect(missing_docs, reason = "the fields are the command's own, described in its help")]
-pub struct Audit {
-    pub accepted: u64,
-    pub delivered: u64,
-    pub refused: u64,
-    pub expired: u64,
-    pub cancelled: u64,
-    pub suppressed: u64,
-    pub in_doubt: u64,
-    pub dead: u64,
-    pub pending: u64,
-    pub balanced: bool,
-}
-
 /// How a run ended.
 #[derive(Debug)]
 pub struct Finished {
@@ -67,16 +50,6 @@ pub struct Finished {
 /// An import under way.
 #[derive(Debug)]
 pub struct Import(std::thread::JoinHandle<Result<()>>);
-
-#[derive(Debug, Deserialize)]
-struct Status {
-    totals: Totals,
-}
-
-#[derive(Debug, Deserialize)]
-struct Totals {
-    pending: u64,
-}
 
 /// Between two looks at another process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -119,10 +92,7 @@ impl Trial {
         content: &str,
         guarantee: Guarantee,
     ) -> Result<()> {
-        let mut command = self.engine.command("send");
-        command.args(["--channel", "ios", "--to-file", "-", "--json", "--content", content]);
-        command.args(["--guarantee", guarantee.as_str()]);
-        feed(command, numbers.map(token))
+        self.engine.client().broadcast(numbers, content, guarantee)
     }
 
     /// Sends every webhook of `workload` to its own endpoint, and waits until they are accepted.
@@ -135,7 +105,7 @@ impl Trial {
             let to = format!("https://{address}{}", webhook.path);
             format!(r#"{{"channel":"hooks","to":"{to}","content":{}}}"#, webhook.payload)
         });
-        let mut command = self.engine.command("import");
+        let mut command = self.engine.client().command("import");
         command.args(["-", "--format", "ndjson"]);
         feed(command, rows)
     }
@@ -143,16 +113,8 @@ impl Trial {
     /// Starts to import the tokens of `numbers`, row by row, each with a key that makes a repetition
     /// harmless. Goes on while the engine is killed, and may fail by that.
     pub fn import(&self, numbers: std::ops::Range<u64>, guarantee: Guarantee, key: &str) -> Import {
-        let rows = numbers.map(move |number| {
-            let (to, guarantee) = (token(number), guarantee.as_str());
-            let content = format!(r#"{{"aps":{{"alert":"{number}"}}}}"#);
-            format!(
-                r#"{{"channel":"ios","to":"{to}","guarantee":"{guarantee}","content":{content}}}"#
-            )
-        });
-        let mut command = self.engine.command("import");
-        command.args(["-", "--format", "ndjson", "--idempotency-prefix", key]);
-        Import(std::thread::spawn(move || feed(command, rows)))
+        let (client, key) = (self.engine.client().clone(), key.to_owned());
+        Import(std::thread::spawn(move || client.import(numbers, guarantee, &key)))
     }
 
     /// Ends the engine by SIGKILL.
@@ -180,10 +142,7 @@ impl Trial {
     /// # Errors
     /// When the store cannot be read.
     pub fn audit(&self) -> Result<Audit> {
-        // An account that does not balance makes the command fail, and is still an account.
-        let output = self.engine.command("audit").arg("--json").output()?;
-        serde_json::from_slice(&output.stdout)
-            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
+        self.engine.client().audit()
     }
 
     /// The provider's books so far, once nothing more is being written into them.
@@ -208,9 +167,7 @@ impl Trial {
     /// # Errors
     /// When the engine does not answer.
     pub fn pending(&self) -> Result<u64> {
-        let output = self.engine.command("status").arg("--json").output()?;
-        let status: Status = serde_json::from_slice(&checked(output)?)?;
-        Ok(status.totals.pending)
+        self.engine.client().pending()
     }
 
     /// Waits until nothing is pending, and calls `look` between two looks.
@@ -270,32 +227,9 @@ fn start_engine(setup: &Setup, listen: &str, simulator: &Simulator) -> Result<En
         directory: &setup.directory,
         listen,
         environment: &setup.engine_settings,
+        role: Role::Serve,
+        store: None,
+        queue: None,
     };
     Engine::start(settings, &simulator.ready)
-}
-
-/// Runs `command` with `lines` as its standard input.
-fn feed(mut command: std::process::Command, lines: impl Iterator<Item = String>) -> Result<()> {
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let mut input =
-        BufWriter::with_capacity(1 << 18, child.stdin.take().context("stdin is piped")?);
-    for line in lines {
-        // A command that gave up closes its input; what it says about that comes below.
-        if writeln!(input, "{line}").is_err() {
-            break;
-        }
-    }
-    drop(input);
-    checked(child.wait_with_output()?).map(drop)
-}
-
-fn checked(output: Output) -> Result<Vec<u8>> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(
-        output.status.success(),
-        "{}",
-        said.lines().last().unwrap_or("it said nothing")
-    );
-    Ok(output.stdout)
 }

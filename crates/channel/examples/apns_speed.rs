@@ -105,6 +105,7 @@ fn chunk(clock: Clock, body_bytes: usize) -> Result<Chunk, Box<dyn Error>> {
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: Timestamp::MAX,
+        tenure: 0,
         batch: BatchId(1),
         realm: 1,
         accepted_at: channel::timestamp(clock),

@@ -61,6 +61,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: now.plus(limits::LEASE),
+        tenure: 0,
         batch: BatchId(1),
         realm: 1,
         accepted_at: now,
@@ -235,7 +236,7 @@ async fn nothing_starts_after_the_tenure_of_the_process() {
     let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(2))));
     let settle = Settle::new(100);
     let tenure = Tenure::ended(clock.monotonic());
-    tenure.renew(clock.monotonic(), Duration::from_secs(5));
+    tenure.renew(0, clock.monotonic(), Duration::from_secs(5));
     let job = Job { tenure: &tenure, ..job(&chunk, &gate, &settle, clock) };
     drive(job, async |_: &Delivery| {
         tokio::time::sleep(Duration::from_secs(3)).await;

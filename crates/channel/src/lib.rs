@@ -158,7 +158,7 @@ impl Job<'_> {
             return MayStart::Expired;
         }
         let lease_ends = now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until;
-        let is_over = lease_ends || !self.tenure.holds(self.clock);
+        let is_over = lease_ends || !self.tenure.holds(self.chunk.tenure, self.clock);
         if is_over || *self.stopping.borrow() { MayStart::No } else { MayStart::Yes }
     }
 

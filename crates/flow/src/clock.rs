@@ -12,6 +12,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     source: Source,
+    ahead_millis: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -30,20 +31,30 @@ enum Source {
 impl Clock {
     /// A clock that shows the system's wall time.
     pub const fn system() -> Self {
-        Self { source: Source::System }
+        Self { source: Source::System, ahead_millis: 0 }
     }
 
     /// A clock that shows `wall`, a span since the Unix epoch, now. For tests, with tokio's time paused.
     pub fn starting_at(wall: Duration) -> Self {
-        Self { source: Source::Tokio { wall_at_start: wall, start: Instant::now() } }
+        let source = Source::Tokio { wall_at_start: wall, start: Instant::now() };
+        Self { source, ahead_millis: 0 }
+    }
+
+    /// This clock with its wall time `ahead_millis` later, or earlier when negative: the processes of a cluster follow
+    /// one clock, whatever the ones of their machines show. Spans stay what they are.
+    #[must_use]
+    pub const fn shifted(self, ahead_millis: i64) -> Self {
+        Self { ahead_millis: self.ahead_millis.saturating_add(ahead_millis), ..self }
     }
 
     /// The wall time, as a span since the Unix epoch.
     pub fn wall(&self) -> Duration {
-        match self.source {
+        let wall = match self.source {
             Source::System => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             Source::Tokio { wall_at_start, start } => wall_at_start + start.elapsed(),
-        }
+        };
+        let shift = Duration::from_millis(self.ahead_millis.unsigned_abs());
+        if self.ahead_millis < 0 { wall.saturating_sub(shift) } else { wall + shift }
     }
 
     /// An instant for measuring spans and for tokio's timers.
@@ -62,5 +73,14 @@ mod tests {
         assert_eq!(clock.wall(), Duration::from_secs(1_000));
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(clock.wall(), Duration::from_secs(1_005));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shifted_clock_shows_another_wall_time_and_measures_the_same_spans() {
+        let clock = Clock::starting_at(Duration::from_secs(1_000));
+        let (ahead, behind) = (clock.shifted(1_500), clock.shifted(1_500).shifted(-2_000));
+        assert_eq!(ahead.wall(), Duration::from_millis(1_001_500));
+        assert_eq!(behind.wall(), Duration::from_millis(999_500));
+        assert_eq!(ahead.monotonic(), clock.monotonic());
     }
 }

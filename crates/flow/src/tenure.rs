@@ -24,6 +24,7 @@ struct Shared {
     start: Instant,
     /// Milliseconds after `start`.
     until: AtomicU64,
+    number: AtomicU64,
 }
 
 // === impl Tenure ===
@@ -36,12 +37,14 @@ impl Tenure {
 
     /// Ended already, to be renewed; `now` is any instant of the clock that is asked later.
     pub fn ended(now: Instant) -> Self {
-        Self { shared: Some(Arc::new(Shared { start: now, until: AtomicU64::new(0) })) }
+        let (until, number) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { shared: Some(Arc::new(Shared { start: now, until, number })) }
     }
 
-    /// Lasts until `from + span`, unless it lasts longer already.
-    pub fn renew(&self, from: Instant, span: Duration) {
+    /// Tenure `number` lasts until `from + span`, unless it lasts longer already. A new number ends all before it.
+    pub fn renew(&self, number: u64, from: Instant, span: Duration) {
         if let Some(shared) = &self.shared {
+            shared.number.store(number, Ordering::Relaxed);
             let until = (from + span).saturating_duration_since(shared.start).as_millis();
             shared.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
@@ -54,9 +57,12 @@ impl Tenure {
         }
     }
 
-    /// Whether it lasts now.
-    pub fn holds(&self, clock: Clock) -> bool {
+    /// Whether tenure `number` lasts now.
+    pub fn holds(&self, number: u64, clock: Clock) -> bool {
         self.shared.as_ref().is_none_or(|shared| {
+            if number != shared.number.load(Ordering::Relaxed) {
+                return false;
+            }
             let passed = clock.monotonic().saturating_duration_since(shared.start).as_millis();
             passed < u128::from(shared.until.load(Ordering::Relaxed))
         })
@@ -71,16 +77,18 @@ mod tests {
     async fn a_tenure_lasts_as_long_as_it_was_renewed_for() {
         let clock = Clock::starting_at(Duration::ZERO);
         let tenure = Tenure::ended(clock.monotonic());
-        assert!(!tenure.holds(clock));
-        tenure.renew(clock.monotonic(), Duration::from_secs(5));
-        tenure.renew(clock.monotonic(), Duration::from_secs(3));
+        assert!(!tenure.holds(7, clock));
+        tenure.renew(7, clock.monotonic(), Duration::from_secs(5));
+        tenure.renew(7, clock.monotonic(), Duration::from_secs(3));
         tokio::time::advance(Duration::from_millis(4_999)).await;
-        assert!(tenure.holds(clock), "a late answer to an early renewal shortens nothing");
+        assert!(tenure.holds(7, clock), "a late answer to an early renewal shortens nothing");
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!tenure.holds(clock));
-        tenure.renew(clock.monotonic(), Duration::from_secs(5));
+        assert!(!tenure.holds(7, clock));
+        tenure.renew(7, clock.monotonic(), Duration::from_secs(5));
         tenure.end();
-        assert!(!tenure.holds(clock));
-        assert!(Tenure::unlimited().holds(clock));
+        assert!(!tenure.holds(7, clock));
+        tenure.renew(8, clock.monotonic(), Duration::from_secs(5));
+        assert!(tenure.holds(8, clock) && !tenure.holds(7, clock));
+        assert!(Tenure::unlimited().holds(7, clock));
     }
 }

@@ -20,6 +20,8 @@ pub struct Chunk {
     pub epoch: Epoch,
     /// Nobody may start an attempt for this claim at or after this instant.
     pub lease_until: Timestamp,
+    /// In which tenure of its process the chunk was claimed: another one may not act on it.
+    pub tenure: u64,
     /// The batch its notifications are stored in.
     pub batch: BatchId,
     /// The store's tag, part of every [`NotificationId`].

@@ -82,6 +82,10 @@ pub const WRITER_COMMANDS: usize = 4_096;
 pub const ROUND_COMMANDS: usize = 1_024;
 /// Notifications ingested in one transaction, for the same reason.
 pub const ROUND_ITEMS: usize = 50_000;
+/// Rows of the outbox taken in one transaction, for the same reason.
+pub const OUTBOX_ROWS: usize = 20_000;
+/// Bytes of such rows, about: they are in memory until then.
+pub const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
 
 // --- How much is under way (owner: dispatch, deliver) ---
 
@@ -123,6 +127,40 @@ pub const CRASHES_BEFORE_SPLIT: u16 = 3;
 /// Crashes with a single notification in flight after which it is quarantined.
 pub const CRASHES_BEFORE_QUARANTINE: u16 = 6;
 
+// --- Who works beside whom (owner: store) ---
+
+/// Virtual partitions: more than there will be producers, so that shares differ little; few enough to lease one by one.
+pub const PARTITIONS: u16 = 64;
+/// How often a worker says that it is alive.
+pub const WORKER_BEAT: Duration = Duration::from_secs(2);
+/// How long others believe it. A process that was killed is taken over from after this; one that pauses for less loses
+/// nothing. It starts no attempt in the second half, so what it sends is answered before others send it.
+pub const WORKER_LEASE: Duration = Duration::from_secs(10);
+// --- What a broker holds, and how long it is waited for (owner: queue) ---
+
+/// Tickets of one priority that may wait in a broker: the windows of sixteen consumers, all of the lightest chunks.
+pub const BROKER_TICKETS: u64 = 65_536;
+/// Tickets of one priority that a consumer holds: one load is being taken while the next arrives. Not more, since
+/// what one holds no other can take.
+pub const PREFETCH_TICKETS: usize = 2 * TAKE_TICKETS;
+/// Tickets published before the first of them has to be confirmed.
+pub const PUBLISH_TICKETS: usize = 1_024;
+/// How long publishing may take, with a broker that is away or does not confirm.
+pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take to connect and declare, or to declare again.
+pub const LINK_TIMEOUT: Duration = Duration::from_secs(5);
+/// A link on which nothing arrives is asked for a sign of life this often, and given up after about
+/// twice as long.
+pub const LINK_HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long a consumer that says nothing may hold a ticket before another gets it, where the broker counts by message.
+pub const TICKET_ANSWER_WAIT: Duration = Duration::from_secs(9);
+/// Times that one ticket is given out. What comes back more often is left to the end of its lease.
+pub const TICKET_DELIVERIES: u8 = 20;
+/// Messages kept that are no tickets; the oldest go first.
+pub const DEAD_MESSAGES: u64 = 1_000;
+/// How long they are kept.
+pub const DEAD_MESSAGES_AGE: Duration = Duration::from_hours(7 * 24);
+
 // --- What is kept of answers (owner: channel) ---
 
 /// The provider's words kept per attempt, bytes.
@@ -143,6 +181,16 @@ const _: () = {
         "publishing must not wait, even if all but one delivery of every chunk is settled"
     );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
+    assert!(OUTBOX_ROWS <= ROUND_ITEMS);
+    assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
+    assert!(
+        (CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * 16) as u64 <= BROKER_TICKETS,
+        "what sixteen consumers may have under way must fit"
+    );
+    assert!(
+        TICKET_ANSWER_WAIT.as_secs() < TICKET_LEASE.as_secs(),
+        "it must help before the lease does"
+    );
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);

@@ -42,9 +42,13 @@ impl Collect {
                     None => std::future::pending().await,
                 }
             };
+            let stopped = async {
+                // A sender that is gone stops as well.
+                let _stopped = stopping.wait_for(|stopping| *stopping).await;
+            };
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+                () = stopped => return Ok(()),
                 changed = room.changed() => if changed.is_err() { return Ok(()) },
                 messages = receive => {
                     if messages.is_empty() {

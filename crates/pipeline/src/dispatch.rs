@@ -9,8 +9,8 @@ use queue::{Item, Publish};
 use store::{ClaimRequest, Claims, StoreError};
 use tokio::sync::watch;
 
-/// Claims due chunks from the store and publishes them to the queue: as themselves within the process, or as tickets
-/// through a broker.
+/// Claims due chunks from the store, once the queue has room, and publishes them: as themselves within the process, or as
+/// tickets through a broker.
 #[derive(Debug)]
 pub struct Dispatch<T, I: Item> {
     /// Where work is due.
@@ -35,8 +35,18 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
     /// # Errors
     /// When the store failed. Nothing is lost: what was claimed is due again when its lease ends.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
-        let mut changes = self.claims.changes();
+        let (mut changes, mut room) = (self.claims.changes(), self.queue.room());
         while !*stopping.borrow() {
+            // What is claimed for a queue that takes nothing, such as a broker that is away, waits out its lease in vain.
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+                there_is_room = room.wait_for(Option::is_some) => {
+                    if there_is_room.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
             // What changes from here on wakes the wait below, also if it changes during the claim.
             changes.mark_unchanged();
             let next_at = self.claim_and_publish().await?;
@@ -59,10 +69,11 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
         };
         let claim = self.claims.claim(request).await?;
         let chunks = claim.chunks.into_iter().map(I::from).collect();
-        for answer in self.queue.publish(chunks).await {
-            if let Err(error) = answer {
-                tracing::warn!(%error, "chunk not published: it is due again when its lease ends");
-            }
+        let answers = self.queue.publish(chunks).await;
+        let mut refused = answers.into_iter().filter_map(Result::err);
+        if let Some(error) = refused.next() {
+            let chunks = 1 + refused.count();
+            tracing::warn!(chunks, %error, "not published: they are due again when their leases end");
         }
         Ok(claim.next_at)
     }

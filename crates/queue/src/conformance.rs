@@ -40,6 +40,7 @@ impl Sample for Arc<Chunk> {
             id: ChunkId(number),
             epoch: Epoch(1),
             lease_until: Timestamp::MAX,
+            tenure: 0,
             batch: BatchId(number),
             realm: 0,
             accepted_at: Timestamp::from_millis(0),
@@ -86,6 +87,7 @@ where
     nothing_in_means_nothing_done(make().await).await;
     what_goes_in_comes_out_once(make().await).await;
     urgent_items_pass_what_is_not_wanted_yet(make().await).await;
+    what_is_not_wanted_wakes_nobody(make().await).await;
     a_dropped_receipt_gives_the_item_out_again(make().await).await;
     a_receive_that_is_given_up_loses_nothing(make().await).await;
     consumers_compete(make().await).await;
@@ -124,6 +126,24 @@ async fn urgent_items_pass_what_is_not_wanted_yet<T: Sample, Close: AsyncFnOnce(
         assert_eq!(numbers, [expect], "{lowest:?}");
         acknowledge(messages.remove(0)).await;
     }
+    (queue.close)().await;
+}
+
+async fn what_is_not_wanted_wakes_nobody<T: Sample, Close: AsyncFnOnce()>(
+    queue: Subject<T, Close>,
+) {
+    publish(&queue, &[1], Priority::Bulk).await;
+    drop(queue.consume.receive(Priority::Bulk, 1).await);
+    let urgent = queue.consume.receive(Priority::Urgent, 1);
+    tokio::pin!(urgent);
+    assert!(urgent.as_mut().now_or_never().is_none(), "it came back, and is not wanted");
+    let mut wanted = queue.consume.receive(Priority::Bulk, 1).await;
+    assert!(urgent.as_mut().now_or_never().is_none(), "it is with somebody else");
+    publish(&queue, &[2], Priority::Urgent).await;
+    let mut messages = urgent.await;
+    assert_eq!((wanted[0].item.number(), messages[0].item.number()), (1, 2));
+    acknowledge(wanted.remove(0)).await;
+    acknowledge(messages.remove(0)).await;
     (queue.close)().await;
 }
 

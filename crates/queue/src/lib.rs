@@ -5,11 +5,20 @@
 //! speed and distribution.
 //!
 //! Within one process the items are chunks ([`Memory`]); through a broker they are tickets, which are exchanged
-//! for their chunks in the store.
+//! for their chunks in the store. A backend knows its broker's protocol and is small; what is hard about a broker, the
+//! module `broker` does for both.
 
+#[cfg(feature = "broker")]
+pub mod broker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(feature = "rabbitmq")]
+pub mod rabbitmq;
+#[cfg(feature = "broker")]
+pub mod ticket;
 
 use std::sync::Arc;
 
@@ -17,6 +26,8 @@ use async_trait::async_trait;
 use notification::{Chunk, Priority, Ticket, limits};
 use tokio::sync::watch;
 
+#[cfg(feature = "broker")]
+pub use broker::{Broker, Options};
 pub use memory::Memory;
 
 /// What travels through a queue.

@@ -19,6 +19,7 @@ pub struct Memory<T> {
 struct Inner<T> {
     weight_max: usize,
     state: Mutex<State<T>>,
+    /// Wakes everybody who waits, since they may want different priorities.
     arrived: Notify,
     room: watch::Sender<Option<Priority>>,
 }
@@ -73,7 +74,7 @@ impl<T: Item + Clone> Memory<T> {
         state.push(item, VecDeque::push_back);
         self.tell_room(&state);
         drop(state);
-        self.inner.arrived.notify_one();
+        self.inner.arrived.notify_waiters();
         Ok(())
     }
 
@@ -88,9 +89,6 @@ impl<T: Item + Clone> Memory<T> {
             messages.push(Message { item, receipt: Receipt::new(handle) });
         }
         state.unacknowledged += messages.len();
-        if state.by_priority.iter().any(|queue| !queue.is_empty()) {
-            self.inner.arrived.notify_one();
-        }
         let ended = state.closed && state.unacknowledged == 0;
         (ended || !messages.is_empty()).then_some(messages)
     }
@@ -205,12 +203,13 @@ impl<T: Item + Clone> Drop for Handle<T> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
         state.unacknowledged = state.unacknowledged.saturating_sub(1);
-        let came_back = self.item.take();
-        if let Some(item) = came_back {
+        let came_back = self.item.is_some();
+        if let Some(item) = self.item.take() {
             state.push(item, VecDeque::push_back);
-            self.queue.inner.arrived.notify_one();
         }
-        if state.closed && state.unacknowledged == 0 {
+        let has_ended = state.closed && state.unacknowledged == 0;
+        drop(state);
+        if came_back || has_ended {
             self.queue.inner.arrived.notify_waiters();
         }
     }

@@ -1,10 +1,11 @@
-//! The in-process queue passes the conformance suite.
+//! Every queue passes the conformance suite: the in-process one, and those behind real brokers.
 
 use std::sync::Arc;
 
+use flow::Clock;
 use notification::Chunk;
-use queue::Memory;
 use queue::conformance::{Subject, exercise};
+use queue::{Broker, Memory, Options, nats, rabbitmq};
 
 #[tokio::test]
 async fn the_in_process_queue_is_a_queue() {
@@ -18,4 +19,37 @@ async fn the_in_process_queue_is_a_queue() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rabbitmq_is_a_queue() {
+    let url = testbed::rabbitmq::shared_url().unwrap();
+    exercise(|| async {
+        subject(rabbitmq::open(&options(&url), Clock::system(), random()).unwrap()).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nats_is_a_queue() {
+    let url = testbed::nats::shared_url().unwrap();
+    exercise(|| async {
+        subject(nats::open(&options(&url), Clock::system(), random()).unwrap()).await
+    })
+    .await;
+}
+
+async fn subject(broker: Broker) -> Subject<notification::Ticket, impl AsyncFnOnce()> {
+    let mut available = broker.available();
+    assert!(available.wait_for(|available| *available).await.is_ok());
+    let (publish, consume) = (broker.publisher(), broker.consumer());
+    Subject { publish, consume, close: async move || broker.close() }
+}
+
+fn options(url: &str) -> Options {
+    Options::new(url, testbed::unique_prefix())
+}
+
+fn random() -> fastrand::Rng {
+    fastrand::Rng::with_seed(1)
 }

@@ -36,6 +36,8 @@ pub use ledger::{
 };
 #[cfg(feature = "memory")]
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresReader};
 pub use recovery::Recovery;
 pub use sqlite::{Sqlite, SqliteReader};
 

@@ -157,9 +157,10 @@ impl RabbitMq {
             .env("RABBITMQ_NODE_PORT", self.port.to_string())
             .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
             .env("RABBITMQ_DIST_PORT", self.distribution_port.to_string())
+            // Channels look every second for what was held too long; once a minute is usual.
             .env(
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "-kernel inet_dist_use_interface {127,0,0,1}",
+                "-kernel inet_dist_use_interface {127,0,0,1} -rabbit channel_tick_interval 1000",
             )
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .env("ERL_EPMD_PORT", self.names_port.to_string())

@@ -34,7 +34,8 @@ async fn without_a_known_key_nothing_but_health_is_answered() {
     fixture.post("/v1/notifications", JSON, notification("a1", "")).await.problem(401);
     fixture.assert_nothing_is_stored().await;
     assert!(fixture.get("/healthz").await.status.is_success());
-    fixture.get("/readyz").await.problem(503);
+    let problem = fixture.get("/readyz").await.problem(503);
+    assert_eq!(problem["detail"], "not ready, waiting for: start");
     fixture.set_ready(true);
     assert!(fixture.get("/readyz").await.status.is_success());
 }

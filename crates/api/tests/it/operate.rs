@@ -1,10 +1,12 @@
 //! What operators ask.
 
+use std::time::Duration;
+
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
-use notification::{Disposition, OutcomeGroup, Settlement, State};
-use store::{ClaimRequest, Claims, Settle};
+use notification::{Chunk, Disposition, OutcomeGroup, Settlement, State};
+use store::{ClaimRequest, Claims, ClusterStatus, Settle, WorkerStatus};
 
 use crate::support::{Fixture, JSON, fixture, notification};
 
@@ -15,7 +17,7 @@ async fn worked() -> (Fixture, String) {
     let lease = notification::limits::LEASE;
     let (now, items) = (fixture.now(), 10);
     let request = ClaimRequest { now, lease, items, lane_window: items, total_window: items };
-    let claim = fixture.store.claim(request).await.unwrap();
+    let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
     let groups = vec![OutcomeGroup {
         disposition: Disposition::Ended(State::Delivered),
         status: 200,
@@ -75,6 +77,63 @@ async fn status_audit_and_metrics_agree() {
     let cancel = format!("/v1/notifications/{id}/cancel");
     let problem = fixture.call(Method::POST, &cancel).await.problem(409);
     assert_eq!(problem["detail"], "too late: 0 under way, 1 ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
+    let (fixture, _) = worked().await;
+    assert_eq!(fixture.get("/v1/status").await.json()["cluster"], json!(null));
+    let worker = WorkerStatus {
+        id: 3,
+        name: "here".to_owned(),
+        version: "0.1.0".to_owned(),
+        produces: true,
+        consumes: false,
+        listen: None,
+        started_at: fixture.now(),
+        alive_for: Duration::from_millis(9_500),
+        is_leaving: true,
+        partitions: 40,
+        claimed: 7,
+        settled: 0,
+        settled_per_second: 0.5,
+    };
+    let dead = WorkerStatus {
+        id: 2,
+        name: "gone".to_owned(),
+        alive_for: Duration::ZERO,
+        ..worker.clone()
+    };
+    let workers = vec![dead, worker];
+    fixture.store.show_cluster(ClusterStatus { workers, partitions_free: 24, outbox_rejected: 1 });
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let status = fixture.get("/v1/status").await.json();
+    assert_eq!(
+        (&status["oldest_due_at"], &status["lag_seconds"]),
+        (&json!("2026-11-21T08:30:00.000Z"), &json!(3.25))
+    );
+    let cluster = &status["cluster"];
+    assert_eq!((&cluster["partitions_free"], &cluster["outbox_rejected"]), (&json!(24), &json!(1)));
+    assert_eq!(cluster["workers"][0]["alive_for_seconds"], 0.0);
+    let mut worker = cluster["workers"][1].clone();
+    worker.as_object_mut().unwrap().remove("started_at").unwrap();
+    assert_eq!(
+        worker,
+        json!({"id": 3, "name": "here", "role": "produce", "version": "0.1.0", "listen": null,
+            "alive_for_seconds": 9.5, "leaving": true, "partitions": 40, "claimed": 7, "settled": 0,
+            "settled_per_second": 0.5})
+    );
+    let metrics = fixture.get("/metrics").await;
+    for line in [
+        "belfry_oldest_due_seconds 3.25\n",
+        "belfry_workers 1\n",
+        "belfry_partitions_owned 40\n",
+        "belfry_partitions_free 24\n",
+        "belfry_outbox_rejected 1\n",
+        "belfry_available{part=\"start\"} 0\n",
+    ] {
+        assert!(metrics.text.contains(line), "{line}{}", metrics.text);
+    }
 }
 
 #[tokio::test(start_paused = true)]

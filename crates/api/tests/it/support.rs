@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use api::{Key, Keys};
-use axum::Router;
+use api::{Key, Keys, Readiness, Site};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{Channel, ChannelError, Invalid, Sender, Tools};
@@ -19,7 +17,7 @@ use serde_json::Value;
 use store::{Ingest, Ledger, Memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tower::ServiceExt;
 
 pub(crate) const JSON: &str = "application/json";
@@ -30,10 +28,10 @@ pub(crate) const NOW: Duration = Duration::from_millis(1_795_249_800_250);
 
 /// An API and what is behind it.
 pub(crate) struct Fixture {
-    pub(crate) router: Router,
+    pub(crate) site: Site,
     pub(crate) store: Arc<Memory>,
     pub(crate) intake: Arc<Intake>,
-    pub(crate) ready: Arc<AtomicBool>,
+    pub(crate) ready: watch::Sender<bool>,
 }
 
 /// An answer that was read to its end.
@@ -69,17 +67,19 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
         channels.insert(name.parse().unwrap(), Arc::new(TestChannel));
     }
     let intake = Arc::new(Intake::new(ingest, Arc::new(channels), clock));
-    let ready = Arc::new(AtomicBool::new(false));
-    let router = api::router(api::State {
+    let (ready, is_ready) = watch::channel(false);
+    let site = api::site(api::State {
         intake: Arc::clone(&intake),
         ledger: Arc::clone(&store) as Arc<dyn Ledger>,
         keys: Keys::new(keys),
         default_tenant: "default".parse().unwrap(),
         registry: Arc::new(Registry::default()),
-        ready: Arc::clone(&ready),
+        readiness: Readiness::default().and("start", is_ready),
+        worker: Some("here".to_owned()),
+        takes_in: true,
         clock,
     });
-    Fixture { router, store, intake, ready }
+    Fixture { site, store, intake, ready }
 }
 
 /// A notification to `to`, with `more` fields, such as `,"priority":"bulk"`.
@@ -130,7 +130,7 @@ pub(crate) async fn read_to_end(socket: &mut TcpStream) -> String {
 
 impl Fixture {
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        let response = self.site.router().clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         Answer { status: parts.status, headers: parts.headers, text }
@@ -172,18 +172,18 @@ impl Fixture {
     }
 
     pub(crate) fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Release);
+        self.ready.send_replace(ready);
     }
 
     pub(crate) async fn listen(&self) -> Listening {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let (router, intake) = (self.router.clone(), Arc::clone(&self.intake));
+        let (_, site) = watch::channel(self.site.clone());
         let mut tasks = Tasks::default();
         tasks.spawn("server", async move {
             let shutdown = async { drop(stopped.await) };
-            api::serve(listener, router, intake, shutdown).await.unwrap();
+            api::serve(listener, site, shutdown).await.unwrap();
         });
         Listening { address, tasks, stop }
     }

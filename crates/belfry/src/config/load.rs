@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use channel::Secret;
 use notification::Name;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +13,9 @@ use toml::{Table, Value};
 
 use crate::exit::{Failure, FailureKind};
 
-use super::{ChannelConfig, Config, DeliveryConfig, LogConfig, ServerConfig, StoreConfig};
+use super::{
+    ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
+};
 
 /// Read in the working directory when no file is named.
 const USUAL_FILE: &str = "belfry.toml";
@@ -21,8 +24,20 @@ const USUAL_FILE: &str = "belfry.toml";
 /// is `store.directory`. A value that reads as TOML (`8`, `true`, `["a"]`) is that, any other is a text.
 const VARIABLE_PREFIX: &str = "BELFRY__";
 
-/// What a configuration is made of.
+/// Keys of which one takes the place of the other: whichever is said closest to the command wins.
+const RIVALS: [[&str; 2]; 2] = [["store.directory", "store.url"], ["store.url", "store.directory"]];
+
+/// What the command line says of the configuration; goes before the environment and the file.
 #[derive(Debug, Clone, Default)]
+pub(crate) struct Flags {
+    /// `--store`: a URL, or a directory.
+    pub(crate) store: Option<Secret>,
+    /// `--queue`: a URL.
+    pub(crate) queue: Option<Secret>,
+}
+
+/// What a configuration is made of.
+#[derive(Clone, Default)]
 pub(super) struct Source {
     /// The file, if there is one.
     pub(super) file: Option<PathBuf>,
@@ -30,6 +45,16 @@ pub(super) struct Source {
     pub(super) text: String,
     /// Variables of the environment, by name.
     pub(super) variables: BTreeMap<String, String>,
+    /// What the command line says.
+    pub(super) flags: Flags,
+}
+
+/// One key that is set outside of the file.
+struct Setting<'a> {
+    /// What people call the place: a flag, a variable.
+    said_by: &'a str,
+    path: Vec<String>,
+    value: Value,
 }
 
 /// One thing that is wrong.
@@ -47,6 +72,7 @@ pub(super) struct Problem {
 struct Document {
     server: ServerConfig,
     store: StoreConfig,
+    queue: QueueConfig,
     delivery: DeliveryConfig,
     log: LogConfig,
     channels: BTreeMap<String, Table>,
@@ -55,13 +81,13 @@ struct Document {
 // === impl Config ===
 
 impl Config {
-    /// Reads `file`, or `belfry.toml` if it exists, or nothing, and the environment over it.
+    /// Reads `file`, or `belfry.toml` if it exists, or nothing, and over it the environment and then `flags`.
     ///
     /// # Errors
     /// Everything that is wrong, one line for each.
-    pub(crate) fn load(file: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn load(file: Option<&Path>, flags: Flags) -> Result<Self, Failure> {
         let fail = |message: String| Failure::new(FailureKind::Config, message);
-        let source = Source::open(file).map_err(fail)?;
+        let source = Source::open(file, flags).map_err(fail)?;
         source.read().map_err(|problems| {
             let lines = problems.iter().map(|problem| source.describe(problem));
             fail(lines.collect::<Vec<_>>().join("\n"))
@@ -73,7 +99,7 @@ impl Config {
 
 impl Source {
     /// Opens `file`, or `belfry.toml` if it exists, and takes what concerns us from the environment.
-    pub(super) fn open(file: Option<&Path>) -> Result<Self, String> {
+    pub(super) fn open(file: Option<&Path>, flags: Flags) -> Result<Self, String> {
         let usual = Path::new(USUAL_FILE);
         let file = file.or_else(|| usual.is_file().then_some(usual));
         let text = match file {
@@ -87,20 +113,15 @@ impl Source {
             .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
             .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
             .collect();
-        Ok(Self { file: file.map(Path::to_path_buf), text, variables })
+        Ok(Self { file: file.map(Path::to_path_buf), text, variables, flags })
     }
 
     /// Reads and checks everything. Touches no network.
     pub(super) fn read(&self) -> Result<Config, Vec<Problem>> {
         let mut table = self.text.parse::<Table>().map_err(|error| vec![self.malformed(&error)])?;
         let mut problems = Vec::new();
-        for (name, value) in &self.variables {
-            if !set(&mut table, &variable_path(name), literal(value)) {
-                problems.push(Problem::new(
-                    variable_path(name).join("."),
-                    "is within a key that is no table",
-                ));
-            }
+        for layer in [self.of_variables(), self.flags.settings()] {
+            put(&mut table, layer, &mut problems);
         }
         let document: Option<Document> = read_table(table, "", &mut problems);
         let config = document.map(|document| document.resolve(&mut problems));
@@ -115,13 +136,25 @@ impl Source {
 
     /// One line for `problem`: where to look, what is wrong.
     pub(super) fn describe(&self, problem: &Problem) -> String {
-        let variable =
-            self.variables.keys().find(|name| variable_path(name).join(".") == problem.path);
-        match (variable, &self.file) {
-            (Some(variable), _) => format!("{variable}: {}", problem.message),
+        let flags = self.flags.settings();
+        let variables = self.of_variables();
+        let mut settings = flags.iter().chain(&variables);
+        let setting = settings.find(|setting| setting.path.join(".") == problem.path);
+        match (setting, &self.file) {
+            (Some(setting), _) => format!("{}: {}", setting.said_by, problem.message),
             (None, Some(file)) => format!("{}: {problem}", file.display()),
             (None, None) => problem.to_string(),
         }
+    }
+
+    fn of_variables(&self) -> Vec<Setting<'_>> {
+        let variables = self.variables.iter();
+        let settings = variables.map(|(name, value)| Setting {
+            said_by: name,
+            path: variable_path(name),
+            value: literal(value),
+        });
+        settings.collect()
     }
 
     fn malformed(&self, error: &toml::de::Error) -> Problem {
@@ -129,6 +162,29 @@ impl Source {
         let line = before.matches('\n').count() + 1;
         let message = error.message().replace('\n', ", ");
         Problem::new("", format!("line {line} is not TOML: {message}"))
+    }
+}
+
+// === impl Flags ===
+
+impl Flags {
+    fn settings(&self) -> Vec<Setting<'static>> {
+        let setting = |said_by, table: &str, key: &str, value: &str| Setting {
+            said_by,
+            path: vec![table.to_owned(), key.to_owned()],
+            value: Value::String(value.to_owned()),
+        };
+        let store = self.store.as_ref().map(Secret::expose).map(|place| {
+            // No URL is without a colon, and hardly a directory has one.
+            let key = if place.contains(':') { "url" } else { "directory" };
+            setting("--store", "store", key, place)
+        });
+        let queue = self
+            .queue
+            .as_ref()
+            .map(Secret::expose)
+            .map(|url| setting("--queue", "queue", "url", url));
+        store.into_iter().chain(queue).collect()
     }
 }
 
@@ -166,8 +222,10 @@ impl Document {
                 Err(error) => problems.push(Problem::new(path, error.to_string())),
             }
         }
-        let Self { server, store, delivery, log, channels: _ } = self;
-        Config { server, store, delivery, log, channels }
+        let Self { server, mut store, mut queue, delivery, log, channels: _ } = self;
+        store.resolve(problems);
+        queue.resolve(problems);
+        Config { server, store, queue, delivery, log, channels }
     }
 }
 
@@ -259,6 +317,30 @@ fn remove(table: &mut Table, segments: &[Segment]) -> bool {
     let [Segment::Map { key }, rest @ ..] = segments else { return false };
     let inner = table.get_mut(key).and_then(Value::as_table_mut);
     inner.is_some_and(|inner| remove(inner, rest)) || table.remove(key).is_some()
+}
+
+/// Puts the settings of one place over what stands in `table`.
+fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<Problem>) {
+    let names: Vec<String> = layer.iter().map(|setting| setting.path.join(".")).collect();
+    for [said, other] in RIVALS {
+        let says = |key: &str| names.iter().any(|name| name == key);
+        if says(said) && !says(other) {
+            take_out(table, other);
+        }
+    }
+    for (name, setting) in names.into_iter().zip(layer) {
+        if !set(table, &setting.path, setting.value) {
+            problems.push(Problem::new(name, "is within a key that is no table"));
+        }
+    }
+}
+
+fn take_out(table: &mut Table, path: &str) {
+    if let Some((name, key)) = path.split_once('.')
+        && let Some(inner) = table.get_mut(name).and_then(Value::as_table_mut)
+    {
+        inner.remove(key);
+    }
 }
 
 /// `BELFRY__STORE__DIRECTORY` as a path: `store`, `directory`.

@@ -5,12 +5,13 @@
 
 mod channels;
 mod load;
+mod places;
 mod reference;
+mod server_url;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,10 +19,12 @@ use flow::Backoff;
 use notification::Name;
 use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
-use store::sqlite;
 
 pub(crate) use channels::ChannelConfig;
+pub(crate) use load::Flags;
+pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
+pub(crate) use server_url::ServerUrl;
 
 use load::Problem;
 
@@ -32,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) server: ServerConfig,
     /// Where notifications are kept.
     pub(crate) store: StoreConfig,
+    /// What carries work from producers to consumers.
+    pub(crate) queue: QueueConfig,
     /// How notifications are sent.
     pub(crate) delivery: DeliveryConfig,
     /// What is logged.
@@ -68,27 +73,6 @@ pub(crate) struct KeyConfig {
     /// SHA-256 of the key; `belfry api-key` makes both. Required.
     #[serde(deserialize_with = "units::sha256")]
     pub(crate) sha256: [u8; 32],
-}
-
-/// `[store]`: where notifications are kept.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct StoreConfig {
-    /// Directory of the store's files, made at first start. Default `./data`.
-    pub(crate) directory: PathBuf,
-    /// When a commit counts as durable. Default `full`.
-    pub(crate) synchronous: SynchronousConfig,
-}
-
-/// When a commit counts as durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SynchronousConfig {
-    /// On disk: what was accepted survives a power failure.
-    #[default]
-    Full,
-    /// With the operating system: survives a crash of the engine, not one of the machine.
-    Normal,
 }
 
 /// `[delivery]`: how notifications are sent.
@@ -173,9 +157,11 @@ impl Config {
         self.channels.iter().map(policy).collect()
     }
 
-    /// What makes no sense although every value does. Reads the files that channels name; touches no network.
+    /// What makes no sense although every value does. Reads the files that it names; touches no network.
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.server.check();
+        problems.extend(self.store.check());
+        problems.extend(self.queue.check(&self.store));
         if self.delivery.senders > 256 {
             problems
                 .push(Problem::new("delivery.senders", "must be at most 256; 0 is one per core"));
@@ -220,25 +206,6 @@ impl ServerConfig {
             }
         }
         problems
-    }
-}
-
-// === impl StoreConfig ===
-
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self { directory: "./data".into(), synchronous: SynchronousConfig::default() }
-    }
-}
-
-impl StoreConfig {
-    /// The store's own options; a new store draws its tag from `seed`.
-    pub(crate) fn options(&self, seed: u64) -> sqlite::Options {
-        let synchronous = match self.synchronous {
-            SynchronousConfig::Full => sqlite::Synchronous::Full,
-            SynchronousConfig::Normal => sqlite::Synchronous::Normal,
-        };
-        sqlite::Options { synchronous, size_max: None, seed }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The default file, and what is said of a bad one.
 
+use std::path::Path;
+
 use super::load::{Source, expected};
 use super::*;
 
@@ -9,6 +11,7 @@ fn source(text: &str, variables: &[(&str, &str)]) -> Source {
         file: Some("f.toml".into()),
         text: text.to_owned(),
         variables: variables.iter().map(owned).collect(),
+        flags: Flags::default(),
     }
 }
 
@@ -51,8 +54,9 @@ fn the_default_file_documents_every_key_and_no_other() {
             ["apns", "webhook", "dry-run"].into_iter().find(|name| kind.as_str() == Some(name));
         tables.push((kind.unwrap(), channel.clone()));
     }
-    tables
-        .extend(["server", "store", "delivery", "log"].map(|name| (name, document[name].clone())));
+    tables.extend(
+        ["server", "store", "queue", "delivery", "log"].map(|name| (name, document[name].clone())),
+    );
     for (name, table) in tables {
         let table = table.as_table().unwrap().clone();
         let mut documented: Vec<String> = table.keys().cloned().collect();
@@ -73,6 +77,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "retry" => probe::<RetryConfig>(),
         "server" => probe::<ServerConfig>(),
         "store" => probe::<StoreConfig>(),
+        "queue" => probe::<QueueConfig>(),
         "delivery" => probe::<DeliveryConfig>(),
         "apns" => probe::<channel::apns::Settings>(),
         "webhook" => probe::<channel::webhook::Settings>(),
@@ -88,6 +93,11 @@ fn the_examples_of_the_default_file_are_right() {
     assert_eq!(
         complaints(&source(&examples, &[])),
         [
+            "f.toml: store.password_file: /run/credentials/belfry.service/store-password: cannot be read: No such file or directory (os error 2)",
+            "f.toml: queue.password_file: /run/credentials/belfry.service/queue-password: cannot be read: No such file or directory (os error 2)",
+            "f.toml: store.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
+            "f.toml: store.directory: is not used when `url` is set: leave one of them out",
+            "f.toml: queue.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.hooks: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.ios: AuthKey_ABCDE12345.p8: the key cannot be read: No such file or directory (os error 2)",
         ]
@@ -182,7 +192,7 @@ fn the_environment_goes_before_the_file() {
         ("BELFRY__CHANNELS__TRY__KIND", "dry-run"),
     ];
     let config = source("store.directory = \"x\"", &variables).read().unwrap();
-    assert_eq!(config.store.directory, PathBuf::from("/var/belfry"));
+    assert_eq!(config.store.place(), StorePlace::Directory(Path::new("/var/belfry")));
     assert_eq!(config.delivery.senders, 7);
     assert!(config.channels.contains_key("try"));
 }
@@ -203,4 +213,89 @@ fn a_bad_variable_is_named_as_such() {
         "BELFRY__DELIVERY__SENDERS: invalid type: string \"many\", expected usize",
     );
     check("BELFRY__LOG__LEVEL__X", "1", "BELFRY__LOG__LEVEL__X: is within a key that is no table");
+}
+
+#[test]
+fn a_store_is_a_directory_or_a_url() {
+    let check = |text: &str, expect: &str| {
+        assert_eq!(complaints(&source(text, &[])), [expect], "{text}");
+    };
+    check(
+        "store = { url = 'mysql://me:canary@db/x' }",
+        "f.toml: store.url: there is no store for mysql:// URLs: begin it with postgres://, or leave it out and have \
+         SQLite in `directory`",
+    );
+    check(
+        "store = { url = 'sqlite:///var/belfry' }",
+        "f.toml: store.url: SQLite has no URL: leave it out and set `directory`, or begin it with postgres://",
+    );
+    check(
+        "store = { url = 'db.example.com' }",
+        "f.toml: store.url: must be a URL: scheme://user@host/name",
+    );
+    check(
+        "store = { url = 'postgres://db/x', directory = 'd' }",
+        "f.toml: store.directory: is not used when `url` is set: leave one of them out",
+    );
+    check("store.password_file = '/f'", "f.toml: store.password_file: is not used without `url`");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "can ary\n").unwrap();
+    let path = file.path().display();
+    let with_password =
+        |url: &str| source(&format!("store = {{ url = '{url}', password_file = '{path}' }}"), &[]);
+    let config = with_password("postgres://me@db/x").read().unwrap();
+    assert_eq!(config.store.url.as_ref().unwrap().expose(), "postgres://me:can%20ary@db/x");
+    assert!(!format!("{config:?}").contains("ary"), "{config:?}");
+    assert_eq!(
+        complaints(&with_password("postgres://db/x")),
+        ["f.toml: store.password_file: the URL must name a user: scheme://USER@host"]
+    );
+}
+
+#[test]
+fn a_queue_takes_a_store_that_is_shared() {
+    let check = |text: &str, expect: &str| {
+        let text = format!("store = {{ url = 'postgres://db/x' }}\n{text}");
+        assert_eq!(complaints(&source(&text, &[])), [expect], "{text}");
+    };
+    check(
+        "queue.url = 'kafka://k'",
+        "f.toml: queue.url: there is no broker for kafka:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), \
+         nats:// or tls:// (NATS)",
+    );
+    check(
+        "queue = { url = 'nats://n', prefix = 'A b' }",
+        "f.toml: queue.prefix: \"A b\" is not a name (1 to 64 of a-z, 0-9, - and _, starting with a letter or digit)",
+    );
+    assert_eq!(
+        complaints(&source("queue.url = 'nats://n'", &[])),
+        [
+            "f.toml: queue.url: a broker carries work between processes, and a SQLite store belongs to one: set `url` in \
+          [store] to a postgres:// URL, or leave this out"
+        ]
+    );
+}
+
+#[test]
+fn what_is_said_closest_to_the_command_wins() {
+    let place = |text: &str, variables: &[(&str, &str)], flag: Option<&str>| {
+        let flags = Flags { store: flag.map(channel::Secret::new), queue: None };
+        let config = Source { flags, ..source(text, variables) }.read().unwrap();
+        match config.store.place() {
+            StorePlace::Directory(path) => path.display().to_string(),
+            StorePlace::Server(url) => url.to_string(),
+        }
+    };
+    let (file, url) = ("store.directory = 'f'", "postgres://file/x");
+    let url_file = format!("store.url = '{url}'");
+    let variable = [("BELFRY__STORE__URL", "postgres://variable/x")];
+    assert_eq!(place("", &[], None), "./data");
+    assert_eq!(place(file, &variable, None), "postgres://variable/x");
+    assert_eq!(place(file, &variable, Some("./flag")), "./flag");
+    assert_eq!(place(&url_file, &[("BELFRY__STORE__DIRECTORY", "v")], None), "v");
+    assert_eq!(place(&url_file, &[], Some("postgres://flag/x")), "postgres://flag/x");
+    assert_eq!(place(&url_file, &[], None), url);
+    let flags = Flags { store: Some(channel::Secret::new("mysql://me:canary@db")), queue: None };
+    let wrong = Source { flags, ..source(file, &[]) };
+    assert!(complaints(&wrong)[0].starts_with("--store: there is no store for mysql:// URLs"));
 }

@@ -1,107 +1,81 @@
 //! The engine: which backends, which stages, and in which order they start and stop.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use api::State;
-use flow::{Clock, Tasks, Tenure};
-use notification::{Chunk, limits};
-use pipeline::ingest::Intake;
-use pipeline::{Deliver, Dispatch, Metrics, Settle, report};
+use api::Readiness;
+use flow::Clock;
 use prometheus_client::registry::Registry;
 use store::StoreError;
-use store::sqlite::Sqlite;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use super::senders::Senders;
+use super::Role;
+use super::backend::Backend;
+use super::broker::{self, Link};
+use super::stages::{Parts, Stages};
 use crate::config::Config;
 
 /// Everything that runs.
 #[derive(Debug)]
 pub(super) struct Engine {
     listen: SocketAddr,
-    store: Arc<Sqlite>,
-    ready: Arc<AtomicBool>,
-    stop: watch::Sender<bool>,
-    tasks: Tasks,
-    senders: Senders,
-    failures: mpsc::Receiver<String>,
+    backend: Backend,
+    link: Option<Link>,
+    /// True from the end of the start to the beginning of the drain.
+    works: watch::Sender<bool>,
+    stages: Stages,
 }
 
 // === impl Engine ===
 
 impl Engine {
-    /// Opens the store, recovers what a former process left, and starts every stage.
-    pub(super) async fn start(config: &Config) -> anyhow::Result<Self> {
+    /// Listens, opens the store and the broker, and starts the stages of `role`. Until then the process lives and is not
+    /// ready.
+    pub(super) async fn start(role: Role, config: &Config) -> anyhow::Result<Self> {
+        role.check(config)?;
         let clock = Clock::system();
         let channels = config.build_channels()?;
         let mut random = fastrand::Rng::with_seed(seed(clock));
-        let options = config.store.options(random.u64(..));
-        let now = pipeline::timestamp(clock);
-        let (store, recovery) = Sqlite::open(&config.store.directory, options, now)?;
-        let store = Arc::new(store);
-        tracing::info!(?recovery, "store opened");
         let listener = TcpListener::bind(config.server.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.server.listen))?;
         let listen = listener.local_addr()?;
 
-        let (stop, stopping) = watch::channel(false);
-        let (failing, failures) = mpsc::channel(4);
-        let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
-        let (reports, reported) = report::channel();
-        let mut registry = Registry::default();
-        let metrics = Metrics::default();
-        metrics.register(&mut registry);
+        let mut stages = Stages::new();
+        let (works, is_working) = watch::channel(false);
+        let mut readiness = Readiness::default().and("process", is_working);
+        let (site, sites) = watch::channel(api::starting(readiness.clone()));
+        stages.serve(listener, sites);
+        let backend = Backend::open(role, config, listen, clock, random.u64(..)).await?;
+        let clock = backend.clock(clock);
+        let link = Link::open(role, &config.queue, clock, &mut random).await?;
+        for (name, available) in
+            backend.available().into_iter().chain(link.as_ref().map(Link::available))
+        {
+            readiness = readiness.and(name, available);
+        }
 
-        let deliver = Deliver {
-            queue: Arc::new(queue.clone()),
-            begin: Arc::clone(&store) as _,
-            channels: channels.clone(),
-            reports,
-            stopping: stopping.clone(),
-            tenure: Tenure::unlimited(),
-            clock,
-            seed: random.u64(..),
-        };
-        let senders = Senders::start(config.delivery.threads(), &deliver)?;
-        drop(deliver);
-
-        let mut tasks = Tasks::default();
-        let settle = Settle {
-            store: Arc::clone(&store) as _,
-            reports: reported,
-            policies: config.retry_policies()?,
-            metrics,
-            clock,
-            random: random.fork(),
-        };
-        stage(&mut tasks, "settle", &failing, settle.run());
-        let dispatch = Dispatch {
-            claims: Arc::clone(&store) as _,
-            queue: Arc::new(queue.clone()),
-            lease: limits::LEASE,
-            clock,
-        };
-        let dispatch = publish(dispatch, stopping.clone(), Closing(queue));
-        stage(&mut tasks, "dispatch", &failing, dispatch);
-        let ready = Arc::new(AtomicBool::new(true));
-        let intake = Arc::new(Intake::new(Arc::clone(&store) as _, Arc::new(channels), clock));
-        let router = api::router(State {
-            intake: Arc::clone(&intake),
-            ledger: Arc::clone(&store) as _,
-            keys: config.server.api_keys(),
-            default_tenant: "default".parse()?,
-            registry: Arc::new(registry),
-            ready: Arc::clone(&ready),
-            clock,
-        });
-        let api = api::serve(listener, router, intake, stopped(stopping));
-        stage(&mut tasks, "api", &failing, api);
-        Ok(Self { listen, store, ready, stop, tasks, senders, failures })
+        let registry = Registry::default();
+        let mut parts = Parts { config, backend: &backend, channels, clock, random, registry };
+        let intake = parts.intake();
+        if role.produces() {
+            stages.drain_outbox(&parts, &intake);
+        }
+        match &link {
+            None => stages.dispatch(&mut parts)?,
+            Some(link) => {
+                if role.produces() {
+                    stages.issue(&parts, link);
+                }
+                if role.consumes() {
+                    stages.collect(&mut parts, link)?;
+                }
+            }
+        }
+        site.send_replace(parts.site(intake, readiness, role.produces())?);
+        works.send_replace(true);
+        Ok(Self { listen, backend, link, works, stages })
     }
 
     /// Where it listens.
@@ -111,13 +85,14 @@ impl Engine {
 
     /// Waits until something fails that the engine cannot go on without, and says what.
     pub(super) async fn failed(&mut self) -> String {
+        let Stages { tasks, senders, failures, .. } = &mut self.stages;
         // The cause before its consequences: stages end when the store does.
         tokio::select! {
             biased;
-            failure = broken(self.store.failed()) => failure,
-            Some(failure) = self.failures.recv() => failure,
-            Some(ended) = self.senders.next() => ended.err().unwrap_or_else(|| "a sender ended".to_owned()),
-            Some(ended) = self.tasks.next() => match ended {
+            failure = broken(self.backend.failed()) => failure,
+            Some(failure) = failures.recv() => failure,
+            Some(ended) = senders.next() => ended.err().unwrap_or_else(|| "a sender ended".to_owned()),
+            Some(ended) = tasks.next() => match ended {
                 Ok(name) => format!("{name} ended"),
                 Err(panicked) => format!("{} panicked", panicked.name),
             },
@@ -125,53 +100,25 @@ impl Engine {
     }
 
     /// Stops in the order in which work flows: nothing new comes in, nothing new is claimed, what is on the
-    /// wire is answered and settled, and what was not started is handed back.
+    /// wire is answered and settled, and what was not started is handed back. A cluster learns of it at once: others take
+    /// the partitions over while this process finishes.
     pub(super) async fn drain(&mut self) -> Result<(), &'static str> {
-        self.ready.store(false, Ordering::Relaxed);
-        let _stages_are_gone = self.stop.send(true);
-        while let Some(ended) = self.senders.next().await {
+        self.works.send_replace(false);
+        self.stages.stop();
+        self.backend.finish();
+        let broker = self.link.take().map(Link::release);
+        while let Some(ended) = self.stages.senders.next().await {
             if let Err(error) = ended {
                 tracing::error!(%error, "a sender failed while draining");
             }
         }
-        self.tasks.drain().await;
-        let failed = self.store.failed().borrow().is_some();
-        self.store.close().await;
-        if failed { Err("the store failed meanwhile") } else { Ok(()) }
-    }
-}
-
-/// Runs a stage until it ends, and tells when it failed.
-fn stage<E: std::fmt::Display>(
-    tasks: &mut Tasks,
-    name: &'static str,
-    failing: &mpsc::Sender<String>,
-    run: impl Future<Output = Result<(), E>> + Send + 'static,
-) {
-    let failing = failing.clone();
-    tasks.spawn(name, async move {
-        if let Err(error) = run.await {
-            let _told_already = failing.try_send(format!("{name}: {error}"));
+        self.stages.tasks.drain().await;
+        if let Some(broker) = broker {
+            broker::close(broker).await;
         }
-    });
-}
-
-/// Whoever publishes closes the queue, however it ends: senders take what is in it, and end as well.
-struct Closing(queue::Memory<Arc<Chunk>>);
-
-async fn publish(
-    dispatch: Dispatch<Chunk, Arc<Chunk>>,
-    stopping: watch::Receiver<bool>,
-    closing: Closing,
-) -> Result<(), StoreError> {
-    let result = dispatch.run(stopping).await;
-    drop(closing);
-    result
-}
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.0.close();
+        let failed = self.backend.failed().borrow().is_some();
+        self.backend.close().await;
+        if failed { Err("the store failed meanwhile") } else { Ok(()) }
     }
 }
 
@@ -179,12 +126,6 @@ impl Drop for Closing {
 async fn broken(mut failed: watch::Receiver<Option<StoreError>>) -> String {
     let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
     reason.map_or_else(|| "the store's writer is gone".to_owned(), |reason| reason.to_string())
-}
-
-/// Ends when `stopping` turns true.
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // A sender that is gone stops as well.
-    let _stopped = stopping.wait_for(|stopping| *stopping).await;
 }
 
 /// Different in every process; nothing secret is drawn from it.

@@ -40,6 +40,58 @@ fn a_wrong_configuration_stops_every_command_that_reads_it() {
 }
 
 #[test]
+fn a_role_says_what_it_lacks() {
+    let workspace = Workspace::new();
+    let check = |arguments: &[&str], expect: &str| {
+        let ended = workspace.belfry(arguments);
+        assert_eq!((ended.code, ended.out.as_str()), (78, ""), "{arguments:?}");
+        assert!(ended.err.len() == 1 && ended.err[0].starts_with(expect), "{:?}", ended.err);
+        assert!(!ended.err[0].contains("canary"), "{:?}", ended.err);
+    };
+    let (store, queue) =
+        ("--store=postgres://me:canary@127.0.0.1:1/x", "--queue=nats://canary@127.0.0.1:1");
+    check(
+        &["produce"],
+        "belfry: a producer needs a store that it shares with consumers: give --store postgres://",
+    );
+    check(
+        &["consume"],
+        "belfry: a consumer needs a store that it shares with producers: give --store postgres://",
+    );
+    check(
+        &["produce", store],
+        "belfry: a producer needs a queue to its consumers: give --queue amqp://",
+    );
+    check(
+        &["consume", store],
+        "belfry: a consumer needs a queue to its producers: give --queue amqp://",
+    );
+    for role in ["serve", "produce", "consume"] {
+        check(
+            &[role, queue],
+            "belfry: --queue: a broker carries work between processes, and a SQLite store belongs",
+        );
+        check(
+            &[role, queue, "--store=./data"],
+            "belfry: --queue: a broker carries work between processes",
+        );
+        check(
+            &[role, "--store=mysql://me:canary@db"],
+            "belfry: --store: there is no store for mysql:// URLs",
+        );
+        check(
+            &[role, store, "--queue=kafka://canary@k"],
+            "belfry: --queue: there is no broker for kafka:// URLs",
+        );
+        check(
+            &[role, "--store=postgres://me:can/canary@db"],
+            "belfry: --store: has an @ after the host",
+        );
+        check(&[role, "--store=http:canary"], "belfry: --store: must be a URL");
+    }
+}
+
+#[test]
 fn the_default_configuration_is_printed_and_fine() {
     let workspace = Workspace::new();
     workspace.write("b.toml", workspace.belfry(&["check-config", "--print-default"]).out);

@@ -62,6 +62,7 @@ impl<'a> Rig<'a> {
             id: ChunkId(1),
             epoch: Epoch(1),
             lease_until: now.plus(limits::LEASE),
+            tenure: 0,
             batch: BatchId(1),
             realm: 1,
             accepted_at: now,

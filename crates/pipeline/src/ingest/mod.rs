@@ -7,6 +7,7 @@
 
 mod broadcast;
 mod check;
+mod outbox;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use crate::Channels;
 
 pub use broadcast::{Opening, Upload};
 pub use check::{Fault, Terms};
+pub use outbox::Drain;
 
 /// The ingest stage. Shared by all edges.
 #[derive(Debug)]

@@ -15,7 +15,10 @@ use crate::Channels;
 
 /// Takes everything; what stands before an `@` is the token, what stands after it the destination.
 #[derive(Debug)]
-struct Anything;
+pub(super) struct Anything;
+
+/// Not at the beginning of a second.
+pub(super) const NOW: Duration = Duration::from_millis(1_000_700);
 
 impl Channel for Anything {
     fn kind(&self) -> &'static str {
@@ -47,7 +50,7 @@ fn intake() -> (Arc<Intake>, Arc<Memory>) {
     let store = Arc::new(Memory::new());
     let mut channels = Channels::default();
     channels.insert("a".parse().unwrap(), Arc::new(Anything));
-    let clock = Clock::starting_at(Duration::from_millis(1_000_700));
+    let clock = Clock::starting_at(NOW);
     let intake = Intake::new(Arc::clone(&store) as _, Arc::new(channels), clock);
     (Arc::new(intake), store)
 }

@@ -1,6 +1,6 @@
 //! With a broker between dispatch and deliver, which may lose or repeat whatever it is given.
 
-use notification::{Account, Guarantee, Priority, Ticket, limits};
+use notification::{Account, ChunkId, Epoch, Guarantee, Priority, Ticket, limits};
 use queue::{Consume as _, Memory, Publish as _};
 
 use crate::rig::{Rig, on_one_thread};
@@ -56,6 +56,28 @@ fn a_ticket_that_the_broker_lost_is_issued_again_when_it_is_overdue() {
         assert_eq!(rig.drained().await.delivered, 1);
         assert!(rig.clock.monotonic() - started < 2 * limits::TICKET_LEASE);
         assert_eq!(rig.script.attempts().len(), 1);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn nothing_is_claimed_while_the_broker_takes_nothing() {
+    on_one_thread(async || {
+        let rig = rig();
+        let broker = Memory::new(limits::CHUNK_WEIGHT + 1);
+        let (chunk, epoch, lease_until) = (ChunkId(99), Epoch(1), rig.now());
+        let other = Ticket { chunk, epoch, priority: Priority::Urgent, lease_until, count: 1 };
+        broker.publish(vec![other]).await;
+        rig.accept(&["one"], Guarantee::AtLeastOnce).await;
+        let running = rig.start_before(&broker);
+        tokio::time::sleep(10 * limits::TICKET_LEASE).await;
+        for message in broker.receive(Priority::Bulk, 1).await {
+            assert_eq!(message.item, other);
+            message.receipt.acknowledge().await.unwrap();
+        }
+        let messages = broker.receive(Priority::Bulk, 1).await;
+        assert_eq!(messages[0].item.epoch, Epoch(1), "claimed once");
+        assert_eq!(messages[0].item.lease_until, rig.now().plus(limits::TICKET_LEASE));
         running.stop().await;
     });
 }

@@ -119,25 +119,38 @@ impl Rig {
         let (stop, stopping) = watch::channel(false);
         let queue = queue::Memory::new(limits::CONSUMER_WEIGHT);
         let mut tasks = self.start_consuming(&queue, &stopping);
-        let dispatch = Dispatch {
-            claims: Arc::clone(&self.store) as Arc<dyn Claims<Ticket>>,
-            queue: Arc::new(broker.clone()) as Arc<dyn Publish<Ticket>>,
-            lease: limits::TICKET_LEASE,
-            clock: self.clock,
-        };
+        tasks.push(self.start_issuing(broker, stopping.clone()));
         let collect = Collect {
             tickets: Arc::new(broker.clone()),
             store: Arc::clone(&self.store) as _,
             queue: Arc::new(queue.clone()),
             clock: self.clock,
         };
-        let dispatching = stopping.clone();
-        tasks.push(spawn(async move { dispatch.run(dispatching).await.unwrap() }));
         tasks.push(spawn(async move {
             collect.run(stopping).await.unwrap();
             queue.close();
         }));
         Running { stop, tasks }
+    }
+
+    /// Starts dispatch alone, in front of `broker`.
+    pub(crate) fn start_before(&self, broker: &queue::Memory<Ticket>) -> Running {
+        let (stop, stopping) = watch::channel(false);
+        Running { stop, tasks: vec![self.start_issuing(broker, stopping)] }
+    }
+
+    fn start_issuing(
+        &self,
+        broker: &queue::Memory<Ticket>,
+        stopping: watch::Receiver<bool>,
+    ) -> JoinHandle<()> {
+        let dispatch = Dispatch {
+            claims: Arc::clone(&self.store) as Arc<dyn Claims<Ticket>>,
+            queue: Arc::new(broker.clone()) as Arc<dyn Publish<Ticket>>,
+            lease: limits::TICKET_LEASE,
+            clock: self.clock,
+        };
+        spawn(async move { dispatch.run(stopping).await.unwrap() })
     }
 
     /// Starts what takes chunks from `queue`.

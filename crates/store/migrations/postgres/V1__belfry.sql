@@ -114,6 +114,7 @@ CREATE TABLE worker (
     started_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     alive_until        timestamptz NOT NULL,
     is_leaving         boolean     NOT NULL DEFAULT false,
+    claimed            bigint      NOT NULL DEFAULT 0,
     settled            bigint      NOT NULL DEFAULT 0,
     settled_per_second real        NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
@@ -227,29 +228,39 @@ RETURNS SETOF outbox LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bit
     ORDER BY txid, id LIMIT $6
 $$;
 
--- Which of these transactions have left rows, in order.
+-- Which of these transactions have left rows.
 CREATE FUNCTION outbox_writers(xids xid8[])
 RETURNS SETOF xid8 LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-    SELECT xid FROM unnest(xids) AS xid WHERE EXISTS (SELECT FROM outbox WHERE txid = xid) ORDER BY xid
+    SELECT xid FROM unnest(xids) AS xid WHERE EXISTS (SELECT FROM outbox WHERE txid = xid)
+$$;
+
+-- Whether something was committed that was not taken. Locks nothing, writes nothing.
+CREATE FUNCTION outbox_waits()
+RETURNS boolean LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT EXISTS (SELECT FROM outbox_position WHERE txid IS NOT NULL)
+        OR EXISTS (SELECT FROM outbox WHERE txid >= (SELECT pg_snapshot_xmax(snapshot) FROM outbox_position))
+        OR EXISTS (SELECT FROM outbox_position, pg_snapshot_xip(snapshot) AS late
+                   WHERE EXISTS (SELECT FROM outbox WHERE outbox.txid = late))
 $$;
 
 -- Empties the slots that nobody writes to and whose rows are all taken; gives how many. Waits for nobody.
 CREATE FUNCTION outbox_rotate() RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-    taken    pg_snapshot;
+    used     text[] := ARRAY(SELECT format('outbox_%s', slot) FROM generate_series(0, 3) AS slot
+                             WHERE slot <> outbox_slot() AND pg_relation_size(format('outbox_%s', slot)) > 0);
     part     text;
+    taken    pg_snapshot;
     is_ahead boolean;
     emptied  integer := 0;
 BEGIN
-    SELECT snapshot INTO taken FROM outbox_position FOR UPDATE SKIP LOCKED;
-    FOR part IN
-        SELECT format('outbox_%s', number) FROM generate_series(0, 3) AS number
-        WHERE taken IS NOT NULL AND number <> outbox_slot() AND pg_relation_size(format('outbox_%s', number)) > 0
-    LOOP
+    IF cardinality(used) > 0 THEN
+        SELECT snapshot INTO taken FROM outbox_position FOR UPDATE SKIP LOCKED;
+    END IF;
+    FOREACH part IN ARRAY used LOOP
+        CONTINUE WHEN taken IS NULL;
         BEGIN
             EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', part);
-            EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE txid >= $1) OR EXISTS (SELECT FROM %I WHERE txid = ANY($2))',
-                           part, part)
+            EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE txid >= $1 OR txid = ANY($2))', part)
                 INTO is_ahead USING pg_snapshot_xmax(taken), ARRAY(SELECT pg_snapshot_xip(taken));
             IF NOT is_ahead THEN
                 EXECUTE format('TRUNCATE %I', part);

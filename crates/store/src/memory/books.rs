@@ -230,6 +230,7 @@ impl Books {
             id,
             epoch: piece.epoch,
             lease_until,
+            tenure: 0,
             batch: piece.batch,
             realm: REALM,
             accepted_at: batch.accepted_at,

@@ -23,9 +23,9 @@ use tokio::sync::watch;
 
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, Filter, History, Ingest, LaneStatus, Ledger, LogPage,
-    LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression,
-    Take,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Filter, History, Ingest, LaneStatus,
+    Ledger, LogPage, LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled,
+    StoreError, Suppression, Take,
 };
 use books::Books;
 
@@ -33,6 +33,7 @@ use books::Books;
 #[derive(Debug)]
 pub struct Memory {
     books: Mutex<Books>,
+    cluster: Mutex<Option<ClusterStatus>>,
     changes: watch::Sender<u64>,
 }
 
@@ -41,7 +42,13 @@ pub struct Memory {
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
-        Self { books: Mutex::default(), changes: watch::Sender::new(0) }
+        let (books, cluster) = (Mutex::default(), Mutex::default());
+        Self { books, cluster, changes: watch::Sender::new(0) }
+    }
+
+    /// Has [`Ledger::cluster`] answer `status` from now on.
+    pub fn show_cluster(&self, status: ClusterStatus) {
+        *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
     }
 
     /// What a process finds that starts at `now` after the last one was killed.
@@ -219,6 +226,10 @@ impl Ledger for Memory {
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError> {
         Ok(self.read(|books| books.suppressions(&channel, after.as_ref(), items)))
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        Ok(self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     async fn unsuppress(

@@ -1,111 +1,124 @@
-//! What a process left that is gone: what it held is due again, its partitions are free, its broadcasts never were.
+//! What becomes of the work of processes that are gone.
 
-use notification::{State, Timestamp, limits};
+use async_trait::async_trait;
+use notification::{State, Timestamp};
 
-use super::board::Place;
-use super::round::{Interrupted, NewChunk, Round};
-use super::table::{Held, returning_chunk};
+use super::round::{Failure, Round, Writes, chunk_at};
+use super::writer::Ask;
+use crate::Recovery;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
-use crate::rows::settlement::{Crashed, begun_and_rest, crashed};
+use crate::rows::model::ChunkRow;
+use crate::rows::settlement::{self, Crashed};
 
-const LOCK_WORKER: &str = "SELECT id FROM worker \
-     WHERE id = $1 AND ($2 OR alive_until < clock_timestamp()) FOR UPDATE SKIP LOCKED";
-const LOCK_CHUNKS: &str = returning_chunk!(
-    "SELECT",
-    "FROM chunk AS c WHERE c.worker = $1 AND c.lease_until IS NOT NULL AND NOT c.is_ticket \
-     ORDER BY c.id FOR UPDATE"
-);
-const ABANDON_BATCHES: &str = "DELETE FROM batch WHERE broadcast = ANY(ARRAY( \
-     SELECT id FROM broadcast WHERE worker = $1 AND sealed_at IS NULL FOR UPDATE))";
-const ABANDON: &str = "DELETE FROM broadcast WHERE worker = $1 AND sealed_at IS NULL";
-const FREE_PARTITIONS: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id = ANY(ARRAY( \
-     SELECT id FROM partition WHERE owner = $1 ORDER BY id FOR UPDATE))";
-const REMOVE_WORKER: &str = "DELETE FROM worker WHERE id = $1";
-
-/// Removes `worker` if it is overdue, or leaves in an orderly way; false when it is alive, gone, or somebody else is
-/// at it.
-pub(super) async fn bury(
-    round: &mut Round<'_>,
-    worker: i64,
-    is_orderly: bool,
-    now: Timestamp,
-) -> Result<bool, Interrupted> {
-    if round.query(LOCK_WORKER, &[&worker, &is_orderly]).await?.is_empty() {
-        return Ok(false);
-    }
-    for chunk in round.hold(LOCK_CHUNKS, &[&worker]).await? {
-        let Some(held) = round.chunk(chunk).cloned() else { continue };
-        let rest = end_lease(round, held, now, "process ended");
-        if !rest.is_empty() {
-            count_crash(round, chunk, &rest, now);
-        }
-    }
-    round.query(ABANDON_BATCHES, &[&worker]).await?;
-    round.query(ABANDON, &[&worker]).await?;
-    round.query(FREE_PARTITIONS, &[&worker]).await?;
-    round.query(REMOVE_WORKER, &[&worker]).await?;
-    round.tell_everything();
-    Ok(true)
+/// Ends the claims of workers whose leases on themselves are over, frees their partitions, abandons their open
+/// broadcasts, and removes them. Somebody else may be doing the same: each worker is buried by one.
+#[derive(Debug)]
+pub(super) struct Bury {
+    pub(super) now: Timestamp,
 }
 
-/// Ends the claim of a chunk in hand: logs as in doubt what had begun, and makes the rest, which is returned, ready.
-pub(super) fn end_lease(
-    round: &mut Round<'_>,
-    held: Held,
-    now: Timestamp,
-    detail: &str,
-) -> Members {
-    let (begun, rest) = begun_and_rest(&held.row);
-    let (attempt, state) = (held.row.attempt, State::InDoubt);
-    round.end(held.row.batch, &LogLine { at: now, attempt, state, status: 0, detail }, &begun);
-    round.free(held.partition, held.row.lane, held.row.count + limits::CHUNK_WEIGHT);
-    let (id, batch, lane) = (held.row.id, held.row.batch, held.row.lane);
-    let place = Place { due_at: held.row.due_at, chunk: id.0.cast_signed() };
-    let row = crate::rows::model::ChunkRow { lease_until: None, begun_through: None, ..held.row };
-    round.change(Held { row, worker: None, is_ticket: false, ..held });
-    if !begun.is_empty() {
-        round.shrink(id, &rest);
+/// Chunks whose claims are ended in one round; whoever held more is buried in several.
+const CHUNKS_PER_ROUND: i64 = 1_000;
+
+#[async_trait]
+impl Ask for Bury {
+    type Answer = Recovery;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Recovery, Failure> {
+        let select =
+            "SELECT id FROM worker WHERE alive_until < clock_timestamp() FOR UPDATE SKIP LOCKED";
+        let dead: Vec<i64> = round
+            .rows(select, &[])
+            .await?
+            .iter()
+            .map(|row| row.try_get(0))
+            .collect::<Result<_, _>>()?;
+        if dead.is_empty() {
+            return Ok(Recovery::default());
+        }
+        let mut recovery = Recovery::default();
+        let select = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
+             members, is_ticket FROM chunk WHERE worker = ANY($1) AND lease_until IS NOT NULL \
+             ORDER BY id LIMIT $2 FOR UPDATE";
+        let rows = round.rows(select, &[&dead, &CHUNKS_PER_ROUND]).await?;
+        let mut writes = Writes::default();
+        let (mut unleased, mut crashes) = (Vec::new(), Vec::new());
+        for row in &rows {
+            let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get(11)?);
+            let rest = round.end_lease(&mut writes, &chunk, self.now, "process ended");
+            round.freed(&chunk, chunk.count, true);
+            recovery.in_doubt += (chunk.count - rest.len()) as u64;
+            unleased.push(chunk.id.0.cast_signed());
+            let seen = if is_ticket {
+                chunk.crashes
+            } else {
+                self.crash(round, &mut writes, &mut recovery, (&chunk, &rest))
+            };
+            crashes.push(i32::from(seen));
+        }
+        round.unlease(&unleased).await?;
+        let update = "UPDATE chunk SET crashes = seen.crashes FROM unnest($1::int8[], $2::int4[]) \
+             AS seen (id, crashes) WHERE chunk.id = seen.id";
+        round.execute(update, &[&unleased, &crashes]).await?;
+        round.write(writes).await?;
+        if rows.len() < usize::try_from(CHUNKS_PER_ROUND).unwrap_or(0) {
+            recovery.abandoned_broadcasts = round.forget_workers(&dead).await?;
+        }
+        Ok(recovery)
     }
-    if !rest.is_empty() {
-        round.due(batch, lane, place);
-    }
-    rest
 }
 
-/// Notes that `rest` of a chunk in hand was in flight in one more crash.
-fn count_crash(
-    round: &mut Round<'_>,
-    chunk: notification::ChunkId,
-    rest: &Members,
-    now: Timestamp,
-) {
-    let Some(mut held) = round.chunk(chunk).cloned() else { return };
-    match crashed(&held.row, rest) {
-        Crashed::Returned { crashes } => {
-            held.row.crashes = crashes;
-            round.change(held);
+// === impl Bury ===
+
+impl Bury {
+    /// Notes one more crash of what was in flight; returns how many it has seen.
+    fn crash(
+        &self,
+        round: &mut Round<'_>,
+        writes: &mut Writes,
+        recovery: &mut Recovery,
+        (chunk, rest): (&ChunkRow, &Members),
+    ) -> u16 {
+        if rest.is_empty() {
+            return chunk.crashes;
         }
-        Crashed::Halved { first, second } => {
-            held.row.crashes = second.crashes;
-            let (batch, lane) = (held.row.batch, held.row.lane);
-            round.change(held);
-            round.shrink(chunk, &first);
-            round.add_chunk(NewChunk {
-                batch,
-                lane,
-                due_at: second.due_at,
-                attempt: second.attempt,
-                crashes: second.crashes,
-                count: second.members.len(),
-                members: Some(second.members),
-            });
+        match settlement::crashed(chunk, rest) {
+            Crashed::Quarantined(detail) => {
+                let (attempt, state) = (chunk.attempt, State::Dead);
+                let line = LogLine { at: self.now, attempt, state, status: 0, detail: &detail };
+                round.end(writes, chunk.batch, &line, rest);
+                writes.shrink(chunk.id, &Members::default());
+                recovery.quarantined += 1;
+                chunk.crashes
+            }
+            Crashed::Halved { first, second } => {
+                recovery.returned += rest.len() as u64;
+                writes.shrink(chunk.id, &first);
+                writes.part(chunk, &second);
+                second.crashes
+            }
+            Crashed::Returned { crashes } => {
+                recovery.returned += rest.len() as u64;
+                crashes
+            }
         }
-        Crashed::Quarantined(detail) => {
-            let (attempt, state) = (held.row.attempt, State::Dead);
-            let line = LogLine { at: now, attempt, state, status: 0, detail: &detail };
-            round.end(held.row.batch, &line, rest);
-            round.shrink(chunk, &Members::default());
-        }
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, Failure> {
+        let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE owner = ANY($1)";
+        self.execute(free, &[&dead]).await?;
+        let open = "DELETE FROM batch WHERE broadcast IN \
+             (SELECT id FROM broadcast WHERE sealed_at IS NULL AND worker = ANY($1))";
+        self.execute(open, &[&dead]).await?;
+        let abandon = "DELETE FROM broadcast WHERE sealed_at IS NULL AND worker = ANY($1)";
+        let abandoned = self.execute(abandon, &[&dead]).await?;
+        self.execute("DELETE FROM worker WHERE id = ANY($1)", &[&dead]).await?;
+        self.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
+        Ok(abandoned)
     }
 }

@@ -1,112 +1,129 @@
-//! Withdrawals: only what nobody holds can be cancelled. They read the chunks of one instant and lock the ready ones; a
-//! chunk that changed since interrupts the transaction, which is run again.
+//! Withdrawals: only what nobody holds can be cancelled.
 
+use async_trait::async_trait;
 use notification::{BroadcastId, Name, NotificationId, State, Timestamp};
 
-use super::round::{Interrupted, Round};
-use super::table::{Held, returning_chunk, small};
+use super::round::{Failure, Round, Writes, chunk_at, select_chunk};
+use super::writer::Ask;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
-use crate::{CancelTarget, Cancelled, StoreError};
+use crate::rows::model::ChunkRow;
+use crate::{CancelTarget, Cancelled};
 
-const BATCH: &str = "SELECT accepted_at, count FROM batch AS b WHERE id = $1 AND tenant = $2 \
-     AND (broadcast IS NULL \
-       OR (SELECT sealed_at FROM broadcast AS o WHERE o.id = b.broadcast) IS NOT NULL)";
-const BROADCAST: &str =
-    "SELECT 1 FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
-const BROADCAST_COUNT: &str =
-    "SELECT coalesce(sum(count), 0)::bigint FROM batch WHERE broadcast = $1";
-const READY_OF_BATCH: &str = returning_chunk!(
-    "SELECT",
-    "FROM chunk AS c WHERE c.batch = $1 AND c.lease_until IS NULL ORDER BY c.id FOR UPDATE"
-);
-const READY_OF_BROADCAST: &str = returning_chunk!(
-    "SELECT",
-    "FROM batch AS b JOIN chunk AS c ON c.batch = b.id \
-     WHERE b.broadcast = $1 AND c.lease_until IS NULL ORDER BY c.id FOR UPDATE OF c"
-);
-const HELD_OF_BATCH: &str =
-    returning_chunk!("SELECT", "FROM chunk AS c WHERE c.batch = $1 AND c.lease_until IS NOT NULL");
-const HELD_OF_BROADCAST: &str = "SELECT coalesce(sum(c.count), 0)::bigint FROM batch AS b \
-     JOIN chunk AS c ON c.batch = b.id WHERE b.broadcast = $1 AND c.lease_until IS NOT NULL";
-
-pub(super) async fn cancel(
-    round: &mut Round<'_>,
-    target: CancelTarget,
-    tenant: &Name,
-    now: Timestamp,
-) -> Result<Option<Cancelled>, Interrupted> {
-    match target {
-        CancelTarget::Notification(id) => cancel_one(round, id, tenant, now).await,
-        CancelTarget::Broadcast(id) => cancel_broadcast(round, id, tenant, now).await,
-    }
+/// Withdraws what is pending.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    pub(super) target: CancelTarget,
+    pub(super) tenant: Name,
+    pub(super) now: Timestamp,
 }
 
-async fn cancel_one(
-    round: &mut Round<'_>,
-    id: NotificationId,
-    tenant: &Name,
-    now: Timestamp,
-) -> Result<Option<Cancelled>, Interrupted> {
-    let batch = id.batch().0.cast_signed();
-    let found = round.query(BATCH, &[&batch, &tenant.as_str()]).await?;
-    let Some(row) = found.first() else { return Ok(None) };
-    let accepted_at = Timestamp::from_millis(row.try_get(0)?);
-    let count: u16 = small(row.try_get::<_, i32>(1)?)?;
-    let same = NotificationId::new(accepted_at, round.shared.realm, id.batch(), id.index());
-    if same != id || id.index() >= count {
-        return Ok(None);
-    }
-    let mut cancelled = Cancelled::default();
-    for row in round.query(HELD_OF_BATCH, &[&batch]).await? {
-        let held = super::table::held(&row)?;
-        cancelled.under_way += u64::from(held.row.members().contains(id.index()));
-    }
-    for chunk in round.hold(READY_OF_BATCH, &[&batch]).await? {
-        let Some(held) = round.chunk(chunk).cloned() else { continue };
-        if held.row.members().contains(id.index()) {
-            withdraw(round, &held, &Members::from_iter([id.index()]), now);
-            cancelled.cancelled = 1;
+#[async_trait]
+impl Ask for Cancel {
+    type Answer = Option<Cancelled>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        match self.target {
+            CancelTarget::Notification(id) => self.cancel_one(round, id).await,
+            CancelTarget::Broadcast(id) => self.cancel_broadcast(round, id).await,
         }
     }
-    cancelled.ended = 1 - cancelled.under_way - cancelled.cancelled;
-    Ok(Some(cancelled))
 }
 
-async fn cancel_broadcast(
-    round: &mut Round<'_>,
-    id: BroadcastId,
-    tenant: &Name,
-    now: Timestamp,
-) -> Result<Option<Cancelled>, Interrupted> {
-    let number = id.0.cast_signed();
-    if round.query(BROADCAST, &[&number, &tenant.as_str()]).await?.is_empty() {
-        return Ok(None);
+// === impl Cancel ===
+
+impl Cancel {
+    async fn cancel_one(
+        &self,
+        round: &mut Round<'_>,
+        id: NotificationId,
+    ) -> Result<Option<Cancelled>, Failure> {
+        let select = "SELECT accepted_at, count FROM batch WHERE id = $1 AND tenant = $2 \
+             AND (broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
+             WHERE b.id = batch.broadcast) IS NOT NULL)";
+        let number = id.batch().0.cast_signed();
+        let rows = round.rows(select, &[&number, &self.tenant.as_str()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let accepted_at = Timestamp::from_millis(row.try_get(0)?);
+        let same = NotificationId::new(accepted_at, round.desk.realm, id.batch(), id.index());
+        if same != id || i32::from(id.index()) >= row.try_get(1)? {
+            return Ok(None);
+        }
+        let mut cancelled = Cancelled::default();
+        let mut writes = Writes::default();
+        for chunk in round.chunks_of(&[number]).await? {
+            if !chunk.members().contains(id.index()) {
+                continue;
+            }
+            if chunk.lease_until.is_some() {
+                cancelled.under_way = 1;
+            } else {
+                let only = Members::from_iter([id.index()]);
+                round.withdraw(&mut writes, &chunk, &only, self.now);
+                cancelled.cancelled = 1;
+            }
+        }
+        round.write(writes).await?;
+        cancelled.ended = 1 - cancelled.under_way - cancelled.cancelled;
+        Ok(Some(cancelled))
     }
-    let mut cancelled = Cancelled::default();
-    for chunk in round.hold(READY_OF_BROADCAST, &[&number]).await? {
-        let Some(held) = round.chunk(chunk).cloned() else { continue };
-        cancelled.cancelled += held.row.count as u64;
-        withdraw(round, &held, &held.row.members(), now);
+
+    async fn cancel_broadcast(
+        &self,
+        round: &mut Round<'_>,
+        id: BroadcastId,
+    ) -> Result<Option<Cancelled>, Failure> {
+        let number = id.0.cast_signed();
+        let select =
+            "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
+        if round.rows(select, &[&number, &self.tenant.as_str()]).await?.is_empty() {
+            return Ok(None);
+        }
+        let select = "SELECT id, count FROM batch WHERE broadcast = $1";
+        let (mut batches, mut total) = (Vec::new(), 0);
+        for row in &round.rows(select, &[&number]).await? {
+            batches.push(row.try_get::<_, i64>(0)?);
+            total += u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
+        }
+        let mut cancelled = Cancelled::default();
+        let mut writes = Writes::default();
+        for chunk in round.chunks_of(&batches).await? {
+            let count = chunk.count as u64;
+            if chunk.lease_until.is_some() {
+                cancelled.under_way += count;
+            } else {
+                round.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
+                cancelled.cancelled += count;
+            }
+        }
+        round.write(writes).await?;
+        cancelled.ended = total.saturating_sub(cancelled.under_way + cancelled.cancelled);
+        Ok(Some(cancelled))
     }
-    cancelled.under_way = sum(round, HELD_OF_BROADCAST, number).await?;
-    let accepted = sum(round, BROADCAST_COUNT, number).await?;
-    cancelled.ended = accepted - cancelled.under_way - cancelled.cancelled;
-    Ok(Some(cancelled))
 }
 
-async fn sum(round: &Round<'_>, sql: &'static str, number: i64) -> Result<u64, Interrupted> {
-    let rows = round.query(sql, &[&number]).await?;
-    let row = rows.first().ok_or_else(|| StoreError::Damaged("no sum came".to_owned()))?;
-    Ok(super::table::unsigned(row, 0)?)
-}
+// === impl Round ===
 
-fn withdraw(round: &mut Round<'_>, held: &Held, members: &Members, now: Timestamp) {
-    let mut rest = held.row.members();
-    for index in members.iter() {
-        rest.remove(index);
+impl Round<'_> {
+    fn withdraw(
+        &mut self,
+        writes: &mut Writes,
+        chunk: &ChunkRow,
+        members: &Members,
+        now: Timestamp,
+    ) {
+        let mut rest = chunk.members();
+        for index in members.iter() {
+            rest.remove(index);
+        }
+        self.end(writes, chunk.batch, &LogLine::unattempted(now, State::Cancelled), members);
+        writes.shrink(chunk.id, &rest);
     }
-    round.end(held.row.batch, &LogLine::unattempted(now, State::Cancelled), members);
-    round.shrink(held.row.id, &rest);
-    round.thin(held.row.lane);
+
+    /// The chunks of batches, locked in the order of their numbers.
+    async fn chunks_of(&mut self, batches: &[i64]) -> Result<Vec<ChunkRow>, Failure> {
+        let select = select_chunk!("batch = ANY($1) ORDER BY id FOR UPDATE");
+        let rows = self.rows(select, &[&batches]).await?;
+        Ok(rows.iter().map(chunk_at).collect::<Result<_, _>>()?)
+    }
 }

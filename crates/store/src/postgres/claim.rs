@@ -1,443 +1,544 @@
-//! Claims and tickets: what is due is planned in memory, leased by one statement, and read.
-//!
-//! The plan looks at what the index has next in the lanes whose turn it is, without a lock; the lease takes what is
-//! still there, and skips what another transaction holds.
+//! Claims, tickets and their exchange, and the end of leases.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use notification::{
-    BroadcastId, Bytes, Chunk, ChunkId, Content, Epoch, State, Ticket, Timestamp, limits,
+    BatchId, BroadcastId, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Lane, State,
+    Ticket, Timestamp, limits,
 };
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
-use super::board::Place;
-use super::bury::end_lease;
-use super::plan::{Candidate, Need, Plan, candidate};
-use super::round::{Interrupted, Round};
-use super::settle::{batches, missing};
-use super::table::{self, Held, lane_number, returning_chunk, small, unsigned};
-use super::work::WorkDesk;
+use super::round::{Failure, Round, Writes, chunk_at, counted, lane_at, narrow, select_chunk};
+use super::writer::Ask;
 use crate::rows::codec::LogLine;
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::model::{BatchRow, ChunkRow, deliveries};
+use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
+use crate::rows::settlement;
 use crate::{Claim, ClaimRequest, StoreError};
 
-/// The contents of the broadcasts that were claimed from last.
-#[derive(Debug, Default)]
-pub(super) struct Contents {
-    known: VecDeque<(BroadcastId, Content)>,
+/// Claims chunks for this process to deliver.
+#[derive(Debug)]
+pub(super) struct ClaimChunks(pub(super) ClaimRequest);
+
+/// Claims chunks to be published as tickets.
+#[derive(Debug)]
+pub(super) struct IssueTickets(pub(super) ClaimRequest);
+
+/// Exchanges tickets for their chunks.
+#[derive(Debug)]
+pub(super) struct TakeChunks {
+    pub(super) tickets: Vec<Ticket>,
+    pub(super) now: Timestamp,
+    pub(super) lease: Duration,
 }
 
-/// Broadcasts under way at a time are few; each may have 256 KiB.
-const CONTENTS_MAX: usize = 16;
-/// Candidates read at once, at first and at most. More than is taken costs a little, another look costs more.
-const CANDIDATES: usize = 32;
-const CANDIDATES_MAX: usize = 4_096;
+/// Ready chunks of one lane that were read and not claimed yet.
+#[derive(Debug, Default)]
+struct Ahead {
+    chunks: VecDeque<ChunkRow>,
+    /// Whether nothing lies behind them.
+    is_all: bool,
+}
 
-const NAME_LANES: &str =
-    "SELECT l.id, l.channel, l.destination, l.priority FROM lane AS l WHERE l.id = ANY($1)";
-const LEASES_ENDED: &str = returning_chunk!(
-    "SELECT",
-    "FROM chunk AS c WHERE c.lease_until > $2 AND c.lease_until <= $3 \
-       AND c.partition = ANY(ARRAY(SELECT id FROM partition WHERE owner = $1)) \
-     ORDER BY c.id FOR UPDATE SKIP LOCKED"
-);
-const NEXT_LEASE_END: &str = "SELECT min(c.lease_until) FROM chunk AS c WHERE c.lease_until > $2 \
-     AND c.partition = ANY(ARRAY(SELECT id FROM partition WHERE owner = $1))";
-const SELECT_CANDIDATES: &str = "SELECT n.lane, c.due_at, c.id, c.count, b.expires_at \
-     FROM unnest($2::int[], $3::bigint[], $4::bigint[]) AS n (lane, due_at, id) \
-     CROSS JOIN LATERAL ( \
-       SELECT due_at, id, batch, count FROM chunk WHERE lane = n.lane AND lease_until IS NULL \
-         AND (due_at, id) > (n.due_at, n.id) \
-         AND partition = ANY(ARRAY(SELECT id FROM partition WHERE owner = $1)) \
-       ORDER BY due_at, id LIMIT $5) AS c \
-     JOIN batch AS b ON b.id = c.batch";
-const LEASE: &str = returning_chunk!(
-    "WITH wanted AS MATERIALIZED ( \
-       SELECT id FROM chunk WHERE id = ANY($2) AND lease_until IS NULL \
-         AND partition = ANY(ARRAY(SELECT id FROM partition WHERE owner = $1)) \
-       ORDER BY id FOR UPDATE SKIP LOCKED) \
-     UPDATE chunk AS c SET epoch = c.epoch + 1, lease_until = $3, worker = $4, is_ticket = $5 \
-     FROM wanted WHERE c.id = wanted.id RETURNING",
-    ""
-);
-const LOCK_READY: &str = returning_chunk!(
-    "SELECT",
-    "FROM chunk AS c WHERE c.id = ANY($1) AND c.lease_until IS NULL ORDER BY c.id \
-     FOR UPDATE SKIP LOCKED"
-);
-const SELECT_CONTENTS: &str = "SELECT id, payload, options FROM broadcast WHERE id = ANY($1)";
-const SELECT_SUPPRESSED: &str = "SELECT s.channel, s.recipient \
-     FROM unnest($1::text[], $2::text[]) AS n (channel, recipient) JOIN suppression AS s \
-     ON s.channel = n.channel COLLATE \"C\" AND s.recipient = n.recipient COLLATE \"C\"";
+/// A lease to be written.
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    until: Timestamp,
+    is_ticket: bool,
+    /// Whether only partitions of this process may be touched.
+    is_guarded: bool,
+}
 
-// === impl WorkDesk ===
+/// Ready chunks of a lane read at once, and lanes read at once.
+const LOOK_AHEAD: i64 = 9;
+const LANES_AHEAD: usize = 16;
 
-impl WorkDesk {
-    pub(super) async fn claim(
-        &mut self,
-        round: &mut Round<'_>,
-        request: ClaimRequest,
-    ) -> Result<Claim<Chunk>, Interrupted> {
-        let lease_until = request.now.plus(request.lease);
-        let worker = self.shared.worker();
-        self.look(round, request.now).await?;
-        let plan = self.plan(round, request, true).await?;
-        self.end_expired(round, &plan, request.now).await?;
-        let leased = self.lease(round, &plan, (lease_until, Some(worker))).await?;
-        let chunks = self.open(round, leased, request.now).await?;
-        Ok(Claim { chunks, next_at: self.finish(&request) })
+const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
+     chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members \
+     FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (lane, due_at, id) CROSS JOIN LATERAL ( \
+       SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
+         AND (due_at, id) > (wanted.due_at, wanted.id) AND partition = ANY($4) \
+       ORDER BY due_at, id LIMIT $5) AS chunk";
+const LEASE: &str = "UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $5, worker = $6, is_ticket = $7, \
+     begun_through = NULL, count = new.count, members = new.members \
+     FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \
+     WHERE chunk.id = new.id AND chunk.epoch = new.epoch AND (chunk.lease_until IS NULL OR chunk.is_ticket) \
+       AND (NOT $8 OR partition IN (SELECT id FROM partition WHERE owner = $6)) RETURNING chunk.id";
+const SELECT_OVERDUE: &str = select_chunk!(
+    "lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
+);
+const SELECT_BATCHES: &str = "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, broadcast, \
+     batch.tenant, coalesce(batch.options, broadcast.options), coalesce(batch.payload, broadcast.payload), items, \
+     lane.channel, lane.destination, lane.priority \
+     FROM batch JOIN lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
+     WHERE batch.id = ANY($1)";
+/// Every lane with something ready, by skipping from one to the next in the index, and its first due time.
+const SELECT_LANES: &str = "WITH RECURSIVE ready (lane, due_at) AS ( \
+       (SELECT lane, due_at FROM chunk WHERE lease_until IS NULL ORDER BY lane, due_at LIMIT 1) \
+       UNION ALL SELECT next.lane, next.due_at FROM ready CROSS JOIN LATERAL ( \
+         SELECT lane, due_at FROM chunk WHERE lease_until IS NULL AND lane > ready.lane \
+         ORDER BY lane, due_at LIMIT 1) AS next) \
+     SELECT lane.id, channel, destination, priority, due_at FROM ready JOIN lane ON lane.id = ready.lane";
+const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
+     (sum(count) + count(*) * $2)::int8, min(lease_until) FROM chunk JOIN lane ON lane.id = lane \
+     WHERE lease_until IS NOT NULL AND partition = ANY($1) GROUP BY lane.id";
+
+#[async_trait]
+impl Ask for ClaimChunks {
+    type Answer = Claim<Chunk>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let now = self.0.now;
+        let lease = Lease { until: now.plus(self.0.lease), is_ticket: false, is_guarded: true };
+        let chosen = round.choose(self.0).await?;
+        let chunks = round.open(chosen, now, lease).await?.into_iter().flatten().collect();
+        Ok(Claim { chunks, next_at: round.next_at(&self.0) })
     }
+}
 
-    pub(super) async fn issue(
-        &mut self,
-        round: &mut Round<'_>,
-        request: ClaimRequest,
-    ) -> Result<Claim<Ticket>, Interrupted> {
-        let lease_until = request.now.plus(request.lease);
-        self.look(round, request.now).await?;
-        let request = ClaimRequest {
-            lane_window: self.shared.scaled(request.lane_window),
-            total_window: self.shared.scaled(request.total_window),
-            ..request
-        };
-        let plan = self.plan(round, request, false).await?;
-        let leased = self.lease(round, &plan, (lease_until, None)).await?;
-        let mut tickets = Vec::with_capacity(leased.len());
-        for held in leased {
-            let lane = self.shared.board().lanes.lane(held.row.lane).cloned();
-            let missing = || StoreError::Damaged(format!("lane {} is missing", held.row.lane));
-            tickets.push(Ticket {
-                chunk: held.row.id,
-                epoch: held.row.epoch,
-                priority: lane.ok_or_else(missing)?.priority,
-                lease_until,
-                count: small(held.row.count)?,
+#[async_trait]
+impl Ask for IssueTickets {
+    type Answer = Claim<Ticket>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let request = round.share_of(self.0);
+        let lease =
+            Lease { until: request.now.plus(request.lease), is_ticket: true, is_guarded: true };
+        let chosen = round.choose(request).await?;
+        let leased = round.lease(&chosen, lease).await?;
+        let mut chunks = Vec::with_capacity(chosen.len());
+        for chunk in chosen.iter().filter(|chunk| leased.contains(&chunk.id)) {
+            chunks.push(Ticket {
+                chunk: chunk.id,
+                epoch: Epoch(chunk.epoch.0 + 1),
+                priority: round.lane(chunk.lane).await?.priority,
+                lease_until: lease.until,
+                count: u16::try_from(chunk.count).unwrap_or(u16::MAX),
             });
         }
-        Ok(Claim { chunks: tickets, next_at: self.finish(&request) })
+        Ok(Claim { chunks, next_at: round.next_at(&request) })
     }
+}
 
-    /// Exchanges tickets for chunks; the chunks are in hand.
-    pub(super) async fn take(
-        &mut self,
-        round: &mut Round<'_>,
-        tickets: &[Ticket],
-        (now, lease): (Timestamp, Duration),
-    ) -> Result<Vec<Option<Chunk>>, Interrupted> {
-        let lease_until = now.plus(lease);
-        let mut taken = Vec::new();
-        let mut places: HashMap<ChunkId, usize> = HashMap::new();
-        for (place, ticket) in tickets.iter().enumerate() {
-            let held = round.chunk(ticket.chunk).filter(|held| {
-                held.is_ticket
-                    && held.row.epoch == ticket.epoch
-                    && held.row.lease_until.is_some_and(|until| until > now)
-            });
-            let Some(held) = held.cloned() else { continue };
-            let epoch = Epoch(held.row.epoch.0.saturating_add(1));
-            let row = ChunkRow { epoch, lease_until: Some(lease_until), ..held.row };
-            let worker = Some(self.shared.worker());
-            let held = Held { row, worker, is_ticket: false, ..held };
-            round.change(held.clone());
-            if self.shared.owns(held.partition) {
-                self.shared.board().lease(held.row.id, lease_until);
-            }
-            places.insert(held.row.id, place);
-            taken.push(held);
-        }
-        let mut chunks: Vec<Option<Chunk>> = vec![None; tickets.len()];
-        for chunk in self.open(round, taken, now).await? {
-            let place = places.get(&chunk.id).and_then(|place| chunks.get_mut(*place));
-            if let Some(place) = place {
-                *place = Some(chunk);
-            }
-        }
-        Ok(chunks)
+#[async_trait]
+impl Ask for TakeChunks {
+    type Answer = Vec<Option<Chunk>>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let ids: Vec<i64> =
+            self.tickets.iter().map(|ticket| ticket.chunk.0.cast_signed()).collect();
+        let mut chunks = round.lock_chunks(&ids).await?;
+        let mut good = Vec::new();
+        let places: Vec<Option<usize>> = self
+            .tickets
+            .iter()
+            .map(|ticket| {
+                let chunk = chunks.get(&ticket.chunk)?;
+                let is_good = chunk.epoch == ticket.epoch
+                    && chunk.lease_until.is_some_and(|until| until > self.now);
+                // The same ticket twice is good once.
+                let chunk = is_good.then(|| chunks.remove(&ticket.chunk)).flatten()?;
+                good.push(chunk);
+                Some(good.len() - 1)
+            })
+            .collect();
+        let lease = Lease { until: self.now.plus(self.lease), is_ticket: false, is_guarded: false };
+        let mut taken = round.open(good, self.now, lease).await?;
+        let take = |place: Option<usize>| taken.get_mut(place?).and_then(Option::take);
+        Ok(places.into_iter().map(take).collect())
     }
+}
 
-    /// Ends the claims that ended by `now`, and learns what others told of.
-    async fn look(&self, round: &mut Round<'_>, now: Timestamp) -> Result<(), Interrupted> {
-        let (to_look_at, unknown) = {
-            let mut board = self.shared.board();
-            board.start_reading();
-            (board.leases_to_look_at(now), board.take_unknown())
+// === impl Round ===
+
+impl Round<'_> {
+    /// The windows of all consumers, as far as this producer may fill them.
+    fn share_of(&self, request: ClaimRequest) -> ClaimRequest {
+        let membership = self.desk.membership.borrow();
+        let share = |window: usize| {
+            window.saturating_mul(membership.consumers).div_ceil(membership.producers.max(1))
         };
-        if let Some((since, is_last)) = to_look_at {
-            let (since, now_millis, worker) = (since.millis(), now.millis(), self.shared.worker());
-            for chunk in round.hold(LEASES_ENDED, &[&worker, &since, &now_millis]).await? {
-                if let Some(held) = round.chunk(chunk).cloned() {
-                    end_lease(round, held, now, "lease ended");
-                }
-            }
-            let next = if is_last {
-                round.query(NEXT_LEASE_END, &[&worker, &now_millis]).await?
-            } else {
-                Vec::new()
+        let (lane_window, total_window) = (share(request.lane_window), share(request.total_window));
+        ClaimRequest { lane_window, total_window, ..request }
+    }
+
+    /// The due chunks that may be claimed now, in turn; those whose leases ended are due again first.
+    async fn choose(&mut self, request: ClaimRequest) -> Result<Vec<ChunkRow>, Failure> {
+        self.look_around().await?;
+        self.end_overdue_leases(request.now).await?;
+        self.meet_strangers().await?;
+        let mut ahead: HashMap<LaneId, Ahead> = HashMap::new();
+        let mut chosen = Vec::new();
+        let mut items = 0;
+        while items < limits::ROUND_ITEMS
+            && let Some(lane) = self.desk.claiming.lanes.next(&request)
+        {
+            let first = self.look_ahead(lane, &mut ahead, &request).await?;
+            let lanes = &mut self.desk.claiming.lanes;
+            let Some(first) = first.filter(|first| first.due_at <= request.now) else {
+                let next_due = ahead.get(&lane).and_then(|ahead| ahead.chunks.front());
+                lanes.set_next_due(lane, next_due.map(|chunk| chunk.due_at));
+                continue;
             };
-            let mut board = self.shared.board();
-            board.looked(now);
-            if let Some(row) = next.first()
-                && let Some(until) = row.try_get::<_, Option<i64>>(0)?
-            {
-                board.look_at(Timestamp::from_millis(until));
+            if items > 0 && items + first.count > request.items {
+                break;
             }
+            items += first.count;
+            self.desk.claiming.watermarks.insert(lane, place_of(&first));
+            if let Some(ahead) = ahead.get_mut(&lane) {
+                ahead.chunks.pop_front();
+            }
+            let second = self.look_ahead(lane, &mut ahead, &request).await?;
+            let lanes = &mut self.desk.claiming.lanes;
+            lanes.add_claimed(lane, first.count);
+            lanes.served(lane, second.map(|second| second.due_at));
+            chosen.push(first);
         }
-        // What this transaction made ready is there to be claimed.
-        round.flush().await?;
-        round.apply();
-        if !unknown.is_empty() {
-            let lanes: Vec<i32> = unknown.iter().map(|(lane, _)| lane_number(*lane)).collect();
-            let rows = round.query(NAME_LANES, &[&lanes]).await?;
-            let mut board = self.shared.board();
-            for row in rows {
-                board.learn(LaneId::from(row.try_get::<_, i32>(0)?), table::lane(&row, 1)?);
-            }
-            for (lane, due_at) in unknown {
-                board.found_due(lane, Place { due_at, chunk: 0 });
-            }
-        }
-        Ok(())
+        Ok(chosen)
     }
 
-    /// Decides what to take; the board counts it as claimed already.
-    async fn plan(
-        &self,
-        round: &Round<'_>,
-        request: ClaimRequest,
-        ends_expired: bool,
-    ) -> Result<Plan, Interrupted> {
-        let mut plan = Plan::default();
-        let mut limit = CANDIDATES;
-        while plan.choose(&mut self.shared.board(), &request, ends_expired) == Need::Candidates {
-            let wanted = plan.wanted(&mut self.shared.board(), &request);
-            let lanes: Vec<i32> = wanted.iter().map(|(lane, _)| lane_number(*lane)).collect();
-            let due: Vec<i64> = wanted.iter().map(|(_, from)| from.due_at.millis()).collect();
-            let ids: Vec<i64> = wanted.iter().map(|(_, from)| from.chunk).collect();
-            // One more than can be due says when the lane goes on.
-            let of_lane = limit.div_ceil(wanted.len().max(1)) + 1;
-            let (worker, rows_max) =
-                (self.shared.worker(), i64::try_from(of_lane).unwrap_or(i64::MAX));
-            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-                [&worker, &lanes, &due, &ids, &rows_max];
-            let rows = round.query(SELECT_CANDIDATES, &parameters).await?;
-            let mut found: BTreeMap<LaneId, Vec<Candidate>> = BTreeMap::new();
-            for row in &rows {
-                let candidate = candidate(row)?;
-                found.entry(candidate.lane).or_default().push(candidate);
-            }
-            for (lane, _) in wanted {
-                plan.deal(lane, found.remove(&lane).unwrap_or_default(), of_lane);
-            }
-            limit = (4 * limit).min(CANDIDATES_MAX);
+    /// The lane's first ready chunk that was not chosen yet.
+    async fn look_ahead(
+        &mut self,
+        lane: LaneId,
+        ahead: &mut HashMap<LaneId, Ahead>,
+        request: &ClaimRequest,
+    ) -> Result<Option<ChunkRow>, Failure> {
+        if let Some(known) = ahead.get(&lane)
+            && (known.is_all || !known.chunks.is_empty())
+        {
+            return Ok(known.chunks.front().cloned());
         }
-        Ok(plan)
-    }
-
-    /// Settles as expired what the plan found to be.
-    async fn end_expired(
-        &self,
-        round: &mut Round<'_>,
-        plan: &Plan,
-        now: Timestamp,
-    ) -> Result<(), Interrupted> {
-        if plan.expired.is_empty() {
-            return Ok(());
+        let claiming = &self.desk.claiming;
+        let mut wanted = claiming.lanes.open(request, LANES_AHEAD);
+        wanted.retain(|other| *other != lane && !ahead.contains_key(other));
+        wanted.push(lane);
+        let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));
+        let (dues, ids): (Vec<i64>, Vec<i64>) = wanted.iter().map(mark).unzip();
+        let lanes: Vec<i32> = wanted.iter().map(|lane| narrow(*lane)).collect();
+        let partitions = self.desk.membership.borrow().partitions.clone();
+        let parameters: [&(dyn ToSql + Sync); 5] = [&lanes, &dues, &ids, &partitions, &LOOK_AHEAD];
+        let rows = self.rows(SELECT_READY, &parameters).await?;
+        for lane in wanted {
+            ahead.insert(lane, Ahead::default());
         }
-        let chunks: Vec<i64> = plan.expired.iter().map(|one| one.place.chunk).collect();
-        let ended: BTreeSet<ChunkId> =
-            round.hold(LOCK_READY, &[&chunks]).await?.into_iter().collect();
-        for chunk in &ended {
-            let Some(held) = round.chunk(*chunk).cloned() else { continue };
-            let line = LogLine::unattempted(now, State::Expired);
-            round.end(held.row.batch, &line, &held.row.members());
-            round.shrink(*chunk, &Members::default());
-        }
-        let mut board = self.shared.board();
-        for one in plan.expired.iter().filter(|one| !ended.contains(&one.id())) {
-            board.found_due(one.lane, one.place);
-        }
-        Ok(())
-    }
-
-    /// Leases what was chosen, as far as it is still there.
-    async fn lease(
-        &self,
-        round: &mut Round<'_>,
-        plan: &Plan,
-        (lease_until, worker): (Timestamp, Option<i64>),
-    ) -> Result<Vec<Held>, Interrupted> {
-        if plan.chosen.is_empty() {
-            return Ok(Vec::new());
-        }
-        let ids: Vec<i64> = plan.chosen.iter().map(|one| one.place.chunk).collect();
-        let (owner, until, is_ticket) =
-            (self.shared.worker(), lease_until.millis(), worker.is_none());
-        let rows = round.query(LEASE, &[&owner, &ids, &until, &worker, &is_ticket]).await?;
-        let mut leased = HashMap::with_capacity(rows.len());
         for row in &rows {
-            let held = table::held(row)?;
-            round.take_in_hand(held.clone());
-            leased.insert(held.row.id, held);
+            let chunk = chunk_at(row)?;
+            ahead.entry(chunk.lane).or_default().chunks.push_back(chunk);
         }
-        let mut in_order = Vec::with_capacity(leased.len());
-        let mut board = self.shared.board();
-        for one in &plan.chosen {
-            if let Some(held) = leased.remove(&one.id()) {
-                board.lease(held.row.id, lease_until);
-                in_order.push(held);
-            } else {
-                // Somebody withdraws some of it just now.
-                board.free(one.lane, one.count + limits::CHUNK_WEIGHT);
-                board.found_due(one.lane, one.place);
-            }
+        for ahead in ahead.values_mut() {
+            ahead.is_all |= counted(ahead.chunks.len()) < i32::try_from(LOOK_AHEAD).unwrap_or(0);
         }
-        Ok(in_order)
+        Ok(ahead.get(&lane).and_then(|ahead| ahead.chunks.front().cloned()))
     }
 
-    /// Reads what leased chunks hold, and ends what must not be sent: those chunks are left out, or smaller.
+    /// Leases `chunks`; returns those that could be.
+    async fn lease(
+        &mut self,
+        chunks: &[ChunkRow],
+        lease: Lease,
+    ) -> Result<HashSet<ChunkId>, Failure> {
+        if chunks.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
+        let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
+        let counts: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.count)).collect();
+        let members: Vec<Option<Vec<u8>>> =
+            chunks.iter().map(|chunk| chunk.members.as_ref().map(Members::to_blob)).collect();
+        let Lease { until, is_ticket, is_guarded } = lease;
+        let worker = self.desk.membership.borrow().worker;
+        let parameters: [&(dyn ToSql + Sync); 8] =
+            [&ids, &epochs, &counts, &members, &until.millis(), &worker, &is_ticket, &is_guarded];
+        let rows = self.rows(LEASE, &parameters).await?;
+        let mut leased = HashSet::new();
+        for row in &rows {
+            leased.insert(ChunkId(row.try_get::<_, i64>(0)?.cast_unsigned()));
+        }
+        if leased.len() < chunks.len() {
+            // Somebody else took some, or took the partitions over: what we know is old.
+            self.desk.lose_track();
+        }
+        let own = leased.iter().map(|chunk| (until, *chunk));
+        self.desk.claiming.leases.extend(own);
+        Ok(leased)
+    }
+
+    /// Leases `chosen` chunks and reads what they hold, in their order. What is expired or suppressed of them ends
+    /// instead; `None` where nothing is left to send.
     async fn open(
         &mut self,
-        round: &mut Round<'_>,
-        leased: Vec<Held>,
+        mut chosen: Vec<ChunkRow>,
         now: Timestamp,
-    ) -> Result<Vec<Chunk>, Interrupted> {
-        if leased.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut found = batches(round, leased.iter().map(|held| held.row.batch)).await?;
-        self.contents.fetch(round, found.values()).await?;
-        let mut chunks = Vec::with_capacity(leased.len());
-        for held in leased {
-            let batch = found.get_mut(&held.row.batch).ok_or_else(|| missing(held.row.batch))?;
-            if let Some(broadcast) = batch.envelope.broadcast {
-                batch.content = Some(self.contents.get(broadcast)?);
-            }
-            if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
-                end_members(round, &held, &held.row.members(), State::Expired, now);
-                continue;
-            }
-            chunks.push((chunk_of(&held.row, batch, self.shared.realm)?, held));
-        }
-        self.end_suppressed(round, &mut chunks, now).await?;
-        Ok(chunks.into_iter().map(|(chunk, _)| chunk).collect())
-    }
-
-    /// Takes out of chunks who is on the suppression list.
-    async fn end_suppressed(
-        &self,
-        round: &mut Round<'_>,
-        chunks: &mut Vec<(Chunk, Held)>,
-        now: Timestamp,
-    ) -> Result<(), Interrupted> {
-        let (mut channels, mut recipients) = (Vec::new(), Vec::new());
-        {
-            let board = self.shared.board();
-            if board.suppressed.is_empty() {
-                return Ok(());
-            }
-            for (chunk, _) in chunks.iter() {
-                let channel = chunk.envelope.lane.channel.as_str();
-                let suspects = chunk.deliveries.iter().map(|delivery| &*delivery.recipient);
-                for recipient in suspects.filter(|it| board.suppressed.may_contain(channel, it)) {
-                    channels.push(channel.to_owned());
-                    recipients.push(recipient.to_owned());
-                }
-            }
-        }
-        if channels.is_empty() {
-            return Ok(());
-        }
-        let rows = round.query(SELECT_SUPPRESSED, &[&channels, &recipients]).await?;
-        let mut listed: BTreeSet<(&str, &str)> = BTreeSet::new();
-        for row in &rows {
-            listed.insert((row.try_get(0)?, row.try_get(1)?));
-        }
-        for (chunk, held) in chunks.iter_mut() {
-            let channel = chunk.envelope.lane.channel.clone();
-            let is_listed = |recipient: &str| listed.contains(&(channel.as_str(), recipient));
-            let ended = chunk.deliveries.extract_if(.., |delivery| is_listed(&delivery.recipient));
-            let ended: Members = ended.map(|delivery| delivery.index).collect();
-            end_members(round, held, &ended, State::Suppressed, now);
-        }
-        chunks.retain(|(chunk, _)| !chunk.deliveries.is_empty());
-        Ok(())
-    }
-
-    /// The board follows what came while the claim was made; says when the next one can bring something.
-    fn finish(&self, request: &ClaimRequest) -> Option<Timestamp> {
-        let mut board = self.shared.board();
-        board.finish_reading();
-        let next_due = board.lanes.next_at(request);
-        next_due.into_iter().chain(board.next_lease_end()).min()
-    }
-}
-
-// === impl Contents ===
-
-impl Contents {
-    /// Has the contents of the broadcasts of `batches`.
-    async fn fetch(
-        &mut self,
-        round: &Round<'_>,
-        batches: impl Iterator<Item = &BatchRow>,
-    ) -> Result<(), Interrupted> {
-        let wanted: BTreeSet<BroadcastId> =
-            batches.filter_map(|batch| batch.envelope.broadcast).collect();
-        let missing = wanted.iter().filter(|id| !self.known.iter().any(|(known, _)| known == *id));
-        let missing: Vec<i64> = missing.map(|id| id.0.cast_signed()).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        while self.known.len() > CONTENTS_MAX {
-            self.known.pop_front();
-        }
-        for row in round.query(SELECT_CONTENTS, &[&missing]).await? {
-            let piece = |column| -> Result<Bytes, StoreError> {
-                Ok(Bytes::copy_from_slice(row.try_get::<_, &[u8]>(column)?))
+        lease: Lease,
+    ) -> Result<Vec<Option<Chunk>>, Failure> {
+        let mut batches = self.batches(chosen.iter()).await?;
+        let contents = deliveries_of(&chosen, &batches)?;
+        let suppressed = self.suppressed_among(&contents, &batches).await?;
+        let mut writes = Writes::default();
+        let mut opened = Vec::with_capacity(chosen.len());
+        let mut place = 0;
+        for (chunk, (batch, mut deliveries)) in chosen.iter_mut().zip(contents) {
+            let places = place..place + deliveries.len();
+            place = places.end;
+            let envelope = &batches.get(&batch).ok_or_else(|| missing(batch))?.envelope;
+            let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
+            let (state, ended): (State, Members) = if is_expired {
+                (State::Expired, chunk.members())
+            } else {
+                let listed = deliveries.iter().zip(places);
+                let listed = listed.filter(|(_, place)| suppressed.contains(place));
+                (State::Suppressed, listed.map(|(delivery, _)| delivery.index).collect())
             };
-            let content = Content { payload: piece(1)?, options: piece(2)? };
-            self.known.push_back((BroadcastId(unsigned(&row, 0)?), content));
+            if !ended.is_empty() {
+                self.end(&mut writes, batch, &LogLine::unattempted(now, state), &ended);
+                deliveries.retain(|delivery| !ended.contains(delivery.index));
+                self.freed(chunk, ended.len(), deliveries.is_empty());
+                let rest: Members = deliveries.iter().map(|delivery| delivery.index).collect();
+                if rest.is_empty() {
+                    writes.shrink(chunk.id, &rest);
+                }
+                (chunk.count, chunk.members) = (rest.len(), Some(rest));
+            }
+            opened.push(deliveries);
         }
+        self.write(writes).await?;
+        let alive: Vec<ChunkRow> = chosen.iter().filter(|chunk| chunk.count > 0).cloned().collect();
+        let leased = self.lease(&alive, lease).await?;
+        let realm = self.desk.realm;
+        let tenure = self.desk.membership.borrow().worker.cast_unsigned();
+        let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
+            let batch = batches.get_mut(&chunk.batch).filter(|_| leased.contains(&chunk.id))?;
+            Some(Chunk {
+                id: chunk.id,
+                epoch: Epoch(chunk.epoch.0 + 1),
+                lease_until: lease.until,
+                tenure,
+                batch: chunk.batch,
+                realm,
+                accepted_at: batch.accepted_at,
+                envelope: batch.envelope.clone(),
+                attempt: chunk.attempt,
+                content: batch.content.clone(),
+                deliveries,
+            })
+        };
+        Ok(chosen.iter().zip(opened).map(chunk).collect())
+    }
+
+    /// The places of suppressed ones, counted over all deliveries.
+    async fn suppressed_among(
+        &mut self,
+        contents: &[(BatchId, Vec<Delivery>)],
+        batches: &HashMap<BatchId, BatchRow>,
+    ) -> Result<HashSet<usize>, Failure> {
+        let recipients: Vec<(&str, &str)> = contents
+            .iter()
+            .filter_map(|(batch, deliveries)| Some((batches.get(batch)?, deliveries)))
+            .flat_map(|(batch, deliveries)| {
+                let channel = batch.envelope.lane.channel.as_str();
+                deliveries.iter().map(move |delivery| (channel, &*delivery.recipient))
+            })
+            .collect();
+        Ok(self.suppressed_of(&recipients).await?)
+    }
+
+    /// The batches of `chunks`, with their contents.
+    pub(super) async fn batches(
+        &mut self,
+        chunks: impl Iterator<Item = &ChunkRow>,
+    ) -> Result<HashMap<BatchId, BatchRow>, Failure> {
+        let mut ids: Vec<i64> = chunks.map(|chunk| chunk.batch.0.cast_signed()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = self.rows(SELECT_BATCHES, &[&ids]).await?;
+        let batches = rows.iter().map(|row| batch_at(row).map(|batch| (batch.id, batch)));
+        Ok(batches.collect::<Result<_, _>>()?)
+    }
+
+    /// When to claim again if nothing changes before.
+    fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
+        let claiming = &self.desk.claiming;
+        let next_lease_end = claiming.leases.first().map(|(until, _)| *until);
+        claiming.lanes.next_at(request).into_iter().chain(next_lease_end).min()
+    }
+
+    /// Reads everything anew, if what is in memory was read for other partitions or may be wrong.
+    async fn look_around(&mut self) -> Result<(), Failure> {
+        let (worker, partitions) = {
+            let membership = self.desk.membership.borrow();
+            (membership.worker, membership.partitions.clone())
+        };
+        let now_for = Some((worker, partitions.clone()));
+        if self.desk.claiming.read_for == now_for {
+            return Ok(());
+        }
+        self.desk.claiming = super::desk::Claiming::default();
+        if partitions.is_empty() {
+            self.desk.claiming.read_for = now_for;
+            return Ok(());
+        }
+        for row in &self.rows(SELECT_LANES, &[]).await? {
+            let (id, lane) = lane_of(row)?;
+            let due_at = Timestamp::from_millis(row.try_get(4)?);
+            self.desk.claiming.lanes.add(id, lane);
+            self.desk.claiming.lanes.add_due(id, due_at);
+        }
+        let chunk_weight = i64::try_from(limits::CHUNK_WEIGHT).unwrap_or(0);
+        for row in &self.rows(SELECT_CLAIMED, &[&partitions, &chunk_weight]).await? {
+            let (id, lane) = lane_of(row)?;
+            let claiming = &mut self.desk.claiming;
+            if claiming.lanes.lane(id).is_none() {
+                claiming.lanes.add(id, lane);
+            }
+            let weight: i64 = row.try_get(4)?;
+            claiming.lanes.add_weight(id, usize::try_from(weight).unwrap_or(0));
+            let until = Timestamp::from_millis(row.try_get(5)?);
+            claiming.leases.insert((until, ChunkId(0)));
+        }
+        self.desk.claiming.read_for = now_for;
         Ok(())
     }
 
-    fn get(&self, id: BroadcastId) -> Result<Content, StoreError> {
-        let found = self.known.iter().find(|(known, _)| *known == id);
-        let missing = || StoreError::Damaged(format!("broadcast {id} is missing"));
-        found.map(|(_, content)| content.clone()).ok_or_else(missing)
+    /// Learns the names of lanes that notices spoke of.
+    async fn meet_strangers(&mut self) -> Result<(), Failure> {
+        if self.desk.claiming.strangers.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<i32> = self.desk.claiming.strangers.keys().map(|id| narrow(*id)).collect();
+        let select = "SELECT id, channel, destination, priority FROM lane WHERE id = ANY($1)";
+        for row in &self.rows(select, &[&ids]).await? {
+            let (id, lane) = lane_of(row)?;
+            let Some(due_at) = self.desk.claiming.strangers.remove(&id) else { continue };
+            if self.desk.claiming.lanes.lane(id).is_none() {
+                self.desk.claiming.lanes.add(id, lane);
+            }
+            self.desk.claiming.lanes.add_due(id, due_at);
+        }
+        self.desk.claiming.strangers.clear();
+        Ok(())
+    }
+
+    /// Makes due again what nobody may act on any more.
+    async fn end_overdue_leases(&mut self, now: Timestamp) -> Result<(), Failure> {
+        let claiming = &mut self.desk.claiming;
+        if claiming.leases.first().is_none_or(|(until, _)| *until > now) {
+            return Ok(());
+        }
+        let rest = claiming.leases.split_off(&(now, ChunkId(u64::MAX)));
+        claiming.leases = rest;
+        let before = claiming.checked.replace(now).map_or(i64::MIN, Timestamp::millis);
+        let partitions = self.desk.membership.borrow().partitions.clone();
+        let rows = self.rows(SELECT_OVERDUE, &[&before, &now.millis(), &partitions]).await?;
+        let mut writes = Writes::default();
+        let mut unleased = Vec::new();
+        for row in &rows {
+            let chunk = chunk_at(row)?;
+            self.end_lease(&mut writes, &chunk, now, "lease ended");
+            // This process claims on in the same round, from partitions that are its own.
+            self.desk.claiming.lanes.free(chunk.lane, chunk.count + limits::CHUNK_WEIGHT);
+            self.desk.claiming.add_due(chunk.lane, chunk.due_at);
+            unleased.push(chunk.id.0.cast_signed());
+        }
+        self.unlease(&unleased).await?;
+        self.write(writes).await?;
+        // What they may hold that others claimed since: the next of them.
+        let select =
+            "SELECT min(lease_until) FROM chunk WHERE lease_until > $1 AND partition = ANY($2)";
+        let next: Option<i64> =
+            self.row(select, &[&now.millis(), &partitions]).await?.try_get(0)?;
+        let next = next.map(|next| (Timestamp::from_millis(next), ChunkId(0)));
+        self.desk.claiming.leases.extend(next);
+        Ok(())
+    }
+
+    /// Logs as in doubt what had begun of a chunk whose claim is void; the rest is due again. Returns the rest.
+    pub(super) fn end_lease(
+        &mut self,
+        writes: &mut Writes,
+        chunk: &ChunkRow,
+        now: Timestamp,
+        detail: &str,
+    ) -> Members {
+        let (begun, rest) = settlement::begun_and_rest(chunk);
+        if !begun.is_empty() {
+            let (attempt, state) = (chunk.attempt, State::InDoubt);
+            let line = LogLine { at: now, attempt, state, status: 0, detail };
+            self.end(writes, chunk.batch, &line, &begun);
+            writes.shrink(chunk.id, &rest);
+        }
+        if !rest.is_empty() {
+            self.due(chunk.lane, chunk.due_at);
+        }
+        rest
+    }
+
+    /// Makes chunks ready; their epochs stay, so that the next claim has a new one.
+    pub(super) async fn unlease(&mut self, ids: &[i64]) -> Result<(), Failure> {
+        if !ids.is_empty() {
+            let update = "UPDATE chunk SET lease_until = NULL, worker = NULL, is_ticket = false, \
+                 begun_through = NULL WHERE id = ANY($1)";
+            self.execute(update, &[&ids]).await?;
+        }
+        Ok(())
     }
 }
 
-/// A leased chunk as its claimant gets it.
-fn chunk_of(row: &ChunkRow, batch: &BatchRow, realm: u16) -> Result<Chunk, StoreError> {
-    Ok(Chunk {
-        id: row.id,
-        epoch: row.epoch,
-        lease_until: row.lease_until.unwrap_or(Timestamp::MAX),
-        batch: row.batch,
-        realm,
-        accepted_at: batch.accepted_at,
-        envelope: batch.envelope.clone(),
-        attempt: row.attempt,
-        content: batch.content.clone(),
-        deliveries: deliveries(batch, &row.members())?,
+fn lane_of(row: &Row) -> Result<(LaneId, Lane), Failure> {
+    Ok((i64::from(row.try_get::<_, i32>(0)?), lane_at(row, 1)?))
+}
+
+/// What the chosen chunks hold.
+fn deliveries_of(
+    chosen: &[ChunkRow],
+    batches: &HashMap<BatchId, BatchRow>,
+) -> Result<Vec<(BatchId, Vec<Delivery>)>, Failure> {
+    let of = |chunk: &ChunkRow| {
+        let batch = batches.get(&chunk.batch).ok_or_else(|| missing(chunk.batch))?;
+        Ok((chunk.batch, deliveries(batch, &chunk.members())?))
+    };
+    chosen.iter().map(of).collect()
+}
+
+/// Where a chunk stands in its lane.
+fn place_of(chunk: &ChunkRow) -> (i64, i64) {
+    (chunk.due_at.millis(), chunk.id.0.cast_signed())
+}
+
+fn missing(batch: BatchId) -> StoreError {
+    StoreError::Damaged(format!("batch {} is missing", batch.0))
+}
+
+/// Reads a row of [`SELECT_BATCHES`].
+fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
+    let code: i16 = row.try_get(1)?;
+    let content = match (row.try_get::<_, Option<&[u8]>>(7)?, row.try_get::<_, Option<&[u8]>>(8)?) {
+        (Some(options), Some(payload)) => Some(Content {
+            payload: Bytes::copy_from_slice(payload),
+            options: Bytes::copy_from_slice(options),
+        }),
+        _ => None,
+    };
+    let broadcast: Option<i64> = row.try_get(5)?;
+    Ok(BatchRow {
+        id: BatchId(row.try_get::<_, i64>(0)?.cast_unsigned()),
+        envelope: Envelope {
+            tenant: model::name(row.try_get(6)?)?,
+            lane: lane_at(row, 10)?,
+            guarantee: model::guarantee(u8::try_from(code).unwrap_or(u8::MAX))?,
+            due_at: Timestamp::from_millis(row.try_get(3)?),
+            expires_at: row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
+            broadcast: broadcast.map(|id| BroadcastId(id.cast_unsigned())),
+        },
+        accepted_at: Timestamp::from_millis(row.try_get(2)?),
+        content,
+        items: Bytes::copy_from_slice(row.try_get(9)?),
     })
-}
-
-/// Ends members of a leased chunk that must not be sent.
-fn end_members(round: &mut Round<'_>, held: &Held, ended: &Members, state: State, now: Timestamp) {
-    if ended.is_empty() {
-        return;
-    }
-    let row = &held.row;
-    let mut rest = row.members();
-    for index in ended.iter() {
-        rest.remove(index);
-    }
-    round.end(row.batch, &LogLine::unattempted(now, state), ended);
-    round.shrink(row.id, &rest);
-    let gone = if rest.is_empty() { limits::CHUNK_WEIGHT } else { 0 };
-    round.free(held.partition, row.lane, ended.len() + gone);
 }

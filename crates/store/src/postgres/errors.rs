@@ -92,7 +92,12 @@ pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
             None => format!("PostgreSQL at {place} cannot be used"),
         },
     };
-    StoreError::Refused(format!("{advice} ({told})"))
+    let told = format!("{advice} ({told})");
+    // What another try may find better is worth one.
+    match Kind::of(error) {
+        Kind::Lost | Kind::Again => StoreError::Unavailable(told),
+        Kind::Fatal => StoreError::Refused(told),
+    }
 }
 
 /// The address cannot be read. It may hold a password, so it is not repeated.

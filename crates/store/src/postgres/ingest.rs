@@ -1,199 +1,251 @@
-//! What packing needs of the database, and what it writes there.
+//! The way in: the drafts of all callers of a round, packed into shared batches.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::pin::pin;
 
-use futures_util::SinkExt as _;
-use notification::{BatchId, BroadcastId, ByteString, Bytes, Lane, Name, NotificationId};
+use async_trait::async_trait;
+use notification::{
+    BatchId, BroadcastId, ByteString, Draft, Envelope, Name, NotificationId, Timestamp,
+};
+use tokio_postgres::Error;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::connection::Session;
-use super::copy::encode;
-use super::intake::Intaken;
-use super::round::{Interrupted, Round, WRITING_MAX, ask, in_time};
-use super::shared::Shared;
-use super::table::{self, unsigned};
-use crate::StoreError;
+use super::desk::Desk;
+use super::round::{Failure, NewChunk, Round, Writes, counted, narrow};
+use super::writer::Ask;
 use crate::rows::lanes::LaneId;
-use crate::rows::model;
 use crate::rows::packing::{Batches, Filling, Known};
+use crate::{Admission, StoreError};
 
-/// What stored keys were used for.
-pub(super) type StoredKeys = HashMap<(Name, ByteString), (Known, [u8; 32])>;
-
-/// Hands out numbers to batches.
-pub(super) struct Numbering<'a> {
-    pub(super) realm: u16,
-    pub(super) numbers: &'a mut VecDeque<BatchId>,
-    pub(super) keys: &'a StoredKeys,
+/// Drafts of one caller.
+#[derive(Debug)]
+pub(super) struct TakeIn {
+    pub(super) drafts: Vec<Draft>,
+    pub(super) now: Timestamp,
 }
 
-/// Numbers that the sequence skips with each draw.
-const BLOCK: u64 = 64;
+/// What packing needs to know, all of it in memory.
+struct Stored<'a> {
+    known: &'a HashMap<(Name, ByteString), (Known, [u8; 32])>,
+    desk: &'a mut Desk,
+}
 
-const DRAW_NUMBERS: &str = "SELECT nextval('batch_number') FROM generate_series(1, $1)";
-const SELECT_KEYS: &str = "SELECT i.tenant, i.key, i.fingerprint, i.notification, i.broadcast \
-     FROM unnest($1::text[], $2::text[]) AS n (tenant, key) JOIN idempotency AS i \
-     ON i.tenant = n.tenant COLLATE \"C\" AND i.key = n.key COLLATE \"C\"";
-const ADD_KEYS: &str = "INSERT INTO idempotency (tenant, key, fingerprint, notification, broadcast) \
-     SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[], $5::bigint[])";
-const ADD_LANES: &str = "INSERT INTO lane (channel, destination, priority) \
-     SELECT * FROM unnest($1::text[], $2::text[], $3::smallint[]) ON CONFLICT DO NOTHING";
-const SELECT_LANES: &str = "SELECT l.id, l.channel, l.destination, l.priority FROM lane AS l \
-     JOIN unnest($1::text[], $2::text[], $3::smallint[]) AS n (channel, destination, priority) \
-     ON l.channel = n.channel COLLATE \"C\" AND l.destination = n.destination COLLATE \"C\" \
-       AND l.priority = n.priority";
 const COPY_BATCHES: &str = "COPY batch (id, lane, guarantee, accepted_at, due_at, expires_at, \
-     broadcast, count, tenant, options, payload, items) FROM STDIN (FORMAT binary)";
+     broadcast, count, tenant, options, payload, items) FROM STDIN BINARY";
+const BATCH_TYPES: [Type; 12] = [
+    Type::INT8,
+    Type::INT4,
+    Type::INT2,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT4,
+    Type::TEXT,
+    Type::BYTEA,
+    Type::BYTEA,
+    Type::BYTEA,
+];
+/// Numbers that one value of the sequence stands for; its increment.
+const NUMBERS: u64 = 64;
 
-// === impl Numbering ===
+#[async_trait]
+impl Ask for TakeIn {
+    type Answer = Vec<Admission>;
 
-impl Batches for Numbering<'_> {
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let keys = self.drafts.iter().filter_map(|draft| {
+            let key = draft.idempotency.as_ref()?.key.clone();
+            Some((draft.envelope.tenant.clone(), key))
+        });
+        round.look_up(keys.collect()).await?;
+        round.reserve_batches(self.drafts.len()).await?;
+        Ok(round.pack(self.drafts.clone(), self.now)?)
+    }
+
+    fn items(&self) -> usize {
+        self.drafts.len()
+    }
+}
+
+// === impl Stored ===
+
+impl Batches for Stored<'_> {
     fn realm(&self) -> u16 {
-        self.realm
+        self.desk.realm
     }
 
     fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError> {
-        Ok(self.keys.get(&(tenant.clone(), ByteString::from(key))).copied())
+        Ok(self.known.get(&(tenant.clone(), ByteString::from(key))).copied())
     }
 
     fn next_batch(&mut self) -> BatchId {
-        next_number(self.numbers)
+        self.desk.next_batch()
     }
 }
 
-/// Has a number in hand for every batch that `items` notifications may need: one for each, at most. What is not used is
-/// kept.
-pub(super) async fn draw_numbers(
-    session: &Session,
-    numbers: &mut VecDeque<BatchId>,
-    items: usize,
-) -> Result<(), Interrupted> {
-    let missing = items.saturating_sub(numbers.len()) as u64;
-    if missing == 0 {
-        return Ok(());
-    }
-    let blocks = i32::try_from(missing.div_ceil(BLOCK)).unwrap_or(i32::MAX);
-    for row in ask(session, DRAW_NUMBERS, &[&blocks]).await? {
-        let first = unsigned(&row, 0)?;
-        numbers.extend((first..first + BLOCK).map(BatchId));
-    }
-    Ok(())
-}
+// === impl Desk ===
 
-#[expect(clippy::expect_used, reason = "one was drawn for every notification of the round")]
-pub(super) fn next_number(numbers: &mut VecDeque<BatchId>) -> BatchId {
-    numbers.pop_front().expect("enough numbers were drawn")
-}
-
-/// What is stored under `wanted` keys.
-pub(super) async fn find_keys(
-    session: &Session,
-    wanted: &BTreeSet<(&Name, &ByteString)>,
-) -> Result<StoredKeys, Interrupted> {
-    let mut stored = StoredKeys::new();
-    if wanted.is_empty() {
-        return Ok(stored);
-    }
-    let tenants: Vec<&str> = wanted.iter().map(|(tenant, _)| tenant.as_str()).collect();
-    let keys: Vec<&str> = wanted.iter().map(|(_, key)| &***key).collect();
-    for row in ask(session, SELECT_KEYS, &[&tenants, &keys]).await? {
-        let known = match row.try_get::<_, Option<Uuid>>(3)? {
-            Some(id) => Known::Notification(NotificationId::from_bytes(id.into_bytes())),
-            None => Known::Broadcast(BroadcastId(unsigned(&row, 4)?)),
-        };
-        let (tenant, key) = (model::name(row.try_get(0)?)?, row.try_get::<_, &str>(1)?);
-        stored.insert((tenant, ByteString::from(key)), (known, fingerprint(row.try_get(2)?)?));
-    }
-    Ok(stored)
-}
-
-pub(super) fn fingerprint(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
-    let damaged = |_| StoreError::Damaged("a fingerprint is not 32 bytes long".to_owned());
-    bytes.try_into().map_err(damaged)
-}
-
-/// Notes what keys are used for: in one order, so that two processes never wait for each other. A key that another
-/// process used first undoes the transaction.
-pub(super) async fn add_keys(round: &Round<'_>, intaken: &Intaken) -> Result<(), Interrupted> {
-    let notifications = intaken.packing.keys.iter().map(|((tenant, key), (fingerprint, id))| {
-        (tenant, key, &fingerprint[..], Some(Uuid::from_bytes(id.to_bytes())), None)
-    });
-    let broadcasts = intaken.sealed.iter().map(|(tenant, key, fingerprint, id)| {
-        (tenant, key, &fingerprint[..], None, Some(id.0.cast_signed()))
-    });
-    let mut used: Vec<_> = notifications.chain(broadcasts).collect();
-    if used.is_empty() {
-        return Ok(());
-    }
-    used.sort_by_key(|(tenant, key, ..)| (*tenant, *key));
-    let tenants: Vec<&str> = used.iter().map(|(tenant, ..)| tenant.as_str()).collect();
-    let keys: Vec<&str> = used.iter().map(|(_, key, ..)| &***key).collect();
-    let prints: Vec<&[u8]> = used.iter().map(|(_, _, fingerprint, ..)| *fingerprint).collect();
-    let notifications: Vec<Option<Uuid>> = used.iter().map(|(_, _, _, id, _)| *id).collect();
-    let broadcasts: Vec<Option<i64>> = used.iter().map(|(.., id)| *id).collect();
-    round.query(ADD_KEYS, &[&tenants, &keys, &prints, &notifications, &broadcasts]).await?;
-    Ok(())
-}
-
-/// The numbers of lanes. New ones are stored at once, in a transaction of their own: others need them, too.
-pub(super) async fn lane_numbers(
-    session: &Session,
-    shared: &Shared,
-    wanted: BTreeSet<&Lane>,
-) -> Result<HashMap<Lane, LaneId>, Interrupted> {
-    let mut known = HashMap::new();
-    let mut missing = Vec::new();
-    {
-        let board = shared.board();
-        for lane in wanted {
-            match board.number_of(lane) {
-                Some(id) => _ = known.insert(lane.clone(), id),
-                None => missing.push(lane),
+impl Desk {
+    /// The next of the reserved numbers.
+    pub(super) fn next_batch(&mut self) -> BatchId {
+        while let Some(last) = self.batch_numbers.last_mut() {
+            if let Some(number) = last.next() {
+                return BatchId(number);
             }
+            self.batch_numbers.pop();
         }
+        debug_assert!(false, "numbers are reserved before they are given");
+        BatchId(0)
     }
-    if missing.is_empty() {
-        return Ok(known);
-    }
-    let channels: Vec<&str> = missing.iter().map(|lane| lane.channel.as_str()).collect();
-    let destinations: Vec<&str> = missing.iter().map(|lane| &*lane.destination).collect();
-    let priorities: Vec<i16> = missing.iter().map(|lane| i16::from(lane.priority.code())).collect();
-    ask(session, ADD_LANES, &[&channels, &destinations, &priorities]).await?;
-    let rows = ask(session, SELECT_LANES, &[&channels, &destinations, &priorities]).await?;
-    let mut board = shared.board();
-    for row in rows {
-        let (id, lane) = (LaneId::from(row.try_get::<_, i32>(0)?), table::lane(&row, 1)?);
-        board.learn(id, lane.clone());
-        known.insert(lane, id);
-    }
-    Ok(known)
 }
 
-pub(super) fn lane_of(
-    lanes: &HashMap<Lane, LaneId>,
-    batch: &Filling,
-) -> Result<LaneId, StoreError> {
-    let lane = &batch.envelope.lane;
-    let missing = || StoreError::Damaged(format!("the lane of {} is missing", lane.destination));
-    lanes.get(lane).copied().ok_or_else(missing)
+// === impl Round ===
+
+impl Round<'_> {
+    /// Packs drafts whose keys were looked up, and for which numbers are in hand; or refuses them all.
+    pub(super) fn pack(
+        &mut self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        let Self { packing, known, desk, .. } = self;
+        packing.pack(&mut Stored { known, desk }, drafts, now)
+    }
+
+    /// Sees to it that `count` numbers of batches are in hand.
+    pub(super) async fn reserve_batches(&mut self, count: usize) -> Result<(), Error> {
+        let in_hand: u64 =
+            self.desk.batch_numbers.iter().map(|numbers| numbers.end - numbers.start).sum();
+        let missing = (count as u64).saturating_sub(in_hand).div_ceil(NUMBERS);
+        if missing == 0 {
+            return Ok(());
+        }
+        let draw = "SELECT nextval('batch_number') FROM generate_series(1, $1::int4)";
+        let missing = i32::try_from(missing).unwrap_or(i32::MAX);
+        for row in self.rows(draw, &[&missing]).await?.iter().rev() {
+            let first = row.try_get::<_, i64>(0)?.cast_unsigned();
+            self.desk.batch_numbers.push(first..first + NUMBERS);
+        }
+        Ok(())
+    }
+
+    /// Looks up what keys were used for.
+    pub(super) async fn look_up(&mut self, keys: Vec<(Name, ByteString)>) -> Result<(), Failure> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let (tenants, keys): (Vec<String>, Vec<String>) =
+            keys.iter().map(|(tenant, key)| (tenant.to_string(), key.to_string())).unzip();
+        let select = "SELECT tenant, key, fingerprint, notification, broadcast FROM idempotency \
+             JOIN unnest($1::text[], $2::text[]) AS wanted (tenant, key) USING (tenant, key)";
+        for row in self.rows(select, &[&tenants, &keys]).await? {
+            let tenant = crate::rows::model::name(row.try_get(0)?)?;
+            let key = ByteString::from(row.try_get::<_, &str>(1)?);
+            let damaged = |_| StoreError::Damaged("a fingerprint".to_owned());
+            let fingerprint = row.try_get::<_, &[u8]>(2)?.try_into().map_err(damaged)?;
+            let known = match row.try_get::<_, Option<Uuid>>(3)? {
+                Some(id) => Known::Notification(NotificationId::from_bytes(id.into_bytes())),
+                None => Known::Broadcast(BroadcastId(row.try_get::<_, i64>(4)?.cast_unsigned())),
+            };
+            self.known.insert((tenant, key), (known, fingerprint));
+        }
+        Ok(())
+    }
+
+    /// Writes what was packed in this round, due from now on.
+    pub(super) async fn store_packed(&mut self) -> Result<(), Error> {
+        let packing = std::mem::take(&mut self.packing);
+        if packing.batches.is_empty() {
+            return Ok(());
+        }
+        let mut writes = Writes::default();
+        let mut batches = Vec::with_capacity(packing.batches.len());
+        for batch in packing.batches {
+            let lane = self.lane_number(&batch.envelope.lane).await?;
+            writes.chunk(first_chunk(&batch, lane));
+            self.count_accepted(batch.items.len());
+            batches.push((lane, batch));
+        }
+        self.copy_batches(&batches).await?;
+        self.write(writes).await?;
+        let mut keys = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for ((tenant, key), (fingerprint, id)) in packing.keys {
+            keys.0.push(tenant.to_string());
+            keys.1.push(key.to_string());
+            keys.2.push(fingerprint.to_vec());
+            keys.3.push(Uuid::from_bytes(id.to_bytes()));
+        }
+        if !keys.0.is_empty() {
+            // Somebody else may have used one meanwhile: then the round is done again, and finds it.
+            let insert = "INSERT INTO idempotency (tenant, key, fingerprint, notification) \
+                 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[])";
+            self.execute(insert, &[&keys.0, &keys.1, &keys.2, &keys.3]).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes batches, and nothing that would make them due.
+    pub(super) async fn copy_batches(
+        &mut self,
+        batches: &[(LaneId, Filling)],
+    ) -> Result<(), Error> {
+        let copy = self.session.prepared(COPY_BATCHES).await?;
+        let sink = self.session.client.copy_in(&copy).await?;
+        let mut writer = pin!(BinaryCopyInWriter::new(sink, &BATCH_TYPES));
+        for (lane, batch) in batches {
+            let envelope = &batch.envelope;
+            let shared = batch.shared_content();
+            writer
+                .as_mut()
+                .write(&[
+                    &batch.id.0.cast_signed(),
+                    &narrow(*lane),
+                    &i16::from(envelope.guarantee.code()),
+                    &batch.accepted_at.millis(),
+                    &envelope.due_at.millis(),
+                    &envelope.expires_at.map(Timestamp::millis),
+                    &envelope.broadcast.map(|id| id.0.cast_signed()),
+                    &counted(batch.items.len()),
+                    &envelope.tenant.as_str(),
+                    &shared.map(|content| &*content.options),
+                    &shared.map(|content| &*content.payload),
+                    &batch.encoded_items(),
+                ])
+                .await?;
+        }
+        writer.finish().await.map(drop)
+    }
+
+    /// What the batches of an open broadcast have in common; the destination is left empty.
+    pub(super) async fn open_envelope(&mut self, id: BroadcastId) -> Result<Envelope, Failure> {
+        let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at FROM broadcast \
+             WHERE id = $1 AND sealed_at IS NULL FOR UPDATE";
+        let rows = self.rows(select, &[&id.0.cast_signed()]).await?;
+        let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
+        let guarantee: i16 = row.try_get(4)?;
+        Ok(Envelope {
+            tenant: crate::rows::model::name(row.try_get(3)?)?,
+            lane: super::round::lane_at(row, 0)?,
+            guarantee: crate::rows::model::guarantee(u8::try_from(guarantee).unwrap_or(u8::MAX))?,
+            due_at: Timestamp::from_millis(row.try_get(5)?),
+            expires_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
+            broadcast: Some(id),
+        })
+    }
 }
 
-/// Writes the batches, and nothing that would make them due.
-pub(super) async fn copy(session: &Session, intaken: &Intaken) -> Result<(), Interrupted> {
-    let batches = intaken.packing.batches.iter().chain(&intaken.batches);
-    if batches.clone().next().is_none() {
-        return Ok(());
+/// All of a batch, due for the first time.
+fn first_chunk(batch: &Filling, lane: LaneId) -> NewChunk {
+    NewChunk {
+        batch: batch.id,
+        lane,
+        due_at: batch.envelope.due_at,
+        attempt: 1,
+        crashes: 0,
+        count: batch.items.len(),
+        members: None,
     }
-    let pieces = encode(batches, |batch| lane_of(&intaken.lanes, batch))?;
-    let statement = session.prepared(COPY_BATCHES).await?;
-    let copy = async {
-        let mut sink = pin!(session.client.copy_in::<_, Bytes>(&statement).await?);
-        for piece in pieces {
-            sink.feed(piece).await?;
-        }
-        sink.finish().await
-    };
-    in_time(WRITING_MAX, copy).await??;
-    Ok(())
 }

@@ -1,37 +1,29 @@
-//! The store on PostgreSQL: shared by any number of processes, everything in chunks.
+//! The store on PostgreSQL, for several processes at once: the same rows as on SQLite, a batch, a chunk and a log row for
+//! up to a thousand notifications each.
 //!
-//! Rows are those of the sibling on SQLite: a *batch* of up to [`BATCH_ITEMS`] notifications that never changes, a *chunk*
-//! that says which of them are due together, and a *log* of what was settled together.
+//! Every process has two writers, each with a connection of its own: *intake* takes notifications in, *work* claims and
+//! settles. Whatever arrived during a writer's last commit is its next transaction; it locks the rows it needs, decides in
+//! memory, and writes set by set. Nothing is held across a send.
 //!
-//! - [`connection`], [`tls`], [`schema`], [`errors`]: how the database is reached, and what is wrong with it in words.
-//! - [`writer`]: two tasks that each own a connection. What arrived while the last commit ran is the next transaction.
-//! - [`round`] and [`writes`]: one transaction, decided in memory and written in flights of statements.
-//! - [`intake`], [`ingest`], [`broadcast`], [`copy`]: what comes in.
-//! - [`work`], [`plan`], [`claim`], [`settle`], [`cancel`], [`bury`]: what is under way. A write on a chunk is fenced by its epoch.
-//! - [`board`], [`notices`], [`shared`]: what this process knows without asking, and what processes tell each other.
-//! - [`reader`], [`read`], [`audit`]: questions.
+//! The processes divide the work by *partitions*, which they lease by staying alive ([`membership`]); what one does that
+//! others must know comes by notifications ([`listener`]), and what was missed by looking again. None of that is what
+//! keeps a chunk from being sent twice: that is its epoch, and every write names it.
 //!
-//! Who claims is decided by partitions ([`membership`]); that nothing is claimed twice, by row locks alone.
-//!
-//! Nothing is lost with a connection: commands wait while the database is away, and where a commit may or may not have
-//! been heard, the database is asked.
-//!
-//! [`BATCH_ITEMS`]: notification::limits::BATCH_ITEMS
+//! A connection may be lost at any moment, in the middle of a commit too: then the server is asked what became of the
+//! transaction, and what was not committed is done again. Callers wait, or are told that certainly nothing happened.
 
 mod audit;
-mod board;
 mod broadcast;
 mod bury;
 mod cancel;
 mod claim;
 mod connection;
-mod copy;
+mod desk;
 mod errors;
 mod ingest;
-mod intake;
+mod listener;
 mod membership;
-mod notices;
-mod plan;
+mod outbox;
 mod read;
 #[cfg(test)]
 mod read_tests;
@@ -39,202 +31,402 @@ mod reader;
 mod round;
 mod schema;
 mod settle;
-mod shared;
-mod table;
+mod suppress;
 mod tls;
-mod totals;
-mod traits;
-mod work;
 mod writer;
-mod writes;
 mod xid;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use flow::{Clock, Tasks, Tenure};
-use tokio::sync::{mpsc, oneshot, watch};
+use notification::{
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
+    Timestamp, limits,
+};
+use tokio::sync::{Mutex, mpsc, watch};
 
 pub use reader::PostgresReader;
 
-use crate::StoreError;
+use crate::{
+    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Filter, History, Ingest, LaneStatus,
+    Ledger, LogPage, LogPosition, Mark, Page, RecipientGroup, Settle, Settled, StoreError,
+    Suppression, Take,
+};
 use connection::Connector;
-use intake::{Intake, IntakeDesk};
-use shared::{Role, Shared};
-use work::{Work, WorkDesk};
-use writer::{Asked, Message, Slot, Writer};
+use desk::{Desk, Membership};
+use listener::Listener;
+use membership::{Intent, Member, Stats};
+use writer::{Desktop, Notices, Writer};
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `postgres://role:password@host:port/database`.
+    /// Where the database is: `postgres://role:password@host:port/database?sslmode=require`.
     pub url: String,
-    /// Certificates to trust besides the system's, PEM.
+    /// Root certificates to trust besides the machine's own, PEM.
     pub ca_file: Option<PathBuf>,
-    /// What this process is called: host and process.
+    /// What this process is called in the cluster's status, such as host and process.
     pub name: String,
-    /// Its version.
+    /// Its version, for the same.
     pub version: String,
     /// Whether it owns partitions and claims from them.
     pub produces: bool,
     /// Whether it delivers.
     pub consumes: bool,
-    /// Where its API listens.
+    /// Where its API listens, for the status.
     pub listen: Option<String>,
-    /// A random number: a new store draws its tag from it, and delays their jitter.
+    /// Seeds its generator.
     pub seed: u64,
 }
 
-/// An open store. Other processes may have it open as well.
+/// An open store, and this process's membership in the cluster that shares it.
 #[derive(Debug)]
 pub struct Postgres {
-    shared: Arc<Shared>,
-    intake: mpsc::Sender<Message<Intake>>,
-    work: mpsc::Sender<Message<Work>>,
+    intake: Desktop,
+    work: Desktop,
     reader: PostgresReader,
-    time_offset_ms: i64,
-    /// The writers; they end with the store.
-    _tasks: Mutex<Tasks>,
+    changes: watch::Receiver<u64>,
+    failed: watch::Receiver<Option<StoreError>>,
+    available: watch::Receiver<bool>,
+    membership: watch::Receiver<Membership>,
+    outbox: watch::Receiver<u64>,
+    intent: watch::Sender<Intent>,
+    tenure: Tenure,
+    time_offset: i64,
+    /// Dropped with the store, and then nothing of it runs any more.
+    tasks: Mutex<Tasks>,
+}
+
+/// What both writers are made with.
+struct Parts {
+    connector: Connector,
+    realm: u16,
+    clock: Clock,
+    membership: watch::Receiver<Membership>,
+    available: watch::Sender<bool>,
+    failed: watch::Sender<Option<StoreError>>,
+    changes: watch::Sender<u64>,
+    settled: Arc<AtomicU64>,
 }
 
 /// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
 /// function `log_horizon` of the schema knows it by its numbers.
 const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
+/// Batches of notices waiting for the writer that claims.
+const NOTICES: usize = 1_024;
 
 // === impl Postgres ===
 
 impl Postgres {
-    /// Opens the store in a database, which is made ready for it when it is not, and registers this process.
+    /// Connects, brings the schema up to date, and joins the cluster.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] when the database cannot be reached or does not let us in, [`StoreError::Schema`] when it
-    /// is of no use as it is. Both say what to do.
+    /// [`StoreError::Refused`] or [`StoreError::Schema`], which say what to do.
     pub async fn open(options: Options, clock: Clock) -> Result<Self, StoreError> {
-        let connector = Connector::new(&options.url, &options.name, options.ca_file.as_deref())?;
+        let ca_file = options.ca_file.as_deref();
+        let connector = Connector::new(&options.url, &options.name, ca_file)?;
         connector.prepare().await?;
-        let session = connector.connect(None).await.map_err(|error| connector.at_start(&error))?;
-        let time_offset_ms = time_offset(&session, clock).await?;
         let mut random = fastrand::Rng::with_seed(options.seed);
-        let realm = realm(&session, &mut random).await?;
-        let shared = Arc::new(Shared::new(clock, realm, options.produces));
-        membership::join(&session, &shared, &options).await?;
-        drop(session);
-        let (intake, intake_sender) = Writer::new(
-            Role::Intake,
-            IntakeDesk::new(&shared),
-            &shared,
-            connector.clone(),
+        let mut member = Member::join(&connector, &options, clock, random.fork()).await?;
+        let tenure = member.tenure();
+        let time_offset = member.time_offset();
+        let (membership, standing) = watch::channel(member.standing());
+        let (changes, is_changed) = watch::channel(0);
+        let (failed, failing) = watch::channel(None);
+        let (available, is_available) = watch::channel(true);
+        let settled = Arc::new(AtomicU64::new(0));
+        let parts = Parts {
+            realm: member.realm(),
+            connector: connector.clone(),
+            clock,
+            membership: standing.clone(),
+            available: available.clone(),
+            failed,
+            changes: changes.clone(),
+            settled: Arc::clone(&settled),
+        };
+        let (notices, arrivals) = mpsc::channel(NOTICES);
+        let mut tasks = Tasks::default();
+        let intake = parts.start(
+            &mut tasks,
+            "store-intake",
+            Notices::Forward(notices.clone()),
             random.fork(),
         );
-        let (work, work_sender) =
-            Writer::new(Role::Work, WorkDesk::new(&shared), &shared, connector.clone(), random);
-        let mut tasks = Tasks::default();
-        tasks.spawn("store-intake", intake.run());
-        tasks.spawn("store-work", work.run());
-        let reader = PostgresReader::connect(connector).await?;
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(arrivals), random.fork());
+        let (intent, intended) = watch::channel(Intent::Work);
+        let cluster = Arc::new(tokio::sync::Notify::new());
+        let (outbox, outbox_changed) = watch::channel(0);
+        let listener = Listener {
+            connector: connector.clone(),
+            notices,
+            changes,
+            cluster: Arc::clone(&cluster),
+            outbox,
+            membership: standing.clone(),
+            clock,
+            random: random.fork(),
+        };
+        tasks.spawn("store-listener", listener.run());
+        member.count(Stats { settled, work: work.clone() });
+        tasks.spawn("store-member", member.run(membership, available, cluster, intended));
         Ok(Self {
-            shared,
-            intake: intake_sender,
-            work: work_sender,
-            reader,
-            time_offset_ms,
-            _tasks: Mutex::new(tasks),
+            reader: PostgresReader::connect(connector).await?,
+            intake,
+            work,
+            changes: is_changed,
+            failed: failing,
+            available: is_available,
+            membership: standing,
+            outbox: outbox_changed,
+            intent,
+            tenure,
+            time_offset,
+            tasks: Mutex::new(tasks),
         })
     }
 
-    /// Turns into the reason when the store fails; the process should then exit and start again.
+    /// Turns into the reason when the store fails for good; the process should then exit and start again.
     pub fn failed(&self) -> watch::Receiver<Option<StoreError>> {
-        self.shared.failed.subscribe()
+        self.failed.clone()
     }
 
-    /// Whether the database can be reached; calls wait while it cannot.
+    /// Whether the database can be reached.
     pub fn available(&self) -> watch::Receiver<bool> {
-        self.shared.available.subscribe()
+        self.available.clone()
     }
 
     /// Until when this process may start attempts.
     pub fn tenure(&self) -> Tenure {
-        self.shared.tenure.clone()
+        self.tenure.clone()
     }
 
-    /// The database's clock minus ours, milliseconds, as measured when the store was opened.
-    pub const fn time_offset(&self) -> i64 {
-        self.time_offset_ms
+    /// How far the database's clock was ahead of ours when we joined, ms.
+    pub fn time_offset(&self) -> i64 {
+        self.time_offset
     }
 
-    /// Finishes what was asked, and leaves the cluster: what this process still holds is due again at once. Later calls
-    /// are refused.
+    /// How many partitions this process owns at the moment.
+    pub fn partitions(&self) -> usize {
+        self.membership.borrow().partitions.len()
+    }
+
+    /// Gives its partitions to the others at once, and goes on with what it holds: for a process that is about to end.
+    pub fn finish(&self) {
+        self.intent.send_replace(Intent::Finish);
+    }
+
+    /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
     pub async fn close(&self) {
-        let worker = self.shared.worker();
-        let now = notification::Timestamp::from_millis(self.wall_ms() + self.time_offset_ms);
-        let bury = |slot| Work::Bury { worker, is_orderly: true, now, slot };
-        if let Err(error) = self.ask_work(bury).await {
-            tracing::warn!(%error, "could not leave the cluster in order: others will notice");
+        self.intent.send_replace(Intent::Leave);
+        let mut tasks = self.tasks.lock().await;
+        while let Some(ended) = tasks.next().await {
+            if ended == Ok("store-member") {
+                break;
+            }
         }
-        let (closing, intake_closed) = oneshot::channel();
-        let _closed_before = self.intake.send(Message::Close(closing)).await;
-        let (closing, work_closed) = oneshot::channel();
-        let _closed_before = self.work.send(Message::Close(closing)).await;
-        let _both_closed = (intake_closed.await, work_closed.await);
-    }
-
-    fn wall_ms(&self) -> i64 {
-        i64::try_from(self.shared.clock.wall().as_millis()).unwrap_or(i64::MAX)
-    }
-
-    async fn ask_intake<T>(
-        &self,
-        command: impl FnOnce(Slot<T>) -> Intake,
-    ) -> Result<T, StoreError> {
-        self.ask(&self.intake, command).await
-    }
-
-    async fn ask_work<T>(&self, command: impl FnOnce(Slot<T>) -> Work) -> Result<T, StoreError> {
-        self.ask(&self.work, command).await
-    }
-
-    async fn ask<T, C>(
-        &self,
-        writer: &mpsc::Sender<Message<C>>,
-        command: impl FnOnce(Slot<T>) -> C,
-    ) -> Result<T, StoreError> {
-        let (slot, answered) = Slot::new();
-        let asked = Asked { command: command(slot), since: self.shared.clock.monotonic() };
-        if writer.send(Message::Asked(asked)).await.is_err() {
-            return Err(self.refusal());
-        }
-        match answered.await {
-            Ok(answer) => answer,
-            Err(_unanswered) => Err(self.refusal()),
-        }
-    }
-
-    /// Why a writer does not answer.
-    fn refusal(&self) -> StoreError {
-        let reason = self.shared.failed.borrow().clone();
-        reason.unwrap_or_else(|| StoreError::Broken("it was closed".to_owned()))
+        *tasks = Tasks::default();
     }
 }
 
-/// The tag that is part of every identifier of this store; the first process draws it.
-async fn realm(
-    session: &connection::Session,
-    random: &mut fastrand::Rng,
-) -> Result<u16, StoreError> {
-    let drawn = i64::from(random.u16(0..1 << 12));
-    let add = "INSERT INTO meta (key, value) VALUES ('realm', $1) ON CONFLICT DO NOTHING";
-    session.client.execute(add, &[&drawn]).await?;
-    let select = "SELECT value FROM meta WHERE key = 'realm'";
-    let realm: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
-    u16::try_from(realm).map_err(|_| StoreError::Damaged("the tag of the store".to_owned()))
+// === impl Parts ===
+
+impl Parts {
+    fn start(
+        &self,
+        tasks: &mut Tasks,
+        name: &'static str,
+        notices: Notices,
+        random: fastrand::Rng,
+    ) -> Desktop {
+        let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        let logs = matches!(notices, Notices::Claimer(_));
+        let writer = Writer {
+            connector: self.connector.clone(),
+            desk: Desk::new(self.realm, self.membership.clone(), logs),
+            commands: queue,
+            available: self.available.clone(),
+            failed: self.failed.clone(),
+            clock: self.clock,
+            random,
+            session: None,
+            notices,
+            changes: self.changes.clone(),
+            settled: Arc::clone(&self.settled),
+        };
+        tasks.spawn(name, writer.run());
+        Desktop::new(commands, self.failed.subscribe(), self.clock)
+    }
 }
 
-/// The database's clock minus ours, milliseconds: it was read about halfway through the round trip.
-async fn time_offset(session: &connection::Session, clock: Clock) -> Result<i64, StoreError> {
-    let select = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-    let statement = session.client.prepare(select).await?;
-    let before = clock.wall();
-    let theirs: i64 = session.client.query_one(&statement, &[]).await?.try_get(0)?;
-    let ours = (before + clock.wall()) / 2;
-    Ok(theirs - i64::try_from(ours.as_millis()).unwrap_or(i64::MAX))
+#[async_trait]
+impl Ingest for Postgres {
+    async fn ingest(
+        &self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.intake.ask_patiently(ingest::TakeIn { drafts, now }).await
+    }
+
+    async fn open_broadcast(
+        &self,
+        draft: BroadcastDraft,
+        _now: Timestamp,
+    ) -> Result<BroadcastOpened, StoreError> {
+        self.intake.ask_patiently(broadcast::Open(draft)).await
+    }
+
+    async fn add_recipients(
+        &self,
+        broadcast: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.intake.ask_patiently(broadcast::AddRecipients { broadcast, groups, now }).await
+    }
+
+    async fn seal_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.intake.ask_patiently(broadcast::Seal(broadcast, now)).await
+    }
+
+    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        self.intake.ask_patiently(broadcast::Abandon(broadcast)).await
+    }
+}
+
+#[async_trait]
+impl Claims<Chunk> for Postgres {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
+        self.work.ask(claim::ClaimChunks(request)).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+#[async_trait]
+impl Claims<Ticket> for Postgres {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Ticket>, StoreError> {
+        self.work.ask(claim::IssueTickets(request)).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+#[async_trait]
+impl Take for Postgres {
+    async fn take(
+        &self,
+        tickets: Vec<Ticket>,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Vec<Option<Chunk>>, StoreError> {
+        self.work.ask(claim::TakeChunks { tickets, now, lease }).await
+    }
+}
+
+#[async_trait]
+impl Begin for Postgres {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.work.ask(settle::BeginAll(marks)).await
+    }
+}
+
+#[async_trait]
+impl Settle for Postgres {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.work.ask(settle::SettleAll(settlements)).await
+    }
+}
+
+#[async_trait]
+impl Ledger for Postgres {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        self.reader.find(id).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        self.reader.list(filter, after, items).await
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        self.reader.broadcast(id).await
+    }
+
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        self.work.ask_patiently(cancel::Cancel { target, tenant, now }).await
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        self.reader.totals().await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        self.reader.lanes().await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.reader.audit().await
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        self.reader.log(position, entries).await
+    }
+
+    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+        self.work.ask_patiently(suppress::Suppress(suppressions)).await
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        self.reader.suppressions(channel, after, items).await
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        self.reader.cluster().await
+    }
+
+    async fn unsuppress(
+        &self,
+        channel: Name,
+        recipients: Vec<ByteString>,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.work.ask_patiently(suppress::Unsuppress(channel, recipients)).await
+    }
 }

@@ -1,43 +1,42 @@
-//! One transaction of a writer: what it decided to write, and writing it.
-//!
-//! Statements are sent in flights: as many as can be decided together are on their way before the first is answered, the
-//! `COMMIT` among the last. What a flight may bring about without our hearing of it is told apart: before a `COMMIT`
-//! was sent, a transaction that is lost did nothing.
+//! One transaction, and the statements that its parts share.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::future::Future;
-use std::pin::Pin;
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
 
-use futures_util::future::{join, join_all};
-use notification::{BatchId, ChunkId, State, Timestamp};
-use tokio_postgres::Row;
+use futures_util::try_join;
+use notification::{BatchId, ByteString, ChunkId, Epoch, Lane, Name, State, Timestamp};
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
-use super::board::Place;
+use super::LOG_WRITERS;
 use super::connection::Session;
-use super::errors::{Kind, in_words};
-use super::notices::{self, CHANNEL, Notice};
-use super::shared::{Role, Shared, partition_of};
-use super::table::{Held, held};
-use super::writes::Writes;
+use super::desk::{Desk, Effects, Notice, partition_of, to_payload};
+use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
-use crate::rows::filter::print;
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
-use crate::{StoreError, Suppression};
+use crate::rows::model::{self, ChunkRow};
+use crate::rows::packing::{Known, Packing};
+use crate::rows::settlement::Part;
 
-/// Why a round did not end as it should.
+/// The transaction under way. It may come to nothing and be done again.
 #[derive(Debug)]
-pub(super) enum Interrupted {
-    /// The connection is gone, and the transaction with it.
-    Lost(String),
-    /// The connection went while the transaction `xid` was being committed: nobody here knows.
-    Unknown { xid: String, told: String },
-    /// The transaction was undone because another was in its way.
-    Again(String),
-    /// It would fail again.
-    Fatal(StoreError),
+pub(super) struct Round<'a> {
+    pub(super) session: &'a Session,
+    pub(super) desk: &'a mut Desk,
+    pub(super) effects: Effects,
+    pub(super) packing: Packing,
+    /// Idempotency keys that were looked up.
+    pub(super) known: HashMap<(Name, ByteString), (Known, [u8; 32])>,
+    totals: BTreeMap<u8, i64>,
+}
+
+/// Rows to be written together, in one flight.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    log: Vec<(i64, Vec<u8>)>,
+    chunks: Vec<NewChunk>,
+    gone: Vec<i64>,
+    kept: Vec<Kept>,
 }
 
 /// A chunk to be stored, ready.
@@ -49,394 +48,405 @@ pub(super) struct NewChunk {
     pub(super) attempt: u16,
     pub(super) crashes: u16,
     pub(super) count: usize,
-    /// `None` means all of the batch.
-    pub(super) members: Option<Members>,
+    pub(super) members: Option<Vec<u8>>,
 }
 
-/// The transaction under way.
+/// What a chunk is from now on.
 #[derive(Debug)]
-pub(super) struct Round<'a> {
-    pub(super) session: &'a Session,
-    pub(super) shared: &'a Shared,
-    role: Role,
-    xid: String,
-    /// Chunks that are locked, as they will be.
-    held: HashMap<ChunkId, Held>,
-    changed: BTreeSet<ChunkId>,
-    gone: BTreeSet<ChunkId>,
-    parts: Vec<NewChunk>,
-    log: Vec<(BatchId, LogRow)>,
-    totals: BTreeMap<u8, i64>,
-    suppressions: Vec<Suppression>,
-    dues: BTreeMap<LaneId, Place>,
-    /// Lanes that lost something ready.
-    thinned: BTreeSet<LaneId>,
-    told: Vec<Notice>,
-    freed: Vec<(u8, LaneId, usize)>,
-    /// How many of `freed` the board knows.
-    freed_known: usize,
-    /// Chunks that were deleted.
-    over: Vec<ChunkId>,
-    /// Whether more may be claimable afterwards.
-    pub(super) woke: bool,
+struct Kept {
+    id: i64,
+    count: i32,
+    members: Vec<u8>,
 }
 
-/// Statements that are ready to be sent.
-pub(super) type Flight<'a> =
-    Vec<Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>>;
-
-/// Longer than any wait for a lock; whoever is silent for longer is not there.
-const READING_MAX: Duration = Duration::from_secs(10);
-/// What is written may be much, and the disk slow.
-pub(super) const WRITING_MAX: Duration = Duration::from_secs(30);
-
-const TELL: &str = "SELECT pg_notify($1, $2)";
-
-// === impl Interrupted ===
-
-impl From<tokio_postgres::Error> for Interrupted {
-    fn from(error: tokio_postgres::Error) -> Self {
-        match Kind::of(&error) {
-            Kind::Lost => Self::Lost(in_words(&error)),
-            Kind::Again => Self::Again(in_words(&error)),
-            Kind::Fatal => Self::Fatal(error.into()),
-        }
-    }
+/// Why a request came to nothing.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It was refused; the round goes on without it.
+    Refused(StoreError),
+    /// The round failed.
+    Database(Error),
 }
 
-impl From<StoreError> for Interrupted {
-    fn from(error: StoreError) -> Self {
-        Self::Fatal(error)
-    }
+/// A statement whose rows [`chunk_at`] reads.
+macro_rules! select_chunk {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members \
+             FROM chunk WHERE ",
+            $condition
+        )
+    };
 }
+pub(super) use select_chunk;
+
+/// Rounds between two foldings of the totals.
+const FOLD_EVERY: u32 = 256;
+const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
+     SELECT ctid FROM totals_delta FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
+     INSERT INTO totals_delta (state, change) SELECT state, sum(change) FROM gone GROUP BY state";
 
 // === impl Round ===
 
 impl<'a> Round<'a> {
-    /// Begins a transaction by `statements`.
-    pub(super) async fn begin(
-        session: &'a Session,
-        shared: &'a Shared,
-        role: Role,
-        statements: &str,
-    ) -> Result<Self, Interrupted> {
-        let client = &session.client;
-        let xid = session.prepared("SELECT pg_current_xact_id()::text").await?;
-        let flight = join(client.batch_execute(statements), client.query_one(&xid, &[]));
-        let (begun, xid) = in_time(READING_MAX, flight).await?;
-        begun?;
+    pub(super) async fn begin(session: &'a Session, desk: &'a mut Desk) -> Result<Self, Error> {
+        session.client.batch_execute("BEGIN").await?;
+        if desk.logs {
+            session.client.batch_execute(LOG_WRITERS).await?;
+        }
         Ok(Self {
             session,
-            shared,
-            role,
-            xid: xid?.try_get(0)?,
-            held: HashMap::new(),
-            changed: BTreeSet::new(),
-            gone: BTreeSet::new(),
-            parts: Vec::new(),
-            log: Vec::new(),
+            desk,
+            effects: Effects::default(),
+            packing: Packing::default(),
+            known: HashMap::new(),
             totals: BTreeMap::new(),
-            suppressions: Vec::new(),
-            dues: BTreeMap::new(),
-            thinned: BTreeSet::new(),
-            told: Vec::new(),
-            freed: Vec::new(),
-            freed_known: 0,
-            over: Vec::new(),
-            woke: false,
         })
     }
 
-    /// Asks the database.
-    pub(super) async fn query(
-        &self,
-        sql: &'static str,
-        parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Interrupted> {
-        ask(self.session, sql, parameters).await
+    /// Durable when it returns. When it does not return, [`Desk::committing`] says what to ask the server.
+    pub(super) async fn commit(mut self) -> Result<(), Error> {
+        self.store_packed().await?;
+        self.write_totals().await?;
+        self.tell_others().await?;
+        let row = self.row("SELECT pg_current_xact_id_if_assigned()::text", &[]).await?;
+        let xid: Option<String> = row.try_get(0)?;
+        let xid = xid.and_then(|xid| xid.parse().ok()).unwrap_or(0);
+        self.desk.commit_sent(xid, self.effects);
+        self.session.client.batch_execute("COMMIT").await
     }
 
-    /// Asks for chunks and locks them; they are in hand from now on.
-    pub(super) async fn hold(
+    async fn write_totals(&mut self) -> Result<(), Error> {
+        let changes = || self.totals.iter().filter(|(_, change)| **change != 0);
+        let states: Vec<i16> = changes().map(|(&state, _)| i16::from(state)).collect();
+        let changes: Vec<i64> = changes().map(|(_, &change)| change).collect();
+        if states.is_empty() {
+            return Ok(());
+        }
+        let insert =
+            "INSERT INTO totals_delta (state, change) SELECT * FROM unnest($1::int2[], $2::int8[])";
+        self.execute(insert, &[&states, &changes]).await?;
+        self.desk.rounds += 1;
+        if self.desk.rounds.is_multiple_of(FOLD_EVERY) {
+            self.execute(FOLD, &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// Notifies the cluster's other processes, if there are any.
+    async fn tell_others(&mut self) -> Result<(), Error> {
+        if self.effects.notices.is_empty() {
+            return Ok(());
+        }
+        let worker = self.desk.membership.borrow().worker;
+        let payload = to_payload(worker, &self.effects.notices);
+        self.execute("SELECT pg_notify('belfry_work', $1)", &[&payload]).await.map(drop)
+    }
+
+    pub(super) async fn rows(
         &mut self,
         sql: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<ChunkId>, Interrupted> {
-        let rows = self.query(sql, parameters).await?;
-        rows.iter().map(|row| Ok(self.take_in_hand(held(row)?))).collect()
+    ) -> Result<Vec<Row>, Error> {
+        let statement = self.session.prepared(sql).await?;
+        self.session.client.query(&statement, parameters).await
     }
 
-    pub(super) fn take_in_hand(&mut self, held: Held) -> ChunkId {
-        let id = held.row.id;
-        self.held.insert(id, held);
-        id
+    pub(super) async fn row(
+        &mut self,
+        sql: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Row, Error> {
+        let statement = self.session.prepared(sql).await?;
+        self.session.client.query_one(&statement, parameters).await
     }
 
-    /// A chunk in hand, as it will be; `None` when it is gone, or never was.
-    pub(super) fn chunk(&self, id: ChunkId) -> Option<&Held> {
-        self.held.get(&id)
-    }
-
-    /// The chunk will be like this.
-    pub(super) fn change(&mut self, held: Held) {
-        self.changed.insert(held.row.id);
-        self.held.insert(held.row.id, held);
-    }
-
-    /// Leaves only `rest` in a chunk in hand; an empty chunk is gone.
-    pub(super) fn shrink(&mut self, id: ChunkId, rest: &Members) {
-        if rest.is_empty() {
-            self.held.remove(&id);
-            self.changed.remove(&id);
-            self.gone.insert(id);
-        } else if let Some(held) = self.held.get_mut(&id) {
-            held.row.count = rest.len();
-            held.row.members = Some(rest.clone());
-            self.changed.insert(id);
-        }
-    }
-
-    pub(super) fn add_chunk(&mut self, chunk: NewChunk) {
-        if !self.shared.owns_surely(partition_of(chunk.batch)) {
-            self.told.push(Notice::Due { lane: chunk.lane, at: chunk.due_at });
-        }
-        self.parts.push(chunk);
-        self.woke = true;
+    pub(super) async fn execute(
+        &mut self,
+        sql: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, Error> {
+        let statement = self.session.prepared(sql).await?;
+        self.session.client.execute(&statement, parameters).await
     }
 
     /// Counts `items` that were accepted.
-    pub(super) fn count_accepted(&mut self, items: u64) {
-        *self.totals.entry(State::Pending.code()).or_default() += items.cast_signed();
+    pub(super) fn count_accepted(&mut self, items: usize) {
+        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
     }
 
     /// Counts `items` that were pending and ended.
     pub(super) fn count_ended(&mut self, state: State, items: usize) {
-        debug_assert!(state.is_terminal(), "only an end changes the totals");
-        let items = i64::try_from(items).unwrap_or(i64::MAX);
-        *self.totals.entry(State::Pending.code()).or_default() -= items;
-        *self.totals.entry(state.code()).or_default() += items;
+        *self.totals.entry(State::Pending.code()).or_default() -= signed(items);
+        *self.totals.entry(state.code()).or_default() += signed(items);
     }
 
     /// Ends `members` as `line` says. The caller takes them out of their chunk.
-    pub(super) fn end(&mut self, batch: BatchId, line: &LogLine<'_>, members: &Members) {
-        if !members.is_empty() {
-            let mut row = LogRow::new();
-            row.push(line, members.iter());
-            self.count_ended(line.state, members.len());
-            self.add_log(batch, row);
-        }
-    }
-
-    pub(super) fn add_log(&mut self, batch: BatchId, row: LogRow) {
-        if !row.is_empty() {
-            self.log.push((batch, row));
-        }
-    }
-
-    pub(super) fn suppress(&mut self, suppression: Suppression) {
-        let print = print(suppression.channel.as_str(), &suppression.recipient);
-        self.told.push(Notice::Suppressed { print });
-        self.suppressions.push(suppression);
-    }
-
-    /// What was claimed of a partition is not any more, as far as `weight` goes.
-    pub(super) fn free(&mut self, partition: u8, lane: LaneId, weight: usize) {
-        self.freed.push((partition, lane, weight));
-        self.woke = true;
-    }
-
-    /// Something of the lane is ready from `place` on.
-    pub(super) fn due(&mut self, batch: BatchId, lane: LaneId, place: Place) {
-        let partition = partition_of(batch);
-        if self.shared.owns(partition) {
-            let first = self.dues.entry(lane).or_insert(place);
-            *first = place.min(*first);
-        }
-        if !self.shared.owns_surely(partition) {
-            self.told.push(Notice::Due { lane, at: place.due_at });
-        }
-        self.woke = true;
-    }
-
-    /// Something of the lane that was ready is not any more.
-    pub(super) fn thin(&mut self, lane: LaneId) {
-        self.thinned.insert(lane);
-    }
-
-    /// Something of the lane is ready from `place` on, in many partitions.
-    pub(super) fn due_everywhere(&mut self, lane: LaneId, place: Place) {
-        let first = self.dues.entry(lane).or_insert(place);
-        *first = place.min(*first);
-        self.told.push(Notice::Due { lane, at: place.due_at });
-        self.woke = true;
-    }
-
-    /// Others are to look at everything.
-    pub(super) fn tell_everything(&mut self) {
-        self.told.push(Notice::Everything);
-        self.woke = true;
-    }
-
-    /// Writes what was decided so far, so that later statements of this transaction see it.
-    pub(super) async fn flush(&mut self) -> Result<(), Interrupted> {
-        let writes = self.writes();
-        let statements = writes.prepare(self.session).await?;
-        let mut flight: Flight<'_> = Vec::new();
-        writes.send(self.session, &statements, &mut flight);
-        let answers = in_time(WRITING_MAX, join_all(flight)).await?;
-        let mut added = Vec::new();
-        for answer in answers {
-            added.extend(answer?);
-        }
-        self.take_in(&added)
-    }
-
-    /// Writes what is left to be written and commits. What is in memory follows.
-    pub(super) async fn commit(mut self) -> Result<(), Interrupted> {
-        let writes = self.writes();
-        let mut statements = writes.prepare(self.session).await?;
-        let message = notices::write(self.notices());
-        let tell = self.session.prepared(TELL).await?;
-        let client = &self.session.client;
-        let mut flight: Flight<'_> = Vec::new();
-        writes.send(self.session, &statements, &mut flight);
-        statements.clear();
-        if let Some(message) = &message {
-            flight.push(Box::pin(async move { client.query(&tell, &[&CHANNEL, message]).await }));
-        }
-        let both = join(join_all(flight), client.batch_execute("COMMIT"));
-        let unknown = |told: String| Interrupted::Unknown { xid: self.xid.clone(), told };
-        let Ok((answers, committed)) = tokio::time::timeout(WRITING_MAX, both).await else {
-            return Err(unknown("no answer in time".to_owned()));
-        };
-        let mut added = Vec::new();
-        for answer in answers.into_iter().chain([committed.map(|()| Vec::new())]) {
-            match answer.map_err(Interrupted::from) {
-                Ok(rows) => added.extend(rows),
-                // The rest of the flight, the `COMMIT` in it, may have been heard.
-                Err(Interrupted::Lost(told)) => return Err(unknown(told)),
-                Err(other) => return Err(other),
-            }
-        }
-        self.take_in(&added)?;
-        self.apply();
-        Ok(())
-    }
-
-    /// What others are told: of each lane the earliest instant, of each partition and lane the sum.
-    fn notices(&self) -> Vec<Notice> {
-        let mut dues: BTreeMap<LaneId, Timestamp> = BTreeMap::new();
-        let mut notices = Vec::new();
-        for notice in &self.told {
-            if let Notice::Due { lane, at } = *notice {
-                let first = dues.entry(lane).or_insert(at);
-                *first = at.min(*first);
-            } else {
-                notices.push(*notice);
-            }
-        }
-        let mut freed: BTreeMap<(u8, LaneId), usize> = BTreeMap::new();
-        for &(partition, lane, weight) in &self.freed {
-            if !self.shared.owns_surely(partition) {
-                *freed.entry((partition, lane)).or_default() += weight;
-            }
-        }
-        let freed = freed.into_iter();
-        notices.extend(dues.into_iter().map(|(lane, at)| Notice::Due { lane, at }));
-        notices.extend(freed.map(|((partition, lane), weight)| Notice::Freed {
-            partition,
-            lane,
-            weight,
-        }));
-        notices
-    }
-
-    /// What was decided since the last flight.
-    fn writes(&mut self) -> Writes {
-        let mut writes = Writes::default();
-        for id in std::mem::take(&mut self.changed) {
-            if let Some(held) = self.held.get(&id) {
-                writes.change(held);
-            }
-        }
-        for id in std::mem::take(&mut self.gone) {
-            writes.delete(id);
-            self.over.push(id);
-        }
-        for part in std::mem::take(&mut self.parts) {
-            writes.add(&part);
-        }
-        for (batch, row) in std::mem::take(&mut self.log) {
-            writes.add_log(batch, &row);
-        }
-        for (state, change) in std::mem::take(&mut self.totals) {
-            writes.add_total(state, change);
-        }
-        writes.suppress(std::mem::take(&mut self.suppressions));
-        writes
-    }
-
-    /// Notes where the chunks are that were added.
-    fn take_in(&mut self, added: &[Row]) -> Result<(), Interrupted> {
-        for row in added.iter().filter(|row| row.len() == 3) {
-            let lane = LaneId::from(row.try_get::<_, i32>(0)?);
-            let due_at = Timestamp::from_millis(row.try_get(1)?);
-            let place = Place { due_at, chunk: row.try_get(2)? };
-            let first = self.dues.entry(lane).or_insert(place);
-            *first = place.min(*first);
-        }
-        Ok(())
-    }
-
-    /// What is in memory follows what is written.
-    pub(super) fn apply(&mut self) {
-        let mut board = self.shared.board();
-        for notice in &self.told {
-            if let Notice::Suppressed { print } = notice {
-                board.suppressed.insert_print(*print);
-            }
-        }
-        if !self.shared.produces {
+    pub(super) fn end(
+        &mut self,
+        writes: &mut Writes,
+        batch: BatchId,
+        line: &LogLine<'_>,
+        members: &Members,
+    ) {
+        if members.is_empty() {
             return;
         }
-        for (lane, place) in std::mem::take(&mut self.dues) {
-            // The work writer is who reads: it knows what it wrote.
-            match self.role {
-                Role::Intake => board.due(lane, place),
-                Role::Work => board.found_due(lane, place),
-            }
+        let mut row = LogRow::new();
+        row.push(line, members.iter());
+        self.count_ended(line.state, members.len());
+        writes.log(batch, &row);
+    }
+
+    /// A chunk of the lane is ready, due at `at`.
+    pub(super) fn due(&mut self, lane: LaneId, at: Timestamp) {
+        let notice = Notice::Due(lane, at);
+        if !self.effects.notices.contains(&notice) {
+            self.effects.notices.push(notice);
         }
-        for &(partition, lane, weight) in self.freed.iter().skip(self.freed_known) {
-            if self.shared.owns(partition) {
-                board.free(lane, weight);
-            }
+        self.effects.woke = true;
+    }
+
+    /// `items` of a claimed chunk are settled or due again; with the last of them the claim is over.
+    pub(super) fn freed(&mut self, chunk: &ChunkRow, items: usize, is_over: bool) {
+        let weight = items + if is_over { notification::limits::CHUNK_WEIGHT } else { 0 };
+        if is_over && let Some(until) = chunk.lease_until {
+            self.desk.claiming.leases.remove(&(until, chunk.id));
         }
-        self.freed_known = self.freed.len();
-        for lane in std::mem::take(&mut self.thinned) {
-            board.recheck(lane);
+        let partition = partition_of(chunk.batch);
+        let same = self.effects.notices.iter_mut().find_map(|notice| match notice {
+            Notice::Freed(its, lane, sum) if (*its, *lane) == (partition, chunk.lane) => Some(sum),
+            Notice::Due(..) | Notice::Freed(..) | Notice::Everything => None,
+        });
+        match same {
+            Some(sum) => *sum += weight,
+            None => self.effects.notices.push(Notice::Freed(partition, chunk.lane, weight)),
         }
-        for chunk in self.over.drain(..) {
-            board.unlease(chunk);
+        self.effects.woke = true;
+    }
+
+    /// Chunks by number, locked in the order of their numbers.
+    pub(super) async fn lock_chunks(
+        &mut self,
+        ids: &[i64],
+    ) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
+        let select = select_chunk!("id = ANY($1) ORDER BY id FOR UPDATE");
+        let rows = self.rows(select, &[&ids]).await?;
+        let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
+        Ok(chunks.collect::<Result<_, _>>()?)
+    }
+
+    /// The lane with number `id`.
+    pub(super) async fn lane(&mut self, id: LaneId) -> Result<Lane, Failure> {
+        if let Some(lane) = self.desk.claiming.lanes.lane(id) {
+            return Ok(lane.clone());
+        }
+        let select = "SELECT channel, destination, priority FROM lane WHERE id = $1";
+        let row = self.row(select, &[&narrow(id)]).await?;
+        Ok(lane_at(&row, 0)?)
+    }
+
+    /// The number of `lane`; a new lane gets one.
+    pub(super) async fn lane_number(&mut self, lane: &Lane) -> Result<LaneId, Error> {
+        if let Some(&id) = self.desk.lane_numbers.get(lane) {
+            return Ok(id);
+        }
+        let new = self.effects.lanes.iter().find(|(other, _)| other == lane);
+        if let Some(&(_, id)) = new {
+            return Ok(id);
+        }
+        let priority = i16::from(lane.priority.code());
+        let parameters: [&(dyn ToSql + Sync); 3] =
+            [&lane.channel.as_str(), &&*lane.destination, &priority];
+        let insert = "INSERT INTO lane (channel, destination, priority) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        let select =
+            "SELECT id FROM lane WHERE channel = $1 AND destination = $2 AND priority = $3";
+        let mut rows = self.rows(select, &parameters).await?;
+        if rows.is_empty() {
+            self.execute(insert, &parameters).await?;
+            rows = vec![self.row(select, &parameters).await?];
+        }
+        let id = rows.first().map_or(Ok(0), |row| row.try_get::<_, i32>(0)).map(i64::from)?;
+        self.effects.lanes.push((lane.clone(), id));
+        Ok(id)
+    }
+
+    /// Writes rows, in one flight.
+    pub(super) async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+        for chunk in &writes.chunks {
+            self.due(chunk.lane, chunk.due_at);
+        }
+        let session = self.session;
+        let log = session.prepared(INSERT_LOG).await?;
+        let chunk = session.prepared(INSERT_CHUNK).await?;
+        let gone = session.prepared(DELETE_CHUNK).await?;
+        let kept = session.prepared(UPDATE_CHUNK).await?;
+        let client = &session.client;
+        let (batches, entries): (Vec<i64>, Vec<Vec<u8>>) = writes.log.into_iter().unzip();
+        let new = Columns::new(&writes.chunks);
+        let ids: Vec<i64> = writes.kept.iter().map(|kept| kept.id).collect();
+        let counts: Vec<i32> = writes.kept.iter().map(|kept| kept.count).collect();
+        let members: Vec<&[u8]> = writes.kept.iter().map(|kept| &*kept.members).collect();
+        let log_row: [&(dyn ToSql + Sync); 2] = [&batches, &entries];
+        let new_row = new.parameters();
+        let gone_row: [&(dyn ToSql + Sync); 1] = [&writes.gone];
+        let kept_row: [&(dyn ToSql + Sync); 3] = [&ids, &counts, &members];
+        let maybe = async |is_wanted: bool, statement, parameters: &[&(dyn ToSql + Sync)]| {
+            if is_wanted { client.execute(statement, parameters).await } else { Ok(0) }
+        };
+        try_join!(
+            maybe(!batches.is_empty(), &log, &log_row),
+            maybe(!new.batch.is_empty(), &chunk, &new_row),
+            maybe(!writes.gone.is_empty(), &gone, &gone_row),
+            maybe(!ids.is_empty(), &kept, &kept_row),
+        )?;
+        Ok(())
+    }
+}
+
+const INSERT_LOG: &str =
+    "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
+const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \
+     SELECT * FROM unnest($1::int8[], $2::int4[], $3::int2[], $4::int8[], $5::int4[], $6::int4[], $7::int4[], $8::bytea[])";
+const DELETE_CHUNK: &str = "DELETE FROM chunk WHERE id = ANY($1)";
+const UPDATE_CHUNK: &str = "UPDATE chunk SET count = new.count, members = new.members \
+     FROM unnest($1::int8[], $2::int4[], $3::bytea[]) AS new (id, count, members) WHERE chunk.id = new.id";
+
+/// New chunks by column.
+struct Columns<'a> {
+    batch: Vec<i64>,
+    lane: Vec<i32>,
+    partition: Vec<i16>,
+    due_at: Vec<i64>,
+    attempt: Vec<i32>,
+    crashes: Vec<i32>,
+    count: Vec<i32>,
+    members: Vec<Option<&'a [u8]>>,
+}
+
+// === impl Columns ===
+
+impl<'a> Columns<'a> {
+    fn new(chunks: &'a [NewChunk]) -> Self {
+        Self {
+            batch: chunks.iter().map(|chunk| chunk.batch.0.cast_signed()).collect(),
+            lane: chunks.iter().map(|chunk| narrow(chunk.lane)).collect(),
+            partition: chunks.iter().map(|chunk| partition_of(chunk.batch)).collect(),
+            due_at: chunks.iter().map(|chunk| chunk.due_at.millis()).collect(),
+            attempt: chunks.iter().map(|chunk| i32::from(chunk.attempt)).collect(),
+            crashes: chunks.iter().map(|chunk| i32::from(chunk.crashes)).collect(),
+            count: chunks.iter().map(|chunk| counted(chunk.count)).collect(),
+            members: chunks.iter().map(|chunk| chunk.members.as_deref()).collect(),
+        }
+    }
+
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+        [
+            &self.batch,
+            &self.lane,
+            &self.partition,
+            &self.due_at,
+            &self.attempt,
+            &self.crashes,
+            &self.count,
+            &self.members,
+        ]
+    }
+}
+
+// === impl Writes ===
+
+impl Writes {
+    pub(super) fn log(&mut self, batch: BatchId, row: &LogRow) {
+        if !row.is_empty() {
+            self.log.push((batch.0.cast_signed(), row.as_bytes().to_vec()));
+        }
+    }
+
+    pub(super) fn chunk(&mut self, chunk: NewChunk) {
+        self.chunks.push(chunk);
+    }
+
+    /// Stores members of `chunk` as a chunk of their own.
+    pub(super) fn part(&mut self, chunk: &ChunkRow, part: &Part) {
+        self.chunks.push(NewChunk {
+            batch: chunk.batch,
+            lane: chunk.lane,
+            due_at: part.due_at,
+            attempt: part.attempt,
+            crashes: part.crashes,
+            count: part.members.len(),
+            members: Some(part.members.to_blob()),
+        });
+    }
+
+    /// Leaves only `rest` in a chunk; an empty chunk is gone.
+    pub(super) fn shrink(&mut self, id: ChunkId, rest: &Members) {
+        let id = id.0.cast_signed();
+        self.kept.retain(|kept| kept.id != id);
+        if rest.is_empty() {
+            self.gone.push(id);
+        } else {
+            self.kept.push(Kept { id, count: counted(rest.len()), members: rest.to_blob() });
         }
     }
 }
 
-/// Asks the database, in a transaction or without one.
-pub(super) async fn ask(
-    session: &Session,
-    sql: &'static str,
-    parameters: &[&(dyn ToSql + Sync)],
-) -> Result<Vec<Row>, Interrupted> {
-    let statement = in_time(READING_MAX, session.prepared(sql)).await??;
-    let rows = session.client.query(&statement, parameters);
-    Ok(in_time(WRITING_MAX, rows).await??)
+// === impl Failure ===
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
 }
 
-/// A flight that is not answered in `longest` is lost, and the connection with it.
-pub(super) async fn in_time<T>(
-    longest: Duration,
-    flight: impl Future<Output = T>,
-) -> Result<T, Interrupted> {
-    let answered = tokio::time::timeout(longest, flight).await;
-    answered.map_err(|_elapsed| Interrupted::Lost("no answer in time".to_owned()))
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Reads a row of [`select_chunk`].
+pub(super) fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
+    let damaged = |_| StoreError::Damaged("a chunk".to_owned());
+    let small = |column: usize| u16::try_from(row.try_get::<_, i32>(column)?).map_err(damaged);
+    let members: Option<&[u8]> = row.try_get(10)?;
+    let begun_through: Option<i32> = row.try_get(8)?;
+    Ok(ChunkRow {
+        id: ChunkId(row.try_get::<_, i64>(0)?.cast_unsigned()),
+        batch: BatchId(row.try_get::<_, i64>(1)?.cast_unsigned()),
+        lane: i64::from(row.try_get::<_, i32>(2)?),
+        due_at: Timestamp::from_millis(row.try_get(3)?),
+        attempt: small(4)?,
+        epoch: Epoch(u32::try_from(row.try_get::<_, i64>(5)?).map_err(damaged)?),
+        crashes: small(6)?,
+        lease_until: row.try_get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
+        begun_through: begun_through.map(u16::try_from).transpose().map_err(damaged)?,
+        count: usize::from(small(9)?),
+        members: members.map(Members::from_blob),
+    })
+}
+
+/// A lane from three columns, the first of which is `column`.
+pub(super) fn lane_at(row: &Row, column: usize) -> Result<Lane, StoreError> {
+    let code: i16 = row.try_get(column + 2)?;
+    Ok(Lane {
+        channel: model::name(row.try_get(column)?)?,
+        destination: row.try_get::<_, &str>(column + 1)?.into(),
+        priority: model::priority(u8::try_from(code).unwrap_or(u8::MAX))?,
+    })
+}
+
+/// A count as the database keeps it.
+pub(super) fn counted(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+pub(super) fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The number of a lane as the database keeps it.
+pub(super) fn narrow(lane: LaneId) -> i32 {
+    i32::try_from(lane).unwrap_or(i32::MAX)
 }

@@ -1,97 +1,144 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
 
-use std::collections::{BTreeSet, HashMap};
+use async_trait::async_trait;
+use notification::{Guarantee, OutcomeGroup, Settlement, Timestamp};
 
-use notification::{BatchId, OutcomeGroup, Settlement, Timestamp, limits};
-
-use super::round::{Interrupted, NewChunk, Round};
-use super::table::{SELECT_BATCHES, batch};
+use super::round::{Failure, Round, Writes};
+use super::writer::Ask;
 use crate::rows::members::Members;
-use crate::rows::model::{BatchRow, deliveries};
-use crate::rows::settlement::apply;
-use crate::{Settled, StoreError, Suppression};
+use crate::rows::model::{ChunkRow, deliveries};
+use crate::rows::settlement;
+use crate::{Begun, Mark, Settled, Suppression};
 
-/// Applies settlements to chunks in hand, in order.
-pub(super) async fn settle(
-    round: &mut Round<'_>,
-    settlements: &[Settlement],
-) -> Result<Vec<Settled>, Interrupted> {
-    let mut answers = Vec::with_capacity(settlements.len());
-    let mut suppressed = Vec::new();
-    for settlement in settlements {
-        let held = round.chunk(settlement.chunk).filter(|held| !held.is_ticket).cloned();
-        let applied = held.as_ref().and_then(|held| apply(&held.row, settlement));
-        let (Some(held), Some(applied)) = (held, applied) else {
-            answers.push(Settled::Stale);
-            continue;
-        };
-        let row = held.row;
-        for part in applied.parts {
-            round.add_chunk(NewChunk {
-                batch: row.batch,
-                lane: row.lane,
-                due_at: part.due_at,
-                attempt: part.attempt,
-                crashes: part.crashes,
-                count: part.members.len(),
-                members: Some(part.members),
-            });
+/// Writes outcomes.
+#[derive(Debug)]
+pub(super) struct SettleAll(pub(super) Vec<Settlement>);
+
+/// Marks at-most-once deliveries as begun.
+#[derive(Debug)]
+pub(super) struct BeginAll(pub(super) Vec<Mark>);
+
+#[async_trait]
+impl Ask for SettleAll {
+    type Answer = Vec<Settled>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let ids: Vec<i64> = self.0.iter().map(|part| part.chunk.0.cast_signed()).collect();
+        let mut chunks = round.lock_chunks(&ids).await?;
+        let mut writes = Writes::default();
+        let mut answers = Vec::with_capacity(self.0.len());
+        let mut suppressed = Vec::new();
+        for settlement in &self.0 {
+            let applied = chunks
+                .get(&settlement.chunk)
+                .and_then(|chunk| Some((chunk, settlement::apply(chunk, settlement)?)));
+            let Some((chunk, applied)) = applied else {
+                answers.push(Settled::Stale);
+                continue;
+            };
+            for &(state, items) in &applied.ended {
+                round.count_ended(state, items);
+            }
+            writes.log(chunk.batch, &applied.log);
+            for part in &applied.parts {
+                writes.part(chunk, part);
+            }
+            for group in applied.suppressed {
+                suppressed.push((chunk.clone(), group, settlement.at));
+            }
+            writes.shrink(chunk.id, &applied.rest);
+            let remaining = applied.rest.len();
+            round.freed(chunk, chunk.count - remaining, remaining == 0);
+            round.effects.settled += (chunk.count - remaining) as u64;
+            answers.push(Settled::Applied { remaining });
+            if let Some(chunk) = chunks.get_mut(&settlement.chunk) {
+                chunk.count = remaining;
+                chunk.members = Some(applied.rest);
+            }
         }
-        for (state, items) in applied.ended {
-            round.count_ended(state, items);
+        for (chunk, group, since) in suppressed {
+            round.suppress_group(&chunk, group, since).await?;
         }
-        let groups = applied.suppressed.into_iter();
-        suppressed.extend(groups.map(|group| (row.batch, group, settlement.at)));
-        round.add_log(row.batch, applied.log);
-        round.shrink(row.id, &applied.rest);
-        let remaining = applied.rest.len();
-        let gone = if remaining == 0 { limits::CHUNK_WEIGHT } else { 0 };
-        round.free(held.partition, row.lane, row.count - remaining + gone);
-        answers.push(Settled::Applied { remaining });
+        round.write(writes).await?;
+        Ok(answers)
     }
-    suppress(round, &suppressed).await?;
-    Ok(answers)
 }
 
-/// Puts the recipients of groups on the suppression list.
-async fn suppress(
-    round: &mut Round<'_>,
-    groups: &[(BatchId, &OutcomeGroup, Timestamp)],
-) -> Result<(), Interrupted> {
-    if groups.is_empty() {
-        return Ok(());
+#[async_trait]
+impl Ask for BeginAll {
+    type Answer = Vec<Begun>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
+        let mut chunks = round.lock_chunks(&ids).await?;
+        let guarantees = round.guarantees(chunks.values()).await?;
+        let mut answers = Vec::with_capacity(self.0.len());
+        let (mut marked, mut throughs) = (Vec::new(), Vec::new());
+        for mark in &self.0 {
+            let chunk = chunks
+                .get_mut(&mark.chunk)
+                .filter(|chunk| chunk.epoch == mark.epoch && chunk.lease_until.is_some());
+            let Some(chunk) = chunk else {
+                answers.push(Begun::Stale);
+                continue;
+            };
+            if guarantees.get(&chunk.batch) == Some(&Guarantee::AtMostOnce) {
+                if chunk.begun_through.is_some_and(|begun| mark.through <= begun) {
+                    answers.push(Begun::Stale);
+                    continue;
+                }
+                chunk.begun_through = Some(mark.through);
+                marked.push(mark.chunk.0.cast_signed());
+                throughs.push(i32::from(mark.through));
+            }
+            answers.push(Begun::Granted);
+        }
+        if !marked.is_empty() {
+            let update = "UPDATE chunk SET begun_through = mark.through FROM ( \
+                 SELECT id, max(through) AS through FROM unnest($1::int8[], $2::int4[]) AS mark (id, through) \
+                 GROUP BY id) AS mark WHERE chunk.id = mark.id";
+            round.execute(update, &[&marked, &throughs]).await?;
+        }
+        Ok(answers)
     }
-    let batches = batches(round, groups.iter().map(|(batch, ..)| *batch)).await?;
-    for (id, group, since) in groups {
-        let found = batches.get(id).ok_or_else(|| missing(*id))?;
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// Under which guarantee the batches of `chunks` were accepted.
+    async fn guarantees<'c>(
+        &mut self,
+        chunks: impl Iterator<Item = &'c ChunkRow>,
+    ) -> Result<std::collections::HashMap<notification::BatchId, Guarantee>, Failure> {
+        let batches: Vec<i64> = chunks.map(|chunk| chunk.batch.0.cast_signed()).collect();
+        let select = "SELECT id, guarantee FROM batch WHERE id = ANY($1)";
+        let rows = self.rows(select, &[&batches]).await?;
+        let guarantees = rows.iter().map(|row| {
+            let batch = notification::BatchId(row.try_get::<_, i64>(0)?.cast_unsigned());
+            let code = u8::try_from(row.try_get::<_, i16>(1)?).unwrap_or(u8::MAX);
+            Ok((batch, crate::rows::model::guarantee(code)?))
+        });
+        guarantees.collect()
+    }
+
+    async fn suppress_group(
+        &mut self,
+        chunk: &ChunkRow,
+        group: &OutcomeGroup,
+        since: Timestamp,
+    ) -> Result<(), Failure> {
+        let batches = self.batches(std::iter::once(chunk)).await?;
+        let Some(batch) = batches.get(&chunk.batch) else { return Ok(()) };
         let members: Members = group.indexes.iter().copied().collect();
-        for delivery in deliveries(found, &members)? {
-            round.suppress(Suppression {
-                channel: found.envelope.lane.channel.clone(),
-                recipient: delivery.recipient,
-                reason: group.detail.clone().into_owned(),
-                since: *since,
-            });
-        }
+        let suppression = |delivery: notification::Delivery| Suppression {
+            channel: batch.envelope.lane.channel.clone(),
+            recipient: delivery.recipient,
+            reason: group.detail.to_string(),
+            since,
+        };
+        let gone: Vec<Suppression> =
+            deliveries(batch, &members)?.into_iter().map(suppression).collect();
+        Ok(self.suppress(&gone).await?)
     }
-    Ok(())
-}
-
-/// Reads batches.
-pub(super) async fn batches(
-    round: &Round<'_>,
-    wanted: impl Iterator<Item = BatchId>,
-) -> Result<HashMap<BatchId, BatchRow>, Interrupted> {
-    let wanted: BTreeSet<i64> = wanted.map(|id| id.0.cast_signed()).collect();
-    let wanted: Vec<i64> = wanted.into_iter().collect();
-    let mut batches = HashMap::with_capacity(wanted.len());
-    for row in round.query(SELECT_BATCHES, &[&wanted]).await? {
-        let found = batch(&row)?;
-        batches.insert(found.id, found);
-    }
-    Ok(batches)
-}
-
-pub(super) fn missing(batch: BatchId) -> StoreError {
-    StoreError::Damaged(format!("batch {} is missing", batch.0))
 }

@@ -1,398 +1,397 @@
-//! A task that owns one connection and writes. Whatever arrived while the last commit ran is the next transaction.
-//!
-//! Commands are data: a round that was interrupted is run again, on another connection if it must be. Where nobody can
-//! know whether a commit was heard, the database is asked before anything else is done.
+//! A task that owns a connection and all writes of one kind. Whatever arrived during the last commit is the next
+//! transaction; what a lost connection interrupted is done again.
 
-use std::collections::VecDeque;
-use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flow::Backoff;
+use async_trait::async_trait;
+use flow::{Backoff, Clock};
 use notification::limits;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::connection::{Connector, Hear, Session};
-use super::round::{Interrupted, in_time};
-use super::shared::{Role, Shared};
+use super::connection::{Connector, Session};
+use super::desk::{Desk, Effects, Notice};
+use super::errors::{self, Kind};
+use super::round::{Failure, Round};
 use crate::StoreError;
 
-/// What a caller waits for, and the answer once there is one that is durable.
-#[derive(Debug)]
-pub(super) struct Slot<T> {
-    caller: oneshot::Sender<Result<T, StoreError>>,
-    answer: Option<Result<T, StoreError>>,
-}
+/// A request as the writer sees it. It may run several times: only the last one counts.
+#[async_trait]
+pub(super) trait Command: Send + std::fmt::Debug {
+    /// Does its part in a round. What it refuses, it refuses before it has written anything.
+    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), tokio_postgres::Error>;
 
-/// What callers send to a writer.
-pub(super) trait Command: Send + std::fmt::Debug + 'static {
-    /// Notifications that this brings in.
+    /// Answers with what the last run came to, or with what made it impossible.
+    fn finish(self: Box<Self>, impossible: Option<StoreError>);
+
+    /// Notifications that it brings in.
     fn items(&self) -> usize;
-    /// Whether the caller would rather hear that nothing was done than wait for long.
-    fn is_impatient(&self) -> bool;
-    /// Sends the answer that was found.
-    fn answer(self);
-    /// Answers that it was not done.
-    fn refuse(self, error: StoreError);
+
+    /// When it is to be given up if nothing of it was done; `None`: never.
+    fn deadline(&self) -> Option<Instant>;
 }
 
-/// Does commands.
-pub(super) trait Desk: Send + 'static {
-    /// What it does.
-    type Command: Command;
+/// What a caller asks for: data, so that it can be asked again.
+#[async_trait]
+pub(super) trait Ask: Send + Sync + std::fmt::Debug + 'static {
+    /// What the caller gets.
+    type Answer: Send + std::fmt::Debug;
 
-    /// Does all of `commands` in one transaction, and finds their answers. May be called again with the same ones.
-    fn round(
-        &mut self,
-        session: &Session,
-        commands: &mut [Asked<Self::Command>],
-    ) -> impl Future<Output = Result<(), Interrupted>> + Send;
+    /// Does it within a round.
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure>;
 
-    /// A connection was made; what another one knew is gone.
-    fn connected(
-        &mut self,
-        session: &Session,
-    ) -> impl Future<Output = Result<(), Interrupted>> + Send;
-
-    /// When there is something to do without a command; then [`Desk::round`] is called with none.
-    fn wakes_at(&self) -> Option<Instant>;
-
-    /// A transaction was undone, or nobody knows.
-    fn undone(&mut self);
+    /// Notifications that it brings in.
+    fn items(&self) -> usize {
+        0
+    }
 }
 
-/// A command that waits.
+/// One request and who waits for it.
 #[derive(Debug)]
-pub(super) struct Asked<C> {
-    pub(super) command: C,
-    pub(super) since: Instant,
+struct Call<A: Ask> {
+    ask: A,
+    answer: Option<Result<A::Answer, StoreError>>,
+    reply: oneshot::Sender<Result<A::Answer, StoreError>>,
+    deadline: Option<Instant>,
 }
 
-/// What goes through the channel.
-#[derive(Debug)]
-pub(super) enum Message<C> {
-    Asked(Asked<C>),
-    /// Finish what was asked, take nothing more, and answer when the connection is closed.
-    Close(oneshot::Sender<()>),
+/// Sends requests to a writer.
+#[derive(Debug, Clone)]
+pub(super) struct Desktop {
+    commands: mpsc::Sender<Box<dyn Command>>,
+    failed: watch::Receiver<Option<StoreError>>,
+    clock: Clock,
 }
 
-/// The task.
+/// The write side.
 #[derive(Debug)]
-pub(super) struct Writer<D: Desk> {
-    pub(super) role: Role,
-    pub(super) desk: D,
-    pub(super) shared: Arc<Shared>,
+pub(super) struct Writer {
     pub(super) connector: Connector,
-    pub(super) messages: mpsc::Receiver<Message<D::Command>>,
+    pub(super) desk: Desk,
+    pub(super) commands: mpsc::Receiver<Box<dyn Command>>,
+    pub(super) available: watch::Sender<bool>,
+    pub(super) failed: watch::Sender<Option<StoreError>>,
+    pub(super) clock: Clock,
     pub(super) random: fastrand::Rng,
-    waiting: VecDeque<Asked<D::Command>>,
-    closing: Vec<oneshot::Sender<()>>,
-    is_open: bool,
+    pub(super) session: Option<Session>,
+    pub(super) notices: Notices,
+    /// Bumped after every round that may have made more claimable.
+    pub(super) changes: watch::Sender<u64>,
+    /// Deliveries settled by this process.
+    pub(super) settled: Arc<AtomicU64>,
 }
 
-/// What became of a transaction that was being committed when its connection was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Committed,
-    Undone,
+/// Where a writer's notices go besides other processes.
+#[derive(Debug)]
+pub(super) enum Notices {
+    /// This writer claims: it takes its own, and those that come this way.
+    Claimer(mpsc::Receiver<Vec<Notice>>),
+    /// To the writer that claims.
+    Forward(mpsc::Sender<Vec<Notice>>),
 }
 
-/// Every statement of a writer starts from a few keys and follows indexes. A plan is made once, often while the tables
-/// are still empty, and must be as good when they are full.
-const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
-     SET enable_seqscan = off; SET enable_bitmapscan = off; \
-     SET enable_hashjoin = off; SET enable_mergejoin = off";
-/// Callers of the API are told after this long that the database is away.
-const PATIENCE: Duration = Duration::from_secs(10);
-const RECONNECT_DELAY: Duration = Duration::from_millis(50);
-const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(2);
+/// How a round came to its end.
+enum Ended {
+    /// It is durable, and this follows.
+    Committed(Effects),
+    /// Nothing of it was done; the connection may be of no more use.
+    Undone(Kind, String),
+}
 
-// === impl Slot ===
+/// How long a request that may be given up waits for a database that is away.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// A round that takes longer has lost its connection, even if nobody says so.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between looks at a transaction whose end is not known yet.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a round is repeated because somebody else was in the way.
+const REPEATS_MAX: u16 = 50;
 
-impl<T> Slot<T> {
-    pub(super) fn new() -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
-        let (caller, answered) = oneshot::channel();
-        (Self { caller, answer: None }, answered)
+// === impl Desktop ===
+
+impl Desktop {
+    pub(super) fn new(
+        commands: mpsc::Sender<Box<dyn Command>>,
+        failed: watch::Receiver<Option<StoreError>>,
+        clock: Clock,
+    ) -> Self {
+        Self { commands, failed, clock }
     }
 
-    /// Keeps an answer until it is durable; a later one takes its place.
-    pub(super) fn fill(&mut self, answer: Result<T, StoreError>) {
-        self.answer = Some(answer);
+    /// Asks, and waits for as long as it takes.
+    pub(super) async fn ask<A: Ask>(&self, ask: A) -> Result<A::Answer, StoreError> {
+        self.call(ask, None).await
     }
 
-    pub(super) fn send(self) {
-        if let Some(answer) = self.answer {
-            let _caller_may_be_gone = self.caller.send(answer);
+    /// Asks, and gives up when the database is away for [`PATIENCE`].
+    pub(super) async fn ask_patiently<A: Ask>(&self, ask: A) -> Result<A::Answer, StoreError> {
+        self.call(ask, Some(self.clock.monotonic() + PATIENCE)).await
+    }
+
+    async fn call<A: Ask>(
+        &self,
+        ask: A,
+        deadline: Option<Instant>,
+    ) -> Result<A::Answer, StoreError> {
+        let (reply, answered) = oneshot::channel();
+        let call = Call { ask, answer: None, reply, deadline };
+        if self.commands.send(Box::new(call)).await.is_err() {
+            return Err(self.refusal());
         }
+        answered.await.unwrap_or_else(|_gone| Err(self.refusal()))
     }
 
-    pub(super) fn refuse(self, error: StoreError) {
-        let _caller_may_be_gone = self.caller.send(Err(error));
+    fn refusal(&self) -> StoreError {
+        let reason = self.failed.borrow().clone();
+        reason.unwrap_or_else(|| StoreError::Broken("it was closed".to_owned()))
+    }
+}
+
+// === impl Call ===
+
+#[async_trait]
+impl<A: Ask> Command for Call<A> {
+    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), tokio_postgres::Error> {
+        self.answer = Some(match self.ask.ask(round).await {
+            Ok(answer) => Ok(answer),
+            Err(Failure::Refused(refusal)) => Err(refusal),
+            Err(Failure::Database(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, impossible: Option<StoreError>) {
+        let answer = match (impossible, self.answer) {
+            (None, Some(answer)) => answer,
+            (None, None) => Err(StoreError::Broken("a request was passed over".to_owned())),
+            (Some(reason), _) => Err(reason),
+        };
+        // Whoever does not wait any more does not want to know.
+        let _unheard = self.reply.send(answer);
+    }
+
+    fn items(&self) -> usize {
+        self.ask.items()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 }
 
 // === impl Writer ===
 
-impl<D: Desk> Writer<D> {
-    pub(super) fn new(
-        role: Role,
-        desk: D,
-        shared: &Arc<Shared>,
-        connector: Connector,
-        random: fastrand::Rng,
-    ) -> (Self, mpsc::Sender<Message<D::Command>>) {
-        let (sender, messages) = mpsc::channel(limits::WRITER_COMMANDS);
-        let writer = Self {
-            role,
-            desk,
-            shared: Arc::clone(shared),
-            connector,
-            messages,
-            random,
-            waiting: VecDeque::new(),
-            closing: Vec::new(),
-            is_open: true,
-        };
-        (writer, sender)
-    }
-
-    /// Works until it is closed or the store fails.
+impl Writer {
+    /// Works until every sender is gone or the database cannot be used any more.
     pub(super) async fn run(mut self) {
-        if let Err(error) = self.work().await {
-            tracing::error!(%error, "the store failed: it takes no more work until a restart");
-            let is_told = matches!(error, StoreError::Broken(_));
-            let broken = if is_told { error } else { StoreError::Broken(error.to_string()) };
-            self.shared.failed.send_replace(Some(broken));
-        }
-        for closing in self.closing {
-            let _caller_may_be_gone = closing.send(());
-        }
-    }
-
-    async fn work(&mut self) -> Result<(), StoreError> {
-        let mut session = self.connect().await?;
-        loop {
-            self.gather().await;
-            if self.waiting.is_empty() && !self.is_open {
-                return Ok(());
+        while let Some(first) = self.commands.recv().await {
+            let mut items = first.items();
+            let mut commands = vec![first];
+            while commands.len() < limits::ROUND_COMMANDS
+                && items < limits::ROUND_ITEMS
+                && let Ok(next) = self.commands.try_recv()
+            {
+                items += next.items();
+                commands.push(next);
             }
-            let mut round = self.next_round();
-            match self.desk.round(&session, &mut round).await {
-                Ok(()) => answer_all(round),
-                Err(Interrupted::Fatal(error)) => return Err(error),
-                Err(Interrupted::Again(told)) => {
-                    tracing::debug!(told, "a transaction is run again");
-                    self.put_back(round);
-                    // Whoever was in the way is done in a moment.
-                    let delay = RECONNECT_DELAY.mul_f64(self.random.f64());
-                    self.wait(tokio::time::sleep(delay)).await;
-                    session = self.rolled_back(session).await?;
-                }
-                Err(Interrupted::Lost(told)) => {
-                    drop(session);
-                    self.lost(&told);
-                    self.put_back(round);
-                    session = self.connect().await?;
-                }
-                Err(Interrupted::Unknown { xid, told }) => {
-                    drop(session);
-                    self.lost(&told);
-                    session = self.connect().await?;
-                    let fate;
-                    (session, fate) = self.fate(session, &xid).await?;
-                    match fate {
-                        Fate::Committed => {
-                            answer_all(round);
-                            self.shared.wake();
-                        }
-                        Fate::Undone => self.put_back(round),
+            match self.perform(&mut commands).await {
+                Ok(effects) => self.follow(effects).await,
+                Err(error) => {
+                    tracing::error!(%error, "the database cannot be used any more");
+                    for command in commands {
+                        command.finish(Some(error.clone()));
                     }
+                    self.failed.send_replace(Some(error));
+                    return;
                 }
+            }
+            for command in commands {
+                command.finish(None);
             }
         }
     }
 
-    /// Waits until there is something to do, and takes whatever else is there.
-    async fn gather(&mut self) {
-        if self.waiting.is_empty() && self.is_open {
-            let alarm = self.desk.wakes_at();
-            let alarm = async {
-                match alarm {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                message = self.messages.recv() => self.take_in(message),
-                () = alarm => return,
-            }
-        }
-        while self.waiting.len() < limits::ROUND_COMMANDS
-            && let Ok(message) = self.messages.try_recv()
-        {
-            self.take_in(Some(message));
-        }
-    }
-
-    fn take_in(&mut self, message: Option<Message<D::Command>>) {
-        match message {
-            Some(Message::Asked(asked)) => self.waiting.push_back(asked),
-            Some(Message::Close(closing)) => {
-                self.messages.close();
-                self.closing.push(closing);
-            }
-            None => self.is_open = false,
-        }
-    }
-
-    /// As much of what waits as one transaction takes.
-    fn next_round(&mut self) -> Vec<Asked<D::Command>> {
-        let mut items = 0;
-        let mut round = Vec::new();
-        while round.len() < limits::ROUND_COMMANDS
-            && items < limits::ROUND_ITEMS
-            && let Some(asked) = self.waiting.pop_front()
-        {
-            items += asked.command.items();
-            round.push(asked);
-        }
-        round
-    }
-
-    fn put_back(&mut self, round: Vec<Asked<D::Command>>) {
-        for asked in round.into_iter().rev() {
-            self.waiting.push_front(asked);
-        }
-    }
-
-    fn lost(&mut self, told: &str) {
-        tracing::warn!(told, "lost the connection to the database");
-        self.shared.set_link(self.role, None);
-        self.desk.undone();
-    }
-
-    /// The connection after a transaction that the server undid.
-    async fn rolled_back(&mut self, session: Session) -> Result<Session, StoreError> {
-        self.desk.undone();
-        let undo = in_time(RECONNECT_DELAY_MAX, session.client.batch_execute("ROLLBACK")).await;
-        if matches!(undo, Ok(Ok(()))) {
-            return Ok(session);
-        }
-        drop(session);
-        self.lost("it does not answer");
-        self.connect().await
-    }
-
-    /// Connects, however long it takes; callers that will not wait are answered meanwhile.
-    async fn connect(&mut self) -> Result<Session, StoreError> {
-        #[expect(clippy::expect_used, reason = "the bounds are constants")]
-        let backoff = Backoff::new(RECONNECT_DELAY, RECONNECT_DELAY_MAX).expect("good bounds");
-        let mut attempt: u16 = 0;
-        loop {
-            match self.try_to_connect().await {
-                Ok(session) => {
-                    if attempt > 0 {
-                        tracing::info!("connected to the database again");
-                    }
-                    return Ok(session);
-                }
-                Err(Interrupted::Fatal(error @ StoreError::Damaged(_))) => return Err(error),
-                Err(interrupted) => {
-                    tracing::warn!(?interrupted, "cannot connect to the database: trying again");
+    /// Tells everybody here what a round has done, before its callers get their answers.
+    async fn follow(&mut self, effects: Effects) {
+        self.settled.fetch_add(effects.settled, Ordering::Relaxed);
+        match &mut self.notices {
+            Notices::Claimer(_) => {
+                for notice in &effects.notices {
+                    self.desk.take_notice(notice);
                 }
             }
-            attempt = attempt.saturating_add(1);
-            let delay = backoff.delay(attempt, None, &mut self.random);
-            self.wait(tokio::time::sleep(delay)).await;
+            Notices::Forward(claimer) if !effects.notices.is_empty() => {
+                // A claimer that is gone claims nothing any more.
+                let _told = claimer.send(effects.notices).await;
+            }
+            Notices::Forward(_) => {}
+        }
+        if effects.woke {
+            self.changes.send_modify(|change| *change += 1);
         }
     }
 
-    async fn try_to_connect(&mut self) -> Result<Session, Interrupted> {
-        let shared = Arc::clone(&self.shared);
-        let hear: Hear = Arc::new(move |notification| shared.hear(&notification));
-        let connector = self.connector.clone();
-        let session = self.wait(connector.connect(Some(hear))).await?;
-        session.client.batch_execute(PLANS).await?;
-        self.shared.set_link(self.role, Some(session.backend));
-        let connected = self.desk.connected(&session).await;
-        if connected.is_err() {
-            self.shared.set_link(self.role, None);
-        }
-        connected.map(|()| session)
-    }
-
-    /// What became of the transaction `xid`. One that still runs has not heard that its client is gone.
-    async fn fate(
+    /// Runs one round until it is durable.
+    async fn perform(
         &mut self,
-        mut session: Session,
-        xid: &str,
-    ) -> Result<(Session, Fate), StoreError> {
-        loop {
-            let asked = async {
-                session.client.query_one("SELECT pg_xact_status($1::text::xid8)", &[&xid]).await
-            };
-            let status = self.wait(in_time(PATIENCE, asked)).await;
-            let status = match status {
-                Ok(Ok(row)) => row.try_get::<_, Option<String>>(0)?,
-                // A number from the future: this server never saw it, so it took over from the one that did.
-                Ok(Err(error)) if error.code().is_some_and(|code| code.code() == "22023") => None,
-                Ok(Err(_)) | Err(_) => {
-                    drop(session);
-                    self.lost("asked for a transaction");
-                    session = self.connect().await?;
-                    continue;
+        commands: &mut Vec<Box<dyn Command>>,
+    ) -> Result<Effects, StoreError> {
+        let mut repeats = 0;
+        while !commands.is_empty() {
+            let Some(session) = self.connected(commands).await? else { break };
+            self.listen();
+            match self.attempt(&session, commands).await? {
+                Ended::Committed(effects) => {
+                    // It may have been lost with the answer to the commit.
+                    if !session.client.is_closed() {
+                        self.session = Some(session);
+                    }
+                    return Ok(effects);
                 }
-            };
-            match status.as_deref() {
-                Some("committed") => return Ok((session, Fate::Committed)),
-                Some("in progress") => self.wait(tokio::time::sleep(RECONNECT_DELAY)).await,
-                _ => return Ok((session, Fate::Undone)),
+                Ended::Undone(Kind::Again, reason) if repeats < REPEATS_MAX => {
+                    repeats += 1;
+                    tracing::debug!(reason, "a transaction is repeated");
+                    if session.client.batch_execute("ROLLBACK").await.is_ok() {
+                        self.session = Some(session);
+                    }
+                    tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
+                }
+                Ended::Undone(Kind::Lost, reason) => {
+                    self.available.send_replace(false);
+                    tracing::warn!(reason, "the connection to the database was lost");
+                }
+                Ended::Undone(_, reason) => return Err(StoreError::Broken(reason)),
+            }
+            self.desk.lose_track();
+        }
+        Ok(Effects::default())
+    }
+
+    /// Takes the notices that have come.
+    fn listen(&mut self) {
+        if let Notices::Claimer(arrived) = &mut self.notices {
+            while let Ok(notices) = arrived.try_recv() {
+                for notice in &notices {
+                    self.desk.take_notice(notice);
+                }
             }
         }
     }
 
-    /// Waits for `future`; takes in what is asked meanwhile, and answers who waited for too long.
-    async fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
-        tokio::pin!(future);
-        loop {
-            let oldest = self.waiting.iter().filter(|asked| asked.command.is_impatient());
-            let oldest = oldest.map(|asked| asked.since + PATIENCE).min();
-            let overdue = async {
-                match oldest {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let takes_more = self.is_open && self.waiting.len() < limits::WRITER_COMMANDS;
-            tokio::select! {
-                biased;
-                done = &mut future => return done,
-                () = overdue => self.give_up(),
-                message = self.messages.recv(), if takes_more => self.take_in(message),
-            }
-        }
-    }
-
-    /// Answers callers that waited for too long: what they asked for was certainly not done.
-    fn give_up(&mut self) {
-        let now = self.shared.clock.monotonic();
-        let is_over = |asked: &Asked<D::Command>| {
-            asked.command.is_impatient() && asked.since + PATIENCE <= now
+    async fn attempt(
+        &mut self,
+        session: &Session,
+        commands: &mut [Box<dyn Command>],
+    ) -> Result<Ended, StoreError> {
+        let backend = session.backend;
+        let round = run(session, &mut self.desk, commands);
+        let error = match tokio::time::timeout(ROUND_TIMEOUT, round).await {
+            Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed())),
+            Ok(Err(error)) => Some(error),
+            Err(_elapsed) => None,
         };
-        let waiting = std::mem::take(&mut self.waiting);
-        let (over, waiting): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(is_over);
-        self.waiting = waiting;
-        for asked in over {
-            let told = "the database does not answer".to_owned();
-            asked.command.refuse(StoreError::Unavailable(told));
+        let (kind, reason) = match &error {
+            Some(error) => (Kind::of(error), errors::in_words(error)),
+            None => (Kind::Lost, "it fell silent".to_owned()),
+        };
+        let Some(committing) = self.desk.committing() else {
+            return Ok(Ended::Undone(kind, reason));
+        };
+        // An answer that came says that the transaction was refused.
+        if kind != Kind::Lost {
+            self.desk.undone();
+            return Ok(Ended::Undone(kind, reason));
+        }
+        self.available.send_replace(false);
+        tracing::warn!(reason, "the connection to the database was lost during a commit");
+        if self.was_committed(committing, backend).await? {
+            return Ok(Ended::Committed(self.desk.committed()));
+        }
+        self.desk.undone();
+        Ok(Ended::Undone(Kind::Lost, reason))
+    }
+
+    /// Asks the server what became of a transaction whose commit was not answered.
+    async fn was_committed(&mut self, xid: u64, backend: i32) -> Result<bool, StoreError> {
+        loop {
+            let Some(session) = self.connected(&mut Vec::new()).await? else { return Ok(false) };
+            let xid = xid.to_string();
+            let status = session
+                .client
+                .query_one("SELECT pg_xact_status($1::text::xid8)", &[&xid])
+                .await
+                .and_then(|row| row.try_get::<_, Option<String>>(0));
+            match status.as_ref().map(Option::as_deref) {
+                Ok(Some("committed")) => return Ok(true),
+                Ok(Some("in progress")) => {
+                    let end = "SELECT pg_terminate_backend($1)";
+                    let ended = session.client.query_one(end, &[&backend]).await;
+                    tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+                // A server that took over does not know of it, or has not come to it.
+                Ok(Some(_) | None) => return Ok(false),
+                Err(error) if Kind::of(error) == Kind::Fatal => return Ok(false),
+                Err(_lost_again) => continue,
+            }
+            self.session = Some(session);
+        }
+    }
+
+    /// The connection, made anew for as long as it takes. Gives up those of `commands` whose time is over; `None` when
+    /// there were some and none is left.
+    async fn connected(
+        &mut self,
+        commands: &mut Vec<Box<dyn Command>>,
+    ) -> Result<Option<Session>, StoreError> {
+        if let Some(session) = self.session.take() {
+            return Ok(Some(session));
+        }
+        let had_some = !commands.is_empty();
+        let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
+            .map_err(|error| StoreError::Broken(error.to_string()))?;
+        for attempt in 1.. {
+            match self.connector.connect(None).await {
+                Ok(session) => {
+                    self.available.send_replace(true);
+                    return Ok(Some(session));
+                }
+                Err(error) => {
+                    let reason = errors::in_words(&error);
+                    tracing::warn!(reason, attempt, "no connection to the database");
+                    self.give_up_late_ones(commands, &reason);
+                    if had_some && commands.is_empty() {
+                        return Ok(None);
+                    }
+                    let delay = backoff.delay(attempt, None, &mut self.random);
+                    tokio::time::sleep(delay).await;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn give_up_late_ones(&self, commands: &mut Vec<Box<dyn Command>>, reason: &str) {
+        let now = self.clock.monotonic();
+        let is_late = |command: &mut Box<dyn Command>| {
+            command.deadline().is_some_and(|deadline| deadline <= now)
+        };
+        for command in commands.extract_if(.., is_late) {
+            command.finish(Some(StoreError::Unavailable(reason.to_owned())));
         }
     }
 }
 
-fn answer_all<C: Command>(round: Vec<Asked<C>>) {
-    for asked in round {
-        asked.command.answer();
+async fn run(
+    session: &Session,
+    desk: &mut Desk,
+    commands: &mut [Box<dyn Command>],
+) -> Result<(), tokio_postgres::Error> {
+    let mut round = Round::begin(session, desk).await?;
+    for command in commands {
+        command.run(&mut round).await?;
     }
+    round.commit().await
 }

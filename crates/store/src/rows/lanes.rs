@@ -119,6 +119,33 @@ impl Lanes {
         self.forget_if_idle(id);
     }
 
+    /// So much of what was claimed is not any more, by somebody else's account; never more than is known here.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn free(&mut self, id: LaneId, weight: usize) {
+        if let Some(work) = self.work.get_mut(&id) {
+            let weight = weight.min(work.claimed);
+            work.claimed -= weight;
+            self.claimed -= weight;
+        }
+        self.forget_if_idle(id);
+    }
+
+    /// `weight` was claimed before, by an earlier life of this owner or by another one.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn add_weight(&mut self, id: LaneId, weight: usize) {
+        if let Some(work) = self.work.get_mut(&id) {
+            work.claimed += weight;
+            self.claimed += weight;
+        }
+    }
+
+    /// Up to `count` lanes that are due and whose windows are not full, in turn.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn open(&self, request: &ClaimRequest, count: usize) -> Vec<LaneId> {
+        let ready = self.ready.values().copied();
+        ready.filter(|id| self.is_open(*id, request)).take(count).collect()
+    }
+
     /// The lane whose turn it is, among those whose windows are not full.
     pub(crate) fn next(&mut self, request: &ClaimRequest) -> Option<LaneId> {
         self.open_and_due(request).next()

@@ -119,6 +119,7 @@ impl Round<'_> {
             id: chunk.id,
             epoch,
             lease_until,
+            tenure: 0,
             batch: chunk.batch,
             realm: self.desk.realm,
             accepted_at: batch.accepted_at,

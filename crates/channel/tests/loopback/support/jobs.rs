@@ -54,6 +54,7 @@ pub(crate) fn chunk(
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: now.plus(Duration::from_mins(2)),
+        tenure: 0,
         batch: BatchId(7),
         realm: 1,
         accepted_at: now,

@@ -1,0 +1,87 @@
+//! `GET /metrics`: what the stages count, and how things stand, as `OpenMetrics` text.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use store::{ClusterStatus, ErrorKind, StoreError};
+
+use crate::Shared;
+use crate::problem::Problem;
+use crate::status::{lag, oldest_due};
+use crate::view::Totals;
+
+type Count = Gauge<u64, AtomicU64>;
+
+/// The registry of the stages, and what the store says as of now. While the store is away, what it would say is missing:
+/// `belfry_available` tells.
+pub(crate) async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    let mut now = Registry::default();
+    let available = Family::<[(&str, &str); 1], Count>::default();
+    for (part, is_met) in shared.readiness.needs() {
+        available.get_or_create(&[("part", part)]).set(is_met.into());
+    }
+    now.register("belfry_available", "Whether what the process needs is there, 0 or 1", available);
+    match add_store(&shared, &mut now).await {
+        Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error.into()),
+        Ok(()) | Err(_) => {}
+    }
+    let mut text = String::new();
+    encode_registry(&mut text, &shared.registry)
+        .and_then(|()| encode_registry(&mut text, &now))
+        .and_then(|()| encode_eof(&mut text))
+        .map_err(|_| {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written")
+        })?;
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(CONTENT_TYPE, content_type)], text).into_response())
+}
+
+async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError> {
+    let totals = Totals::from(shared.ledger.totals().await?);
+    now.register(
+        "belfry_notifications_accepted",
+        "Notifications ever accepted",
+        count(totals.accepted()),
+    );
+    let standing = Family::<[(&str, &str); 1], Count>::default();
+    for (state, count) in totals.standing() {
+        standing.get_or_create(&[("state", state)]).set(count);
+    }
+    now.register("belfry_notifications", "Notifications by where they stand", standing);
+    let lag = lag(oldest_due(&shared.ledger.lanes().await?), shared.intake.now());
+    let oldest = Gauge::<f64, AtomicU64>::default();
+    oldest.set(lag.as_secs_f64());
+    let help = "For how many seconds the notification that waits longest has been due";
+    now.register("belfry_oldest_due_seconds", help, oldest);
+    if let Some(cluster) = shared.ledger.cluster().await? {
+        add_cluster(&cluster, shared.worker.as_deref(), now);
+    }
+    Ok(())
+}
+
+fn add_cluster(cluster: &ClusterStatus, own: Option<&str>, now: &mut Registry) {
+    let alive = cluster.workers.iter().filter(|worker| !worker.alive_for.is_zero()).count();
+    let own = cluster.workers.iter().find(|worker| Some(worker.name.as_str()) == own);
+    let owned = own.map_or(0, |worker| worker.partitions);
+    now.register("belfry_workers", "Processes of the cluster that are alive", count(alive as u64));
+    let help = "Partitions that this process claims from";
+    now.register("belfry_partitions_owned", help, count(owned.into()));
+    let help = "Partitions that nobody claims from";
+    now.register("belfry_partitions_free", help, count(cluster.partitions_free.into()));
+    let help = "Rows of the outbox that were put aside, with the reason in belfry.outbox_rejected";
+    now.register("belfry_outbox_rejected", help, count(cluster.outbox_rejected));
+}
+
+fn count(value: u64) -> Count {
+    let gauge = Count::default();
+    gauge.set(value);
+    gauge
+}

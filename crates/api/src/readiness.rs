@@ -1,0 +1,45 @@
+//! Whether a process takes work, and if not, what it waits for.
+
+use axum::http::StatusCode;
+use tokio::sync::watch;
+
+use crate::problem::Problem;
+
+/// What must be fine for a process to take work. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Readiness {
+    needs: Vec<Need>,
+}
+
+#[derive(Debug, Clone)]
+struct Need {
+    name: &'static str,
+    is_met: watch::Receiver<bool>,
+}
+
+// === impl Readiness ===
+
+impl Readiness {
+    /// Adds something that must be fine, by the name that metrics know it by.
+    #[must_use]
+    pub fn and(mut self, name: &'static str, is_met: watch::Receiver<bool>) -> Self {
+        self.needs.push(Need { name, is_met });
+        self
+    }
+
+    /// Names, and whether each is fine.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.needs.iter().map(|need| (need.name, *need.is_met.borrow()))
+    }
+}
+
+/// The answer to whether the process is ready.
+pub(crate) fn answer(readiness: &Readiness) -> Result<&'static str, Problem> {
+    let missing: Vec<&str> =
+        readiness.needs().filter_map(|(name, is_met)| (!is_met).then_some(name)).collect();
+    if missing.is_empty() {
+        return Ok("ready\n");
+    }
+    let detail = format!("not ready, waiting for: {}", missing.join(", "));
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+}

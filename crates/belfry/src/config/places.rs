@@ -1,0 +1,180 @@
+//! `[store]` and `[queue]`: where notifications are kept, and what carries them between processes.
+
+use std::path::{Path, PathBuf};
+
+use notification::Name;
+use serde::Deserialize;
+use store::sqlite;
+
+use super::Problem;
+use super::server_url::{self, ServerUrl};
+
+/// `[store]`: where notifications are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    /// Directory of the store's files, made at first start. Default `./data`. Not together with `url`.
+    pub(crate) directory: Option<PathBuf>,
+    /// When a commit to these files counts as durable. Default `full`.
+    pub(crate) synchronous: SynchronousConfig,
+    /// A PostgreSQL database that several processes share, instead of the directory.
+    #[serde(deserialize_with = "server_url::store")]
+    pub(crate) url: Option<ServerUrl>,
+    /// More root certificates to trust, PEM, for the database only.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// File with the password of the user in `url`.
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// When a commit counts as durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SynchronousConfig {
+    /// On disk: what was accepted survives a power failure.
+    #[default]
+    Full,
+    /// With the operating system: survives a crash of the engine, not one of the machine.
+    Normal,
+}
+
+/// `[queue]`: what carries work from producers to consumers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct QueueConfig {
+    /// A RabbitMQ or NATS broker. None by default: the processes divide the work in the database.
+    #[serde(deserialize_with = "server_url::queue")]
+    pub(crate) url: Option<ServerUrl>,
+    /// What the names of everything in the broker begin with. Default `belfry`.
+    pub(crate) prefix: String,
+    /// More root certificates to trust, PEM, for the broker only.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// File with the password of the user in `url`.
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// Which store it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StorePlace<'a> {
+    /// SQLite, in a directory that belongs to one process.
+    Directory(&'a Path),
+    /// A database that several processes share.
+    Server(&'a ServerUrl),
+}
+
+const USUAL_DIRECTORY: &str = "./data";
+
+// === impl StoreConfig ===
+
+impl StoreConfig {
+    /// Which store it is.
+    pub(crate) fn place(&self) -> StorePlace<'_> {
+        match (&self.url, &self.directory) {
+            (Some(url), _) => StorePlace::Server(url),
+            (None, Some(directory)) => StorePlace::Directory(directory),
+            (None, None) => StorePlace::Directory(Path::new(USUAL_DIRECTORY)),
+        }
+    }
+
+    /// The options of a store in a directory; a new one draws its tag from `seed`.
+    pub(crate) fn options(&self, seed: u64) -> sqlite::Options {
+        let synchronous = match self.synchronous {
+            SynchronousConfig::Full => sqlite::Synchronous::Full,
+            SynchronousConfig::Normal => sqlite::Synchronous::Normal,
+        };
+        sqlite::Options { synchronous, size_max: None, seed }
+    }
+
+    pub(super) fn check(&self) -> Vec<Problem> {
+        let mut problems = check_files(
+            "store",
+            self.url.as_ref(),
+            self.ca_file.as_deref(),
+            self.password_file.as_deref(),
+        );
+        if self.url.is_some() && self.directory.is_some() {
+            let message = "is not used when `url` is set: leave one of them out";
+            problems.push(Problem::new("store.directory", message));
+        }
+        problems
+    }
+
+    /// Puts the password in its file, if one is named, into the URL.
+    pub(super) fn resolve(&mut self, problems: &mut Vec<Problem>) {
+        add_password("store", &mut self.url, self.password_file.as_deref(), problems);
+    }
+}
+
+// === impl QueueConfig ===
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self { url: None, prefix: "belfry".to_owned(), ca_file: None, password_file: None }
+    }
+}
+
+impl QueueConfig {
+    pub(super) fn check(&self, store: &StoreConfig) -> Vec<Problem> {
+        let mut problems = check_files(
+            "queue",
+            self.url.as_ref(),
+            self.ca_file.as_deref(),
+            self.password_file.as_deref(),
+        );
+        if let Err(error) = self.prefix.parse::<Name>() {
+            problems.push(Problem::new("queue.prefix", error.to_string()));
+        }
+        if self.url.is_some() && store.url.is_none() {
+            let message = "a broker carries work between processes, and a SQLite store belongs to one: \
+                           set `url` in [store] to a postgres:// URL, or leave this out";
+            problems.push(Problem::new("queue.url", message));
+        }
+        problems
+    }
+
+    /// Puts the password in its file, if one is named, into the URL.
+    pub(super) fn resolve(&mut self, problems: &mut Vec<Problem>) {
+        add_password("queue", &mut self.url, self.password_file.as_deref(), problems);
+    }
+}
+
+// === helpers ===
+
+/// Files that belong to a URL that is not there, or that cannot be read.
+fn check_files(
+    table: &str,
+    url: Option<&ServerUrl>,
+    ca_file: Option<&Path>,
+    password_file: Option<&Path>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (key, file) in [("ca_file", ca_file), ("password_file", password_file)] {
+        let path = format!("{table}.{key}");
+        if file.is_some() && url.is_none() {
+            problems.push(Problem::new(path, "is not used without `url`"));
+        }
+    }
+    if let Some(file) = ca_file
+        && let Err(error) = std::fs::read(file)
+    {
+        let message = format!("{}: cannot be read: {error}", file.display());
+        problems.push(Problem::new(format!("{table}.ca_file"), message));
+    }
+    problems
+}
+
+fn add_password(
+    table: &str,
+    url: &mut Option<ServerUrl>,
+    file: Option<&Path>,
+    problems: &mut Vec<Problem>,
+) {
+    let (Some(file), Some(bare)) = (file, url.as_ref()) else { return };
+    let read = std::fs::read_to_string(file)
+        .map_err(|error| format!("{}: cannot be read: {error}", file.display()));
+    // Whoever writes a file with an editor ends its line.
+    let added = read.and_then(|text| bare.with_password(text.trim_end_matches(['\n', '\r'])));
+    match added {
+        Ok(whole) => *url = Some(whole),
+        Err(message) => problems.push(Problem::new(format!("{table}.password_file"), message)),
+    }
+}

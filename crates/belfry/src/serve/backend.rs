@@ -1,0 +1,176 @@
+//! The store behind the engine.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use flow::{Clock, Tenure};
+use notification::Ticket;
+use store::postgres::{self, Postgres};
+use store::sqlite::Sqlite;
+use store::{Claims, Outbox, Store, StoreError, Take};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::{Role, START_PATIENCE, START_RETRY};
+use crate::config::{Config, ServerUrl, StorePlace};
+use crate::exit::{Failure, FailureKind};
+
+/// The store of this process.
+#[derive(Debug)]
+pub(super) enum Backend {
+    /// For this process alone.
+    Sqlite(Arc<Sqlite>),
+    /// Shared by all processes that name the same database.
+    Postgres {
+        /// The store.
+        store: Arc<Postgres>,
+        /// The name of this process among them.
+        worker: String,
+    },
+}
+
+// === impl Backend ===
+
+impl Backend {
+    /// Opens the store: recovers what a former process left in it, or joins those who share it. A database that cannot be
+    /// reached is tried again for [`START_PATIENCE`].
+    pub(super) async fn open(
+        role: Role,
+        config: &Config,
+        listen: SocketAddr,
+        clock: Clock,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        match config.store.place() {
+            StorePlace::Directory(directory) => {
+                let options = config.store.options(seed);
+                let (store, recovery) =
+                    Sqlite::open(directory, options, pipeline::timestamp(clock))?;
+                tracing::info!(?recovery, "store opened");
+                Ok(Self::Sqlite(Arc::new(store)))
+            }
+            StorePlace::Server(url) => {
+                let worker = worker_name();
+                let options = postgres::Options {
+                    url: url.expose(),
+                    ca_file: config.store.ca_file.clone(),
+                    name: worker.clone(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    produces: role.produces(),
+                    consumes: role.consumes(),
+                    listen: Some(listen.to_string()),
+                    seed,
+                };
+                let store = reach(url, options, clock).await?;
+                let ahead_ms = store.time_offset();
+                tracing::info!(%url, worker, ahead_ms, "store opened");
+                Ok(Self::Postgres { store: Arc::new(store), worker })
+            }
+        }
+    }
+
+    /// What all stages share.
+    pub(super) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => Arc::clone(store) as _,
+            Self::Postgres { store, .. } => Arc::clone(store) as _,
+        }
+    }
+
+    /// Where tickets for chunks come from, if several processes share the store.
+    pub(super) fn tickets(&self) -> Option<Arc<dyn Claims<Ticket>>> {
+        self.shared().map(|store| Arc::clone(store) as _)
+    }
+
+    /// Where chunks are taken for tickets, if several processes share the store.
+    pub(super) fn take(&self) -> Option<Arc<dyn Take>> {
+        self.shared().map(|store| Arc::clone(store) as _)
+    }
+
+    /// Where applications write notifications themselves, if they can.
+    pub(super) fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        None
+    }
+
+    /// Its name for readiness, and whether it can be reached; nothing when it cannot be away.
+    pub(super) fn available(&self) -> Option<(&'static str, watch::Receiver<bool>)> {
+        self.shared().map(|store| ("database", store.available()))
+    }
+
+    /// The name of this process among those that share the store.
+    pub(super) fn worker(&self) -> Option<&str> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres { worker, .. } => Some(worker),
+        }
+    }
+
+    /// The time that everybody who shares the store goes by.
+    pub(super) fn clock(&self, own: Clock) -> Clock {
+        self.shared().map_or(own, |store| own.shifted(store.time_offset()))
+    }
+
+    /// Until when this process may start attempts.
+    pub(super) fn tenure(&self) -> Tenure {
+        self.shared().map_or(Tenure::unlimited(), |store| store.tenure())
+    }
+
+    /// Tells when it failed for good, and why.
+    pub(super) fn failed(&self) -> watch::Receiver<Option<StoreError>> {
+        match self {
+            Self::Sqlite(store) => store.failed(),
+            Self::Postgres { store, .. } => store.failed(),
+        }
+    }
+
+    /// Lets others have what was not claimed yet, at once.
+    pub(super) fn finish(&self) {
+        if let Some(store) = self.shared() {
+            store.finish();
+        }
+    }
+
+    /// Leaves it in good order.
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+            Self::Postgres { store, .. } => store.close().await,
+        }
+    }
+
+    fn shared(&self) -> Option<&Arc<Postgres>> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres { store, .. } => Some(store),
+        }
+    }
+}
+
+/// Opens the database, again and again while that may help.
+async fn reach(
+    url: &ServerUrl,
+    options: postgres::Options,
+    clock: Clock,
+) -> Result<Postgres, Failure> {
+    let fail = |message| Failure::new(FailureKind::Failed, message);
+    let start = clock.monotonic();
+    loop {
+        let reason = match Postgres::open(options.clone(), clock).await {
+            Ok(store) => return Ok(store),
+            Err(StoreError::Unavailable(reason)) => reason,
+            Err(error) => return Err(fail(format!("cannot open the store at {url}: {error}"))),
+        };
+        if clock.monotonic().duration_since(start) + START_RETRY > START_PATIENCE {
+            let seconds = START_PATIENCE.as_secs();
+            return Err(fail(format!("the store was not reached within {seconds} s: {reason}")));
+        }
+        tracing::warn!(%url, reason, "the store is not reached yet: trying again");
+        sleep(START_RETRY).await;
+    }
+}
+
+/// Host and process: nobody else's at the same time.
+fn worker_name() -> String {
+    let system = rustix::system::uname();
+    format!("{}-{}", system.nodename().to_string_lossy(), std::process::id())
+}

@@ -1,0 +1,52 @@
+//! What a process of the engine does: all of it, or one half.
+
+use crate::config::{Config, StorePlace};
+use crate::exit::{Failure, FailureKind};
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// `belfry serve`
+    Both,
+    /// `belfry produce`
+    Produce,
+    /// `belfry consume`
+    Consume,
+}
+
+// === impl Role ===
+
+impl Role {
+    /// Whether it takes notifications in, and claims what is due.
+    pub(super) fn produces(self) -> bool {
+        self != Self::Consume
+    }
+
+    /// Whether it delivers.
+    pub(super) fn consumes(self) -> bool {
+        self != Self::Produce
+    }
+
+    /// Says what a half lacks that whole engines do not need.
+    pub(super) fn check(self, config: &Config) -> Result<(), Failure> {
+        let (half, whom) = match self {
+            Self::Both => return Ok(()),
+            Self::Produce => ("a producer", "consumers"),
+            Self::Consume => ("a consumer", "producers"),
+        };
+        let fail = |message| Err(Failure::new(FailureKind::Config, message));
+        if let StorePlace::Directory(_) = config.store.place() {
+            return fail(format!(
+                "{half} needs a store that it shares with {whom}: give --store postgres://USER@HOST/DATABASE, or set \
+                 `url` in [store]; on one machine use `belfry serve`"
+            ));
+        }
+        if config.queue.url.is_none() {
+            return fail(format!(
+                "{half} needs a queue to its {whom}: give --queue amqp://USER@HOST or nats://HOST, or set `url` in \
+                 [queue]; without a broker use `belfry serve`"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! What runs in a process: its stages, how they hang together, and how they fail.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use api::{Readiness, Site, State};
+use flow::{Clock, Tasks};
+use notification::{Chunk, Ticket, limits};
+use pipeline::ingest::{self, Intake};
+use pipeline::{Channels, Collect, Deliver, Dispatch, Metrics, Settle, report};
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+
+use super::backend::Backend;
+use super::broker::Link;
+use super::senders::Senders;
+use crate::config::Config;
+
+/// Stages that were started, and how to stop them.
+#[derive(Debug)]
+pub(super) struct Stages {
+    pub(super) tasks: Tasks,
+    pub(super) senders: Senders,
+    /// Why one of them could not go on.
+    pub(super) failures: mpsc::Receiver<String>,
+    failing: mpsc::Sender<String>,
+    stop: watch::Sender<bool>,
+}
+
+/// What the stages are made of.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) config: &'a Config,
+    pub(super) backend: &'a Backend,
+    pub(super) channels: Channels,
+    pub(super) clock: Clock,
+    pub(super) random: fastrand::Rng,
+    pub(super) registry: Registry,
+}
+
+/// Whoever feeds a queue closes it, however it ends: senders take what is in it, and end as well.
+struct Feeding(queue::Memory<Arc<Chunk>>);
+
+// === impl Stages ===
+
+impl Stages {
+    pub(super) fn new() -> Self {
+        let (stop, _) = watch::channel(false);
+        let (failing, failures) = mpsc::channel(4);
+        let (tasks, senders) = (Tasks::default(), Senders::default());
+        Self { tasks, senders, failures, failing, stop }
+    }
+
+    /// Tells all of them to take nothing new.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Serves whichever site there is.
+    pub(super) fn serve(&mut self, listener: TcpListener, sites: watch::Receiver<Site>) {
+        let mut stopping = self.stopping();
+        let stopped = async move {
+            // A sender that is gone stops as well.
+            let _stopped = stopping.wait_for(|stopping| *stopping).await;
+        };
+        self.start("api", api::serve(listener, sites, stopped));
+    }
+
+    /// Takes in what is in the outbox, if the store has one.
+    pub(super) fn drain_outbox(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) {
+        if let Some(outbox) = parts.backend.outbox() {
+            let drain = ingest::Drain { outbox, intake: Arc::clone(intake) };
+            self.start("outbox", drain.run(self.stopping()));
+        }
+    }
+
+    /// Claims chunks, and hands them to senders in this process.
+    pub(super) fn dispatch(&mut self, parts: &mut Parts<'_>) -> anyhow::Result<()> {
+        let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
+        let dispatch: Dispatch<Chunk, Arc<Chunk>> = Dispatch {
+            claims: parts.backend.store() as _,
+            queue: Arc::new(queue.clone()),
+            lease: limits::LEASE,
+            clock: parts.clock,
+        };
+        let (stopping, feeding) = (self.stopping(), Feeding(queue.clone()));
+        self.start("dispatch", async move {
+            let ended = dispatch.run(stopping).await;
+            drop(feeding);
+            ended
+        });
+        self.deliver(parts, queue)
+    }
+
+    /// Claims tickets for chunks, and publishes them to whoever consumes.
+    pub(super) fn issue(&mut self, parts: &Parts<'_>, link: &Link) {
+        let Some(claims) = parts.backend.tickets() else { return };
+        let (lease, clock) = (limits::TICKET_LEASE, parts.clock);
+        let dispatch: Dispatch<Ticket, Ticket> =
+            Dispatch { claims, queue: link.publisher(), lease, clock };
+        let (stopping, in_use) = (self.stopping(), link.in_use());
+        self.start("dispatch", async move {
+            let ended = dispatch.run(stopping).await;
+            drop(in_use);
+            ended
+        });
+    }
+
+    /// Takes chunks for tickets, and hands them to senders in this process.
+    pub(super) fn collect(&mut self, parts: &mut Parts<'_>, link: &Link) -> anyhow::Result<()> {
+        let Some(store) = parts.backend.take() else { return Ok(()) };
+        let queue = queue::Memory::new(limits::CONSUMER_WEIGHT);
+        let (tickets, clock) = (link.consumer(), parts.clock);
+        let collect = Collect { tickets, store, queue: Arc::new(queue.clone()), clock };
+        let (stopping, feeding, in_use) = (self.stopping(), Feeding(queue.clone()), link.in_use());
+        self.start("collect", async move {
+            let ended = collect.run(stopping).await;
+            drop((feeding, in_use));
+            ended
+        });
+        self.deliver(parts, queue)
+    }
+
+    /// Sends what is in `queue`, and writes what came of it.
+    fn deliver(
+        &mut self,
+        parts: &mut Parts<'_>,
+        queue: queue::Memory<Arc<Chunk>>,
+    ) -> anyhow::Result<()> {
+        let (reports, reported) = report::channel();
+        let metrics = Metrics::default();
+        metrics.register(&mut parts.registry);
+        let deliver = Deliver {
+            queue: Arc::new(queue),
+            begin: parts.backend.store() as _,
+            channels: parts.channels.clone(),
+            reports,
+            stopping: self.stopping(),
+            tenure: parts.backend.tenure(),
+            clock: parts.clock,
+            seed: parts.random.u64(..),
+        };
+        self.senders = Senders::start(parts.config.delivery.threads(), &deliver)?;
+        drop(deliver);
+        let settle = Settle {
+            store: parts.backend.store() as _,
+            reports: reported,
+            policies: parts.config.retry_policies()?,
+            metrics,
+            clock: parts.clock,
+            random: parts.random.fork(),
+        };
+        self.start("settle", settle.run());
+        Ok(())
+    }
+
+    /// Runs a stage until it ends, and tells when it failed.
+    fn start<E: Display>(
+        &mut self,
+        name: &'static str,
+        run: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        let failing = self.failing.clone();
+        self.tasks.spawn(name, async move {
+            if let Err(error) = run.await {
+                let _told_already = failing.try_send(format!("{name}: {error}"));
+            }
+        });
+    }
+
+    fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+}
+
+// === impl Parts ===
+
+impl Parts<'_> {
+    /// What takes notifications in.
+    pub(super) fn intake(&self) -> Arc<Intake> {
+        let channels = Arc::new(self.channels.clone());
+        Arc::new(Intake::new(self.backend.store() as _, channels, self.clock))
+    }
+
+    /// What the server serves once everything runs.
+    pub(super) fn site(
+        self,
+        intake: Arc<Intake>,
+        readiness: Readiness,
+        takes_in: bool,
+    ) -> anyhow::Result<Site> {
+        Ok(api::site(State {
+            intake,
+            ledger: self.backend.store() as _,
+            keys: self.config.server.api_keys(),
+            default_tenant: "default".parse()?,
+            registry: Arc::new(self.registry),
+            readiness,
+            worker: self.backend.worker().map(str::to_owned),
+            takes_in,
+            clock: self.clock,
+        }))
+    }
+}
+
+// === impl Feeding ===
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,7 @@
+//! Processes that share a store, as their users run them: real PostgreSQL, RabbitMQ and NATS, counted at a real provider.
+#![cfg(test)]
+
+mod bad_start;
+mod delivery;
+mod operations;
+mod support;

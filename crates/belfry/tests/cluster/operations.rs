@@ -1,0 +1,131 @@
+//! What operators do to a cluster, and what happens to it.
+
+use bench::Guarantee::{AtLeastOnce, AtMostOnce};
+use serde_json::json;
+
+use crate::support::{Cluster, Process, eventually};
+
+/// Partitions by the name of their owner, as `process` sees it.
+fn partitions(cluster: &Cluster, process: &Process) -> Vec<(String, u64)> {
+    let status = cluster.status(process);
+    let workers = status["cluster"]["workers"].as_array().unwrap();
+    let share = |worker: &serde_json::Value| {
+        let name = worker["name"].as_str().unwrap().to_owned();
+        (name, worker["partitions"].as_u64().unwrap())
+    };
+    workers.iter().map(share).collect()
+}
+
+#[test]
+fn a_worker_that_is_drained_hands_its_partitions_over() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let cluster = Cluster::new(database.url(), 1_000, &[]);
+    let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
+    let halves = [(one.name(), 32), (two.name(), 32)];
+    eventually("each has half of the partitions", || partitions(&cluster, &two) == halves);
+    one.stop();
+    let all = [(two.name(), 64)];
+    eventually("the other has all of them", || partitions(&cluster, &two) == all);
+    assert_eq!(cluster.status(&two)["cluster"]["partitions_free"], json!(0));
+    cluster.broadcast(&two, 0..1_000, AtLeastOnce);
+    cluster.drained(&two, 1_000);
+    two.stop();
+}
+
+#[test]
+fn a_rolling_restart_with_a_backlog_loses_and_doubles_nothing() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let cluster = Cluster::new(database.url(), 60_000, &["--latency", "20ms"]);
+    let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
+    cluster.broadcast(&one, 0..40_000, AtLeastOnce);
+    cluster.broadcast(&two, 40_000..60_000, AtMostOnce);
+    one.stop();
+    let one = cluster.start("serve", "one-again");
+    two.stop();
+    let two = cluster.start("serve", "two-again");
+    cluster.drained(&two, 60_000);
+    let (audit, tally) = (cluster.audit(&two), cluster.books().tally());
+    assert!(audit.balanced, "{audit:?}");
+    assert_eq!((audit.delivered, audit.in_doubt), (60_000, 0), "{audit:?}");
+    assert_eq!((tally.accepted, tally.duplicates, tally.missing), (60_000, 0, 0));
+    one.stop();
+    two.stop();
+}
+
+#[test]
+fn consumers_come_and_go_under_a_backlog() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let queue = testbed::rabbitmq::shared_url().unwrap();
+    let cluster = Cluster::new(database.url(), 40_000, &["--latency", "20ms"]).with_queue(&queue);
+    let producer = cluster.start("produce", "producer");
+    let first = cluster.start("consume", "first");
+    cluster.broadcast(&producer, 0..20_000, AtLeastOnce);
+    cluster.broadcast(&producer, 20_000..40_000, AtMostOnce);
+    let second = cluster.start("consume", "second");
+    first.stop();
+    cluster.drained(&producer, 40_000);
+    let (audit, tally) = (cluster.audit(&producer), cluster.books().tally());
+    assert!(audit.balanced, "{audit:?}");
+    assert_eq!((audit.delivered, audit.in_doubt), (40_000, 0), "{audit:?}");
+    assert_eq!((tally.accepted, tally.duplicates, tally.missing), (40_000, 0, 0));
+    second.stop();
+    producer.stop();
+}
+
+#[test]
+fn a_killed_worker_is_replaced_and_nothing_is_lost() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let cluster = Cluster::new(database.url(), 40_000, &["--latency", "20ms"]);
+    let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
+    cluster.broadcast(&one, 0..20_000, AtLeastOnce);
+    cluster.broadcast(&two, 20_000..40_000, AtMostOnce);
+    one.kill();
+    cluster.drained(&two, 40_000);
+    assert_eq!(partitions(&cluster, &two), [(two.name(), 64)]);
+    let (audit, books) = (cluster.audit(&two), cluster.books());
+    assert!(audit.balanced, "{audit:?}");
+    assert_eq!(audit.delivered + audit.in_doubt, 40_000, "{audit:?}");
+    assert_eq!(books.tally_of(0..20_000).missing, 0);
+    let most = books.tally_of(20_000..40_000);
+    assert!(most.processed_max <= 1 && most.missing <= audit.in_doubt, "{audit:?}");
+    two.stop();
+}
+
+#[test]
+fn an_engine_is_not_ready_while_its_database_is_away_and_goes_on_afterwards() {
+    let mut server = testbed::Postgres::start().unwrap();
+    let cluster = Cluster::new(&server.url(), 1_000, &[]);
+    let engine = cluster.start("serve", "engine");
+    assert_eq!((engine.get("/healthz"), engine.get("/readyz")), (Some(200), Some(200)));
+    server.stop_immediate().unwrap();
+    eventually("it is not ready", || engine.get("/readyz") == Some(503));
+    assert_eq!((engine.get("/healthz"), engine.get("/metrics")), (Some(200), Some(200)));
+    server.start_again().unwrap();
+    eventually("it is ready again", || engine.get("/readyz") == Some(200));
+    cluster.broadcast(&engine, 0..1_000, AtLeastOnce);
+    cluster.drained(&engine, 1_000);
+    assert_eq!(cluster.books().tally().duplicates, 0);
+    engine.stop();
+}
+
+#[test]
+fn a_producer_is_not_ready_while_its_broker_is_away_and_takes_in_all_the_same() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let mut broker = testbed::Nats::start().unwrap();
+    let cluster = Cluster::new(database.url(), 1_000, &[]).with_queue(&broker.url());
+    let producer = cluster.start("produce", "producer");
+    let consumer = cluster.start("consume", "consumer");
+    broker.kill().unwrap();
+    eventually("they are not ready", || {
+        [&producer, &consumer].iter().all(|process| process.get("/readyz") == Some(503))
+    });
+    cluster.broadcast(&producer, 0..1_000, AtLeastOnce);
+    broker.wipe().unwrap();
+    broker.start_again().unwrap();
+    cluster.drained(&producer, 1_000);
+    eventually("they are ready again", || {
+        [&producer, &consumer].iter().all(|process| process.get("/readyz") == Some(200))
+    });
+    consumer.stop();
+    producer.stop();
+}

@@ -1,0 +1,223 @@
+//! Processes of one cluster, a provider that counts, and what is asked of them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use bench::workload::token;
+use bench::{Audit, Books, Guarantee, Simulator, Workload};
+use flow::Clock;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A provider, a store, and perhaps a broker: what processes are started with.
+pub(crate) struct Cluster {
+    pub(crate) directory: TempDir,
+    simulator: Simulator,
+    environment: Vec<(&'static str, String)>,
+    tokens: u64,
+}
+
+/// A process. Killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    config: PathBuf,
+    listen: String,
+    log: PathBuf,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// A cluster on the store at `store`, with a provider that counts `tokens`.
+    pub(crate) fn new(store: &str, tokens: u64, simulator_flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let flags: Vec<String> = simulator_flags.iter().map(|&flag| flag.to_owned()).collect();
+        let simulator = Simulator::start(belfry(), directory.path(), &flags).unwrap();
+        let environment = vec![("BELFRY__STORE__URL", store.to_owned())];
+        Self { directory, simulator, environment, tokens }
+    }
+
+    /// The same with a broker, in which nobody else has these names.
+    pub(crate) fn with_queue(mut self, url: &str) -> Self {
+        self.environment.push(("BELFRY__QUEUE__URL", url.to_owned()));
+        self.environment.push(("BELFRY__QUEUE__PREFIX", testbed::unique_prefix()));
+        self
+    }
+
+    /// Starts `belfry ROLE` and waits until it works.
+    pub(crate) fn start(&self, role: &str, name: &str) -> Process {
+        let mut process = self.start_unready(role, name, "127.0.0.1:0");
+        process.await_ready();
+        process
+    }
+
+    /// Starts `belfry ROLE`, and waits for nothing.
+    pub(crate) fn start_unready(&self, role: &str, name: &str, listen: &str) -> Process {
+        let config = self.directory.path().join(format!("{name}.toml"));
+        std::fs::write(&config, self.configuration(listen)).unwrap();
+        let log = self.directory.path().join(format!("{name}.log"));
+        let stderr = std::fs::File::options().create(true).append(true).open(&log).unwrap();
+        let mut command = Command::new(belfry());
+        command.arg(role).arg("--config").arg(&config).envs(self.environment.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        let child = command.spawn().unwrap();
+        Process { child, config, listen: listen.to_owned(), log }
+    }
+
+    /// A command of the same configuration that talks to `process`.
+    pub(crate) fn command(&self, process: &Process, name: &str) -> Command {
+        let mut command = Command::new(belfry());
+        command.arg(name).arg("--config").arg(&process.config).stdin(Stdio::null());
+        command.envs(self.environment.iter().cloned());
+        if !["audit", "log"].contains(&name) {
+            command.arg("--url").arg(format!("http://{}", process.listen));
+        }
+        command
+    }
+
+    /// Sends one content to the tokens of `numbers` as one broadcast.
+    pub(crate) fn broadcast(&self, by: &Process, numbers: Range<u64>, guarantee: Guarantee) {
+        let recipients = self.directory.path().join("recipients");
+        let lines: Vec<String> = numbers.map(token).collect();
+        std::fs::write(&recipients, lines.join("\n")).unwrap();
+        let mut command = self.command(by, "send");
+        command.args(["--channel", "ios", "--content", r#"{"aps":{}}"#]);
+        command.args(["--guarantee", guarantee.as_str(), "--to-file"]).arg(recipients);
+        checked(&command.output().unwrap());
+    }
+
+    /// What `process` says of all.
+    pub(crate) fn status(&self, process: &Process) -> Value {
+        let output = self.command(process, "status").arg("--json").output().unwrap();
+        assert!(output.status.success(), "{output:?}\n{}", process.said());
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Waits until `process` says that nothing is pending of `accepted` notifications.
+    pub(crate) fn drained(&self, process: &Process, accepted: u64) {
+        eventually("everything is settled", || {
+            let totals = &self.status(process)["totals"];
+            totals["pending"] == 0 && totals["accepted"] == accepted
+        });
+    }
+
+    /// The account, counted from the ground up.
+    pub(crate) fn audit(&self, process: &Process) -> Audit {
+        let output = self.command(process, "audit").arg("--json").output().unwrap();
+        serde_json::from_str(&checked(&output)).unwrap()
+    }
+
+    /// The provider's books.
+    pub(crate) fn books(&self) -> Books {
+        let workload = Workload { tokens: self.tokens, webhooks: Vec::new() };
+        Books::read(&self.simulator.ready.journal, &workload).unwrap()
+    }
+
+    fn configuration(&self, listen: &str) -> String {
+        let key = self.directory.path().join("apns-key.p8");
+        if !key.exists() {
+            std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        }
+        let ready = &self.simulator.ready;
+        format!(
+            "server.listen = \"{listen}\"\n[channels.ios]\nkind = \"apns\"\nendpoint = \"https://{}\"\n\
+             ca_file = {:?}\nkey_file = {key:?}\nkey_id = \"BELFRYKEY1\"\nteam_id = \"BELFRYTEAM\"\n\
+             topic = \"org.belfry.test\"\n",
+            ready.apns, ready.ca
+        )
+    }
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Waits for the line that says that it works.
+    pub(crate) fn await_ready(&mut self) {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "{}", self.said());
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        self.listen = ready["listen"].as_str().unwrap().to_owned();
+    }
+
+    /// What it logged.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Its number and its name in the cluster.
+    pub(crate) fn name(&self) -> String {
+        let host = rustix::system::uname();
+        format!("{}-{}", host.nodename().to_str().unwrap(), self.child.id())
+    }
+
+    /// The status code of a `GET` without a key; `None` when it cannot be reached.
+    pub(crate) fn get(&self, path: &str) -> Option<u16> {
+        let mut socket = TcpStream::connect(&self.listen).ok()?;
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        answer.split(' ').nth(1)?.parse().ok()
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+    }
+
+    /// Waits until it has ended, and gives its exit code.
+    pub(crate) fn ended(&mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+
+    /// Drains it.
+    pub(crate) fn stop(mut self) {
+        self.terminate();
+        assert_eq!(self.ended(), 0, "{}", self.said());
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// Looks until `condition` holds; what it looks at is another process, so a look takes its time.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let clock = Clock::system();
+    let start = clock.monotonic();
+    while !condition() {
+        let waited = clock.monotonic().duration_since(start);
+        assert!(waited < PATIENCE, "{waited:?} have passed, and still not: {what}");
+    }
+}
+
+/// Standard output of a command that did well.
+pub(crate) fn checked(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn belfry() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_belfry"))
+}

@@ -1,0 +1,68 @@
+//! One caller of the API over a connection that it keeps: one notification a request.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+
+use anyhow::{Result, ensure};
+
+use crate::workload::token;
+
+/// An open connection to an engine.
+#[derive(Debug)]
+pub struct Caller {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// Connects to the engine at `address`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn connect(address: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let reader = BufReader::new(stream.try_clone()?);
+        Ok(Self { stream, reader })
+    }
+
+    /// Sends the token of `number` a notification of this priority, and waits until it is accepted.
+    ///
+    /// # Errors
+    /// With the engine's words when it is not.
+    pub fn notify(&mut self, number: u64, priority: &str) -> Result<()> {
+        let to = token(number);
+        let body = format!(
+            r#"{{"channel":"ios","to":"{to}","priority":"{priority}","content":{{"aps":{{"alert":"code"}}}}}}"#
+        );
+        let length = body.len();
+        let request = format!(
+            "POST /v1/notifications HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        self.stream.write_all(request.as_bytes())?;
+        let (status, answer) = self.read_answer()?;
+        ensure!(status.contains(" 201 "), "{status}{answer}");
+        Ok(())
+    }
+
+    fn read_answer(&mut self) -> Result<(String, String)> {
+        let (mut status, mut length) = (String::new(), 0);
+        self.reader.read_line(&mut status)?;
+        loop {
+            let mut line = String::new();
+            self.reader.read_line(&mut line)?;
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse()?;
+            }
+        }
+        let mut answer = vec![0; length];
+        self.reader.read_exact(&mut answer)?;
+        Ok((status, String::from_utf8_lossy(&answer).into_owned()))
+    }
+}

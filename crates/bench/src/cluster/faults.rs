@@ -1,0 +1,224 @@
+//! Which faults a round meets, and when: a pure function of the seed.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One thing that goes wrong, and how long it stays so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are in the words of each kind")]
+pub enum Fault {
+    /// SIGKILL of a member, which is started again after `down`.
+    Kill { member: usize, down: Duration },
+    /// SIGSTOP of a member past its lease, then SIGCONT.
+    Pause { member: usize, lasts: Duration },
+    /// A broken link between one member and a server.
+    Link { member: usize, server: Server, harm: Harm, lasts: Duration },
+    /// `pg_ctl stop -m immediate`, and a start after `down`.
+    StoreStop { down: Duration },
+    /// SIGKILL of the broker, and a start after `down`.
+    BrokerKill { down: Duration },
+    /// The broker loses everything it had, and starts empty.
+    BrokerWipe,
+}
+
+/// What members are connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// PostgreSQL.
+    Store,
+    /// RabbitMQ or NATS.
+    Broker,
+}
+
+/// What happens to a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Harm {
+    /// Connections are closed, new ones refused.
+    Cut,
+    /// Connections stay, bytes vanish.
+    HalfOpen,
+    /// Connections stay, bytes arrive late.
+    Frozen,
+}
+
+/// A fault and its moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    /// When it begins, after the start of the load.
+    pub at: Duration,
+    /// What goes wrong.
+    pub fault: Fault,
+}
+
+/// What to draw.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// How many members there are.
+    pub members: usize,
+    /// Whether there is a broker.
+    pub has_broker: bool,
+    /// How many faults.
+    pub faults: usize,
+    /// They begin within this time.
+    pub within: Duration,
+}
+
+/// What one fault at a time can befall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Member(usize),
+    Store,
+    Broker,
+}
+
+/// Past the lease of a worker (10 s): the others have buried it when it comes back.
+const PAST_LEASE: Duration = Duration::from_secs(12);
+/// What a fault leaves its target to come back, before the next one.
+const RECOVERY: Duration = Duration::from_secs(2);
+/// The same for a broker, which takes longer to start.
+const BROKER_RECOVERY: Duration = Duration::from_secs(10);
+/// Draws for one fault, until its target is free.
+const DRAWS: usize = 100;
+
+// === impl Plan ===
+
+impl Plan {
+    /// Draws the faults, in order of time. The same seed draws the same. No target meets two at a time; when no target
+    /// is free, there are fewer than asked for.
+    pub fn draw(&self, seed: u64) -> Vec<Planned> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut planned: Vec<Planned> = Vec::new();
+        for _ in 0..self.faults {
+            let mut draws = (0..DRAWS).map(|_| self.draw_one(&mut random));
+            planned.extend(draws.find(|one| planned.iter().all(|other| !one.collides_with(other))));
+        }
+        planned.sort_by_key(|one| one.at);
+        planned
+    }
+
+    fn draw_one(&self, random: &mut fastrand::Rng) -> Planned {
+        let mut millis = |range: std::ops::Range<u64>| Duration::from_millis(random.u64(range));
+        let within = u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX).max(1);
+        let (at, down, cut) = (millis(0..within), millis(0..2_000), millis(1_000..6_000));
+        let member = random.usize(0..self.members.max(1));
+        let server = if self.has_broker && random.bool() { Server::Broker } else { Server::Store };
+        let link = |harm, lasts| Fault::Link { member, server, harm, lasts };
+        let fault = match random.u8(0..if self.has_broker { 10 } else { 8 }) {
+            0..=1 => Fault::Kill { member, down },
+            2 => Fault::Pause { member, lasts: PAST_LEASE },
+            3..=4 => link(Harm::Cut, cut),
+            5 => link(Harm::HalfOpen, PAST_LEASE),
+            6 => link(Harm::Frozen, PAST_LEASE),
+            7 => Fault::StoreStop { down },
+            8 => Fault::BrokerKill { down },
+            _ => Fault::BrokerWipe,
+        };
+        Planned { at, fault }
+    }
+}
+
+// === impl Planned ===
+
+impl Planned {
+    fn collides_with(&self, other: &Self) -> bool {
+        let until = |one: &Self| one.at + one.fault.lasts();
+        let is_apart = until(self) < other.at || until(other) < self.at;
+        self.fault.target() == other.fault.target() && !is_apart
+    }
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "at {:.3} s {:?}", self.at.as_secs_f64(), self.fault)
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    fn target(&self) -> Target {
+        match *self {
+            Self::Kill { member, .. } | Self::Pause { member, .. } | Self::Link { member, .. } => {
+                Target::Member(member)
+            }
+            Self::StoreStop { .. } => Target::Store,
+            Self::BrokerKill { .. } | Self::BrokerWipe => Target::Broker,
+        }
+    }
+
+    /// How long its target is taken.
+    fn lasts(&self) -> Duration {
+        match *self {
+            Self::Kill { down, .. } | Self::StoreStop { down } => down + RECOVERY,
+            Self::Pause { lasts, .. } | Self::Link { lasts, .. } => lasts + RECOVERY,
+            Self::BrokerKill { down } => down + BROKER_RECOVERY,
+            Self::BrokerWipe => BROKER_RECOVERY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::mem::discriminant;
+
+    const PLAN: Plan =
+        Plan { members: 5, has_broker: true, faults: 8, within: Duration::from_secs(20) };
+
+    #[test]
+    fn the_same_seed_draws_the_same_faults_and_another_one_others() {
+        assert_eq!(PLAN.draw(7), PLAN.draw(7));
+        assert_ne!(PLAN.draw(7), PLAN.draw(8));
+    }
+
+    #[test]
+    fn faults_are_in_order_within_the_time_and_never_two_at_one_target() {
+        for seed in 0..200 {
+            let drawn = PLAN.draw(seed);
+            assert_eq!(drawn.len(), PLAN.faults, "seed {seed}");
+            assert!(drawn.is_sorted_by_key(|one| one.at));
+            assert!(drawn.iter().all(|one| one.at < PLAN.within));
+            for (i, one) in drawn.iter().enumerate() {
+                assert!(
+                    drawn.iter().skip(i + 1).all(|other| !one.collides_with(other)),
+                    "{drawn:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_fault_meets_every_member_sooner_or_later() {
+        let drawn: Vec<Fault> =
+            (0..200).flat_map(|seed| PLAN.draw(seed)).map(|one| one.fault).collect();
+        let kinds: HashSet<_> = drawn.iter().map(discriminant).collect();
+        assert_eq!(kinds.len(), 6);
+        for member in 0..PLAN.members {
+            let mut distinct = HashSet::new();
+            for fault in &drawn {
+                if let Fault::Link { member: on, server, harm, .. } = *fault
+                    && on == member
+                {
+                    distinct.insert(format!("{server:?} {harm:?}"));
+                }
+            }
+            assert_eq!(distinct.len(), 6, "member {member}");
+        }
+    }
+
+    #[test]
+    fn without_a_broker_nothing_befalls_one() {
+        let plan = Plan { has_broker: false, ..PLAN };
+        let is_broker = |fault: &Fault| {
+            matches!(
+                fault,
+                Fault::BrokerKill { .. }
+                    | Fault::BrokerWipe
+                    | Fault::Link { server: Server::Broker, .. }
+            )
+        };
+        let drawn = (0..200).flat_map(|seed| plan.draw(seed));
+        assert_eq!(drawn.filter(|one| is_broker(&one.fault)).count(), 0);
+    }
+}

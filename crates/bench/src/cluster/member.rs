@@ -1,0 +1,166 @@
+//! One engine of a cluster: it keeps its place, its links and its address over all its processes.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
+use testbed::Proxy;
+
+use crate::client::Client;
+use crate::process::{Engine, EngineSettings, Role, SimulatorReady};
+
+/// One engine. What befalls it goes through here.
+#[derive(Debug)]
+pub struct Member {
+    /// What it is called in what is printed: `consume-3`.
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+    pub(super) binary: PathBuf,
+    pub(super) directory: PathBuf,
+    pub(super) settings: Vec<(String, String)>,
+    pub(super) simulator: SimulatorReady,
+    pub(super) store: Access,
+    pub(super) broker: Option<Access>,
+    pub(super) place: OnceLock<Place>,
+    pub(super) engine: Mutex<Option<Engine>>,
+}
+
+/// How a member reaches a server.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) url: String,
+    /// `None` when nothing is to befall the link.
+    pub(super) link: Option<Proxy>,
+}
+
+/// Where the first process listened, and the later ones listen.
+#[derive(Debug)]
+pub(super) struct Place {
+    listen: String,
+    client: Client,
+}
+
+/// How long a start may take when servers and links break meanwhile.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Between two starts: what a service manager waits.
+const START_EVERY: Duration = Duration::from_millis(500);
+
+// === impl Member ===
+
+impl Member {
+    /// Starts a process; again and again when it ends before it is ready, as a service manager does.
+    ///
+    /// # Errors
+    /// With the last one's words, when none gets ready in time.
+    pub fn start(&self) -> Result<()> {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        let mut engine = self.engine();
+        loop {
+            match self.start_once() {
+                Ok(fresh) => {
+                    *engine = Some(fresh);
+                    return Ok(());
+                }
+                Err(error) if clock.monotonic().duration_since(started) > PATIENCE => {
+                    return Err(error.context(format!("{} does not start", self.name)));
+                }
+                Err(_not_yet) => std::thread::sleep(START_EVERY),
+            }
+        }
+    }
+
+    /// SIGKILL.
+    ///
+    /// # Errors
+    /// When it had ended by itself.
+    pub fn kill(&self) -> Result<()> {
+        self.check()?;
+        match self.engine().take() {
+            Some(mut engine) => engine.kill(),
+            None => bail!("{} is not running", self.name),
+        }
+    }
+
+    /// SIGTERM, and waits until it has drained.
+    ///
+    /// # Errors
+    /// When it had ended by itself, or ends with another code than 0.
+    pub fn stop(&self) -> Result<()> {
+        self.check()?;
+        match self.engine().take() {
+            Some(mut engine) => engine.stop().with_context(|| self.name.clone()),
+            None => bail!("{} is not running", self.name),
+        }
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.engine()
+            .as_ref()
+            .with_context(|| format!("{} is not running", self.name))?
+            .signal(signal)
+    }
+
+    /// Nobody ended it but us.
+    ///
+    /// # Errors
+    /// With the end of its log, when it ended by itself.
+    pub fn check(&self) -> Result<()> {
+        let ended = self.engine().as_mut().map_or(Ok(None), Engine::ended)?;
+        let Some(status) = ended else { return Ok(()) };
+        let log = std::fs::read_to_string(self.directory.join("belfry.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines.iter().skip(lines.len().saturating_sub(5)).copied().collect::<Vec<_>>();
+        bail!("{} ended by itself with {status}; its log ends with:\n{}", self.name, end.join("\n"))
+    }
+
+    /// Where it listens, also while it does not run.
+    ///
+    /// # Errors
+    /// When it was never started.
+    pub fn listen(&self) -> Result<&str> {
+        Ok(&self.place()?.listen)
+    }
+
+    /// Commands for it, also while it does not run.
+    ///
+    /// # Errors
+    /// When it was never started.
+    pub fn client(&self) -> Result<&Client> {
+        Ok(&self.place()?.client)
+    }
+
+    /// The running engine.
+    pub fn engine(&self) -> MutexGuard<'_, Option<Engine>> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self) -> Result<&Place> {
+        self.place.get().with_context(|| format!("{} was never started", self.name))
+    }
+
+    fn start_once(&self) -> Result<Engine> {
+        let settings = EngineSettings {
+            binary: &self.binary,
+            directory: &self.directory,
+            listen: self.place.get().map_or("127.0.0.1:0", |place| &place.listen),
+            environment: &self.settings,
+            role: self.role,
+            store: Some(&self.store.url),
+            queue: self.broker.as_ref().map(|broker| broker.url.as_str()),
+        };
+        let engine = Engine::start(settings, &self.simulator)?;
+        self.place.get_or_init(|| Place {
+            listen: engine.listen().to_owned(),
+            client: engine.client().clone(),
+        });
+        Ok(engine)
+    }
+}

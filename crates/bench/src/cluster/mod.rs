@@ -1,0 +1,526 @@
+//! Several engines on one PostgreSQL, with or without a broker, and everything that may befall them.
+//!
+//! All of it is real: processes of the released binary, servers of the distribution's packages, links through proxies.
+//!
+//! - [`faults`]: which faults a round meets, drawn from a seed.
+//! - [`member`]: one engine.
+//! - [`round`]: a load under faults, and what must hold after it.
+
+pub mod faults;
+pub mod member;
+pub mod round;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use testbed::{Database, Nats, Postgres, PostgresOptions, Proxy, RabbitMq};
+
+use crate::client::Client;
+use crate::process::{EngineSettings, Role, Simulator, configure};
+use crate::tally::{Books, JournalTail};
+use crate::usage::cpu_of_tree;
+use crate::workload::Workload;
+
+pub use member::Member;
+
+use member::Access;
+
+/// What stands behind the engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backing {
+    /// PostgreSQL alone.
+    Postgres,
+    /// And RabbitMQ.
+    RabbitMq,
+    /// And NATS JetStream.
+    Nats,
+}
+
+/// What a cluster is made of.
+#[derive(Debug, Clone)]
+pub struct ClusterSetup {
+    /// The binary under test.
+    pub binary: PathBuf,
+    /// Where everything of the engines and the simulator goes; should be empty.
+    pub directory: PathBuf,
+    /// The servers.
+    pub backing: Backing,
+    /// One engine each.
+    pub roles: Vec<Role>,
+    /// Whether links lead through proxies, so that they can be broken.
+    pub has_links: bool,
+    /// Settings of every engine, as its environment has them: `BELFRY__CHANNELS__IOS__CONCURRENCY`.
+    pub engine_settings: Vec<(String, String)>,
+    /// Settings of PostgreSQL.
+    pub store_settings: Vec<(&'static str, &'static str)>,
+    /// Passed to the simulator.
+    pub simulator_flags: Vec<String>,
+}
+
+/// A running cluster. Everything ends when it is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    // Dropped in this order: nobody is to complain of what went before.
+    members: Vec<Member>,
+    simulator: Simulator,
+    operator: Client,
+    broker: Option<Mutex<Broker>>,
+    database: Database,
+    store: Mutex<Postgres>,
+}
+
+/// The broker of a cluster.
+#[derive(Debug)]
+pub enum Broker {
+    /// RabbitMQ.
+    RabbitMq(RabbitMq),
+    /// NATS JetStream.
+    Nats(Nats),
+}
+
+/// Processor time by group, so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cpu {
+    /// All engines.
+    pub engines: Duration,
+    /// PostgreSQL with all its processes.
+    pub store: Duration,
+    /// The broker.
+    pub broker: Duration,
+    /// The simulator: stands for the providers, and is not ours to speed up.
+    pub simulator: Duration,
+}
+
+/// Between two looks at another process.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+// === impl Backing ===
+
+impl Backing {
+    /// Every combination.
+    pub const ALL: [Self; 3] = [Self::Postgres, Self::RabbitMq, Self::Nats];
+
+    /// `producers` and `consumers` where there is a broker between them; that many engines that do both where not.
+    pub fn roles(self, producers: usize, consumers: usize) -> Vec<Role> {
+        match self {
+            Self::Postgres => vec![Role::Serve; producers + consumers],
+            Self::RabbitMq | Self::Nats => {
+                [vec![Role::Produce; producers], vec![Role::Consume; consumers]].concat()
+            }
+        }
+    }
+}
+
+impl FromStr for Backing {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "postgres" => Ok(Self::Postgres),
+            "rabbitmq" => Ok(Self::RabbitMq),
+            "nats" => Ok(Self::Nats),
+            _ => bail!("{text} is neither postgres nor rabbitmq nor nats"),
+        }
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Starts servers, simulator and engines; the engines all at once.
+    ///
+    /// # Errors
+    /// When one of them does not start.
+    pub fn start(setup: &ClusterSetup) -> Result<Self> {
+        let store =
+            Postgres::start_with(PostgresOptions { settings: &setup.store_settings, tls: None })?;
+        let database = store.create_database()?;
+        let broker = Broker::start(setup.backing)?;
+        let simulator = Simulator::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
+        let broker_url = broker.as_ref().map(Broker::url);
+        let mut members = Vec::new();
+        for (i, role) in setup.roles.iter().enumerate() {
+            let access = |url: &String| Access::new(url, setup.has_links);
+            let name = format!("{}-{i}", role.as_str());
+            members.push(Member {
+                role: *role,
+                binary: setup.binary.clone(),
+                directory: setup.directory.join(&name),
+                name,
+                settings: setup.engine_settings.clone(),
+                simulator: simulator.ready.clone(),
+                store: access(&database.url().to_owned())?,
+                broker: broker_url.as_ref().map(access).transpose()?,
+                place: OnceLock::new(),
+                engine: Mutex::new(None),
+            });
+        }
+        at_once(&members, Member::start)?;
+        let first = members.iter().find(|member| member.role.is_called());
+        let operator =
+            operator(setup, &simulator, &database, first.context("nobody takes anything in")?)?;
+        let broker = broker.map(Mutex::new);
+        Ok(Self { members, simulator, operator, broker, database, store: Mutex::new(store) })
+    }
+
+    /// The engines, in the order of their roles.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The engines that take notifications in.
+    pub fn producers(&self) -> Vec<&Member> {
+        self.members.iter().filter(|member| member.role.is_called()).collect()
+    }
+
+    /// Commands with a configuration that leads to the servers directly, whatever befalls the links; for the API, the
+    /// first engine that has one.
+    pub fn operator(&self) -> &Client {
+        &self.operator
+    }
+
+    /// The engines' database, for a look from outside.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// PostgreSQL.
+    pub fn store(&self) -> MutexGuard<'_, Postgres> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> Option<MutexGuard<'_, Broker>> {
+        let broker = self.broker.as_ref()?;
+        Some(broker.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The simulator, for its addresses and its books.
+    pub fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// A counter of the simulator's books.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn journal(&self) -> Result<JournalTail> {
+        JournalTail::open(&self.simulator.ready.journal)
+    }
+
+    /// The provider's books.
+    ///
+    /// # Errors
+    /// When they cannot be read, or name a recipient that the workload does not have.
+    pub fn books(&self, workload: &Workload) -> Result<Books> {
+        Books::read(&self.simulator.ready.journal, workload)
+    }
+
+    /// Waits until the account says that `expected` were accepted and nothing is pending.
+    ///
+    /// # Errors
+    /// When it does not come to that within `patience`, or an engine ended by itself.
+    pub fn drain(&self, expected: u64, patience: Duration) -> Result<()> {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        loop {
+            let audit = self.operator.audit()?;
+            if audit.accepted >= expected && audit.pending == 0 {
+                return Ok(());
+            }
+            self.members.iter().try_for_each(Member::check)?;
+            if clock.monotonic().duration_since(started) > patience {
+                bail!("not drained after {patience:?}: {audit:?}");
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Stops every engine in good order, all at once.
+    ///
+    /// # Errors
+    /// When one does not end well.
+    pub fn stop(&self) -> Result<()> {
+        at_once(&self.members, Member::stop)
+    }
+
+    /// Processor time so far.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn cpu(&self) -> Result<Cpu> {
+        let tree = |process: Option<u32>| process.map_or(Ok(Duration::ZERO), cpu_of_tree);
+        let mut engines = Duration::ZERO;
+        for member in &self.members {
+            engines += member
+                .engine()
+                .as_ref()
+                .map_or(Ok(Duration::ZERO), |it| Ok::<_, anyhow::Error>(it.usage()?.cpu))?;
+        }
+        Ok(Cpu {
+            engines,
+            store: tree(self.store().process())?,
+            broker: tree(self.broker().and_then(|broker| broker.process()))?,
+            simulator: self.simulator.usage()?.cpu,
+        })
+    }
+}
+
+// === impl Broker ===
+
+impl Broker {
+    fn start(backing: Backing) -> Result<Option<Self>> {
+        Ok(match backing {
+            Backing::Postgres => None,
+            Backing::RabbitMq => Some(Self::RabbitMq(RabbitMq::start()?)),
+            Backing::Nats => Some(Self::Nats(Nats::start()?)),
+        })
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::RabbitMq(broker) => broker.url(),
+            Self::Nats(broker) => broker.url(),
+        }
+    }
+
+    fn process(&self) -> Option<u32> {
+        match self {
+            Self::RabbitMq(broker) => broker.process(),
+            Self::Nats(broker) => broker.process(),
+        }
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.kill(),
+            Self::Nats(broker) => broker.kill(),
+        }
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.start_again(),
+            Self::Nats(broker) => broker.start_again(),
+        }
+    }
+
+    fn wipe(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.wipe(),
+            Self::Nats(broker) => broker.wipe(),
+        }
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    fn new(url: &str, has_link: bool) -> Result<Self> {
+        let link = has_link.then(|| Proxy::before(url)).transpose()?;
+        let url = link.as_ref().map_or_else(|| url.to_owned(), |link| link.url().to_owned());
+        Ok(Self { url, link })
+    }
+}
+
+/// Does the same to all of them, each in a thread of its own.
+fn at_once<T: Send>(
+    all: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = all.into_iter().map(|one| scope.spawn(move || act(one))).collect();
+        running.into_iter().try_for_each(join)
+    })
+}
+
+fn join(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_panic| bail!("a thread of the harness panicked"))
+}
+
+fn operator(&self) -> &Client {
+        &self.operator
+    }
+
+    /// The engines' database, for a look from outside.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// PostgreSQL.
+    pub fn store(&self) -> MutexGuard<'_, Postgres> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> Option<MutexGuard<'_, Broker>> {
+        let broker = self.broker.as_ref()?;
+        Some(broker.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The simulator, for its addresses and its books.
+    pub fn simulator(&self) -> &Simulator {
+        &self.simulator
+    }
+
+    /// A counter of the simulator's books.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn journal(&self) -> Result<JournalTail> {
+        JournalTail::open(&self.simulator.ready.journal)
+    }
+
+    /// The provider's books.
+    ///
+    /// # Errors
+    /// When they cannot be read, or name a recipient that the workload does not have.
+    pub fn books(&self, workload: &Workload) -> Result<Books> {
+        Books::read(&self.simulator.ready.journal, workload)
+    }
+
+    /// Waits until the account says that `expected` were accepted and nothing is pending.
+    ///
+    /// # Errors
+    /// When it does not come to that within `patience`, or an engine ended by itself.
+    pub fn drain(&self, expected: u64, patience: Duration) -> Result<()> {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        loop {
+            let audit = self.operator.audit()?;
+            if audit.accepted >= expected && audit.pending == 0 {
+                return Ok(());
+            }
+            self.members.iter().try_for_each(Member::check)?;
+            if clock.monotonic().duration_since(started) > patience {
+                bail!("not drained after {patience:?}: {audit:?}");
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Stops every engine in good order, all at once.
+    ///
+    /// # Errors
+    /// When one does not end well.
+    pub fn stop(&self) -> Result<()> {
+        at_once(&self.members, Member::stop)
+    }
+
+    /// Processor time so far.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn cpu(&self) -> Result<Cpu> {
+        let tree = |process: Option<u32>| process.map_or(Ok(Duration::ZERO), cpu_of_tree);
+        let mut engines = Duration::ZERO;
+        for member in &self.members {
+            engines += member
+                .engine()
+                .as_ref()
+                .map_or(Ok(Duration::ZERO), |it| Ok::<_, anyhow::Error>(it.usage()?.cpu))?;
+        }
+        Ok(Cpu {
+            engines,
+            store: tree(self.store().process())?,
+            broker: tree(self.broker().and_then(|broker| broker.process()))?,
+            simulator: self.simulator.usage()?.cpu,
+        })
+    }
+}
+
+// === impl Broker ===
+
+impl Broker {
+    fn start(backing: Backing) -> Result<Option<Self>> {
+        Ok(match backing {
+            Backing::Postgres => None,
+            Backing::RabbitMq => Some(Self::RabbitMq(RabbitMq::start()?)),
+            Backing::Nats => Some(Self::Nats(Nats::start()?)),
+        })
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::RabbitMq(broker) => broker.url(),
+            Self::Nats(broker) => broker.url(),
+        }
+    }
+
+    fn process(&self) -> Option<u32> {
+        match self {
+            Self::RabbitMq(broker) => broker.process(),
+            Self::Nats(broker) => broker.process(),
+        }
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.kill(),
+            Self::Nats(broker) => broker.kill(),
+        }
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.start_again(),
+            Self::Nats(broker) => broker.start_again(),
+        }
+    }
+
+    fn wipe(&mut self) -> Result<()> {
+        match self {
+            Self::RabbitMq(broker) => broker.wipe(),
+            Self::Nats(broker) => broker.wipe(),
+        }
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    fn new(url: &str, has_link: bool) -> Result<Self> {
+        let link = has_link.then(|| Proxy::before(url)).transpose()?;
+        let url = link.as_ref().map_or_else(|| url.to_owned(), |link| link.url().to_owned());
+        Ok(Self { url, link })
+    }
+}
+
+fn start_all(members: &[Member]) -> Result<()> {
+    at_once(members, Member::start)
+}
+
+/// Does the same to all members, each in a thread of its own.
+fn at_once(members: &[Member], act: fn(&Member) -> Result<()>) -> Result<()> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> =
+            members.iter().map(|member| scope.spawn(move || act(member))).collect();
+        running.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_panic| bail!("a thread of the harness panicked"))
+        })
+    })
+}
+
+fn operator(
+    setup: &ClusterSetup,
+    simulator: &Simulator,
+    database: &Database,
+    member: &Member,
+) -> Result<Client> {
+    let settings = EngineSettings {
+        binary: &setup.binary,
+        directory: &setup.directory,
+        listen: member.listen()?,
+        environment: &[],
+        role: member.role,
+        store: Some(database.url()),
+        queue: None,
+    };
+    let config = configure(settings, &simulator.ready)?;
+    Ok(Client { config, ..member.client()?.clone() })
+}

@@ -1,0 +1,389 @@
+//! A load under faults, and what must hold after it: nothing lost, nothing doubled beyond the promise.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+
+use super::faults::{Fault, Harm, Plan, Planned, Server};
+use super::{Backing, Cluster, ClusterSetup, Member, at_once};
+use crate::client::Audit;
+use crate::rate::{longest_silence, per_second};
+use crate::tally::Books;
+use crate::workload::{Guarantee, Workload};
+
+/// What a round is made of.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// The binary under test.
+    pub binary: PathBuf,
+    /// Where everything goes; should be empty.
+    pub directory: PathBuf,
+    /// The servers.
+    pub backing: Backing,
+    /// Draws the faults, and how fast provider and engines are.
+    pub seed: u64,
+    /// How many of each guarantee.
+    pub notifications: u64,
+    /// How many faults, and within which time; the load lasts a little longer.
+    pub faults: (usize, Duration),
+}
+
+/// What a round came to; that it came back at all says that every promise held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survived {
+    /// What befell it.
+    pub faults: usize,
+    /// Recipients of at-least-once notifications that got theirs more than once: how often.
+    pub duplicates: u64,
+    /// What was claimed at the faults by those whom they befell: the most that may be repeated.
+    pub claimed: u64,
+    /// At-most-once notifications that ended in doubt.
+    pub in_doubt: u64,
+    /// The longest time in which nothing was delivered.
+    pub silence: Duration,
+    /// How many were delivered in each second, from the first one on.
+    pub delivered: Vec<u64>,
+    /// From the end of the last fault and of the load until nothing was pending.
+    pub drained_after: Duration,
+}
+
+/// What is noted while faults happen.
+#[derive(Debug, Default)]
+struct Notes {
+    claimed: u64,
+    /// The longest time that a server was down.
+    outage: Duration,
+}
+
+/// Notifications of one guarantee on their way in.
+struct Load {
+    numbers: Range<u64>,
+    guarantee: Guarantee,
+}
+
+const PRODUCERS: usize = 2;
+const CONSUMERS: usize = 3;
+/// Rows of one import: an interrupted one is repeated as a whole.
+const SLICE: u64 = 250;
+/// The load goes on for so long after the last fault began.
+const LOAD_AFTER: Duration = Duration::from_secs(3);
+/// How long callers try to get their notifications accepted.
+const CALLER_PATIENCE: Duration = Duration::from_mins(2);
+/// Between two tries of a caller.
+const TRY_EVERY: Duration = Duration::from_millis(200);
+/// How long a round may take to drain: twice the longest lease, and the work.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// From the end of an outage or of a lease until work goes on.
+const RECOVERY_MAX: Duration = Duration::from_secs(10);
+
+// === impl Round ===
+
+impl Round {
+    /// The faults that this round will meet.
+    pub fn plan(&self) -> Vec<Planned> {
+        let plan = Plan {
+            members: PRODUCERS + CONSUMERS,
+            has_broker: self.backing != Backing::Postgres,
+            faults: self.faults.0,
+            within: self.faults.1,
+        };
+        plan.draw(self.seed)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When a promise was broken, with the figures; or when something could not be run.
+    pub fn run(&self) -> Result<Survived> {
+        let cluster = Cluster::start(&self.setup())?;
+        let plan = self.plan();
+        let notes = Mutex::new(Notes::default());
+        let lasts = self.faults.1 + LOAD_AFTER;
+        let (least, most) = (0..self.notifications, self.notifications..2 * self.notifications);
+        // Half of it is there when the faults begin, so that there is always work.
+        let half = self.notifications / 2;
+        let load = |start: u64, guarantee| {
+            let (first, second) = (start..start + half, start + half..start + self.notifications);
+            (Load { numbers: first, guarantee }, Load { numbers: second, guarantee })
+        };
+        let (least_first, least_second) = load(least.start, Guarantee::AtLeastOnce);
+        let (most_first, most_second) = load(most.start, Guarantee::AtMostOnce);
+        at_once([&least_first, &most_first], |load| load.run(&cluster, Duration::ZERO))?;
+        std::thread::scope(|scope| {
+            let faults = plan.iter().map(|one| scope.spawn(|| befall(&cluster, one, &notes)));
+            let loads = [&least_second, &most_second];
+            let loads = loads.into_iter().map(|load| scope.spawn(|| load.run(&cluster, lasts)));
+            faults.chain(loads).collect::<Vec<_>>().into_iter().try_for_each(super::join)
+        })?;
+        let clock = flow::Clock::system();
+        let ended = clock.monotonic();
+        let workload = Workload { tokens: 2 * self.notifications, webhooks: Vec::new() };
+        cluster.drain(workload.tokens, PATIENCE)?;
+        let drained_after = clock.monotonic().duration_since(ended);
+        cluster.stop()?;
+        let audit = cluster.operator().audit()?;
+        let books = cluster.books(&workload)?;
+        let delivered_at_us = books.tally().accepted_at_us;
+        let notes = notes.into_inner()?;
+        let survived = Survived {
+            faults: plan.len(),
+            duplicates: books.tally_of(least.clone()).duplicates,
+            claimed: notes.claimed,
+            in_doubt: audit.in_doubt,
+            silence: longest_silence(&delivered_at_us),
+            delivered: per_second(&delivered_at_us),
+            drained_after,
+        };
+        judge(&audit, &books, (least, most))?;
+        ensure!(
+            survived.duplicates <= survived.claimed,
+            "more duplicates than claims: {survived:?}"
+        );
+        let silence_max = notes.outage + self.backing.lease() + RECOVERY_MAX;
+        ensure!(survived.silence <= silence_max, "silent beyond {silence_max:?}: {survived:?}");
+        Ok(survived)
+    }
+
+    /// Slower than the load comes, so that there is always work, and fast enough to be done soon after it.
+    fn setup(&self) -> ClusterSetup {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let (latency_ms, concurrency) = (random.u64(20..40), random.u64(10..20));
+        let setting = |name: &str, value: String| (format!("BELFRY__{name}"), value);
+        ClusterSetup {
+            binary: self.binary.clone(),
+            directory: self.directory.clone(),
+            backing: self.backing,
+            roles: self.backing.roles(PRODUCERS, CONSUMERS),
+            has_links: true,
+            engine_settings: vec![
+                setting("CHANNELS__IOS__CONCURRENCY", concurrency.to_string()),
+                setting("DELIVERY__SENDERS", "1".to_owned()),
+            ],
+            store_settings: Vec::new(),
+            simulator_flags: vec!["--latency".into(), format!("{latency_ms}ms")],
+        }
+    }
+}
+
+// === impl Backing ===
+
+impl Backing {
+    /// After so long the last of what a fault left behind is due again: a worker's lease, or a ticket's.
+    const fn lease(self) -> Duration {
+        match self {
+            Self::Postgres => Duration::from_secs(10),
+            Self::RabbitMq | Self::Nats => Duration::from_secs(30),
+        }
+    }
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Gets the slices accepted, evenly over the time that it `lasts`, by whichever engine takes it; what was not answered is asked again,
+    /// under the same keys.
+    fn run(&self, cluster: &Cluster, lasts: Duration) -> Result<()> {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        let producers = cluster.producers();
+        let mut producers = producers.iter().cycle();
+        let slices = (self.numbers.end - self.numbers.start).div_ceil(SLICE);
+        let every = lasts / u32::try_from(slices)?.max(1);
+        for (i, from) in self.numbers.clone().step_by(usize::try_from(SLICE)?).enumerate() {
+            let due = every * u32::try_from(i)?;
+            std::thread::sleep(due.saturating_sub(clock.monotonic().duration_since(started)));
+            let numbers = from..(from + SLICE).min(self.numbers.end);
+            let key = format!("{}-{from}-", self.guarantee.as_str());
+            let asked = clock.monotonic();
+            loop {
+                let producer = producers.next().context("nobody takes anything in")?;
+                let Err(error) = producer.client()?.import(numbers.clone(), self.guarantee, &key)
+                else {
+                    break;
+                };
+                if clock.monotonic().duration_since(asked) > CALLER_PATIENCE {
+                    return Err(error.context(format!("{} accepts nothing", producer.name)));
+                }
+                std::thread::sleep(TRY_EVERY);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the moment of `planned`, and lets it happen and pass.
+fn befall(cluster: &Cluster, planned: &Planned, notes: &Mutex<Notes>) -> Result<()> {
+    std::thread::sleep(planned.at);
+    happen(cluster, planned.fault, notes).with_context(|| planned.to_string())
+}
+
+fn happen(cluster: &Cluster, fault: Fault, notes: &Mutex<Notes>) -> Result<()> {
+    let member = |i: usize| cluster.members().get(i).context("no such member");
+    let clock = flow::Clock::system();
+    let began = clock.monotonic();
+    match fault {
+        Fault::Kill { member: i, down } => {
+            member(i)?.kill()?;
+            note_claims(cluster, Some(member(i)?), notes)?;
+            std::thread::sleep(down);
+            member(i)?.start()
+        }
+        Fault::Pause { member: i, lasts } => {
+            member(i)?.check()?;
+            member(i)?.signal(Signal::STOP)?;
+            note_claims(cluster, Some(member(i)?), notes)?;
+            std::thread::sleep(lasts);
+            member(i)?.signal(Signal::CONT)
+        }
+        Fault::Link { member: i, server, harm, lasts } => {
+            harm_link(member(i)?, server, harm)?;
+            note_claims(cluster, Some(member(i)?), notes)?;
+            std::thread::sleep(lasts);
+            link_of(member(i)?, server)?.pass();
+            Ok(())
+        }
+        Fault::StoreStop { down } => {
+            note_claims(cluster, None, notes)?;
+            let mut store = cluster.store();
+            store.stop_immediate()?;
+            std::thread::sleep(down);
+            store.start_again()?;
+            drop(store);
+            note_outage(clock.monotonic().duration_since(began), notes)?;
+            note_claims(cluster, None, notes)
+        }
+        Fault::BrokerKill { down } => {
+            let mut broker = cluster.broker().context("there is no broker")?;
+            broker.kill()?;
+            std::thread::sleep(down);
+            broker.start_again()?;
+            note_outage(clock.monotonic().duration_since(began), notes)
+        }
+        Fault::BrokerWipe => {
+            cluster.broker().context("there is no broker")?.wipe()?;
+            note_outage(clock.monotonic().duration_since(began), notes)
+        }
+    }
+}
+
+fn harm_link(member: &Member, server: Server, harm: Harm) -> Result<()> {
+    let link = link_of(member, server)?;
+    match harm {
+        Harm::Cut => link.cut(),
+        Harm::HalfOpen => link.half_open(),
+        Harm::Frozen => link.freeze(),
+    }
+    Ok(())
+}
+
+fn link_of(member: &Member, server: Server) -> Result<&testbed::Proxy> {
+    let access = match server {
+        Server::Store => Some(&member.store),
+        Server::Broker => member.broker.as_ref(),
+    };
+    access.and_then(|access| access.link.as_ref()).context("there is no such link")
+}
+
+/// Notes what `member` (or everybody) has claimed: it may be under way, and be repeated.
+fn note_claims(cluster: &Cluster, member: Option<&Member>, notes: &Mutex<Notes>) -> Result<()> {
+    let of_whom = match member {
+        Some(member) => format!("w.listen = '{}'", member.listen()?),
+        None => "true".to_owned(),
+    };
+    let query = format!(
+        "SELECT coalesce(sum(c.count), 0) FROM belfry.chunk c JOIN belfry.worker w ON w.id = c.worker \
+         WHERE NOT c.is_ticket AND {of_whom}"
+    );
+    // While the server is down nobody claims anything; what was claimed before it is noted when it is back.
+    if let Ok(claimed) = cluster.database().query(&query) {
+        notes.lock().map_err(poisoned)?.claimed += claimed.parse::<u64>()?;
+    }
+    Ok(())
+}
+
+fn note_outage(lasted: Duration, notes: &Mutex<Notes>) -> Result<()> {
+    let mut notes = notes.lock().map_err(poisoned)?;
+    notes.outage = notes.outage.max(lasted);
+    Ok(())
+}
+
+/// What the promises say about a round in which everything was accepted.
+fn judge(audit: &Audit, books: &Books, (least, most): (Range<u64>, Range<u64>)) -> Result<()> {
+    let all = most.end;
+    let (least, most) = (books.tally_of(least), books.tally_of(most));
+    ensure!(audit.balanced && audit.pending == 0, "the account does not balance: {audit:?}");
+    ensure!(audit.accepted == all, "not everything was accepted once: {audit:?}");
+    ensure!(
+        least.missing == 0,
+        "{} at-least-once notifications are lost, {audit:?}",
+        least.missing
+    );
+    ensure!(
+        most.processed_max <= 1,
+        "an at-most-once notification was on the wire {} times, {audit:?}",
+        most.processed_max
+    );
+    ensure!(most.missing <= audit.in_doubt, "{} at-most-once lost, {audit:?}", most.missing);
+    ensure!(
+        audit.delivered + audit.in_doubt == audit.accepted,
+        "some ended in another way: {audit:?}"
+    );
+    Ok(())
+}
+
+fn poisoned<T>(_: T) -> anyhow::Error {
+    anyhow::anyhow!("a thread of the harness panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::token;
+    use std::io::Write as _;
+
+    /// Two of each guarantee; the books have these lines: number and status.
+    fn verdict(lines: &[(u64, &str)], in_doubt: u64) -> Result<()> {
+        let mut journal = tempfile::NamedTempFile::new()?;
+        for (number, status) in lines {
+            writeln!(journal, "10\tapns\t{status}\tid\t{}", token(*number))?;
+        }
+        let books = Books::read(journal.path(), &Workload { tokens: 4, webhooks: Vec::new() })?;
+        let audit = Audit {
+            accepted: 4,
+            delivered: 4 - in_doubt,
+            refused: 0,
+            expired: 0,
+            cancelled: 0,
+            suppressed: 0,
+            in_doubt,
+            dead: 0,
+            pending: 0,
+            balanced: true,
+        };
+        judge(&audit, &books, (0..2, 2..4))
+    }
+
+    #[test]
+    fn a_round_is_judged_by_the_providers_books() {
+        let check = |lines: &[(u64, &str)], in_doubt, expect: &str| {
+            let said =
+                verdict(lines, in_doubt).map_or_else(|error| error.to_string(), |()| String::new());
+            assert!(
+                said.contains(expect) && said.is_empty() == expect.is_empty(),
+                "{lines:?}: {said}"
+            );
+        };
+        let all = [(0, "200"), (1, "200"), (2, "200"), (3, "200")];
+        check(&all, 0, "");
+        check(&[&all[..], &[(1, "200")]].concat(), 0, "");
+        check(&all[..3], 1, "");
+        check(&all[..3], 0, "1 at-most-once lost");
+        check(&all[1..], 1, "1 at-least-once notifications are lost");
+        check(&[&all[..], &[(2, "200")]].concat(), 0, "on the wire 2 times");
+        check(&[&all[..], &[(2, "drop")]].concat(), 1, "on the wire 2 times");
+    }
+}

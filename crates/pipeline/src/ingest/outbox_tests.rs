@@ -1,0 +1,213 @@
+//! The drain under paused time, against a double of the outbox.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use flow::Clock;
+use notification::{Bytes, Guarantee, Priority};
+use store::{Admission, Drained, Ingest as _, Memory};
+
+use super::super::tests::{Anything, NOW};
+use super::*;
+use crate::Channels;
+
+/// An outbox in memory that takes in two rows at a time.
+#[derive(Debug)]
+struct Rows {
+    waiting: Mutex<VecDeque<OutboxRow>>,
+    /// Answered once each, before any row is looked at.
+    errors: Mutex<VecDeque<StoreError>>,
+    rejected: Mutex<Vec<String>>,
+    changes: watch::Sender<u64>,
+    store: Arc<Memory>,
+}
+
+#[async_trait]
+impl Outbox for Rows {
+    async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError> {
+        if let Some(error) = self.errors.lock().unwrap().pop_front() {
+            return Err(error);
+        }
+        let mut drained = Drained::default();
+        for _ in 0..2 {
+            let Some(row) = self.waiting.lock().unwrap().pop_front() else { return Ok(drained) };
+            match screen(row, now) {
+                Ok(draft) => {
+                    self.store.ingest(vec![draft], now).await?;
+                    drained.accepted += 1;
+                }
+                Err(reason) => {
+                    self.rejected.lock().unwrap().push(reason);
+                    drained.rejected += 1;
+                }
+            }
+        }
+        Ok(Drained { more: true, ..drained })
+    }
+
+    fn outbox_changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+impl Rows {
+    fn write(&self, row: OutboxRow) {
+        self.waiting.lock().unwrap().push_back(row);
+    }
+
+    fn tell(&self) {
+        self.changes.send_modify(|version| *version += 1);
+    }
+
+    async fn until_accepted(&self, count: u64) {
+        while store::Ledger::totals(&*self.store).await.unwrap().accepted < count {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn fixture() -> (Arc<Rows>, Arc<Intake>) {
+    let store = Arc::new(Memory::new());
+    let mut channels = Channels::default();
+    channels.insert("a".parse().unwrap(), Arc::new(Anything));
+    let clock = Clock::starting_at(NOW);
+    let intake = Intake::new(Arc::clone(&store) as _, Arc::new(channels), clock);
+    let rows = Rows {
+        waiting: Mutex::default(),
+        errors: Mutex::default(),
+        rejected: Mutex::default(),
+        changes: watch::Sender::new(0),
+        store,
+    };
+    (Arc::new(rows), Arc::new(intake))
+}
+
+fn row() -> OutboxRow {
+    OutboxRow {
+        tenant: "t".to_owned(),
+        channel: "a".to_owned(),
+        recipient: "x@h".to_owned(),
+        content: Bytes::from_static(b"{}"),
+        options: Bytes::new(),
+        priority: Priority::default().as_str().to_owned(),
+        guarantee: Guarantee::default().as_str().to_owned(),
+        send_at: None,
+        expires_at: None,
+        idempotency_key: None,
+    }
+}
+
+/// An instant so many milliseconds after now, or before.
+fn at(offset: i64) -> Timestamp {
+    let now = i64::try_from(NOW.as_millis()).unwrap();
+    Timestamp::from_millis(now + offset)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_is_refused_in_the_words_of_its_columns() {
+    let (_, intake) = fixture();
+    let check = |row: OutboxRow, expect: &str| {
+        assert_eq!(screen(&intake, row, intake.now()).err().unwrap_or_default(), expect);
+    };
+    check(row(), "");
+    check(OutboxRow { options: Bytes::from_static(b" null"), ..row() }, "");
+    check(OutboxRow { options: Bytes::from_static(b"{}"), ..row() }, "");
+    check(
+        OutboxRow { tenant: "T".to_owned(), ..row() },
+        "tenant: \"T\" is not a name (1 to 64 of a-z, 0-9, - and _, starting with a letter or digit)",
+    );
+    check(
+        OutboxRow { channel: "b".to_owned(), ..row() },
+        "channel: there is no channel \"b\": the channels are `a`",
+    );
+    check(OutboxRow { recipient: "x".to_owned(), ..row() }, "recipient: must have an @");
+    check(OutboxRow { content: Bytes::from_static(b"null"), ..row() }, "content: is missing");
+    check(
+        OutboxRow { options: Bytes::from_static(b"[]"), ..row() },
+        "options: must be a JSON object",
+    );
+    check(
+        OutboxRow { idempotency_key: Some(String::new()), ..row() },
+        "idempotency_key: must have 1 to 255 bytes, has 0",
+    );
+    check(
+        OutboxRow { send_at: Some(at(50)), expires_at: Some(at(50)), ..row() },
+        "expires_at: must be after `send_at`",
+    );
+    let wrong_word = |row| screen(&intake, row, intake.now()).unwrap_err();
+    assert!(
+        wrong_word(OutboxRow { priority: "high".to_owned(), ..row() }).starts_with("priority: ")
+    );
+    assert!(wrong_word(OutboxRow { guarantee: String::new(), ..row() }).starts_with("guarantee: "));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_waited_is_not_too_late_to_be_asked_for() {
+    let (_, intake) = fixture();
+    let envelope = |row: OutboxRow| screen(&intake, row, intake.now()).unwrap().envelope;
+    let hour = 3_600_000;
+    let late = envelope(OutboxRow { send_at: Some(at(-hour)), ..row() });
+    assert_eq!(late.due_at, at(-hour));
+    let over = envelope(OutboxRow { expires_at: Some(at(-hour)), ..row() });
+    assert_eq!(over.expires_at, Some(at(-hour)));
+    assert!(over.due_at < over.expires_at.unwrap(), "it ends as expired");
+    let both = envelope(OutboxRow { send_at: Some(at(-hour)), expires_at: Some(at(-5)), ..row() });
+    assert_eq!((both.due_at, both.expires_at), (at(-hour), Some(at(-5))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_key_and_words_through_both_ways_are_one_notification() {
+    let (rows, intake) = fixture();
+    let keyed =
+        OutboxRow { idempotency_key: Some("k".to_owned()), send_at: Some(at(9_000)), ..row() };
+    let by_row = screen(&intake, keyed, intake.now()).unwrap();
+    let terms = Terms {
+        channel: "a".into(),
+        content: Bytes::from_static(b"{}"),
+        send_at: Some(at(9_000).to_string().into()),
+        idempotency_key: Some("k".into()),
+        ..Terms::default()
+    };
+    let by_call = intake.check(&"t".parse().unwrap(), &terms, "x@h".into(), intake.now()).unwrap();
+    let admissions = rows.store.ingest(vec![by_row, by_call], intake.now()).await.unwrap();
+    assert!(matches!(admissions[1], Admission::Replayed(_)), "{admissions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_are_taken_in_when_told_and_a_second_later_when_not() {
+    let (rows, intake) = fixture();
+    for _ in 0..3 {
+        rows.write(row());
+    }
+    let (stop, stopping) = watch::channel(false);
+    let drain = Drain { outbox: Arc::clone(&rows) as _, intake: Arc::clone(&intake) };
+    let test = async {
+        let start = intake.now();
+        rows.until_accepted(3).await;
+        rows.write(row());
+        rows.tell();
+        rows.until_accepted(4).await;
+        assert_eq!(intake.now(), start, "nobody waited for a timer");
+        rows.write(OutboxRow { channel: "b".to_owned(), ..row() });
+        rows.write(row());
+        rows.errors.lock().unwrap().push_back(StoreError::Unavailable("away".to_owned()));
+        // Timers only move when everybody waits.
+        tokio::time::sleep(2 * LOOK_AT_LEAST_EVERY).await;
+        rows.until_accepted(5).await;
+        assert_eq!(rows.rejected.lock().unwrap().len(), 1);
+        stop.send_replace(true);
+    };
+    let (ended, ()) = tokio::join!(drain.run(stopping), test);
+    assert_eq!(ended, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_store_ends_the_drain() {
+    let (rows, intake) = fixture();
+    let error = StoreError::Broken("disk".to_owned());
+    rows.errors.lock().unwrap().push_back(error.clone());
+    let (_stop, stopping) = watch::channel(false);
+    let drain = Drain { outbox: rows, intake };
+    assert_eq!(drain.run(stopping).await, Err(error));
+}

@@ -1,0 +1,88 @@
+//! What a backend has to know of its broker's protocol. Everything else, the two backends share.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use notification::{Priority, Ticket};
+use tokio::time::Instant;
+
+use super::room::Room;
+use super::stock::Stock;
+
+/// Why there is no link, or none any more, in words for whom runs the system: what is wrong, and what to do.
+/// Holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Fault(pub String);
+
+/// Makes links.
+pub trait Protocol: Send + Sync + fmt::Debug + 'static {
+    /// What it makes.
+    type Link: Link;
+
+    /// The broker's name.
+    const NAME: &'static str;
+
+    /// Connects, and declares what is missing. Several servers take turns by `attempt`. Dropping the future leaves
+    /// nothing behind.
+    fn connect(&self, attempt: usize) -> impl Future<Output = Result<Self::Link, Fault>> + Send;
+}
+
+/// One connection to a broker. Dropping it ends the connection.
+pub trait Link: Send + Sync + fmt::Debug + 'static {
+    /// How the broker is told what became of a message.
+    type Answer: Answer;
+
+    /// Declares what is missing, and makes publishing work again. Gives the tickets waiting per priority.
+    fn declare(&self) -> impl Future<Output = Result<Waiting, Fault>> + Send;
+
+    /// Publishes in order, and answers per ticket, in order, why it is not confirmed. Ends by `deadline`.
+    fn publish(
+        &self,
+        tickets: &[Timed],
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<Result<(), Fault>>> + Send;
+
+    /// Puts what arrives of `priority` into stock, until that fails.
+    fn consume(
+        &self,
+        priority: Priority,
+        stock: &Arc<Stock<Self::Answer>>,
+    ) -> impl Future<Output = Fault> + Send;
+
+    /// Consumes no more, and puts into stock what was under way. Nothing is being consumed when this is called.
+    fn stop(&self, stock: &Arc<Stock<Self::Answer>>) -> impl Future<Output = ()> + Send;
+
+    /// Waits until the connection is lost, and meanwhile says in `room` when the broker takes nothing.
+    fn lost(&self, room: &Room) -> impl Future<Output = Fault> + Send;
+
+    /// Ends the connection in good order.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Tells the broker what became of one message. None of these waits for the broker: what it does not get to know,
+/// it gives out again, and the store refuses.
+pub trait Answer: Send + Sync + fmt::Debug + 'static {
+    /// Forget it.
+    fn acknowledge(&self) -> Result<(), Fault>;
+
+    /// Give it to somebody else.
+    fn give_back(&self);
+
+    /// It is still held.
+    fn keep(&self);
+}
+
+/// A ticket and how long it is good.
+#[derive(Debug, Clone, Copy)]
+pub struct Timed {
+    /// The ticket.
+    pub ticket: Ticket,
+    /// From now, more than zero and [`notification::limits::TICKET_LEASE`] at most.
+    pub lives: Duration,
+}
+
+/// Tickets that wait in the broker, by the code of their priority.
+pub type Waiting = [u64; Priority::ALL.len()];

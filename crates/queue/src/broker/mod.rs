@@ -1,0 +1,264 @@
+//! What the queues behind a broker share: tickets in, tickets out, and a link that comes back by itself.
+//!
+//! A broker may lose or repeat every ticket, so all this can be simple: what is not confirmed is published again by
+//! whoever claimed it, when its lease ends; what is repeated is refused by the store. What matters is that nothing hangs,
+//! nothing loops, and nothing grows: every wait has an end, every failure a pause, every buffer a bound.
+//!
+//! - `link`: what a backend has to know of its protocol.
+//! - `session`: connects, declares, serves, and connects again, for ever.
+//! - `publisher` and `stock`: the two ends that the stages see.
+//! - `room`: whether a claim would be in vain.
+
+pub mod link;
+pub mod room;
+pub mod stock;
+
+mod publisher;
+mod session;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use flow::{Clock, Tasks};
+use notification::{Priority, Ticket, Timestamp, limits};
+use tokio::sync::watch;
+
+use crate::{Consume, Message, Publish, QueueError};
+use link::{Fault, Link, Protocol};
+use room::Room;
+use stock::Stock;
+
+/// What a queue behind a broker is opened with.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the broker is, with user and password; several servers of one cluster, separated by commas.
+    pub url: String,
+    /// What the names of its queues begin with: up to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_`. Everybody who works on one
+    /// store uses the same.
+    pub prefix: String,
+    /// More root certificates to trust, PEM; without it those of the system alone.
+    pub ca_file: Option<PathBuf>,
+    /// Whether tickets are received here; a process that only publishes holds none.
+    pub consume: bool,
+    /// Tickets of one priority that may wait; [`limits::BROKER_TICKETS`] but for tests. NATS keeps what it was first
+    /// told, and RabbitMQ refuses another number.
+    pub tickets_max: u64,
+}
+
+/// A queue behind a broker. Dropping it ends the connection; [`Broker::close`] and [`Broker::drain`] end it in good order.
+#[derive(Debug)]
+pub struct Broker {
+    publisher: Arc<dyn Publish<Ticket>>,
+    consumer: Arc<dyn Consume<Ticket>>,
+    control: Arc<dyn Control>,
+    status: Arc<Status>,
+    tasks: Tasks,
+}
+
+/// How the link is.
+#[derive(Debug)]
+pub(crate) struct Status {
+    name: &'static str,
+    available: watch::Sender<bool>,
+    trouble: Mutex<Option<Fault>>,
+    closed: watch::Sender<bool>,
+}
+
+/// What the ends of a queue and its session share.
+#[derive(Debug)]
+pub(crate) struct Shared<L: Link> {
+    clock: Clock,
+    tickets_max: u64,
+    status: Arc<Status>,
+    room: Room,
+    stock: Arc<Stock<L::Answer>>,
+    link: watch::Sender<Option<Arc<L>>>,
+}
+
+/// Closes a queue of any protocol.
+trait Control: Send + Sync + fmt::Debug {
+    fn close(&self);
+}
+
+// === impl Options ===
+
+impl Options {
+    /// The usual options: consume, with the usual bound.
+    pub fn new(url: impl Into<String>, prefix: impl Into<String>) -> Self {
+        let (url, prefix) = (url.into(), prefix.into());
+        Self { url, prefix, ca_file: None, consume: true, tickets_max: limits::BROKER_TICKETS }
+    }
+
+    /// The addresses.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        self.url.split(',').map(str::trim)
+    }
+
+    /// Checks what needs no connection.
+    ///
+    /// # Errors
+    /// When the prefix cannot be one.
+    pub fn check(&self) -> Result<(), QueueError> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if (1..=64).contains(&self.prefix.len()) && self.prefix.bytes().all(is_plain) {
+            return Ok(());
+        }
+        let message = "the prefix of the queues must be 1 to 64 of A-Z, a-z, 0-9, - and _";
+        Err(QueueError::Refused(message.to_owned()))
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL has a password in it.
+        formatter.debug_struct("Options").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+// === impl Broker ===
+
+impl Broker {
+    /// Starts to connect by `protocol`, and returns at once.
+    pub fn open<P: Protocol>(
+        protocol: P,
+        options: &Options,
+        clock: Clock,
+        random: fastrand::Rng,
+    ) -> Self {
+        let status = Arc::new(Status::new(P::NAME));
+        let shared = Arc::new(Shared {
+            clock,
+            tickets_max: options.tickets_max,
+            status: Arc::clone(&status),
+            room: Room::new(),
+            stock: Arc::new(Stock::new()),
+            link: watch::Sender::new(None::<Arc<P::Link>>),
+        });
+        let mut tasks = Tasks::default();
+        let session = session::Session {
+            protocol,
+            shared: Arc::clone(&shared),
+            consume: options.consume,
+            random,
+        };
+        tasks.spawn("broker session", session.run());
+        let publisher: Arc<dyn Publish<Ticket>> = Arc::clone(&shared) as _;
+        let consumer: Arc<dyn Consume<Ticket>> = Arc::clone(&shared) as _;
+        Self { publisher, consumer, control: shared, status, tasks }
+    }
+
+    /// Where dispatch publishes.
+    ///
+    /// While the broker is away, publishing answers `Unconfirmed` within [`limits::PUBLISH_TIMEOUT`], and there is no
+    /// room; likewise for priorities of which the broker takes no more.
+    pub fn publisher(&self) -> Arc<dyn Publish<Ticket>> {
+        Arc::clone(&self.publisher)
+    }
+
+    /// Where collect receives.
+    ///
+    /// While the broker is away, receiving waits. A message that is no ticket never gets here. A ticket whose lease is
+    /// over is acknowledged, not given out.
+    pub fn consumer(&self) -> Arc<dyn Consume<Ticket>> {
+        Arc::clone(&self.consumer)
+    }
+
+    /// Whether there is a link to the broker, with everything declared.
+    pub fn available(&self) -> watch::Receiver<bool> {
+        self.status.available.subscribe()
+    }
+
+    /// What keeps the link from being there, in words for whom runs the system; without secrets.
+    pub fn trouble(&self) -> Option<String> {
+        self.status.trouble().map(|fault| fault.0)
+    }
+
+    /// Publishes and gives out nothing more. What was received can still be acknowledged; what was not is given back.
+    pub fn close(&self) {
+        self.control.close();
+    }
+
+    /// Closes, and waits until everything that was received is answered for and the connection has ended.
+    pub async fn drain(mut self) {
+        self.close();
+        self.tasks.drain().await;
+    }
+}
+
+// === impl Status ===
+
+impl Status {
+    fn new(name: &'static str) -> Self {
+        let (available, closed) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { name, available, trouble: Mutex::default(), closed }
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Fault> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Waits until somebody closes.
+    async fn closed(&self) {
+        let mut closed = self.closed.subscribe();
+        // The sender lives in this status.
+        let _always = closed.wait_for(|closed| *closed).await;
+    }
+
+    fn went_up(&self) {
+        let before = self.set_trouble(None);
+        self.available.send_replace(true);
+        let again = if before.is_some() { "again" } else { "for the first time" };
+        tracing::info!(broker = self.name, "linked {again}");
+    }
+
+    /// Says what is wrong, once for as long as it is the same.
+    fn went_down(&self, fault: &Fault) {
+        self.available.send_replace(false);
+        let before = self.set_trouble(Some(fault.clone()));
+        if before.as_ref() == Some(fault) {
+            tracing::debug!(broker = self.name, %fault, "still no link");
+        } else {
+            tracing::warn!(broker = self.name, %fault, "no link: trying again and again");
+        }
+    }
+
+    fn set_trouble(&self, trouble: Option<Fault>) -> Option<Fault> {
+        std::mem::replace(
+            &mut *self.trouble.lock().unwrap_or_else(PoisonError::into_inner),
+            trouble,
+        )
+    }
+}
+
+// === impl Shared ===
+
+impl<L: Link> Shared<L> {
+    /// The wall time as the vocabulary has it.
+    fn now(&self) -> Timestamp {
+        let millis = i64::try_from(self.clock.wall().as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(millis)
+    }
+}
+
+impl<L: Link> Control for Shared<L> {
+    fn close(&self) {
+        self.status.closed.send_replace(true);
+        self.room.set_linked(false);
+        self.stock.close();
+        // Wakes those who wait for a link.
+        self.link.send_modify(|_| ());
+    }
+}
+
+#[async_trait]
+impl<L: Link> Consume<Ticket> for Shared<L> {
+    async fn receive(&self, lowest: Priority, items: usize) -> Vec<Message<Ticket>> {
+        self.stock.receive(lowest, items, || self.now()).await
+    }
+}

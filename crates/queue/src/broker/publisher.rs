@@ -1,0 +1,93 @@
+//! The publishing end: answers per ticket, in bounded time, whatever the broker does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use notification::{Priority, Ticket, Timestamp, limits};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::Shared;
+use super::link::{Fault, Link, Timed};
+use crate::{Publish, QueueError};
+
+#[async_trait]
+impl<L: Link> Publish<Ticket> for Shared<L> {
+    async fn publish(&self, tickets: Vec<Ticket>) -> Vec<Result<(), QueueError>> {
+        if tickets.is_empty() {
+            return Vec::new();
+        }
+        let deadline = self.clock.monotonic() + limits::PUBLISH_TIMEOUT;
+        let link = match self.link(deadline).await {
+            Ok(link) => link,
+            Err(error) => return vec![Err(error); tickets.len()],
+        };
+        let mut answers = Vec::with_capacity(tickets.len());
+        for window in tickets.chunks(limits::PUBLISH_TICKETS) {
+            answers.extend(self.publish_window(&*link, window, deadline).await);
+        }
+        answers
+    }
+
+    fn room(&self) -> watch::Receiver<Option<Priority>> {
+        self.room.subscribe()
+    }
+}
+
+impl<L: Link> Shared<L> {
+    /// The link, as soon as there is one and the broker takes something.
+    async fn link(&self, deadline: Instant) -> Result<Arc<L>, QueueError> {
+        let mut link = self.link.subscribe();
+        loop {
+            if self.status.is_closed() {
+                return Err(QueueError::Closed);
+            }
+            if let Some(Fault(reason)) = self.room.blocked() {
+                return Err(QueueError::Unconfirmed(reason));
+            }
+            if let Some(link) = &*link.borrow_and_update() {
+                return Ok(Arc::clone(link));
+            }
+            if timeout_at(deadline, link.changed()).await.is_err() {
+                let fault = self.status.trouble();
+                let reason =
+                    fault.map_or_else(|| "it is not linked yet".to_owned(), |fault| fault.0);
+                return Err(QueueError::Unconfirmed(reason));
+            }
+        }
+    }
+
+    async fn publish_window(
+        &self,
+        link: &L,
+        window: &[Ticket],
+        deadline: Instant,
+    ) -> Vec<Result<(), QueueError>> {
+        let now = self.now();
+        let timed: Vec<Timed> =
+            window.iter().filter_map(|ticket| Timed::at(now, *ticket)).collect();
+        let mut confirmed = link.publish(&timed, deadline).await.into_iter();
+        let answer = |ticket: &Ticket| {
+            if Timed::at(now, *ticket).is_none() {
+                return Err(QueueError::Unconfirmed("its lease is over".to_owned()));
+            }
+            // A link answers for each; one that it forgot is not confirmed.
+            let silent = || Err(Fault("it did not answer".to_owned()));
+            confirmed.next().unwrap_or_else(silent).map_err(|fault| {
+                self.room.suspect(ticket.priority);
+                QueueError::Unconfirmed(fault.0)
+            })
+        };
+        window.iter().map(answer).collect()
+    }
+}
+
+impl Timed {
+    /// `ticket`, unless it is void at `now`. However far the clocks of those who lease and those who publish are apart,
+    /// it lives no longer than any ticket.
+    fn at(now: Timestamp, ticket: Ticket) -> Option<Self> {
+        let lives = ticket.lease_until.since(now).min(limits::TICKET_LEASE);
+        (lives > Duration::ZERO).then_some(Self { ticket, lives })
+    }
+}

@@ -1,0 +1,370 @@
+//! The tickets that a consumer holds: what has arrived and waits to be received, and what was received and is not
+//! yet answered for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use notification::{Priority, Ticket, Timestamp};
+use tokio::sync::Notify;
+
+use super::link::Answer;
+use crate::{Acknowledge, Message, QueueError, Receipt};
+
+/// Holds tickets by priority. As many as the backend asks its broker for, so it is bounded there.
+#[derive(Debug)]
+pub struct Stock<A> {
+    state: Mutex<State<A>>,
+    /// For those who receive: all of them, since they may want different priorities.
+    arrived: Notify,
+    /// For those who ask for more, keep, or close.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State<A> {
+    /// Keys of what nobody has received, by priority.
+    waiting: [VecDeque<u64>; Priority::ALL.len()],
+    held: BTreeMap<u64, Held<A>>,
+    next_key: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Held<A> {
+    ticket: Ticket,
+    answer: Arc<A>,
+    received: bool,
+    /// Whether an earlier look saw it.
+    seen: bool,
+}
+
+/// The other end of a [`Receipt`].
+#[derive(Debug)]
+struct Handle<A: Answer> {
+    stock: Arc<Stock<A>>,
+    key: u64,
+}
+
+// === impl Stock ===
+
+impl<A: Answer> Stock<A> {
+    /// An empty stock.
+    pub(crate) fn new() -> Self {
+        let state = State {
+            waiting: Default::default(),
+            held: BTreeMap::new(),
+            next_key: 0,
+            closed: false,
+        };
+        Self { state: Mutex::new(state), arrived: Notify::new(), changed: Notify::new() }
+    }
+
+    /// Puts a ticket that arrived behind those of its priority.
+    pub fn put(&self, ticket: Ticket, answer: A) {
+        let mut state = self.state();
+        let key = state.next_key;
+        state.next_key += 1;
+        if let Some(waiting) = state.waiting.get_mut(usize::from(ticket.priority.code())) {
+            waiting.push_back(key);
+        }
+        let held = Held { ticket, answer: Arc::new(answer), received: false, seen: false };
+        state.held.insert(key, held);
+        let is_first = state.held.len() == 1;
+        drop(state);
+        self.arrived.notify_waiters();
+        if is_first {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// As [`crate::Consume::receive`]. Tickets that are void at `now()` are not given out.
+    pub(crate) async fn receive(
+        self: &Arc<Self>,
+        lowest: Priority,
+        items: usize,
+        now: impl Fn() -> Timestamp + Send,
+    ) -> Vec<Message<Ticket>> {
+        loop {
+            let arrived = self.arrived.notified();
+            tokio::pin!(arrived);
+            // Registers before looking, so that nothing that comes in between is missed.
+            arrived.as_mut().enable();
+            if let Some(messages) = self.take(lowest, items.max(1), now()) {
+                return messages;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Waits until fewer than `most` tickets of `priority` are held, by a quarter at least: asking costs the same for
+    /// one as for many. Gives how many fewer.
+    pub async fn wants(&self, priority: Priority, most: usize) -> usize {
+        self.when(|state| {
+            let held = state.held.values().filter(|held| held.ticket.priority == priority).count();
+            most.checked_sub(held).filter(|wanted| *wanted > 0 && *wanted >= most / 4)
+        })
+        .await
+    }
+
+    /// Waits until something is held.
+    pub(crate) async fn in_use(&self) {
+        self.when(|state| (!state.held.is_empty()).then_some(())).await;
+    }
+
+    /// Waits until nothing is held.
+    pub(crate) async fn settled(&self) {
+        self.when(|state| state.held.is_empty().then_some(())).await;
+    }
+
+    /// Acknowledges what waits and is void at `now`, and tells the broker of everything else that was already here at
+    /// the last call that it is still held.
+    pub(crate) fn keep(&self, now: Timestamp) {
+        let mut state = self.state();
+        let void = state.remove_waiting(|ticket| ticket.lease_until <= now);
+        let mut kept = Vec::new();
+        for held in state.held.values_mut() {
+            if std::mem::replace(&mut held.seen, true) {
+                kept.push(Arc::clone(&held.answer));
+            }
+        }
+        drop(state);
+        for answer in void {
+            // Void is void: if it comes again, it is acknowledged again.
+            let _told = answer.acknowledge();
+        }
+        for answer in kept {
+            answer.keep();
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Forgets what nobody has received: it came by a link that is gone, and its broker gives it out again.
+    pub(crate) fn forget(&self) {
+        let _gone = self.state().remove_waiting(|_ticket| true);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends every receive.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.arrived.notify_waiters();
+    }
+
+    /// Gives back what nobody has received.
+    pub(crate) fn give_back(&self) {
+        let waiting = self.state().remove_waiting(|_ticket| true);
+        for answer in waiting {
+            answer.give_back();
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// What is there now; `None` while there is nothing and more may come.
+    fn take(
+        self: &Arc<Self>,
+        lowest: Priority,
+        items: usize,
+        now: Timestamp,
+    ) -> Option<Vec<Message<Ticket>>> {
+        let mut state = self.state();
+        if state.closed {
+            return Some(Vec::new());
+        }
+        let mut messages = Vec::new();
+        let mut void = Vec::new();
+        while messages.len() < items
+            && let Some(key) = state.pop(lowest)
+        {
+            let Some(held) = state.held.get_mut(&key) else { continue };
+            if held.ticket.lease_until <= now {
+                void.extend(state.held.remove(&key));
+                continue;
+            }
+            held.received = true;
+            let handle = Handle { stock: Arc::clone(self), key };
+            messages.push(Message { item: held.ticket, receipt: Receipt::new(handle) });
+        }
+        drop(state);
+        for held in &void {
+            let _told = held.answer.acknowledge();
+        }
+        if !void.is_empty() {
+            self.changed.notify_waiters();
+        }
+        (!messages.is_empty()).then_some(messages)
+    }
+
+    fn remove(&self, key: u64) -> Option<Held<A>> {
+        let removed = self.state().held.remove(&key);
+        self.changed.notify_waiters();
+        removed
+    }
+
+    async fn when<R>(&self, look: impl Fn(&State<A>) -> Option<R>) -> R {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(seen) = look(&self.state()) {
+                return seen;
+            }
+            changed.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<A>> {
+        // Every critical section leaves the state whole, even if it panicked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl<A> State<A> {
+    fn pop(&mut self, lowest: Priority) -> Option<u64> {
+        let admitted = usize::from(lowest.code()) + 1;
+        self.waiting.iter_mut().take(admitted).find_map(VecDeque::pop_front)
+    }
+
+    /// Takes away what nobody has received and `condition` holds for.
+    fn remove_waiting(&mut self, condition: impl Fn(&Ticket) -> bool) -> Vec<Arc<A>> {
+        let removed: Vec<(u64, Held<A>)> = self
+            .held
+            .extract_if(.., |_key, held| !held.received && condition(&held.ticket))
+            .collect();
+        for waiting in &mut self.waiting {
+            waiting.retain(|key| self.held.contains_key(key));
+        }
+        removed.into_iter().map(|(_key, held)| held.answer).collect()
+    }
+}
+
+// === impl Handle ===
+
+#[async_trait]
+impl<A: Answer> Acknowledge for Handle<A> {
+    async fn acknowledge(&mut self) -> Result<(), QueueError> {
+        match self.stock.remove(self.key) {
+            Some(held) => {
+                held.answer.acknowledge().map_err(|fault| QueueError::Unconfirmed(fault.0))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl<A: Answer> Drop for Handle<A> {
+    fn drop(&mut self) {
+        if let Some(held) = self.stock.remove(self.key) {
+            held.answer.give_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::broker::link::Fault;
+    use crate::conformance::Sample;
+
+    /// What the broker was told, in order.
+    type Told = Arc<Mutex<Vec<(&'static str, u64)>>>;
+
+    #[derive(Debug)]
+    struct Teller(u64, Told);
+
+    impl Teller {
+        fn tell(&self, what: &'static str) {
+            self.1.lock().unwrap().push((what, self.0));
+        }
+    }
+
+    impl Answer for Teller {
+        fn acknowledge(&self) -> Result<(), Fault> {
+            self.tell("acknowledged");
+            Ok(())
+        }
+
+        fn give_back(&self) {
+            self.tell("given back");
+        }
+
+        fn keep(&self) {
+            self.tell("kept");
+        }
+    }
+
+    fn put(stock: &Stock<Teller>, told: &Told, number: u64, lease_until: i64) {
+        let mut ticket = Ticket::sample(number, Priority::Normal);
+        ticket.lease_until = Timestamp::from_millis(lease_until);
+        stock.put(ticket, Teller(number, Arc::clone(told)));
+    }
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[tokio::test]
+    async fn what_is_void_is_acknowledged_and_never_given_out() {
+        let (stock, told) = (Arc::new(Stock::new()), Told::default());
+        for (number, lease_until) in [(1, 10), (2, 20), (3, 15)] {
+            put(&stock, &told, number, lease_until);
+        }
+        let messages = stock.receive(Priority::Bulk, 1, || at(10)).await;
+        assert_eq!(messages[0].item.number(), 2);
+        stock.keep(at(20));
+        assert_eq!(*told.lock().unwrap(), [("acknowledged", 1), ("acknowledged", 3)]);
+        assert!(stock.receive(Priority::Bulk, 1, || at(20)).now_or_never().is_none());
+        drop(messages);
+        assert_eq!(told.lock().unwrap().last(), Some(&("given back", 2)));
+        assert!(stock.settled().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_is_held_for_long_is_kept() {
+        let (stock, told) = (Arc::new(Stock::new()), Told::default());
+        put(&stock, &told, 1, 100);
+        stock.keep(at(1));
+        put(&stock, &told, 2, 100);
+        let _messages = stock.receive(Priority::Bulk, 1, || at(1)).await;
+        stock.keep(at(2));
+        assert_eq!(*told.lock().unwrap(), [("kept", 1)]);
+        stock.keep(at(3));
+        assert_eq!(*told.lock().unwrap(), [("kept", 1), ("kept", 1), ("kept", 2)]);
+    }
+
+    #[tokio::test]
+    async fn a_closed_stock_gives_back_what_waits_and_waits_for_what_was_received() {
+        let (stock, told) = (Arc::new(Stock::new()), Told::default());
+        put(&stock, &told, 1, 100);
+        put(&stock, &told, 2, 100);
+        let mut messages = stock.receive(Priority::Bulk, 1, || at(1)).await;
+        stock.close();
+        stock.give_back();
+        assert_eq!(*told.lock().unwrap(), [("given back", 2)]);
+        assert!(stock.receive(Priority::Bulk, 1, || at(1)).await.is_empty());
+        assert!(stock.settled().now_or_never().is_none());
+        messages.remove(0).receipt.acknowledge().await.unwrap();
+        assert!(stock.settled().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn more_is_wanted_as_soon_as_something_is_answered_for() {
+        let (stock, told) = (Arc::new(Stock::new()), Told::default());
+        put(&stock, &told, 1, 100);
+        put(&stock, &told, 2, 100);
+        assert_eq!(stock.wants(Priority::Normal, 3).now_or_never(), Some(1));
+        assert_eq!(stock.wants(Priority::Urgent, 2).now_or_never(), Some(2));
+        let wants = stock.wants(Priority::Normal, 2);
+        tokio::pin!(wants);
+        assert_eq!(wants.as_mut().now_or_never(), None);
+        drop(stock.receive(Priority::Bulk, 1, || at(1)).await);
+        assert_eq!(wants.await, 1);
+        stock.forget();
+        assert_eq!(stock.wants(Priority::Normal, 2).now_or_never(), Some(2));
+        assert_eq!(told.lock().unwrap().len(), 1, "what is forgotten is not answered");
+    }
+}

@@ -1,0 +1,217 @@
+//! Where a broker is, and what is said when it cannot be worked with.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::jetstream::ErrorCode;
+use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
+use notification::limits;
+
+use super::topology::Failure;
+use crate::QueueError;
+use crate::broker::link::Fault;
+
+/// An address with credentials. Shown without them.
+#[derive(Clone)]
+pub(super) struct Address {
+    server: ServerAddr,
+    /// A token, when there is no password.
+    user: Option<String>,
+    password: Option<String>,
+    credentials: Option<PathBuf>,
+}
+
+/// The client asks for a sign of life at every such interval in which nothing arrived, and gives up at the third.
+const PING_EVERY: Duration = Duration::from_secs(3);
+
+const _: () = assert!(PING_EVERY.as_secs() * 3 < limits::LINK_HEARTBEAT.as_secs() * 2);
+
+// === impl Address ===
+
+impl Address {
+    /// # Errors
+    /// When `text` is no address. It is not repeated in the message: it has a password in it.
+    pub(super) fn parse(text: &str) -> Result<Self, QueueError> {
+        let refuse = |why: &str| {
+            Err(QueueError::Refused(format!(
+                "the address of NATS is not nats://user:password@host:port ({why})"
+            )))
+        };
+        if !text.starts_with("nats://") && !text.starts_with("tls://") {
+            return refuse("it begins with neither nats:// nor tls://");
+        }
+        let (server, query) = text.split_once('?').unwrap_or((text, ""));
+        let mut credentials = None;
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("credentials", path)) => credentials = Some(PathBuf::from(path)),
+                _other => return refuse("the only parameter is ?credentials=/path/to/file"),
+            }
+        }
+        let Ok(server) = server.parse::<ServerAddr>() else {
+            return refuse("it cannot be read as a URL");
+        };
+        let decode =
+            |text: Option<&str>| text.map_or(Some(None), |text| percent_decode(text).map(Some));
+        match (decode(server.username()), decode(server.password())) {
+            (Some(user), Some(password)) => Ok(Self { server, user, password, credentials }),
+            _other => refuse("the user or the password is not percent-encoded UTF-8"),
+        }
+    }
+
+    /// For the library.
+    pub(super) fn server(&self) -> ServerAddr {
+        self.server.clone()
+    }
+
+    /// How to connect.
+    ///
+    /// # Errors
+    /// When the file of credentials cannot be read.
+    pub(super) async fn options(&self, prefix: &str) -> Result<ConnectOptions, Fault> {
+        let options = ConnectOptions::new()
+            .name(format!("belfry {prefix}"))
+            .connection_timeout(limits::LINK_TIMEOUT)
+            .ping_interval(PING_EVERY)
+            .ignore_discovered_servers()
+            // Lost is lost: whoever made the connection makes the next one, and looks after the stream before.
+            .max_reconnects(1)
+            // An answer that finds no place is not given; they come in bursts.
+            .client_capacity(8 * limits::PUBLISH_TICKETS);
+        let options = match (self.user.clone(), self.password.clone()) {
+            (Some(user), Some(password)) => options.user_and_password(user, password),
+            (Some(token), None) => options.token(token),
+            (None, _) => options,
+        };
+        let Some(path) = &self.credentials else { return Ok(options) };
+        let file = path.display();
+        options.credentials_file(path).await.map_err(|error| {
+            Fault(format!(
+                "cannot use the NATS credentials in {file} ({error}): correct the file or the URL"
+            ))
+        })
+    }
+
+    /// What `error` means and what to do about it.
+    pub(super) fn explain_connect(&self, error: &ConnectError) -> Fault {
+        let kind = error.kind();
+        Fault(
+            if matches!(
+                kind,
+                ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication
+            ) {
+                format!(
+                    "NATS at {self} refuses this user, password, token or file of credentials: correct the URL"
+                )
+            } else if kind == ConnectErrorKind::Tls {
+                format!(
+                    "no TLS with NATS at {self} ({error}): does the system trust its certificate?"
+                )
+            } else {
+                format!(
+                    "cannot reach NATS at {self} ({error}): is it running, and is the address right?"
+                )
+            },
+        )
+    }
+
+    /// What a lost connection means.
+    pub(super) fn explain_loss(&self) -> Fault {
+        Fault(format!("the connection to NATS at {self} was lost"))
+    }
+
+    /// What `error` means and what to do about it; `complaint` is what the server said last.
+    pub(super) fn explain(&self, error: &Failure, complaint: Option<&str>) -> Fault {
+        if let Some(complaint) = complaint.filter(|text| text.contains("Permissions Violation")) {
+            return Fault(format!(
+                "NATS at {self} denies a right ({complaint}): let the user publish to $JS.API.>, $JS.ACK.> and the \
+                 subjects that begin with the prefix, and subscribe to _INBOX.>"
+            ));
+        }
+        Fault(match error {
+            Failure::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED, _) | Failure::NoJetStream => {
+                format!(
+                    "NATS at {self} runs without JetStream: start it with -js or a jetstream block in its configuration"
+                )
+            }
+            Failure::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT, _) => {
+                format!(
+                    "NATS at {self} has no JetStream for this account: enable it in the account's configuration"
+                )
+            }
+            Failure::JetStream(_code, text) => format!("NATS at {self} refused something ({text})"),
+            Failure::Lost => return self.explain_loss(),
+            Failure::Other(text) => format!("NATS at {self} did not do what it was asked ({text})"),
+            Failure::Mismatch(text) => format!(
+                "NATS at {self} has a stream or consumer of that name that cannot carry tickets ({text}): delete it, \
+                 tickets in it are issued anew; or choose another prefix"
+            ),
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.server.host(), self.server.port())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+/// `text` with every `%41` as the byte that it stands for.
+fn percent_decode(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'%' {
+            decoded.push(*first);
+            continue;
+        }
+        let (digits, behind) = rest.split_first_chunk::<2>()?;
+        rest = behind;
+        let digits = std::str::from_utf8(digits).ok()?;
+        decoded.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_credentials() {
+        let address = Address::parse("nats://someone:hidden@host:1234?credentials=/a/b").unwrap();
+        assert_eq!(format!("{address} {address:?}"), "host:1234 host:1234");
+        assert_eq!(address.credentials, Some(PathBuf::from("/a/b")));
+        assert_eq!(address.user.as_deref(), Some("someone"));
+        let encoded = Address::parse("nats://a%40b:%C3%BC%25@host").unwrap();
+        assert_eq!(
+            (encoded.user.as_deref(), encoded.password.as_deref()),
+            (Some("a@b"), Some("ü%"))
+        );
+        assert_eq!(Address::parse("tls://host").unwrap().to_string(), "host:4222");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_repeating_it() {
+        for text in [
+            "",
+            "hidden",
+            "http://hidden@host",
+            "nats://hidden@host:port",
+            "nats://h?hidden=1",
+            "nats://hidden:%f@h",
+        ] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains("nats://user:password@host:port"), "{error}");
+            assert!(!error.contains("hidden"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Consuming: a batch is asked for as soon as there is a place for it; what is no ticket is terminated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::message::Acker;
+use async_nats::jetstream::{AckKind, Context, Message};
+use async_nats::{Client, StatusCode, Subscriber};
+use futures_util::{FutureExt, StreamExt};
+use notification::{Priority, limits};
+use tokio::sync::Mutex;
+use tokio::task::unconstrained;
+use tokio::time::timeout;
+
+use super::is_connected;
+use super::topology::{Failure, Topology};
+use crate::broker::link::{Answer, Fault};
+use crate::broker::stock::Stock;
+use crate::ticket;
+
+/// Asks one consumer of the server for tickets.
+#[derive(Debug)]
+pub(super) struct Consuming {
+    jetstream: Context,
+    client: Client,
+    priority: Priority,
+    /// Where requests are sent to.
+    subject: String,
+    /// Where tickets are sent to.
+    inbox: String,
+    subscriber: Mutex<Subscriber>,
+}
+
+/// A message of the broker.
+pub(super) struct Delivered {
+    acker: Acker,
+    client: Client,
+    /// Times that it was given out, this one included.
+    deliveries: i64,
+}
+
+/// How long the server keeps a request for more tickets.
+const ASK_EVERY: Duration = Duration::from_secs(30);
+/// How much later a request is taken for lost.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long a ticket that is given back repeatedly stays away.
+const REST: Duration = Duration::from_secs(1);
+
+// === impl Consuming ===
+
+impl Consuming {
+    /// # Errors
+    /// When the connection is gone.
+    pub(super) async fn new(
+        jetstream: &Context,
+        client: &Client,
+        topology: &Topology,
+        priority: Priority,
+    ) -> Result<Self, Failure> {
+        let inbox = client.new_inbox();
+        let subscriber = client.subscribe(inbox.clone()).await;
+        let subscriber = subscriber.map_err(|error| Failure::Other(error.to_string()))?;
+        Ok(Self {
+            jetstream: jetstream.clone(),
+            client: client.clone(),
+            priority,
+            subject: format!("$JS.API.CONSUMER.MSG.NEXT.{}.{priority}", topology.prefix),
+            inbox,
+            subscriber: Mutex::new(subscriber),
+        })
+    }
+
+    /// Puts into stock what arrives, until that fails; says why.
+    pub(super) async fn run(&self, stock: &Arc<Stock<Delivered>>) -> Failure {
+        let mut subscriber = self.subscriber.lock().await;
+        loop {
+            let wanted = stock.wants(self.priority, limits::PREFETCH_TICKETS).await;
+            let fetched = match self.ask_for(wanted).await {
+                Ok(()) => self.fetch(&mut subscriber, wanted, stock),
+                Err(failure) => return failure,
+            };
+            match timeout(ASK_EVERY + GRACE, fetched).await {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => return failure,
+                Err(_late) => {
+                    tracing::debug!(subject = %self.subject, "a request was not answered");
+                }
+            }
+        }
+    }
+
+    /// Consumes no more, and puts into stock what was under way.
+    pub(super) async fn stop(&self, stock: &Arc<Stock<Delivered>>) {
+        let mut subscriber = self.subscriber.lock().await;
+        if subscriber.drain().await.is_err() {
+            return;
+        }
+        while let Some(message) = subscriber.next().await {
+            if message.status.is_none() {
+                self.put(message, stock);
+            }
+        }
+    }
+
+    async fn ask_for(&self, tickets: usize) -> Result<(), Failure> {
+        let expires = ASK_EVERY.as_nanos();
+        let request = format!("{{\"batch\":{tickets},\"expires\":{expires}}}").into();
+        let (subject, inbox) = (self.subject.clone(), self.inbox.clone());
+        let asked = self.client.publish_with_reply(subject, inbox, request).await;
+        asked.map_err(|error| Failure::Other(error.to_string()))
+    }
+
+    /// Puts `wanted` messages into stock, or as many as come until the server ends the request.
+    async fn fetch(
+        &self,
+        subscriber: &mut Subscriber,
+        wanted: usize,
+        stock: &Arc<Stock<Delivered>>,
+    ) -> Result<(), Failure> {
+        let mut missing = wanted;
+        while missing > 0 {
+            let Some(message) = subscriber.next().await else { return Err(Failure::Lost) };
+            match message.status {
+                None => {
+                    missing -= 1;
+                    self.put(message, stock);
+                }
+                Some(StatusCode::TIMEOUT) => return Ok(()),
+                Some(StatusCode::NO_RESPONDERS) => {
+                    return Err(Failure::Other("its consumer was deleted".to_owned()));
+                }
+                Some(status) => {
+                    let text = message.description.unwrap_or_default();
+                    return Err(Failure::Other(format!("it ended a request: {status} {text}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, message: async_nats::Message, stock: &Stock<Delivered>) {
+        let message = Message { message, context: self.jetstream.clone() };
+        let deliveries = message.info().map_or(1, |info| info.delivered);
+        let (message, acker) = message.split();
+        let delivered = Delivered { acker, client: self.client.clone(), deliveries };
+        match ticket::decode(&message.payload) {
+            Ok(ticket) => stock.put(ticket, delivered),
+            Err(error) => {
+                let subject = &message.subject;
+                tracing::warn!(%subject, %error, "a message is no ticket: it is terminated");
+                // If it does not get there, the message comes again.
+                let _terminated = delivered.answer(AckKind::Term);
+            }
+        }
+    }
+}
+
+// === impl Delivered ===
+
+impl Delivered {
+    /// Hands an answer to the connection, which sends it soon. Brokers do not confirm answers.
+    fn answer(&self, kind: AckKind) -> Result<(), Fault> {
+        if !is_connected(&self.client) {
+            return Err(Fault("the connection that it came by is gone".to_owned()));
+        }
+        match unconstrained(self.acker.ack_with(kind)).now_or_never() {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(Fault(error.to_string())),
+            None => Err(Fault("the connection is busy".to_owned())),
+        }
+    }
+}
+
+impl Answer for Delivered {
+    fn acknowledge(&self) -> Result<(), Fault> {
+        self.answer(AckKind::Ack)
+    }
+
+    fn give_back(&self) {
+        let rest = (self.deliveries > 1).then_some(REST);
+        // If it does not get there, the server gives it to somebody else after a while.
+        let _handed_over = self.answer(AckKind::Nak(rest));
+    }
+
+    fn keep(&self) {
+        let _handed_over = self.answer(AckKind::Progress);
+    }
+}
+
+impl std::fmt::Debug for Delivered {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Delivered")
+            .field("deliveries", &self.deliveries)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,54 @@
+//! Publishing with acknowledgements, a window at a time.
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use bytes::Bytes;
+use notification::limits;
+use tokio::time::{Instant, timeout_at};
+
+use super::topology::Topology;
+use crate::broker::link::{Fault, Timed};
+use crate::ticket;
+
+/// Publishes in order, and answers per ticket by `deadline`.
+///
+/// All are sent before the first acknowledgement is waited for. The stream forgets them by age, as no server of this
+/// version has a time to live per message.
+pub(super) async fn publish(
+    jetstream: &Context,
+    topology: &Topology,
+    tickets: &[Timed],
+    deadline: Instant,
+) -> Vec<Result<(), Fault>> {
+    let mut sent = Vec::with_capacity(tickets.len());
+    for Timed { ticket, .. } in tickets {
+        let body = Bytes::copy_from_slice(&ticket::encode(ticket));
+        let publish = jetstream.publish(topology.subject(ticket.priority), body);
+        sent.push(timeout_at(deadline, publish).await);
+    }
+    let mut answers = Vec::with_capacity(tickets.len());
+    for sent in sent {
+        answers.push(match sent {
+            Ok(Ok(acknowledgement)) => match timeout_at(deadline, acknowledgement).await {
+                Ok(Ok(_sequence)) => Ok(()),
+                Ok(Err(error)) => Err(explain(&error)),
+                Err(_late) => Err(late()),
+            },
+            Ok(Err(error)) => Err(explain(&error)),
+            Err(_late) => Err(late()),
+        });
+    }
+    answers
+}
+
+fn explain(error: &PublishError) -> Fault {
+    if error.kind() == PublishErrorKind::StreamNotFound {
+        return Fault("its stream was deleted, and is created again".to_owned());
+    }
+    let cause = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+    Fault(format!("{error} {cause}: if it is full, there are too few consumers"))
+}
+
+fn late() -> Fault {
+    Fault(format!("not within {} s", limits::PUBLISH_TIMEOUT.as_secs()))
+}

@@ -1,0 +1,210 @@
+//! The stream and its consumers.
+//!
+//! | name | what |
+//! |---|---|
+//! | stream `<prefix>` | work queue in files, subjects `<prefix>.urgent`, `.normal`, `.bulk`, each of bounded length; nothing older than a lease |
+//! | consumers `urgent`, `normal`, `bulk` | durable, pull, explicit acknowledgement |
+//!
+//! What is there is used as it is, if it can carry tickets: so an operator may choose replicas, placement or memory by creating
+//! the stream first, and a later version with other bounds works beside this one. Nothing is sent that servers know since 2.10
+//! only.
+
+use std::error::Error;
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::{
+    CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind, RequestError,
+    RequestErrorKind,
+};
+use async_nats::jetstream::stream::{
+    Config, ConsumerError, ConsumerErrorKind, DiscardPolicy, RetentionPolicy, StorageType, Stream,
+};
+use async_nats::jetstream::{Context, ErrorCode};
+use futures_util::TryStreamExt;
+use notification::{Priority, limits};
+
+use crate::broker::link::Waiting;
+
+/// The names and bounds of one prefix.
+#[derive(Debug, Clone)]
+pub(super) struct Topology {
+    pub(super) prefix: String,
+    pub(super) tickets_max: u64,
+}
+
+/// Why something is not as it should be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The server said so.
+    #[error("{1}")]
+    JetStream(ErrorCode, String),
+    /// Nobody answers for JetStream.
+    #[error("JetStream is not enabled")]
+    NoJetStream,
+    /// What is there is of another kind.
+    #[error("{0}")]
+    Mismatch(String),
+    /// The connection is gone.
+    #[error("the connection was lost")]
+    Lost,
+    /// The server did not say why.
+    #[error("{0}")]
+    Other(String),
+}
+
+// === impl Topology ===
+
+impl Topology {
+    /// The subject of `priority`.
+    pub(super) fn subject(&self, priority: Priority) -> String {
+        format!("{}.{priority}", self.prefix)
+    }
+
+    /// Creates what is missing.
+    pub(super) async fn create(&self, jetstream: &Context) -> Result<(), Failure> {
+        let stream = match jetstream.get_stream(&self.prefix).await.map_err(|error| of_get(&error))
+        {
+            Err(Failure::JetStream(ErrorCode::STREAM_NOT_FOUND, _text)) => {
+                self.create_stream(jetstream).await?
+            }
+            found => found?,
+        };
+        self.check(&stream.cached_info().config)?;
+        for priority in Priority::ALL {
+            self.create_consumer(&stream, *priority).await?;
+        }
+        Ok(())
+    }
+
+    /// Tickets waiting per priority.
+    pub(super) async fn waiting(&self, jetstream: &Context) -> Result<Waiting, Failure> {
+        let stream = jetstream.get_stream_no_info(&self.prefix).await;
+        let stream = stream.map_err(|error| Failure::Other(error.to_string()))?;
+        let filter = format!("{}.*", self.prefix);
+        let counts = stream.info_with_subjects(filter).await;
+        let mut counts = counts.map_err(|error| Failure::Other(error.to_string()))?;
+        let mut waiting = Waiting::default();
+        while let Some((subject, count)) =
+            counts.try_next().await.map_err(|error| Failure::Other(error.to_string()))?
+        {
+            for (waiting, priority) in waiting.iter_mut().zip(Priority::ALL) {
+                if subject == self.subject(*priority) {
+                    *waiting = u64::try_from(count).unwrap_or(u64::MAX);
+                }
+            }
+        }
+        Ok(waiting)
+    }
+
+    async fn create_stream(&self, jetstream: &Context) -> Result<Stream, Failure> {
+        let config = Config {
+            name: self.prefix.clone(),
+            subjects: self.subjects(),
+            retention: RetentionPolicy::WorkQueue,
+            storage: StorageType::File,
+            num_replicas: 1,
+            max_age: limits::TICKET_LEASE,
+            max_messages: -1,
+            max_bytes: -1,
+            max_consumers: -1,
+            max_messages_per_subject: i64::try_from(self.tickets_max).unwrap_or(i64::MAX),
+            discard: DiscardPolicy::New,
+            discard_new_per_subject: true,
+            ..Config::default()
+        };
+        match jetstream.create_stream(config).await.map_err(|error| of_create(&error)) {
+            Err(Failure::JetStream(ErrorCode::STREAM_SUBJECT_OVERLAP, text)) => {
+                Err(Failure::Mismatch(format!(
+                    "{text}: another stream has subjects of {}.*",
+                    self.prefix
+                )))
+            }
+            created => created,
+        }
+    }
+
+    async fn create_consumer(&self, stream: &Stream, priority: Priority) -> Result<(), Failure> {
+        let pending = self.tickets_max.max(limits::PREFETCH_TICKETS as u64);
+        let config = pull::Config {
+            durable_name: Some(priority.as_str().to_owned()),
+            filter_subject: self.subject(priority),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: limits::TICKET_ANSWER_WAIT,
+            // What was given out more often stays in the stream until it is too old.
+            max_deliver: limits::TICKET_DELIVERIES.into(),
+            // As many as may wait: what a consumer holds is bounded by what it asks for.
+            max_ack_pending: i64::try_from(pending).unwrap_or(i64::MAX),
+            ..pull::Config::default()
+        };
+        let created = stream.get_or_create_consumer(priority.as_str(), config).await;
+        let consumer: PullConsumer = created.map_err(|error| of_consumer(&error))?;
+        let config = &consumer.cached_info().config;
+        if config.filter_subject != self.subject(priority)
+            || config.ack_policy != AckPolicy::Explicit
+        {
+            let text = format!("consumer {priority} has another subject or acknowledges otherwise");
+            return Err(Failure::Mismatch(text));
+        }
+        Ok(())
+    }
+
+    fn check(&self, config: &Config) -> Result<(), Failure> {
+        let mut subjects = config.subjects.clone();
+        subjects.sort_unstable();
+        let mut expected = self.subjects();
+        expected.sort_unstable();
+        if subjects != expected {
+            return Err(Failure::Mismatch(format!("stream {} has other subjects", self.prefix)));
+        }
+        if config.retention != RetentionPolicy::WorkQueue {
+            return Err(Failure::Mismatch(format!("stream {} is no work queue", self.prefix)));
+        }
+        Ok(())
+    }
+
+    fn subjects(&self) -> Vec<String> {
+        Priority::ALL.iter().map(|priority| self.subject(*priority)).collect()
+    }
+}
+
+fn of_get(error: &GetStreamError) -> Failure {
+    if let GetStreamErrorKind::JetStream(error) = error.kind() {
+        return of_server(&error);
+    }
+    of_request(error)
+}
+
+fn of_create(error: &CreateStreamError) -> Failure {
+    if let CreateStreamErrorKind::JetStream(error) = error.kind() {
+        return of_server(&error);
+    }
+    of_request(error)
+}
+
+fn of_consumer(error: &ConsumerError) -> Failure {
+    let kind = error.kind();
+    if let ConsumerErrorKind::JetStream(error) = kind {
+        return of_server(&error);
+    }
+    if kind == ConsumerErrorKind::InvalidConsumerType {
+        return Failure::Mismatch("a consumer of that name pushes".to_owned());
+    }
+    of_request(error)
+}
+
+fn of_server(error: &async_nats::jetstream::Error) -> Failure {
+    Failure::JetStream(error.error_code(), error.to_string())
+}
+
+/// Of a request that JetStream did not answer: where it is not enabled, nobody listens.
+fn of_request(error: &(dyn Error + 'static)) -> Failure {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let request = error.downcast_ref::<RequestError>();
+        if request.is_some_and(|request| request.kind() == RequestErrorKind::NoResponders) {
+            return Failure::NoJetStream;
+        }
+        cause = error.source();
+    }
+    Failure::Other(error.to_string())
+}

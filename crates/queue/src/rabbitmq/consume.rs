@@ -1,0 +1,96 @@
+//! Consuming: what arrives is put into stock, and what is no ticket is rejected.
+
+use futures_util::{FutureExt, StreamExt};
+use lapin::options::{
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicRejectOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{Acker, Channel, Consumer};
+use tokio::sync::Mutex;
+
+use crate::broker::link::{Answer, Fault};
+use crate::broker::stock::Stock;
+use crate::ticket;
+
+/// One channel and the consumer on it.
+#[derive(Debug)]
+pub(super) struct Consuming {
+    /// Lives as long as the connection, since acknowledgements travel by the channel of the delivery.
+    channel: Channel,
+    consumer: Mutex<Option<Consumer>>,
+}
+
+/// A message of the broker.
+#[derive(Debug)]
+pub(super) struct Delivered(Acker);
+
+// === impl Consuming ===
+
+impl Consuming {
+    pub(super) fn new(channel: Channel) -> Self {
+        Self { channel, consumer: Mutex::new(None) }
+    }
+
+    /// Consumes `queue` until the broker ends the consumer.
+    ///
+    /// # Errors
+    /// When the channel or the connection fails.
+    pub(super) async fn run(&self, queue: &str, stock: &Stock<Delivered>) -> lapin::Result<()> {
+        let mut consumer = self.consumer.lock().await;
+        // The broker chooses the name of the consumer.
+        let (name, options) = ("".into(), BasicConsumeOptions::default());
+        let none = FieldTable::default();
+        let begun = self.channel.basic_consume(queue.into(), name, options, none).await?;
+        put_all(consumer.insert(begun), stock).await
+    }
+
+    /// Ends the consumer, and puts into stock what was under way.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(super) async fn stop(&self, stock: &Stock<Delivered>) -> lapin::Result<()> {
+        let Some(mut consumer) = self.consumer.lock().await.take() else { return Ok(()) };
+        self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await?;
+        put_all(&mut consumer, stock).await
+    }
+}
+
+/// Puts into stock what arrives, until `consumer` ends.
+async fn put_all(consumer: &mut Consumer, stock: &Stock<Delivered>) -> lapin::Result<()> {
+    while let Some(delivery) = consumer.next().await {
+        let delivery = delivery?;
+        match ticket::decode(&delivery.data) {
+            Ok(ticket) => stock.put(ticket, Delivered(delivery.acker)),
+            Err(error) => {
+                let queue = consumer.queue();
+                tracing::warn!(%queue, %error, "a message is no ticket: it goes to the dead letters");
+                delivery.acker.reject(BasicRejectOptions { requeue: false }).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+// === impl Delivered ===
+
+/// The first poll of each hands the answer to the connection. The rest would wait until it is written to the socket, which
+/// says nothing: brokers do not confirm answers.
+impl Answer for Delivered {
+    fn acknowledge(&self) -> Result<(), Fault> {
+        match self.0.ack(BasicAckOptions::default()).now_or_never() {
+            None | Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(Fault("the connection that it came by is gone".to_owned())),
+            Some(Err(error)) => Err(Fault(error.to_string())),
+        }
+    }
+
+    fn give_back(&self) {
+        let requeue = BasicNackOptions { requeue: true, ..Default::default() };
+        // When the connection is gone, the broker gives it to somebody else anyway.
+        let _handed_over = self.0.nack(requeue).now_or_never();
+    }
+
+    fn keep(&self) {
+        // A connection that lives says so for all its messages.
+    }
+}

@@ -1,0 +1,196 @@
+//! Tickets through RabbitMQ, 3.10 or later.
+//!
+//! One connection per process, with a channel to publish and one per priority to consume. Tickets wait in three quorum
+//! queues, one per priority, that refuse what is beyond their length. Each message lives as long as its ticket's
+//! lease: what is overdue is void, and nobody needs to see it.
+//!
+//! - `address`: URLs, and what is said of them.
+//! - `topology`: exchanges and queues, declared again with every connection.
+//! - `publish` and `consume`: the two directions.
+
+mod address;
+mod consume;
+mod publish;
+mod socket;
+mod topology;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flow::Clock;
+use futures_util::StreamExt;
+use lapin::options::{BasicQosOptions, ConfirmSelectOptions};
+use lapin::{Channel, Connection, ConnectionProperties, Event};
+use notification::{Priority, limits};
+use tokio::time::Instant;
+
+use crate::broker::link::{Fault, Link, Protocol, Timed, Waiting};
+use crate::broker::room::Room;
+use crate::broker::stock::Stock;
+use crate::{Broker, Options, QueueError};
+use address::Address;
+use consume::{Consuming, Delivered};
+use socket::Socket;
+use topology::Topology;
+
+/// How to reach the broker.
+#[derive(Debug)]
+struct RabbitMq {
+    addresses: Vec<Address>,
+    topology: Topology,
+    /// More root certificates to trust, PEM.
+    roots: Option<String>,
+    consume: bool,
+}
+
+/// A connection.
+#[derive(Debug)]
+struct Session {
+    connection: Connection,
+    address: Address,
+    topology: Topology,
+    /// In confirm mode. A new one with every declaration, so that nobody waits for confirms of the old one.
+    publish: Mutex<Channel>,
+    /// By the code of the priority; empty when nothing is consumed.
+    consumers: Vec<Consuming>,
+    /// Dropped last: what still hangs on the socket then comes loose.
+    _socket: Socket,
+}
+
+// === open ===
+
+/// Opens the queues of `options.prefix` in the broker at `options.url`: `amqp://user:password@host:port/vhost`, or
+/// `amqps://` for TLS with the certificate authorities of the system and `options.ca_file`. Connects in the background.
+///
+/// # Errors
+/// When the URL or the prefix cannot be one; the message holds no secret.
+pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Broker, QueueError> {
+    options.check()?;
+    let addresses: Result<Vec<Address>, QueueError> =
+        options.servers().map(Address::parse).collect();
+    let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
+    let roots = options.ca_file.as_ref().map(|path| {
+        let refuse =
+            |error| QueueError::Refused(format!("{}: cannot be read: {error}", path.display()));
+        std::fs::read_to_string(path).map_err(refuse)
+    });
+    let (addresses, roots) = (addresses?, roots.transpose()?);
+    let protocol = RabbitMq { addresses, topology, roots, consume: options.consume };
+    Ok(Broker::open(protocol, options, clock, random))
+}
+
+// === impl RabbitMq ===
+
+impl Protocol for RabbitMq {
+    type Link = Session;
+
+    const NAME: &'static str = "RabbitMQ";
+
+    async fn connect(&self, attempt: usize) -> Result<Session, Fault> {
+        let address = self.addresses.get(attempt % self.addresses.len().max(1));
+        let address = address.ok_or_else(|| Fault("there is no address".to_owned()))?.clone();
+        let socket = Socket::default();
+        let name = format!("belfry {}", self.topology.prefix);
+        let properties = ConnectionProperties::default().with_connection_name(name.into());
+        let connection = socket.connect(address.uri(), self.roots.as_deref(), properties).await;
+        let connection = connection.map_err(|error| address.explain(&error))?;
+        let prefetch = u16::try_from(limits::PREFETCH_TICKETS).unwrap_or(u16::MAX);
+        let open = async {
+            let (publish, _waiting) = declare(&connection, &self.topology).await?;
+            let mut consumers = Vec::new();
+            for _priority in Priority::ALL.iter().filter(|_priority| self.consume) {
+                let channel = connection.create_channel().await?;
+                channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+                consumers.push(Consuming::new(channel));
+            }
+            Ok((Mutex::new(publish), consumers))
+        };
+        let (publish, consumers) = open.await.map_err(|error| address.explain(&error))?;
+        let topology = self.topology.clone();
+        Ok(Session { connection, address, topology, publish, consumers, _socket: socket })
+    }
+}
+
+// === impl Session ===
+
+impl Link for Session {
+    type Answer = Delivered;
+
+    async fn declare(&self) -> Result<Waiting, Fault> {
+        let declared = declare(&self.connection, &self.topology).await;
+        let (channel, waiting) = declared.map_err(|error| self.address.explain(&error))?;
+        *self.publishing() = channel;
+        Ok(waiting)
+    }
+
+    async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), Fault>> {
+        let channel = self.publishing().clone();
+        publish::publish(&channel, &self.topology, tickets, deadline).await
+    }
+
+    async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> Fault {
+        let Some(consuming) = self.consumers.get(usize::from(priority.code())) else {
+            return Fault("nothing is consumed here".to_owned());
+        };
+        let queue = self.topology.queue(priority);
+        match consuming.run(&queue, stock).await {
+            Ok(()) => {
+                Fault(format!("RabbitMQ ended the consumer of {queue}: was the queue deleted?"))
+            }
+            Err(error) => self.address.explain(&error),
+        }
+    }
+
+    async fn stop(&self, stock: &Arc<Stock<Delivered>>) {
+        for consuming in &self.consumers {
+            if let Err(error) = consuming.stop(stock).await {
+                tracing::debug!(%error, "a consumer did not end in good order");
+            }
+        }
+    }
+
+    async fn lost(&self, room: &Room) -> Fault {
+        let mut events = std::pin::pin!(self.connection.events_listener());
+        // What happened before there was a listener.
+        if !self.connection.status().connected() {
+            return Fault(format!("the connection to RabbitMQ at {} ended at once", self.address));
+        }
+        if self.connection.status().blocked() {
+            room.set_blocked(Some("RabbitMQ takes no messages".to_owned()));
+        }
+        while let Some(event) = events.next().await {
+            if let Event::ConnectionBlocked(reason) = event {
+                tracing::warn!(%reason, "RabbitMQ takes no tickets: free its memory or disk");
+                room.set_blocked(Some(format!("RabbitMQ takes no messages ({reason})")));
+            } else if let Event::ConnectionUnblocked = event {
+                room.set_blocked(None);
+            } else if let Event::Error(error) = event {
+                return self.address.explain(&error);
+            }
+        }
+        Fault("the connection to RabbitMQ ended".to_owned())
+    }
+
+    async fn close(&self) {
+        if let Err(error) = self.connection.close(200, "drained".into()).await {
+            tracing::debug!(%error, "RabbitMQ did not answer to the end of the connection");
+        }
+    }
+}
+
+impl Session {
+    fn publishing(&self) -> MutexGuard<'_, Channel> {
+        // Holds one value, which is whole.
+        self.publish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Declares what is missing on a new channel in confirm mode. Gives the channel, and the tickets waiting per priority.
+async fn declare(
+    connection: &Connection,
+    topology: &Topology,
+) -> lapin::Result<(Channel, Waiting)> {
+    let channel = connection.create_channel().await?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    let waiting = topology.declare(&channel).await?;
+    Ok((channel, waiting))
+}

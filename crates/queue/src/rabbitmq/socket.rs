@@ -1,0 +1,93 @@
+//! The socket under a connection, and a way to end it from outside.
+//!
+//! The client library runs each connection on a thread of its own, which waits for as long as the socket gives no sign. A server
+//! that accepts and says nothing would cost a thread per attempt; so the end of an attempt ends its socket.
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lapin::tcp::{AsyncTcpStream, TLSConfig};
+use lapin::uri::{AMQPScheme, AMQPUri};
+use lapin::{Connection, ConnectionProperties};
+use notification::limits;
+use tokio::time::timeout;
+
+/// Ends its socket when it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Socket(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Connecting,
+    Open(TcpStream),
+    Ended,
+}
+
+// === impl Socket ===
+
+impl Socket {
+    /// Connects to the broker; with TLS it must be certified by an authority of the system or of `roots`, PEM.
+    pub(super) async fn connect(
+        &self,
+        uri: AMQPUri,
+        roots: Option<&str>,
+        properties: ConnectionProperties,
+    ) -> lapin::Result<Connection> {
+        let state = Arc::clone(&self.0);
+        let roots = roots.map(str::to_owned);
+        let runtime = lapin::runtime::default_runtime()?;
+        Connection::connector(
+            uri,
+            runtime,
+            async move |uri: AMQPUri, runtime| {
+                let host = uri.authority.host.clone();
+                let addresses = runtime.to_socket_addrs((host.clone(), uri.authority.port));
+                let connect = AsyncTcpStream::connect(&runtime, addresses);
+                let stream = timeout(limits::LINK_TIMEOUT, connect)
+                    .await
+                    .unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))?;
+                if let AsyncTcpStream::Plain(plain) = &stream {
+                    let handle = plain.get_ref().as_fd().try_clone_to_owned()?;
+                    adopt(&state, TcpStream::from(handle))?;
+                }
+                Ok(match uri.scheme {
+                    AMQPScheme::AMQP => stream,
+                    AMQPScheme::AMQPS => {
+                        let config = TLSConfig { identity: None, cert_chain: roots.as_deref() };
+                        stream.into_tls(&host, config).await?
+                    }
+                })
+            },
+            properties,
+        )
+        .await
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Open(stream) = std::mem::replace(&mut *state, State::Ended) {
+            end(&stream);
+        }
+    }
+}
+
+/// Remembers `stream`, unless nobody wants it any more.
+fn adopt(state: &Mutex<State>, stream: TcpStream) -> io::Result<()> {
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*state, State::Ended) {
+        end(&stream);
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    *state = State::Open(stream);
+    Ok(())
+}
+
+fn end(stream: &TcpStream) {
+    // It fails when the other side was faster.
+    let _ended = stream.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,132 @@
+//! Exchanges and queues.
+//!
+//! | name | what |
+//! |---|---|
+//! | `<prefix>` | direct exchange, by the word of the priority |
+//! | `<prefix>.urgent`, `.normal`, `.bulk` | quorum queues of tickets |
+//! | `<prefix>.dead` | headers exchange and quorum queue for messages that are no tickets |
+//!
+//! A ticket that expires, or that came back too often, is dead-lettered too, since a queue cannot tell its deaths apart. But
+//! the headers exchange can: it has a way on for what was rejected only. So the dead-letter queue shows what
+//! somebody should look at, and an outage of all consumers does not flood it.
+
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, ExchangeKind, Queue};
+use notification::{Priority, limits};
+
+use crate::broker::link::Waiting;
+
+/// The names and bounds of one prefix.
+#[derive(Debug, Clone)]
+pub(super) struct Topology {
+    pub(super) prefix: String,
+    pub(super) tickets_max: u64,
+}
+
+// === impl Topology ===
+
+impl Topology {
+    /// The exchange that tickets are published to; their routing key is the word of their priority.
+    pub(super) fn exchange(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The queue of `priority`.
+    pub(super) fn queue(&self, priority: Priority) -> String {
+        format!("{}.{priority}", self.prefix)
+    }
+
+    /// Where messages go that are no tickets.
+    pub(super) fn dead(&self) -> String {
+        format!("{}.dead", self.prefix)
+    }
+
+    /// Declares what is missing. Gives the tickets waiting per priority.
+    pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<Waiting> {
+        self.declare_exchange(channel, &self.dead(), ExchangeKind::Headers).await?;
+        self.declare_dead_queue(channel).await?;
+        self.declare_exchange(channel, self.exchange(), ExchangeKind::Direct).await?;
+        let mut waiting = Waiting::default();
+        for (waiting, priority) in waiting.iter_mut().zip(Priority::ALL) {
+            let queue = self.declare_ticket_queue(channel, *priority).await?;
+            *waiting = u64::from(queue.message_count());
+        }
+        Ok(waiting)
+    }
+
+    async fn declare_ticket_queue(
+        &self,
+        channel: &Channel,
+        priority: Priority,
+    ) -> lapin::Result<Queue> {
+        let name = self.queue(priority);
+        let arguments = table([
+            ("x-queue-type", text("quorum")),
+            ("x-max-length", number(self.tickets_max)),
+            ("x-overflow", text("reject-publish")),
+            ("x-delivery-limit", number(limits::TICKET_DELIVERIES.into())),
+            ("x-dead-letter-exchange", text(&self.dead())),
+        ]);
+        let queue = declare_queue(channel, &name, arguments).await?;
+        let (options, key) = (QueueBindOptions::default(), priority.as_str());
+        let none = FieldTable::default();
+        let (name, exchange) = (name.into(), self.exchange().into());
+        channel.queue_bind(name, exchange, key.into(), options, none).await?;
+        Ok(queue)
+    }
+
+    async fn declare_dead_queue(&self, channel: &Channel) -> lapin::Result<()> {
+        let name = self.dead();
+        let age = u64::try_from(limits::DEAD_MESSAGES_AGE.as_millis()).unwrap_or(u64::MAX);
+        let arguments = table([
+            ("x-queue-type", text("quorum")),
+            ("x-max-length", number(limits::DEAD_MESSAGES)),
+            ("x-overflow", text("drop-head")),
+            ("x-message-ttl", number(age)),
+        ]);
+        declare_queue(channel, &name, arguments).await?;
+        // Without `-with-x`, headers that begin with `x-` are not looked at.
+        let rejected =
+            table([("x-match", text("all-with-x")), ("x-first-death-reason", text("rejected"))]);
+        let options = QueueBindOptions::default();
+        channel
+            .queue_bind(name.as_str().into(), name.as_str().into(), "".into(), options, rejected)
+            .await
+    }
+
+    async fn declare_exchange(
+        &self,
+        channel: &Channel,
+        name: &str,
+        kind: ExchangeKind,
+    ) -> lapin::Result<()> {
+        let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        channel.exchange_declare(name.into(), kind, options, FieldTable::default()).await
+    }
+}
+
+async fn declare_queue(
+    channel: &Channel,
+    name: &str,
+    arguments: FieldTable,
+) -> lapin::Result<Queue> {
+    let options = QueueDeclareOptions { durable: true, ..Default::default() };
+    channel.queue_declare(name.into(), options, arguments).await
+}
+
+fn table<const N: usize>(entries: [(&str, AMQPValue); N]) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (key, value) in entries {
+        table.insert(key.into(), value);
+    }
+    table
+}
+
+fn text(text: &str) -> AMQPValue {
+    AMQPValue::LongString(text.into())
+}
+
+fn number(number: u64) -> AMQPValue {
+    AMQPValue::LongLongInt(i64::try_from(number).unwrap_or(i64::MAX))
+}

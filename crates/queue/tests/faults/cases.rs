@@ -1,0 +1,238 @@
+//! What must hold behind any broker.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Duration;
+
+use flow::Clock;
+use notification::{Priority, limits};
+use queue::{Broker, Options, QueueError};
+use testbed::Proxy;
+use tokio::sync::watch;
+
+use crate::{
+    Server, becomes, eventually, has_room, options, publish, soon, take, take_one, ticket,
+};
+
+/// Tickets that go through while the broker is killed and started again.
+const LOAD: u64 = 12_000;
+/// Of which this many are through when that begins.
+const PASSED: u64 = 3_000;
+
+/// The broker is not there at first, then killed under load, then wiped under load; nobody lends a hand.
+pub(crate) async fn a_broker_that_goes_and_comes<S: Server + Send>() {
+    let server = apart((), |()| S::start()).await;
+    let server = apart(server, |server| also(server, S::kill)).await;
+    let broker = S::open(&options(&server.url())).unwrap();
+    let clock = Clock::system();
+    let begun = clock.monotonic();
+    let answers = broker.publisher().publish(vec![ticket(0, Priority::Normal)]).await;
+    assert!(matches!(&*answers, [Err(QueueError::Unconfirmed(_))]), "{answers:?}");
+    assert!(clock.monotonic() - begun < 2 * limits::PUBLISH_TIMEOUT, "the wait has an end");
+    has_room(&broker, None).await;
+    assert!(broker.trouble().unwrap().contains("cannot reach"), "{:?}", broker.trouble());
+    let server = apart(server, |server| also(server, S::start_again)).await;
+    has_room(&broker, Some(Priority::Bulk)).await;
+
+    let (progress, mut passed) = watch::channel(0);
+    let (seen, server) = tokio::join!(pump(&broker, 0..LOAD, Loses::Nothing, &progress), async {
+        soon("load", passed.wait_for(|passed| *passed >= PASSED)).await.unwrap();
+        let server = apart(server, |server| also(server, S::kill)).await;
+        becomes(&broker, false).await;
+        apart(server, |server| also(server, S::start_again)).await
+    });
+    assert_eq!(seen, LOAD);
+
+    let (progress, mut passed) = watch::channel(0);
+    let (seen, _server) = tokio::join!(pump(&broker, 0..LOAD, Loses::All, &progress), async {
+        soon("load", passed.wait_for(|passed| *passed >= PASSED)).await.unwrap();
+        apart(server, |server| also(server, S::wipe)).await
+    });
+    assert_eq!(seen, LOAD);
+    becomes(&broker, true).await;
+    soon("drain", broker.drain()).await;
+}
+
+/// Messages of others, and of later versions, are put aside; tickets among them arrive.
+pub(crate) async fn messages_that_are_no_tickets<S: Server>(url: &str) {
+    let options = options(url);
+    let broker = S::open(&options).unwrap();
+    becomes(&broker, true).await;
+    let bodies: [&[u8]; 4] = [b"", b"{}", &[0; 32], &[255; 4_096]];
+    for body in bodies {
+        S::intrude(url, &options.prefix, Priority::Normal, body).await;
+    }
+    assert_eq!(publish(&broker, vec![ticket(1, Priority::Normal)]).await, [true]);
+    assert_eq!(take_one(&broker).await, 1);
+    eventually("they are gone", async || {
+        S::waiting(url, &options.prefix, Priority::Normal).await == 0
+    })
+    .await;
+    assert!(*broker.available().borrow(), "nothing was disturbed");
+    soon("drain", broker.drain()).await;
+}
+
+/// A full queue refuses, says so, and has room again once somebody consumes; more urgent ones are not concerned.
+pub(crate) async fn a_queue_that_is_full<S: Server>(url: &str) {
+    let options = Options { tickets_max: 40, consume: false, ..options(url) };
+    let broker = S::open(&options).unwrap();
+    becomes(&broker, true).await;
+    let mut room = broker.publisher().room();
+    let mut published = 0_usize;
+    // Brokers may take a few more than they are told.
+    soon("full", async {
+        while *room.borrow_and_update() == Some(Priority::Bulk) {
+            let tickets = (0..20).map(|number| ticket(number, Priority::Bulk)).collect();
+            let answers = publish(&broker, tickets).await;
+            published += answers.into_iter().filter(|confirmed| *confirmed).count();
+        }
+    })
+    .await;
+    has_room(&broker, Some(Priority::Normal)).await;
+    assert!((40..400).contains(&published), "{published}");
+    assert_eq!(publish(&broker, vec![ticket(1, Priority::Urgent)]).await, [true]);
+    assert_eq!(*room.borrow(), Some(Priority::Normal), "still full");
+
+    let consumer = S::open(&Options { consume: true, ..options.clone() }).unwrap();
+    for _ in 0..=published {
+        take_one(&consumer).await;
+    }
+    has_room(&broker, Some(Priority::Bulk)).await;
+    soon("drain", consumer.drain()).await;
+    soon("drain", broker.drain()).await;
+}
+
+/// A link that swallows every byte is found, and replaced as soon as bytes pass again.
+pub(crate) async fn a_link_that_is_half_open<S: Server>(url: &str) {
+    let proxy = apart(url.to_owned(), |url| Proxy::before(&url).unwrap()).await;
+    let broker = S::open(&options(proxy.url())).unwrap();
+    becomes(&broker, true).await;
+    let clock = Clock::system();
+    let begun = clock.monotonic();
+    let proxy = apart(proxy, |proxy| also(proxy, |proxy| proxy.half_open())).await;
+    assert_eq!(publish(&broker, vec![ticket(1, Priority::Normal)]).await, [false]);
+    becomes(&broker, false).await;
+    let found_after = clock.monotonic() - begun;
+    assert!(found_after < Duration::from_secs(16), "{found_after:?}");
+    let proxy = apart(proxy, |proxy| also(proxy, |proxy| proxy.pass())).await;
+    becomes(&broker, true).await;
+    has_room(&broker, Some(Priority::Bulk)).await;
+    assert_eq!(publish(&broker, vec![ticket(2, Priority::Normal)]).await, [true]);
+    soon("receive", async { while take_one(&broker).await != 2 {} }).await;
+    soon("drain", broker.drain()).await;
+    apart(proxy, drop).await;
+}
+
+/// A broker that accepts connections and says nothing costs one attempt after the other, and no more.
+pub(crate) async fn a_broker_that_stands_still<S: Server>(url: &str) {
+    let proxy = apart(url.to_owned(), |url| Proxy::before(&url).unwrap()).await;
+    let proxy = apart(proxy, |proxy| also(proxy, |proxy| proxy.freeze())).await;
+    let broker = S::open(&options(proxy.url())).unwrap();
+    eventually("trouble", async || broker.trouble().is_some()).await;
+    assert!(!*broker.available().borrow());
+    let proxy = apart(proxy, |proxy| also(proxy, |proxy| proxy.pass())).await;
+    becomes(&broker, true).await;
+    soon("drain", broker.drain()).await;
+    apart(proxy, drop).await;
+}
+
+/// What a consumer that leaves has not taken is there for another at once.
+pub(crate) async fn a_consumer_that_leaves<S: Server>(url: &str) {
+    let options = options(url);
+    let leaves = S::open(&options).unwrap();
+    becomes(&leaves, true).await;
+    let tickets = (0..100).map(|number| ticket(number, Priority::Normal)).collect();
+    assert!(!publish(&leaves, tickets).await.contains(&false));
+    let held = soon("receive", leaves.consumer().receive(Priority::Bulk, 10)).await;
+    let received = held.len();
+    leaves.close();
+    assert!(leaves.consumer().receive(Priority::Bulk, 10).await.is_empty());
+    let stays = S::open(&options).unwrap();
+    let mut seen = BTreeSet::new();
+    while seen.len() < 100 - received {
+        seen.insert(take_one(&stays).await);
+    }
+    for message in held {
+        assert!(!seen.contains(&message.item.chunk.0), "it is still held");
+        message.receipt.acknowledge().await.unwrap();
+    }
+    soon("drain", leaves.drain()).await;
+    assert_eq!(S::waiting(url, &options.prefix, Priority::Normal).await, 0);
+    soon("drain", stays.drain()).await;
+}
+
+/// Gives one ticket back as often as it comes, `times` times.
+pub(crate) async fn a_ticket_that_is_always_given_back(broker: &Broker, times: usize) {
+    becomes(broker, true).await;
+    assert_eq!(publish(broker, vec![ticket(1, Priority::Normal)]).await, [true]);
+    for _ in 0..times {
+        let messages = soon("receive", broker.consumer().receive(Priority::Bulk, 1)).await;
+        assert_eq!(messages.first().map(|message| message.item.chunk.0), Some(1));
+    }
+}
+
+/// What the broker may lose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loses {
+    /// Nothing that it confirmed: it is published once.
+    Nothing,
+    /// Everything: what has not arrived is published anew, as dispatch does when leases end.
+    All,
+}
+
+/// Publishes until every number of `numbers` arrived, and gives how many did.
+async fn pump(
+    broker: &Broker,
+    numbers: Range<u64>,
+    loses: Loses,
+    progress: &watch::Sender<u64>,
+) -> u64 {
+    let seen = std::cell::RefCell::new(BTreeSet::new());
+    let all = numbers.clone().count();
+    let publish = async {
+        let mut missing: Vec<u64> = numbers.collect();
+        let mut room = broker.publisher().room();
+        while !missing.is_empty() {
+            room.wait_for(Option::is_some).await.unwrap();
+            let window: Vec<u64> = missing.drain(..missing.len().min(100)).collect();
+            let tickets = window.iter().map(|number| ticket(*number, Priority::Normal)).collect();
+            let confirmed = publish(broker, tickets).await;
+            for (number, confirmed) in window.into_iter().zip(confirmed) {
+                let is_through = match loses {
+                    Loses::Nothing => confirmed,
+                    Loses::All => seen.borrow().contains(&number),
+                };
+                if !is_through {
+                    missing.push(number);
+                }
+            }
+            missing.retain(|number| !seen.borrow().contains(number));
+        }
+    };
+    let receive = async {
+        while seen.borrow().len() < all {
+            for message in broker.consumer().receive(Priority::Bulk, 64).await {
+                let number = take(message).await;
+                seen.borrow_mut().insert(number);
+            }
+            progress.send_replace(seen.borrow().len() as u64);
+        }
+    };
+    let both = async { tokio::join!(publish, receive) };
+    soon("everything arrives", both).await;
+    let seen = seen.borrow().len();
+    seen as u64
+}
+
+/// Does what blocks on a thread of its own.
+async fn apart<T: Send + 'static, R: Send + 'static>(
+    value: T,
+    work: impl FnOnce(T) -> R + Send + 'static,
+) -> R {
+    tokio::task::spawn_blocking(|| work(value)).await.unwrap()
+}
+
+fn also<S>(mut server: S, work: impl FnOnce(&mut S)) -> S {
+    work(&mut server);
+    server
+}

@@ -1,0 +1,236 @@
+//! What a writer keeps in memory between rounds.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use notification::{BatchId, ChunkId, Lane, Timestamp, limits};
+use tokio::sync::watch;
+
+use crate::rows::lanes::{LaneId, Lanes};
+
+/// Something that another part of the system, here or in another process, should know once it is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// A chunk of the lane is ready, due at this instant.
+    Due(LaneId, Timestamp),
+    /// So much of what was claimed from the partition in this lane is settled or due again.
+    Freed(i16, LaneId, usize),
+    /// More happened than can be told: look at everything.
+    Everything,
+}
+
+/// Which part of the cluster this process is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Membership {
+    /// Its number among the workers.
+    pub(super) worker: i64,
+    /// The partitions it claims from.
+    pub(super) partitions: Vec<i16>,
+    /// Workers that own partitions, this one included.
+    pub(super) producers: usize,
+    /// Workers that deliver, this one included.
+    pub(super) consumers: usize,
+}
+
+/// A writer's memory. What is in it can always be read anew.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) realm: u16,
+    pub(super) membership: watch::Receiver<Membership>,
+    /// Numbers of lanes that were looked up.
+    pub(super) lane_numbers: HashMap<Lane, LaneId>,
+    /// Batch numbers that are ours to give.
+    pub(super) batch_numbers: Vec<Range<u64>>,
+    pub(super) claiming: Claiming,
+    /// Whether this writer's rounds write to the log.
+    pub(super) logs: bool,
+    /// Rounds since totals were folded.
+    pub(super) rounds: u32,
+    /// The transaction whose commit was sent, and what it means once it is durable.
+    committing: Option<(u64, Effects)>,
+}
+
+/// What the process knows of its partitions' work.
+#[derive(Debug, Default)]
+pub(super) struct Claiming {
+    pub(super) lanes: Lanes,
+    /// Nothing ready of ours lies up to and including this place of a lane.
+    pub(super) watermarks: HashMap<LaneId, (i64, i64)>,
+    /// Lanes with due work that are known by number only.
+    pub(super) strangers: HashMap<LaneId, Timestamp>,
+    /// When leases that we gave end; a chunk number of zero stands for others'.
+    pub(super) leases: BTreeSet<(Timestamp, ChunkId)>,
+    /// Leases that ended before are dealt with.
+    pub(super) checked: Option<Timestamp>,
+    /// For which worker and partitions all this was read.
+    pub(super) read_for: Option<(i64, Vec<i16>)>,
+}
+
+/// What follows from a round once it is durable.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) notices: Vec<Notice>,
+    pub(super) lanes: Vec<(Lane, LaneId)>,
+    /// Deliveries that this process settled.
+    pub(super) settled: u64,
+    /// Whether more may be claimable.
+    pub(super) woke: bool,
+}
+
+/// Longest payload of a notification that PostgreSQL takes, bytes.
+const PAYLOAD_BYTES: usize = 7_900;
+/// The number of virtual partitions.
+const PARTITIONS: u64 = limits::PARTITIONS as u64;
+
+// === impl Desk ===
+
+impl Desk {
+    pub(super) fn new(realm: u16, membership: watch::Receiver<Membership>, logs: bool) -> Self {
+        Self {
+            realm,
+            membership,
+            lane_numbers: HashMap::new(),
+            batch_numbers: Vec::new(),
+            claiming: Claiming::default(),
+            logs,
+            rounds: 0,
+            committing: None,
+        }
+    }
+
+    /// What is in memory may be wrong: read it anew before it is used again.
+    pub(super) fn lose_track(&mut self) {
+        self.claiming.read_for = None;
+    }
+
+    /// The commit of transaction `xid` is about to be sent.
+    pub(super) fn commit_sent(&mut self, xid: u64, effects: Effects) {
+        self.committing = Some((xid, effects));
+    }
+
+    /// The transaction of which nobody knows whether it was committed.
+    pub(super) fn committing(&self) -> Option<u64> {
+        self.committing.as_ref().map(|(xid, _)| *xid)
+    }
+
+    /// It was not committed.
+    pub(super) fn undone(&mut self) {
+        self.committing = None;
+    }
+
+    /// It was committed: gives what follows from it.
+    pub(super) fn committed(&mut self) -> Effects {
+        let effects = self.committing.take().map(|(_, effects)| effects).unwrap_or_default();
+        self.lane_numbers.extend(effects.lanes.iter().cloned());
+        effects
+    }
+
+    /// Learns what somebody else did.
+    pub(super) fn take_notice(&mut self, notice: &Notice) {
+        let claiming = &mut self.claiming;
+        match *notice {
+            Notice::Due(lane, at) => claiming.add_due(lane, at),
+            Notice::Freed(partition, lane, weight) => {
+                if self.membership.borrow().partitions.contains(&partition) {
+                    claiming.lanes.free(lane, weight);
+                }
+            }
+            Notice::Everything => self.lose_track(),
+        }
+    }
+}
+
+// === impl Claiming ===
+
+impl Claiming {
+    pub(super) fn add_due(&mut self, lane: LaneId, at: Timestamp) {
+        if let Some(watermark) = self.watermarks.get_mut(&lane)
+            && (at.millis(), 0) <= *watermark
+        {
+            *watermark = (at.millis(), 0);
+        }
+        if self.lanes.lane(lane).is_some() {
+            self.lanes.add_due(lane, at);
+        } else {
+            let due = self.strangers.entry(lane).or_insert(at);
+            *due = at.min(*due);
+        }
+    }
+}
+
+/// The partition of a batch: a hash, so that neighbours are spread (Fibonacci hashing; Knuth, TAOCP 6.4).
+pub(super) fn partition_of(batch: BatchId) -> i16 {
+    let hash = batch.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    i16::try_from(hash % PARTITIONS).unwrap_or_default()
+}
+
+/// Notices of `worker` as the payload of a notification.
+pub(super) fn to_payload(worker: i64, notices: &[Notice]) -> String {
+    let mut payload = format!("{worker} ");
+    for notice in notices {
+        let written = match notice {
+            Notice::Due(lane, at) => write!(payload, "d{lane}:{} ", at.millis()),
+            Notice::Freed(partition, lane, weight) => {
+                write!(payload, "f{partition}:{lane}:{weight} ")
+            }
+            Notice::Everything => return format!("{worker} *"),
+        };
+        if written.is_err() || payload.len() > PAYLOAD_BYTES {
+            return format!("{worker} *");
+        }
+    }
+    payload
+}
+
+/// Who sent a payload, and its notices; one that is not understood stands for everything.
+pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
+    let notice = |word: &str| {
+        let (kind, rest) = word.split_at_checked(1)?;
+        let mut numbers = rest.split(':');
+        match kind {
+            "d" => {
+                let lane = numbers.next()?.parse().ok()?;
+                Some(Notice::Due(lane, Timestamp::from_millis(numbers.next()?.parse().ok()?)))
+            }
+            "f" => {
+                let (partition, lane) =
+                    (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+                Some(Notice::Freed(partition, lane, numbers.next()?.parse().ok()?))
+            }
+            _ => None,
+        }
+    };
+    let mut words = payload.split_whitespace();
+    let worker = words.next().and_then(|word| word.parse().ok());
+    (worker, words.map(|word| notice(word).unwrap_or(Notice::Everything)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_survive_being_sent() {
+        let notices = [
+            Notice::Due(7, Timestamp::from_millis(1_800_000_000_000)),
+            Notice::Freed(63, 8, 1_064),
+        ];
+        assert_eq!(from_payload(&to_payload(5, &notices)), (Some(5), notices.to_vec()));
+        for payload in ["5 *", "5 x1", "5 d1", "5 d1:x", "5 f1:2", "5 ü"] {
+            assert_eq!(from_payload(payload), (Some(5), vec![Notice::Everything]), "{payload}");
+        }
+        let many: Vec<Notice> =
+            (0..2_000).map(|lane| Notice::Due(lane, Timestamp::from_millis(lane))).collect();
+        assert_eq!(to_payload(5, &many), "5 *");
+    }
+
+    #[test]
+    fn neighbouring_batches_are_spread_over_all_partitions() {
+        let mut counts = [0; PARTITIONS as usize];
+        for batch in 1..=6_400 {
+            counts[usize::try_from(partition_of(BatchId(batch))).unwrap()] += 1;
+        }
+        assert!(counts.iter().all(|count| (80..=120).contains(count)), "{counts:?}");
+    }
+}

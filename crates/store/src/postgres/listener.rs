@@ -1,0 +1,122 @@
+//! Hears what other processes did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::{Backoff, Clock};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_postgres::Error;
+
+use super::connection::{Connector, Hear};
+use super::desk::{Membership, Notice, from_payload};
+use super::errors;
+
+/// The connection that listens.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) connector: Connector,
+    /// To the writer that claims.
+    pub(super) notices: mpsc::Sender<Vec<Notice>>,
+    /// Wakes who waits for work.
+    pub(super) changes: watch::Sender<u64>,
+    /// Wakes who keeps the membership.
+    pub(super) cluster: Arc<Notify>,
+    pub(super) outbox: watch::Sender<u64>,
+    pub(super) membership: watch::Receiver<Membership>,
+    pub(super) clock: Clock,
+    pub(super) random: fastrand::Rng,
+}
+
+/// How often everything is looked at anyway: what a notification could have missed.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// The same while nobody can be heard.
+const LOOK_EVERY_WHEN_DEAF: Duration = Duration::from_secs(5);
+/// How long the server may take to show that it is there.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+// === impl Listener ===
+
+impl Listener {
+    /// Listens for ever.
+    pub(super) async fn run(mut self) {
+        let backoff = Backoff::new(Duration::from_millis(100), LOOK_EVERY_WHEN_DEAF);
+        let mut failures = 0;
+        loop {
+            let error = match self.listen(&mut failures).await {
+                Ok(()) => "it fell silent".to_owned(),
+                Err(error) => errors::in_words(&error),
+            };
+            tracing::warn!(error, "cannot hear what other processes do");
+            failures += 1;
+            let delay = backoff.map_or(LOOK_EVERY_WHEN_DEAF, |backoff| {
+                backoff.delay(failures, None, &mut self.random)
+            });
+            tokio::time::sleep(delay).await;
+            self.look_at_everything().await;
+        }
+    }
+
+    /// Listens until the connection is lost.
+    async fn listen(&mut self, failures: &mut u16) -> Result<(), Error> {
+        let (heard, mut hearing) = mpsc::channel(super::NOTICES);
+        let overheard = Arc::new(Notify::new());
+        let (cluster, outbox, missed) =
+            (Arc::clone(&self.cluster), self.outbox.clone(), Arc::clone(&overheard));
+        let hear: Hear = Arc::new(move |notification| match notification.channel() {
+            "belfry_cluster" => cluster.notify_one(),
+            "belfry_outbox" => outbox.send_modify(|change| *change += 1),
+            _ => {
+                if heard.try_send(notification.payload().to_owned()).is_err() {
+                    missed.notify_one();
+                }
+            }
+        });
+        let session = self.connector.connect(Some(hear)).await?;
+        let channels = "LISTEN belfry_work; LISTEN belfry_cluster; LISTEN belfry_outbox";
+        session.client.batch_execute(channels).await?;
+        *failures = 0;
+        self.look_at_everything().await;
+        let mut looked_at = self.clock.monotonic();
+        loop {
+            tokio::select! {
+                told = hearing.recv() => match told {
+                    Some(payload) => self.tell(&payload).await,
+                    None => return Ok(()),
+                },
+                () = overheard.notified() => self.look_at_everything().await,
+                () = tokio::time::sleep(ANSWER_WITHIN) => {
+                    let answer = session.client.batch_execute("");
+                    match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+                        Ok(answer) => answer?,
+                        Err(_elapsed) => return Ok(()),
+                    }
+                    if self.clock.monotonic().duration_since(looked_at) >= LOOK_EVERY {
+                        looked_at = self.clock.monotonic();
+                        self.look_at_everything().await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, payload: &str) {
+        let (worker, notices) = from_payload(payload);
+        // Our own writers have told each other already.
+        if worker != Some(self.membership.borrow().worker) {
+            self.pass_on(notices).await;
+        }
+    }
+
+    async fn look_at_everything(&self) {
+        self.pass_on(vec![Notice::Everything]).await;
+        self.outbox.send_modify(|change| *change += 1);
+        self.cluster.notify_one();
+    }
+
+    async fn pass_on(&self, notices: Vec<Notice>) {
+        // Whoever claims is gone only when the store is.
+        if self.notices.send(notices).await.is_ok() {
+            self.changes.send_modify(|change| *change += 1);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The outbox against a server, as applications meet it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use flow::{Clock, Tasks};
+use notification::Idempotency;
+use testbed::Database;
+use tokio_postgres::{Client, NoTls};
+
+use super::*;
+use crate::Ledger as _;
+use crate::conformance::{Shape, at, claim_all, name, the_books_balance};
+use crate::postgres::Options;
+
+/// A store, and an application beside it.
+struct Bench {
+    database: Database,
+    store: Postgres,
+    /// Of the applications' connections.
+    tasks: Mutex<Tasks>,
+}
+
+const INSERT: &str = "INSERT INTO belfry.outbox (channel, recipient, content)";
+
+impl Bench {
+    async fn new() -> Self {
+        let database = testbed::postgres::shared().unwrap().create().unwrap();
+        let store = open(&database).await;
+        Self { database, store, tasks: Mutex::default() }
+    }
+
+    /// A connection as applications have: with no search path of ours.
+    async fn application(&self) -> Client {
+        let (client, connection) =
+            tokio_postgres::connect(self.database.url(), NoTls).await.unwrap();
+        let driver = async move { connection.await.unwrap() };
+        self.tasks.lock().unwrap().spawn("application", driver);
+        client
+    }
+
+    async fn drain(&self) -> Drained {
+        self.store.drain(screen(), at(0)).await.unwrap()
+    }
+
+    /// Recipients of all that is due, sorted.
+    async fn recipients(&self) -> Vec<String> {
+        let chunks = claim_all(&self.store, 1).await;
+        let deliveries = chunks.iter().flat_map(|chunk| &chunk.deliveries);
+        let mut recipients: Vec<String> = deliveries.map(|one| one.recipient.to_string()).collect();
+        recipients.sort();
+        recipients
+    }
+}
+
+async fn open(database: &Database) -> Postgres {
+    let options = Options {
+        url: database.url().to_owned(),
+        ca_file: None,
+        name: "test".to_owned(),
+        version: "1".to_owned(),
+        produces: true,
+        consumes: true,
+        listen: None,
+        seed: 1,
+    };
+    Postgres::open(options, Clock::system()).await.unwrap()
+}
+
+/// Takes everything but what is addressed to `nobody`.
+fn screen() -> Arc<Screen> {
+    Arc::new(|row: OutboxRow, _now| {
+        if row.recipient == "nobody" {
+            return Err("recipient: is nobody".to_owned());
+        }
+        let shape = Shape { payload: row.content.clone(), ..Shape::default() };
+        let mut draft = shape.draft(&row.recipient);
+        draft.envelope.tenant = name(&row.tenant);
+        let fingerprint = [u8::try_from(row.content.len()).unwrap(); 32];
+        draft.idempotency =
+            row.idempotency_key.map(|key| Idempotency { key: key.into(), fingerprint });
+        Ok(draft)
+    })
+}
+
+const fn drained(accepted: u64, rejected: u64) -> Drained {
+    Drained { accepted, rejected, more: false }
+}
+
+#[tokio::test]
+async fn what_was_committed_is_taken_once_with_what_the_application_said() {
+    let bench = Bench::new().await;
+    let mut told = bench.store.outbox_changes();
+    let insert = "INSERT INTO belfry.outbox (tenant, channel, recipient, content, options, priority, guarantee, send_at, \
+         expires_at, idempotency_key) VALUES ('t', 'c', 'r', '{ \"a\": 1 }', '{}', 'urgent', 'at_most_once', \
+         '2030-01-01 00:00:00.0015+00', '2030-01-02 00:00:00+00', 'k')";
+    bench.application().await.batch_execute(insert).await.unwrap();
+    told.changed().await.unwrap();
+    let screen: Arc<Screen> = Arc::new(|row: OutboxRow, _now| {
+        let expect = OutboxRow {
+            tenant: "t".into(),
+            channel: "c".into(),
+            recipient: "r".into(),
+            content: "{ \"a\": 1 }".into(),
+            options: "{}".into(),
+            priority: "urgent".into(),
+            guarantee: "at_most_once".into(),
+            send_at: Some(at(1_893_456_000_001)),
+            expires_at: Some(at(1_893_542_400_000)),
+            idempotency_key: Some("k".into()),
+        };
+        assert_eq!(row, expect);
+        Ok(Shape::default().draft("r"))
+    });
+    assert_eq!(bench.store.drain(Arc::clone(&screen), at(0)).await.unwrap(), drained(1, 0));
+    assert_eq!(bench.store.drain(screen, at(0)).await.unwrap(), drained(0, 0));
+    assert_eq!(bench.recipients().await, ["r"]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_began_first_and_commits_last_is_not_missed() {
+    let bench = Bench::new().await;
+    let (early, late, undone) =
+        (bench.application().await, bench.application().await, bench.application().await);
+    let insert = async |client: &Client, recipient: &str| {
+        let insert = format!("{INSERT} VALUES ('c', '{recipient}', '1')");
+        client.batch_execute(&insert).await.unwrap();
+    };
+    for client in [&early, &late, &undone] {
+        client.batch_execute("BEGIN").await.unwrap();
+    }
+    insert(&early, "early").await;
+    insert(&undone, "undone").await;
+    insert(&late, "late").await;
+    late.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(bench.drain().await, drained(1, 0));
+    early.batch_execute("SAVEPOINT s").await.unwrap();
+    insert(&early, "early, within").await;
+    early.batch_execute("COMMIT").await.unwrap();
+    undone.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(bench.drain().await, drained(2, 0));
+    assert_eq!(bench.drain().await, drained(0, 0));
+    assert_eq!(bench.recipients().await, ["early", "early, within", "late"]);
+    the_books_balance(&bench.store).await;
+}
+
+#[tokio::test]
+async fn a_transaction_larger_than_a_drain_is_taken_in_parts() {
+    let bench = Bench::new().await;
+    let rows = 2 * OUTBOX_ROWS + 1_000;
+    let insert = format!("{INSERT} SELECT 'c', n, '1' FROM generate_series(1, {rows}) AS n");
+    bench.application().await.batch_execute(&insert).await.unwrap();
+    let (mut parts, mut more) = (Vec::new(), true);
+    while more {
+        let drained = bench.drain().await;
+        parts.push(drained.accepted);
+        more = drained.more;
+    }
+    assert_eq!(parts.iter().sum::<u64>(), rows as u64);
+    assert!(
+        parts.len() > 2 && parts.iter().all(|part| *part < OUTBOX_ROWS as u64 + 256),
+        "{parts:?}"
+    );
+    let distinct: BTreeSet<String> = bench.recipients().await.into_iter().collect();
+    assert_eq!(distinct.len(), rows);
+    the_books_balance(&bench.store).await;
+}
+
+#[tokio::test]
+async fn two_drainers_never_take_a_row_twice() {
+    let bench = Bench::new().await;
+    let other = open(&bench.database).await;
+    let write = async |number: u16| {
+        let client = bench.application().await;
+        for turn in 0..40 {
+            let end = if turn % 4 == 3 { "ROLLBACK" } else { "COMMIT" };
+            let values = format!(
+                "SELECT 'c', '{number}-{turn}-' || n, '1' FROM generate_series(1, 25) AS n"
+            );
+            client.batch_execute(&format!("BEGIN; {INSERT} {values}; {end}")).await.unwrap();
+        }
+    };
+    let committed = 3 * 30 * 25;
+    let drain = async |store: &Postgres| {
+        while store.totals().await.unwrap().accepted < committed {
+            store.drain(screen(), at(0)).await.unwrap();
+        }
+    };
+    tokio::join!(write(1), write(2), write(3), drain(&bench.store), drain(&other));
+    assert_eq!(
+        (bench.drain().await, other.drain(screen(), at(0)).await.unwrap()),
+        (drained(0, 0), drained(0, 0))
+    );
+    assert_eq!(bench.store.totals().await.unwrap().accepted, committed);
+    let page = bench.store.list(crate::Filter::default(), None, 10_000).await.unwrap();
+    let distinct: BTreeSet<_> = page.items.iter().map(|history| &history.recipient).collect();
+    assert_eq!((page.items.len(), distinct.len()), (2_250, 2_250));
+    the_books_balance(&bench.store).await;
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_sent_is_put_aside_with_the_reason() {
+    let bench = Bench::new().await;
+    let insert = "INSERT INTO belfry.outbox (channel, recipient, content, idempotency_key) VALUES \
+         ('c', 'a', '1', 'k'), ('c', 'nobody', '1', NULL), ('c', 'b', '1', 'k'), ('c', 'c', '22', 'k')";
+    bench.application().await.batch_execute(insert).await.unwrap();
+    assert_eq!(bench.drain().await, drained(1, 2), "a, and b is what a was");
+    let again = "INSERT INTO belfry.outbox (channel, recipient, content, idempotency_key) VALUES \
+         ('c', 'd', '1', 'k'), ('c', 'e', '333', 'k')";
+    bench.application().await.batch_execute(again).await.unwrap();
+    assert_eq!(bench.drain().await, drained(0, 1));
+    let select = "SELECT recipient, content, reason FROM belfry.outbox_rejected ORDER BY id";
+    assert_eq!(
+        bench.database.query(select).unwrap(),
+        "nobody|1|recipient: is nobody\nc|22|idempotency_key: was used before for something else\n\
+         e|333|idempotency_key: was used before for something else"
+    );
+    assert_eq!(bench.store.cluster().await.unwrap().unwrap().outbox_rejected, 3);
+    assert_eq!(bench.recipients().await, ["a"]);
+}
+
+#[tokio::test]
+async fn the_table_itself_refuses_what_can_be_seen_to_be_wrong() {
+    let bench = Bench::new().await;
+    let client = bench.application().await;
+    let check = async |column: &str, value: &str, expect: &str| {
+        let mut row = vec![("channel", "'c'"), ("recipient", "'r'"), ("content", "'1'")];
+        row.retain(|(name, _)| *name != column);
+        row.extend((!value.is_empty()).then_some((column, value)));
+        let (columns, values): (Vec<&str>, Vec<&str>) = row.into_iter().unzip();
+        let insert = format!(
+            "INSERT INTO belfry.outbox ({}) VALUES ({})",
+            columns.join(", "),
+            values.join(", ")
+        );
+        let error = client.batch_execute(&insert).await.unwrap_err();
+        let message = error.as_db_error().unwrap().message().to_owned();
+        assert!(message.contains(expect), "{message}");
+    };
+    check("channel", "", "null value in column \"channel\"").await;
+    check("recipient", "", "null value in column \"recipient\"").await;
+    check("content", "", "null value in column \"content\"").await;
+    check("content", "'{'", "invalid input syntax for type json").await;
+    check("content", "to_json(repeat('x', 262143))", "content has at most 262144 bytes").await;
+    check("channel", "'No'", "channel is 1 to 64 of a-z, 0-9, - and _").await;
+    check("tenant", "''", "tenant is 1 to 64 of a-z, 0-9, - and _").await;
+    check("recipient", "''", "recipient has 1 to 2048 bytes").await;
+    check("options", "'[]'", "options are an object").await;
+    check("priority", "'high'", "priority is urgent, normal or bulk").await;
+    check("guarantee", "'once'", "guarantee is at_least_once or at_most_once").await;
+    check("send_at", "'infinity'", "send_at is an instant").await;
+    check("expires_at", "'-infinity'", "expires_at is an instant").await;
+    check("send_at, expires_at", "now(), now()", "expires_at is after send_at").await;
+    check("idempotency_key", "repeat('k', 256)", "idempotency_key has 1 to 255 bytes").await;
+    check("id", "1", "cannot insert a non-DEFAULT value into column \"id\"").await;
+    assert_eq!(bench.drain().await, drained(0, 0));
+}
+
+#[tokio::test]
+async fn an_application_may_insert_and_nothing_else() {
+    let bench = Bench::new().await;
+    let grants = include_str!("../../../../../docs/outbox.md");
+    let grants = grants.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
+    let role = testbed::unique_prefix();
+    let client = bench.application().await;
+    let make = format!("CREATE ROLE {role}; {}", grants.replace("shop", &role));
+    client.batch_execute(&make).await.unwrap();
+    client.batch_execute(&format!("SET ROLE {role}")).await.unwrap();
+    client.batch_execute(&format!("{INSERT} VALUES ('c', 'r', '1')")).await.unwrap();
+    for refused in [
+        "INSERT INTO belfry.outbox (channel, recipient, content, txid) VALUES ('c', 'r', '1', '3')",
+        "INSERT INTO belfry.outbox (channel, recipient, content, slot) VALUES ('c', 'r', '1', 3)",
+        "DELETE FROM belfry.outbox",
+        "SELECT recipient FROM belfry.outbox",
+        "SELECT * FROM belfry.batch",
+    ] {
+        let error = client.batch_execute(refused).await.unwrap_err();
+        assert_eq!(
+            error.code(),
+            Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE),
+            "{refused}"
+        );
+    }
+    assert_eq!(bench.drain().await, drained(1, 0));
+    let drop = format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}");
+    client.batch_execute(&drop).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slot_is_emptied_when_all_of_it_is_taken_and_nobody_writes_to_it() {
+    let bench = Bench::new().await;
+    let (client, writer) = (bench.application().await, bench.application().await);
+    // Slots are chosen by time: what is in the next one was written a quarter of an hour ago.
+    let insert = |recipient: &str| {
+        format!(
+            "INSERT INTO belfry.outbox (slot, channel, recipient, content) \
+             VALUES ((belfry.outbox_slot() + 1) % 4, 'c', '{recipient}', '1')"
+        )
+    };
+    let pages = async || {
+        let sizes = "SELECT sum(pg_relation_size('belfry.outbox_' || slot))::int8 FROM generate_series(0, 3) AS slot";
+        client.query_one(sizes, &[]).await.unwrap().get::<_, i64>(0) / 8192
+    };
+    client.batch_execute(&insert("first")).await.unwrap();
+    writer.batch_execute(&format!("BEGIN; {}", insert("second"))).await.unwrap();
+    assert_eq!(bench.drain().await, drained(1, 0));
+    assert_eq!(pages().await, 1, "somebody writes to it");
+    writer.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(bench.drain().await, drained(1, 0));
+    assert_eq!(pages().await, 0);
+    // Rolled back rows go with the next ones.
+    client.batch_execute(&format!("BEGIN; {}; ROLLBACK", insert("undone"))).await.unwrap();
+    assert_eq!(pages().await, 1);
+    assert_eq!(bench.drain().await, drained(0, 0));
+    assert_eq!(pages().await, 0);
+    // What is written to now stays.
+    client.batch_execute(&format!("{INSERT} VALUES ('c', 'now', '1')")).await.unwrap();
+    assert_eq!(bench.drain().await, drained(1, 0));
+    assert_eq!(bench.recipients().await, ["first", "now", "second"]);
+}
+
+#[tokio::test]
+async fn a_copy_from_another_server_is_not_passed_over_in_silence() {
+    let bench = Bench::new().await;
+    let ahead = "UPDATE belfry.outbox_position SET snapshot = '900000000:900000000:'";
+    let client = bench.application().await;
+    client.batch_execute(ahead).await.unwrap();
+    let old = "INSERT INTO belfry.outbox (txid, channel, recipient, content) VALUES ('900000001', 'c', 'r', '1')";
+    client.batch_execute(old).await.unwrap();
+    let error = bench.store.drain(screen(), at(0)).await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Schema(words) if words.contains("docs/outbox.md")),
+        "{error}"
+    );
+    let remedy =
+        include_str!("../../../../../docs/outbox.md").split("## After a restore").nth(1).unwrap();
+    for part in remedy.split("```sql\n").skip(1) {
+        client.batch_execute(part.split("```").next().unwrap()).await.unwrap();
+    }
+    assert_eq!(bench.drain().await, drained(1, 0));
+    assert_eq!(bench.recipients().await, ["r"]);
+}
