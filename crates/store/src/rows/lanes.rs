@@ -102,16 +102,8 @@ impl Lanes {
     /// `items` deliveries of a claimed chunk are settled or due again; with the last of them the chunk is gone.
     pub(crate) fn remove_claimed(&mut self, id: LaneId, items: usize, is_gone: bool) {
         let weight = items + if is_gone { limits::CHUNK_WEIGHT } else { 0 };
-        debug_assert!(
-            self.work.get(&id).is_some_and(|work| work.claimed >= weight),
-            "more was settled than claimed"
-        );
-        self.free(id, weight);
-    }
-
-    /// `weight` is not claimed any more. Less may be known to be claimed: others claim as well.
-    pub(crate) fn free(&mut self, id: LaneId, weight: usize) {
         if let Some(work) = self.work.get_mut(&id) {
+            debug_assert!(work.claimed >= weight, "more was settled than claimed");
             let weight = weight.min(work.claimed);
             work.claimed -= weight;
             self.claimed -= weight;
@@ -148,14 +140,6 @@ impl Lanes {
 
     /// The lane whose turn it is, among those whose windows are not full.
     pub(crate) fn next(&mut self, request: &ClaimRequest) -> Option<LaneId> {
-        self.open_and_due(request).next()
-    }
-
-    /// Lanes with something due whose windows are not full, in turn.
-    pub(crate) fn open_and_due<'a>(
-        &'a mut self,
-        request: &'a ClaimRequest,
-    ) -> impl Iterator<Item = LaneId> + 'a {
         while let Some(&(at, id)) = self.waiting.first()
             && at <= request.now
         {
@@ -164,7 +148,7 @@ impl Lanes {
             work.place = Place::Ready;
             self.ready.insert((work.lane.priority, work.turn), id);
         }
-        self.ready.values().copied().filter(|id| self.is_open(*id, request))
+        self.ready.values().copied().find(|id| self.is_open(*id, request))
     }
 
     /// The lane had its turn: it goes behind the others of its priority.

@@ -2,7 +2,6 @@
 
 pub(crate) mod audit;
 pub(crate) mod codec;
-pub(crate) mod filter;
 pub(crate) mod lanes;
 pub(crate) mod members;
 pub(crate) mod model;

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::round::{Desk, Round, next_due};
 use super::rows;
-use super::suppress::load_filter;
+use super::suppress::RecipientFilter;
 use crate::rows::lanes::Lanes;
 use crate::{Recovery, StoreError};
 
@@ -103,7 +103,7 @@ pub(super) fn open(
     let mut desk = Desk {
         realm,
         lanes: lanes(&connection)?,
-        suppressed: load_filter(&connection)?,
+        suppressed: RecipientFilter::load(&connection)?,
         next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
         last_content: None,
     };

@@ -6,9 +6,9 @@ use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, State, Timestam
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::rows::{self, select_chunk};
+use super::suppress::RecipientFilter;
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
-use crate::rows::filter::RecipientFilter;
 use crate::rows::lanes::{LaneId, Lanes};
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
