@@ -53,6 +53,8 @@ pub(super) enum Intent {
 pub(super) struct Stats {
     pub(super) settled: Arc<AtomicU64>,
     pub(super) work: Desktop,
+    /// Wakes who waits for work.
+    pub(super) changes: watch::Sender<u64>,
 }
 
 /// What a beat found.
@@ -155,11 +157,7 @@ impl Member {
             let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
-                    standing.send_if_modified(|told| {
-                        let is_new = *told != self.standing;
-                        told.clone_from(&self.standing);
-                        is_new
-                    });
+                    self.tell(&standing);
                     self.bury(beat.dead).await;
                     limits::WORKER_BEAT
                 }
@@ -180,6 +178,18 @@ impl Member {
         }
         if let Err(error) = self.leave().await {
             tracing::warn!(error = %errors::in_words(&error), "left without saying so: others find out");
+        }
+    }
+
+    /// Passes on where this process stands. With other partitions comes other work.
+    fn tell(&self, standing: &watch::Sender<Membership>) {
+        let is_told = standing.send_if_modified(|told| {
+            let is_new = *told != self.standing;
+            told.clone_from(&self.standing);
+            is_new
+        });
+        if let Some(stats) = self.stats.as_ref().filter(|_| is_told) {
+            stats.changes.send_modify(|change| *change += 1);
         }
     }
 
@@ -272,11 +282,14 @@ impl Member {
     /// Has the work of `dead` workers taken over.
     async fn bury(&self, dead: i64) {
         let Some(stats) = self.stats.as_ref().filter(|_| dead > 0) else { return };
-        let millis = i64::try_from(self.clock.wall().as_millis()).unwrap_or(i64::MAX);
+        let wall = self.clock.shifted(self.time_offset).wall();
+        let millis = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
         let now = Timestamp::from_millis(millis);
-        match stats.work.ask(Bury { now }).await {
-            Ok(recovery) => tracing::warn!(?recovery, "took over from workers that are gone"),
-            Err(error) => tracing::warn!(%error, "cannot take over from workers that are gone"),
+        // A writer that is held up must not keep this process from saying that it is alive.
+        match tokio::time::timeout(limits::WORKER_BEAT, stats.work.ask(Bury { now })).await {
+            Ok(Ok(recovery)) => tracing::warn!(?recovery, "took over from workers that are gone"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot take over from workers that are gone"),
+            Err(_elapsed) => tracing::warn!("taking over from workers that are gone takes long"),
         }
     }
 

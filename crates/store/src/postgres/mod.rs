@@ -165,7 +165,7 @@ impl Postgres {
         let listener = Listener {
             connector: connector.clone(),
             notices,
-            changes,
+            changes: changes.clone(),
             cluster: Arc::clone(&cluster),
             outbox,
             membership: standing.clone(),
@@ -173,7 +173,7 @@ impl Postgres {
             random: random.fork(),
         };
         tasks.spawn("store-listener", listener.run());
-        member.count(Stats { settled, work: work.clone() });
+        member.count(Stats { settled, work: work.clone(), changes });
         tasks.spawn("store-member", member.run(membership, available, cluster, intended));
         Ok(Self {
             reader: PostgresReader::connect(connector).await?,

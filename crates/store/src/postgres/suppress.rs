@@ -33,8 +33,9 @@ impl Ask for Unsuppress {
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
         let recipients: Vec<&str> = self.1.iter().map(|recipient| &**recipient).collect();
+        let listable: Vec<&str> = recipients.iter().copied().filter(|one| is_text(one)).collect();
         let delete = "DELETE FROM suppression WHERE channel = $1 AND recipient = ANY($2) RETURNING recipient";
-        let rows = round.rows(delete, &[&self.0.as_str(), &recipients]).await?;
+        let rows = round.rows(delete, &[&self.0.as_str(), &listable]).await?;
         let mut gone = HashSet::new();
         for row in &rows {
             gone.insert(row.try_get::<_, &str>(0)?);
@@ -50,10 +51,10 @@ impl Round<'_> {
     /// Adds to the list; one that is there already keeps its reason.
     pub(super) async fn suppress(&mut self, suppressions: &[Suppression]) -> Result<(), Error> {
         let mut columns = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for one in suppressions {
+        for one in suppressions.iter().filter(|one| is_text(&one.recipient)) {
             columns.0.push(one.channel.as_str());
             columns.1.push(&*one.recipient);
-            columns.2.push(&*one.reason);
+            columns.2.push(one.reason.replace('\0', "\u{fffd}"));
             columns.3.push(one.since.millis());
         }
         // In one order everywhere, so that two processes never wait for each other.
@@ -84,4 +85,9 @@ impl Round<'_> {
         };
         rows.iter().map(place).collect()
     }
+}
+
+/// Whether PostgreSQL can keep it as a text. Nobody can be sent to whose name has a NUL, so nobody is missed.
+fn is_text(recipient: &str) -> bool {
+    !recipient.contains('\0')
 }
