@@ -24,7 +24,7 @@ async fn store() -> (Database, Connector) {
 /// A transaction that has written the end of one member to the log.
 async fn writing(connector: &Connector, index: u16) -> Session {
     let session = connector.connect(None).await.unwrap();
-    let begin = format!("BEGIN; {}", super::round::LOG_WRITERS);
+    let begin = format!("BEGIN; {}", super::LOG_WRITERS);
     session.client.batch_execute(&begin).await.unwrap();
     write(&session.client, index).await;
     session
@@ -72,7 +72,7 @@ async fn the_log_is_read_up_to_the_first_transaction_that_may_still_write() {
     assert_eq!(read(&reader, next, 10).await, (vec![], next));
     // One that has the lock and no number yet comes after all that have one.
     let unnumbered = connector.connect(None).await.unwrap();
-    let begin = format!("BEGIN; {}", super::round::LOG_WRITERS);
+    let begin = format!("BEGIN; {}", super::LOG_WRITERS);
     unnumbered.client.batch_execute(&begin).await.unwrap();
     commit(&writing(&connector, 4).await).await;
     let (members, next) = read(&reader, next, 10).await;
