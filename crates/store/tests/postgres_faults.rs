@@ -1,6 +1,6 @@
 //! What breaks between a process and its database loses nothing and doubles nothing.
 #![cfg(feature = "postgres")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail by panicking")]
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
 mod support;
 
@@ -24,7 +24,7 @@ const STRIDE: usize = 97;
 #[tokio::test]
 async fn an_ingest_that_is_cut_anywhere_is_neither_lost_nor_doubled() {
     let database = fresh();
-    let proxy = Proxy::before(database.url()).unwrap();
+    let proxy = proxy(&database).await;
     let store = open(proxy.url()).await;
     let mut ingested = 0;
     for direction in [Direction::ToServer, Direction::ToClient] {
@@ -45,13 +45,13 @@ async fn an_ingest_that_is_cut_anywhere_is_neither_lost_nor_doubled() {
             assert_eq!(accepted(&reader(&database).await).await, ingested, "{direction:?} {place}");
         }
     }
-    the_books_balance(&store).await;
+    balanced(&database).await;
 }
 
 #[tokio::test]
 async fn a_settlement_that_is_cut_anywhere_is_written_once() {
     let database = fresh();
-    let proxy = Proxy::before(database.url()).unwrap();
+    let proxy = proxy(&database).await;
     let store = open(proxy.url()).await;
     let mut delivered_so_far = 0;
     for direction in [Direction::ToServer, Direction::ToClient] {
@@ -65,7 +65,7 @@ async fn a_settlement_that_is_cut_anywhere_is_written_once() {
             assert_eq!(totals.delivered, delivered_so_far, "{direction:?} {place}");
         }
     }
-    the_books_balance(&store).await;
+    balanced(&database).await;
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn calls_wait_for_a_server_that_crashed_and_go_on_when_it_is_back() {
 #[tokio::test]
 async fn who_cannot_wait_is_told_that_nothing_was_done() {
     let database = fresh();
-    let proxy = Proxy::before(database.url()).unwrap();
+    let proxy = proxy(&database).await;
     let store = open(proxy.url()).await;
     let ids = Shape::default().ingest(&store, 1).await;
     proxy.cut();
@@ -141,10 +141,9 @@ async fn processes_that_use_one_key_at_a_time_accept_one_notification() {
     let database = fresh();
     let (one, other) = (open(database.url()).await, open(database.url()).await);
     let keys: [&'static str; 4] = ["a", "b", "c", "d"];
-    for round in 0..8 {
+    for tenant in TENANTS {
         let draft = |key: &'static str, position: u8| {
-            let shape =
-                Shape { key: Some((key, position)), tenant: TENANTS[round], ..Shape::default() };
+            let shape = Shape { key: Some((key, position)), tenant, ..Shape::default() };
             shape.draft("a")
         };
         let forth = keys.map(|key| draft(key, 1)).to_vec();
@@ -165,7 +164,7 @@ async fn processes_that_use_one_key_at_a_time_accept_one_notification() {
         let refused = other.ingest(changed, at(0)).await;
         assert_eq!(refused, Err(StoreError::KeyReused { index: 0 }));
     }
-    assert_eq!(accepted(&one).await, 8 * 4);
+    assert_eq!(accepted(&one).await, 32);
     the_books_balance(&other).await;
 }
 
@@ -234,7 +233,14 @@ async fn many_destinations_come_in_at_once() {
         tokio::join!(store.ingest(drafts(0), at(0)), store.ingest(drafts(4_000), at(0)));
     assert_eq!(one.unwrap().len() + other.unwrap().len(), 10_000);
     assert_eq!(store.lanes().await.unwrap().len(), 9_000);
-    assert_eq!(claim_all(&store, 0).await.len(), 10_000.min(9_000 + 1_000));
+    let claimed = claim_all(&store, 0).await;
+    assert_eq!(claimed.iter().map(|chunk| chunk.deliveries.len()).sum::<usize>(), 10_000);
+}
+
+/// A link to the database that can be broken. It has a runtime of its own, which must not be made within another one.
+async fn proxy(database: &testbed::Database) -> Proxy {
+    let url = database.url().to_owned();
+    tokio::task::spawn_blocking(move || Proxy::before(&url).unwrap()).await.unwrap()
 }
 
 /// Claims until there is something: what became ready a moment ago may have to be heard of first.
@@ -252,6 +258,12 @@ async fn claim_until_some(store: &Postgres) -> notification::Chunk {
 /// Another process, to look from outside.
 async fn reader(database: &testbed::Database) -> store::postgres::PostgresReader {
     store::postgres::PostgresReader::open(database.url(), None).await.unwrap()
+}
+
+/// Looks from outside whether everything is somewhere, once.
+async fn balanced(database: &testbed::Database) {
+    let audit = reader(database).await.audit().await.unwrap();
+    assert_eq!((audit.problem_count, audit.problems), (0, Vec::new()));
 }
 
 async fn connect(url: &str) -> Client {
