@@ -1,6 +1,6 @@
 //! A database that cannot be used is refused with what to do about it.
 #![cfg(feature = "postgres")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail by panicking")]
+#![expect(clippy::panic, reason = "the helpers of a test fail by panicking")]
 
 mod support;
 
