@@ -34,11 +34,21 @@ pub(super) struct TakeChunks {
     pub(super) lease: Duration,
 }
 
-const SELECT_BATCHES: &str = "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, broadcast, \
-     batch.tenant, coalesce(batch.options, broadcast.options), coalesce(batch.payload, broadcast.payload), items, \
-     lane.channel, lane.destination, lane.priority \
-     FROM batch JOIN lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
-     WHERE batch.id = ANY($1)";
+/// A statement whose rows [`batch_at`] reads.
+macro_rules! select_batch {
+    ($condition:literal) => {
+        concat!(
+            "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, batch.broadcast, \
+             batch.tenant, coalesce(batch.options, broadcast.options), \
+             coalesce(batch.payload, broadcast.payload), items, lane.channel, lane.destination, lane.priority \
+             FROM batch JOIN lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
+             WHERE ",
+            $condition
+        )
+    };
+}
+pub(super) use select_batch;
+
 #[async_trait]
 impl Ask for ClaimChunks {
     type Answer = Claim<Chunk>;
@@ -198,7 +208,7 @@ impl Round<'_> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = self.rows(SELECT_BATCHES, &[&ids]).await?;
+        let rows = self.rows(select_batch!("batch.id = ANY($1)"), &[&ids]).await?;
         let batches = rows.iter().map(|row| batch_at(row).map(|batch| (batch.id, batch)));
         Ok(batches.collect::<Result<_, _>>()?)
     }
@@ -220,8 +230,8 @@ fn missing(batch: BatchId) -> StoreError {
     StoreError::Damaged(format!("batch {} is missing", batch.0))
 }
 
-/// Reads a row of [`SELECT_BATCHES`].
-fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
+/// Reads a row of [`select_batch`].
+pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
     let code: i16 = row.try_get(1)?;
     let content = match (row.try_get::<_, Option<&[u8]>>(7)?, row.try_get::<_, Option<&[u8]>>(8)?) {
         (Some(options), Some(payload)) => Some(Content {

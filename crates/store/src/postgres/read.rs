@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use futures_util::{TryStreamExt as _, try_join};
 use notification::{
-    Account, BatchId, BroadcastId, ByteString, Bytes, ChunkId, Content, Envelope, Epoch, Lane,
-    Name, NotificationId, State, Timestamp,
+    Account, BatchId, BroadcastId, ByteString, Name, NotificationId, State, Timestamp,
 };
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
 
+use super::claim::{batch_at, select_batch};
 use super::connection::Session;
+use super::round::{chunk_at, lane_at, select_chunk, signed};
 use super::xid::Xid;
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::members::Members;
-use crate::rows::model::{self, BatchRow, ChunkRow, Standing};
+use crate::rows::model::{self, Standing};
 use crate::{
     BroadcastStatus, ClusterStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition,
     Page, StoreError, Suppression, WorkerStatus,
@@ -37,14 +38,10 @@ const PAGE_BATCHES_PASSED: u64 = 4096;
 /// Rows of the log fetched at once.
 const LOG_ROWS: i32 = 256;
 
-/// A batch with what it belongs to; none of an open broadcast, which is not accepted yet. [`batch_at`] reads it.
-const SELECT_BATCH: &str = "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, batch.broadcast, \
-     batch.tenant, coalesce(batch.options, broadcast.options), coalesce(batch.payload, broadcast.payload), items, \
-     lane.channel, destination, lane.priority \
-     FROM batch JOIN lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
-     WHERE batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)";
-const SELECT_CHUNKS: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
-     members FROM chunk WHERE batch = $1";
+/// What belongs to an open broadcast is not accepted yet.
+const SELECT_BATCH: &str =
+    select_batch!("batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)");
+const SELECT_CHUNKS: &str = select_chunk!("batch = $1");
 const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid, id";
 
 // === impl Snapshot ===
@@ -140,7 +137,9 @@ impl<'a> Snapshot<'a> {
             &signed(PAGE_BATCHES),
         ];
         let rows = self.transaction.query(select, parameters).await?;
-        rows.iter().map(|row| Ok((BatchId(unsigned(row, 0)?), small(row, 1)?))).collect()
+        let count =
+            |row: &Row| row.try_get::<_, i32>(1).map(|count| usize::try_from(count).unwrap_or(0));
+        rows.iter().map(|row| Ok((BatchId(unsigned(row, 0)?), count(row)?))).collect()
     }
 
     /// An accepted batch with everything that happened to it, in one flight.
@@ -293,56 +292,6 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// The columns of [`SELECT_BATCH`].
-fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
-    let id = BatchId(unsigned(row, 0)?);
-    let bytes = |column| Ok::<_, StoreError>(row.try_get::<_, Option<&[u8]>>(column)?);
-    let content = match (bytes(7)?, bytes(8)?) {
-        (Some(options), Some(payload)) => Some(Content {
-            payload: Bytes::copy_from_slice(payload),
-            options: Bytes::copy_from_slice(options),
-        }),
-        _ => None,
-    };
-    let envelope = Envelope {
-        tenant: model::name(row.try_get(6)?)?,
-        lane: lane_at(row, 10)?,
-        guarantee: model::guarantee(code(row, 1)?)?,
-        due_at: instant(row, 3)?,
-        expires_at: row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
-        broadcast: row.try_get::<_, Option<i64>>(5)?.map(|id| BroadcastId(id.cast_unsigned())),
-    };
-    let items = Bytes::copy_from_slice(row.try_get(9)?);
-    Ok(BatchRow { id, envelope, accepted_at: instant(row, 2)?, content, items })
-}
-
-/// The columns of [`SELECT_CHUNKS`].
-fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
-    let begun_through: Option<i32> = row.try_get(8)?;
-    Ok(ChunkRow {
-        id: ChunkId(unsigned(row, 0)?),
-        batch: BatchId(unsigned(row, 1)?),
-        lane: i64::from(row.try_get::<_, i32>(2)?),
-        due_at: instant(row, 3)?,
-        attempt: small(row, 4)?,
-        epoch: Epoch(u32::try_from(unsigned(row, 5)?).unwrap_or(u32::MAX)),
-        crashes: small(row, 6)?,
-        lease_until: row.try_get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
-        begun_through: begun_through.map(|index| u16::try_from(index).unwrap_or(u16::MAX)),
-        count: small(row, 9)?,
-        members: row.try_get::<_, Option<&[u8]>>(10)?.map(Members::from_blob),
-    })
-}
-
-/// A lane from three columns, the first of which is `column`.
-fn lane_at(row: &Row, column: usize) -> Result<Lane, StoreError> {
-    Ok(Lane {
-        channel: model::name(row.try_get(column)?)?,
-        destination: row.try_get::<_, &str>(column + 1)?.into(),
-        priority: model::priority(code(row, column + 2)?)?,
-    })
-}
-
 /// The entries in a row of the log: its transaction, the batch and when that was accepted, the groups.
 fn log_entries(row: &Row, realm: u16) -> Result<Vec<LogEntry>, StoreError> {
     let (batch, accepted_at) = (BatchId(unsigned(row, 1)?), instant(row, 2)?);
@@ -381,19 +330,4 @@ fn instant(row: &Row, column: usize) -> Result<Timestamp, StoreError> {
 
 fn unsigned(row: &Row, column: usize) -> Result<u64, StoreError> {
     Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
-}
-
-/// A column of small numbers that are never negative.
-fn small<T: TryFrom<i32>>(row: &Row, column: usize) -> Result<T, StoreError> {
-    let number: i32 = row.try_get(column)?;
-    T::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} is out of range")))
-}
-
-fn code(row: &Row, column: usize) -> Result<u8, StoreError> {
-    let code: i16 = row.try_get(column)?;
-    u8::try_from(code).map_err(|_| StoreError::Damaged(format!("{code} is no code")))
-}
-
-fn signed(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
