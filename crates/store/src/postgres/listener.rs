@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flow::{Backoff, Clock};
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::MissedTickBehavior;
 use tokio_postgres::Error;
 
 use super::connection::{Connector, Hear};
@@ -77,6 +78,9 @@ impl Listener {
         *failures = 0;
         self.look_at_everything().await;
         let mut looked_at = self.clock.monotonic();
+        // Whatever comes meanwhile puts off neither.
+        let mut checks = tokio::time::interval(ANSWER_WITHIN);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 told = hearing.recv() => match told {
@@ -84,7 +88,7 @@ impl Listener {
                     None => return Ok(()),
                 },
                 () = overheard.notified() => self.look_at_everything().await,
-                () = tokio::time::sleep(ANSWER_WITHIN) => {
+                _ = checks.tick() => {
                     let answer = session.client.batch_execute("");
                     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
                         Ok(answer) => answer?,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use flow::{Backoff, Clock, Tenure};
 use notification::{Timestamp, limits};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_postgres::Error;
 
 use super::Options;
@@ -34,9 +35,17 @@ pub(super) struct Member {
     clock: Clock,
     random: fastrand::Rng,
     stats: Option<Stats>,
-    settled_before: u64,
+    pace: Pace,
     /// Whether the clocks were found apart.
     is_apart: bool,
+}
+
+/// How fast this process settles, as of the last beats.
+#[derive(Debug)]
+struct Pace {
+    measured_at: Instant,
+    settled: u64,
+    per_second: f32,
 }
 
 /// What this process means to do.
@@ -64,6 +73,8 @@ pub(super) struct Stats {
 struct Beat {
     is_known: bool,
     dead: i64,
+    /// When the next lease of another ends, unless it is renewed: that is looked at in time.
+    next_end: Option<Duration>,
 }
 
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until) \
@@ -73,10 +84,15 @@ const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + $2 * in
      WHERE id = $1 RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::int8";
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_leaving) FROM worker";
-/// A free partition is anybody's, one whose owner is alive is its owner's.
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_leaving), \
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving AND id < $1), \
+     extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
+       - clock_timestamp())::float8 FROM worker";
+/// A partition without an owner is anybody's, and so is one whose owner is not among the workers any more: a statement
+/// of somebody who was buried may have been under way for long. Nobody takes one who is not a worker now.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
-     SELECT id FROM partition WHERE owner IS NULL ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)";
+     SELECT id FROM partition WHERE owner IS NULL OR owner NOT IN (SELECT worker.id FROM worker) \
+     ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED) AND EXISTS (SELECT FROM worker WHERE worker.id = $1)";
 const RELEASE: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 ORDER BY id DESC LIMIT $2 FOR UPDATE)";
 const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
@@ -113,7 +129,7 @@ impl Member {
             clock,
             random,
             stats: None,
-            settled_before: 0,
+            pace: Pace { measured_at: clock.monotonic(), settled: 0, per_second: 0.0 },
             is_apart: false,
         };
         member.beat(false).await?;
@@ -164,7 +180,7 @@ impl Member {
                     failures = 0;
                     self.tell(&standing);
                     self.bury(beat.dead).await;
-                    limits::WORKER_BEAT
+                    beat.next_end.map_or(limits::WORKER_BEAT, |end| end.min(limits::WORKER_BEAT))
                 }
                 Err(error) => {
                     self.session = None;
@@ -210,7 +226,7 @@ impl Member {
         let beat = match beat.await {
             Ok(beat) => beat?,
             // The session is dropped with its silence.
-            Err(_elapsed) => return Ok(Beat { is_known: false, dead: 0 }),
+            Err(_elapsed) => return Ok(Beat { is_known: false, dead: 0, next_end: None }),
         };
         if beat.is_known {
             self.tenure.renew(
@@ -230,17 +246,18 @@ impl Member {
         let client = &session.client;
         let lease = millis(limits::WORKER_LEASE);
         let settled = self.stats.as_ref().map_or(0, |stats| stats.settled.load(Ordering::Relaxed));
-        let beats_per_second = 1.0 / limits::WORKER_BEAT.as_secs_f32();
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-        let rate = settled.saturating_sub(self.settled_before) as f32 * beats_per_second;
-        self.settled_before = settled;
+        let rate = self.pace.measure(self.clock.monotonic(), settled);
         let renew = session.prepared(RENEW).await?;
         let worker = self.standing.worker;
+        let asked_at = self.clock.monotonic();
         let known = client
             .query_opt(&renew, &[&worker, &lease, &is_leaving, &settled.cast_signed(), &rate])
             .await?;
         if let Some(row) = &known {
-            self.compare_clocks(row.try_get(0)?);
+            // An answer that took long says little of the present time.
+            if self.clock.monotonic().duration_since(asked_at) < DRIFT_MAX / 2 {
+                self.compare_clocks(row.try_get(0)?);
+            }
         } else {
             let Options { name, version, produces, consumes, listen, .. } = &self.options;
             let join = session.prepared(JOIN).await?;
@@ -252,14 +269,19 @@ impl Member {
             tracing::info!(worker = self.standing.worker, "joined the cluster");
         }
         let look = session.prepared(LOOK).await?;
-        let row = client.query_one(&look, &[]).await?;
+        let row = client.query_one(&look, &[&self.standing.worker]).await?;
         let count =
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
         (self.standing.producers, self.standing.consumers) = (count(1)?, count(2)?);
         if self.options.produces {
-            self.balance(session, is_leaving).await?;
+            let share = if is_leaving { 0 } else { share(self.standing.producers, count(3)?) };
+            self.balance(session, share).await?;
         }
-        Ok(Beat { is_known: known.is_some() || worker == 0, dead: row.try_get(0)? })
+        let next_end: Option<f64> = row.try_get(4)?;
+        // A little later, so that it is over then.
+        let next_end =
+            next_end.and_then(|seconds| Duration::try_from_secs_f64(seconds + 0.01).ok());
+        Ok(Beat { is_known: known.is_some() || worker == 0, dead: row.try_get(0)?, next_end })
     }
 
     /// Says so, once, when the machine's clock and the database's move apart, whose time is `told`, ms: ours follows theirs
@@ -277,12 +299,10 @@ impl Member {
         self.is_apart = is_apart;
     }
 
-    /// Takes free partitions up to a fair share, and gives back what exceeds it.
-    async fn balance(&mut self, session: &Session, is_leaving: bool) -> Result<(), Error> {
+    /// Takes free partitions up to `share`, and gives back what exceeds it.
+    async fn balance(&mut self, session: &Session, share: usize) -> Result<(), Error> {
         let client = &session.client;
         let worker = self.standing.worker;
-        let share =
-            if is_leaving { 0 } else { PARTITIONS.div_ceil(self.standing.producers.max(1)) };
         let owned = owned(session, worker).await?;
         let limit = |count: usize| i64::try_from(count).unwrap_or(0);
         if owned.len() < share {
@@ -332,6 +352,29 @@ impl Member {
     }
 }
 
+// === impl Pace ===
+
+impl Pace {
+    /// Deliveries per second since it was last measured; of the time before, while that is too short to tell.
+    fn measure(&mut self, now: Instant, settled: u64) -> f32 {
+        let passed = now.saturating_duration_since(self.measured_at);
+        if passed >= limits::WORKER_BEAT / 2 {
+            #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+            let more = settled.saturating_sub(self.settled) as f32;
+            let per_second = more / passed.as_secs_f32();
+            *self = Self { measured_at: now, settled, per_second };
+        }
+        self.per_second
+    }
+}
+
+/// How many partitions the producer has before whom `rank` others joined: as many as everybody else, or one more. All
+/// shares together are all partitions.
+fn share(producers: usize, rank: usize) -> usize {
+    let producers = producers.max(1);
+    PARTITIONS / producers + usize::from(rank < PARTITIONS % producers)
+}
+
 async fn owned(session: &Session, worker: i64) -> Result<Vec<i16>, Error> {
     let select = session.prepared(OWNED).await?;
     let rows = session.client.query(&select, &[&worker]).await?;
@@ -350,4 +393,33 @@ async fn stored_realm(session: &Session, drawn: i64) -> Result<u16, StoreError> 
 #[expect(clippy::cast_precision_loss, reason = "some seconds")]
 fn millis(span: Duration) -> f64 {
     span.as_millis() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_differ_by_one_at_most_and_make_up_the_whole() {
+        for producers in 1..=100 {
+            let shares: Vec<usize> = (0..producers).map(|rank| share(producers, rank)).collect();
+            assert_eq!(shares.iter().sum::<usize>(), PARTITIONS);
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            assert!(most - least <= 1, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_pace_is_measured_over_the_time_that_passed() {
+        let start = Clock::system().monotonic();
+        let mut pace = Pace { measured_at: start, settled: 0, per_second: 0.0 };
+        let mut check = |millis, settled, expect: f32| {
+            let measured = pace.measure(start + Duration::from_millis(millis), settled);
+            assert!((measured - expect).abs() < 0.1, "{measured} after {millis} ms");
+        };
+        check(4_000, 400, 100.0);
+        check(4_001, 500, 100.0);
+        check(6_000, 600, 100.0);
+        check(8_000, 600, 0.0);
+    }
 }

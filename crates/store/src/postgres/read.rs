@@ -282,7 +282,7 @@ impl<'a> Snapshot<'a> {
              (SELECT coalesce(sum(count), 0)::int8 FROM chunk WHERE chunk.worker = worker.id AND NOT is_ticket) \
              FROM worker ORDER BY id";
         let rows = self.transaction.query(select, &[]).await?;
-        let rest = "SELECT (SELECT count(*) FROM partition WHERE owner IS NULL), \
+        let rest = "SELECT (SELECT count(*) FROM partition WHERE owner IS NULL OR owner NOT IN (SELECT worker.id FROM worker)), \
              (SELECT count(*) FROM outbox_rejected)";
         let rest = self.transaction.query_one(rest, &[]).await?;
         Ok(ClusterStatus {

@@ -83,6 +83,14 @@ fn screen() -> Arc<Screen> {
     })
 }
 
+/// The SQL in a section of the contract.
+fn statements(section: &str) -> Vec<String> {
+    let contract = include_str!("../../../../../docs/outbox.md");
+    let section = contract.split(section).nth(1).unwrap().split("\n## ").next().unwrap();
+    let blocks = section.split("```sql\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
 const fn drained(accepted: u64, rejected: u64) -> Drained {
     Drained { accepted, rejected, more: false }
 }
@@ -259,8 +267,7 @@ async fn the_table_itself_refuses_what_can_be_seen_to_be_wrong() {
 #[tokio::test]
 async fn an_application_may_insert_and_nothing_else() {
     let bench = Bench::new().await;
-    let grants = include_str!("../../../../../docs/outbox.md");
-    let grants = grants.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
+    let grants = &statements("## Let an application in")[0];
     let role = testbed::unique_prefix();
     let client = bench.application().await;
     let make = format!("CREATE ROLE {role}; {}", grants.replace("shop", &role));
@@ -284,6 +291,25 @@ async fn an_application_may_insert_and_nothing_else() {
     assert_eq!(bench.drain().await, drained(1, 0));
     let drop = format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}");
     client.batch_execute(&drop).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_examples_of_the_contract_do_what_it_says() {
+    let bench = Bench::new().await;
+    let client = bench.application().await;
+    client.batch_execute("CREATE TABLE orders (id int, state text)").await.unwrap();
+    for statement in statements("## Examples") {
+        client.batch_execute(&statement).await.unwrap();
+    }
+    client.batch_execute(&format!("{INSERT} VALUES ('c', 'nobody', '1')")).await.unwrap();
+    assert_eq!(bench.drain().await, drained(1, 1));
+    assert_eq!(bench.recipients().await, ["https://shop.example/hooks/orders"]);
+    let reason = "UPDATE belfry.outbox_rejected SET reason = 'channel: was unknown'";
+    client.batch_execute(reason).await.unwrap();
+    for statement in statements("## What is refused later") {
+        client.batch_execute(&statement).await.unwrap();
+    }
+    assert_eq!(bench.drain().await, drained(0, 1), "it was put in again");
 }
 
 #[tokio::test]
@@ -332,10 +358,8 @@ async fn a_copy_from_another_server_is_not_passed_over_in_silence() {
         matches!(&error, StoreError::Schema(words) if words.contains("docs/outbox.md")),
         "{error}"
     );
-    let remedy =
-        include_str!("../../../../../docs/outbox.md").split("## After a restore").nth(1).unwrap();
-    for part in remedy.split("```sql\n").skip(1) {
-        client.batch_execute(part.split("```").next().unwrap()).await.unwrap();
+    for statement in statements("## After a restore") {
+        client.batch_execute(&statement).await.unwrap();
     }
     assert_eq!(bench.drain().await, drained(1, 0));
     assert_eq!(bench.recipients().await, ["r"]);

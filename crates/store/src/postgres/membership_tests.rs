@@ -1,0 +1,102 @@
+//! Several processes, as they come, go, and fail.
+
+use std::collections::BTreeSet;
+
+use flow::Clock;
+use futures_util::future::join_all;
+use notification::limits;
+use testbed::Database;
+use tokio_postgres::NoTls;
+
+use super::desk::Membership;
+use super::{Options, Postgres};
+use crate::Ledger as _;
+
+async fn join(database: &Database, produces: bool) -> Postgres {
+    let options = Options {
+        url: database.url().to_owned(),
+        ca_file: None,
+        name: "test".to_owned(),
+        version: "1".to_owned(),
+        produces,
+        consumes: true,
+        listen: None,
+        seed: 1,
+    };
+    Postgres::open(options, Clock::system()).await.unwrap()
+}
+
+/// Waits until all producers know of each other, and their shares differ by one at most.
+async fn settle(stores: &[Postgres]) {
+    let count = stores.len();
+    let low = usize::from(limits::PARTITIONS) / count;
+    let high = usize::from(limits::PARTITIONS).div_ceil(count);
+    let is_fair = |standing: &Membership| {
+        standing.producers == count && (low..=high).contains(&standing.partitions.len())
+    };
+    join_all(stores.iter().map(async |store| {
+        let mut membership = store.membership.clone();
+        membership.wait_for(is_fair).await.map(drop).unwrap();
+    }))
+    .await;
+    let owned: Vec<i16> =
+        stores.iter().flat_map(|store| store.membership.borrow().partitions.clone()).collect();
+    let distinct: BTreeSet<i16> = owned.iter().copied().collect();
+    assert_eq!((owned.len(), distinct.len()), (64, 64), "each partition has one owner");
+}
+
+/// Makes a worker overdue, as if it had been silent for long, and wakes the others.
+async fn silence(database: &Database, worker: i64) {
+    let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+    let mut tasks = flow::Tasks::default();
+    tasks.spawn("test", async move { connection.await.unwrap() });
+    let silence = "UPDATE belfry.worker SET alive_until = clock_timestamp() - interval '1 second' WHERE id = $1";
+    assert_eq!(client.execute(silence, &[&worker]).await.unwrap(), 1);
+    client.batch_execute("NOTIFY belfry_cluster").await.unwrap();
+    drop(client);
+    tasks.drain().await;
+}
+
+#[tokio::test]
+async fn partitions_are_shared_evenly_as_processes_come_and_go() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let consumer = join(&database, false).await;
+    let mut stores = vec![join(&database, true).await];
+    settle(&stores).await;
+    for count in [2, 3, 9] {
+        while stores.len() < count {
+            stores.push(join(&database, true).await);
+        }
+        settle(&stores).await;
+    }
+    assert_eq!(consumer.partitions(), 0);
+    let left: Vec<Postgres> = stores.drain(2..6).collect();
+    join_all(left.iter().map(Postgres::close)).await;
+    settle(&stores).await;
+    let cluster = consumer.cluster().await.unwrap().unwrap();
+    assert_eq!((cluster.workers.len(), cluster.partitions_free), (6, 0));
+    assert_eq!(cluster.workers.iter().map(|worker| worker.partitions).sum::<u16>(), 64);
+}
+
+#[tokio::test]
+async fn who_is_silent_for_too_long_is_buried_and_joins_anew_when_it_comes_back() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let mut stores = vec![join(&database, true).await, join(&database, true).await];
+    settle(&stores).await;
+    // Gone without a word.
+    let gone = stores.pop().unwrap();
+    let worker = gone.membership.borrow().worker;
+    drop(gone);
+    silence(&database, worker).await;
+    settle(&stores).await;
+    // Buried by somebody else while it is alive: it finds out at its next beat.
+    let first = stores[0].membership.borrow().worker;
+    let remove = format!("DELETE FROM belfry.worker WHERE id = {first}; NOTIFY belfry_cluster");
+    database.query(&remove).unwrap();
+    let mut membership = stores[0].membership.clone();
+    membership.wait_for(|standing| standing.worker != first).await.unwrap();
+    settle(&stores).await;
+    let workers = stores[0].cluster().await.unwrap().unwrap().workers;
+    assert_eq!(workers.len(), 1, "{workers:?}");
+    assert!(workers[0].id > worker && workers[0].alive_for > limits::WORKER_BEAT);
+}
