@@ -97,7 +97,8 @@ fn a_configuration_is_shown_without_its_secrets() {
     let (store, queue) = ("postgres://me:canary@db/x?sslmode=require", "amqp://me:canary@mq");
     workspace.write("b.toml", format!("store.url = {store:?}\nqueue.url = {queue:?}\n"));
     let ended = workspace.belfry(&["check-config", "b.toml"]);
-    let expect = "the configuration is fine: 0 channels\nstore: postgres://db/x\nqueue: amqp://mq\n";
+    let expect =
+        "the configuration is fine: 0 channels\nstore: postgres://db/x\nqueue: amqp://mq\n";
     assert_eq!((ended.code, ended.out.as_str()), (0, expect));
 }
 
