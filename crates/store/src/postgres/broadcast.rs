@@ -1,8 +1,11 @@
 //! Broadcasts: stored as they come in, due only once they are sealed.
 
-use async_trait::async_trait;
-use notification::{BroadcastId, Content, Timestamp};
+use std::sync::Arc;
 
+use async_trait::async_trait;
+use notification::{BroadcastId, Content, Envelope, Timestamp};
+
+use super::ingest::number_of;
 use super::round::{Failure, Round};
 use super::writer::Ask;
 use crate::rows::packing::{Filling, Known};
@@ -82,10 +85,16 @@ impl Ask for AddRecipients {
         let template = round.open_envelope(self.broadcast).await?;
         round.reserve_batches(self.items()).await?;
         let mut batches = Vec::new();
-        for group in &self.groups {
+        let envelope_of = |group: &RecipientGroup| {
             let mut envelope = template.clone();
-            envelope.lane.destination = std::sync::Arc::clone(&group.destination);
-            let lane = round.lane_number(&envelope.lane).await?;
+            envelope.lane.destination = Arc::clone(&group.destination);
+            envelope
+        };
+        let envelopes: Vec<Envelope> = self.groups.iter().map(envelope_of).collect();
+        let lanes = envelopes.iter().map(|envelope| &envelope.lane).collect();
+        let lanes = round.lane_numbers(lanes).await?;
+        for (group, envelope) in self.groups.iter().zip(envelopes) {
+            let lane = number_of(&lanes, &envelope.lane);
             let content = Content::default();
             let new = |round: &mut Round<'_>| {
                 Filling::new(round.desk.next_batch(), envelope.clone(), self.now)

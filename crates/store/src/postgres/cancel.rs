@@ -1,11 +1,13 @@
 //! Withdrawals: only what nobody holds can be cancelled.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
-use notification::{BroadcastId, Name, NotificationId, State, Timestamp};
+use notification::{BroadcastId, Name, NotificationId, State, Timestamp, limits};
 
 use super::round::{Failure, Round, Writes, chunk_at, select_chunk};
 use super::writer::Ask;
-use crate::rows::codec::LogLine;
+use crate::rows::codec::{LogLine, decode_log};
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 use crate::{CancelTarget, Cancelled};
@@ -51,14 +53,14 @@ impl Cancel {
         }
         let mut cancelled = Cancelled::default();
         let mut writes = Writes::default();
-        for chunk in round.chunks_of(&[number]).await? {
+        let only = Members::from_iter([id.index()]);
+        for chunk in round.pending_of(&[number], &only).await? {
             if !chunk.members().contains(id.index()) {
                 continue;
             }
             if chunk.lease_until.is_some() {
                 cancelled.under_way = 1;
             } else {
-                let only = Members::from_iter([id.index()]);
                 round.withdraw(&mut writes, &chunk, &only, self.now);
                 cancelled.cancelled = 1;
             }
@@ -87,7 +89,8 @@ impl Cancel {
         }
         let mut cancelled = Cancelled::default();
         let mut writes = Writes::default();
-        for chunk in round.chunks_of(&batches).await? {
+        let everybody = Members::all(limits::BATCH_ITEMS);
+        for chunk in round.pending_of(&batches, &everybody).await? {
             let count = chunk.count as u64;
             if chunk.lease_until.is_some() {
                 cancelled.under_way += count;
@@ -120,10 +123,63 @@ impl Round<'_> {
         writes.shrink(chunk.id, &rest);
     }
 
-    /// The chunks of batches, locked in the order of their numbers.
-    async fn chunks_of(&mut self, batches: &[i64]) -> Result<Vec<ChunkRow>, Failure> {
-        let select = select_chunk!("batch = ANY($1) ORDER BY id FOR UPDATE");
-        let rows = self.rows(select, &[&batches]).await?;
-        Ok(rows.iter().map(chunk_at).collect::<Result<_, _>>()?)
+    /// The chunks of batches, locked. Another process may have replaced some of them just before they were locked, by
+    /// chunks that could not be seen yet; so `wanted` members of every batch are accounted for, and looked for again
+    /// where one is neither pending nor ended.
+    async fn pending_of(
+        &mut self,
+        batches: &[i64],
+        wanted: &Members,
+    ) -> Result<Vec<ChunkRow>, Failure> {
+        let locked = select_chunk!("batch = ANY($1) ORDER BY id FOR UPDATE");
+        loop {
+            let mut missing = self.counts(batches, wanted).await?;
+            let rows = self.rows(locked, &[&batches]).await?;
+            let chunks: Vec<ChunkRow> = rows.iter().map(chunk_at).collect::<Result<_, _>>()?;
+            for chunk in &chunks {
+                if let Some(missing) = missing.get_mut(&chunk.batch.0.cast_signed()) {
+                    chunk.members().iter().for_each(|index| _ = missing.remove(index));
+                }
+            }
+            missing.retain(|_, members| !members.is_empty());
+            self.remove_ended(&mut missing).await?;
+            if missing.is_empty() {
+                return Ok(chunks);
+            }
+        }
+    }
+
+    /// Those of `wanted` that each batch has.
+    async fn counts(
+        &mut self,
+        batches: &[i64],
+        wanted: &Members,
+    ) -> Result<HashMap<i64, Members>, Failure> {
+        let select = "SELECT id, count FROM batch WHERE id = ANY($1)";
+        let mut members = HashMap::with_capacity(batches.len());
+        for row in &self.rows(select, &[&batches]).await? {
+            let count: i32 = row.try_get(1)?;
+            let of_batch = wanted.iter().filter(|index| i32::from(*index) < count);
+            members.insert(row.try_get(0)?, of_batch.collect());
+        }
+        Ok(members)
+    }
+
+    /// Takes out of `missing` what the log says has ended.
+    async fn remove_ended(&mut self, missing: &mut HashMap<i64, Members>) -> Result<(), Failure> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let batches: Vec<i64> = missing.keys().copied().collect();
+        let select = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
+        for row in &self.rows(select, &[&batches]).await? {
+            let Some(missing) = missing.get_mut(&row.try_get(0)?) else { continue };
+            let ended = decode_log(row.try_get(1)?)?;
+            for group in ended.iter().filter(|group| group.state.is_terminal()) {
+                group.indexes.iter().for_each(|index| _ = missing.remove(*index));
+            }
+        }
+        missing.retain(|_, members| !members.is_empty());
+        Ok(())
     }
 }

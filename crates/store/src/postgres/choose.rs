@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::desk::Claiming;
-use super::round::{Failure, Round, chunk_at, counted, lane_at, narrow};
+use super::round::{Failure, Round, chunk_at, lane_at, narrow, signed};
 use crate::ClaimRequest;
 use crate::rows::lanes::LaneId;
 use crate::rows::model::ChunkRow;
@@ -19,12 +19,16 @@ use crate::rows::model::ChunkRow;
 #[derive(Debug, Default)]
 struct Ahead {
     chunks: VecDeque<ChunkRow>,
+    /// How many are read at once.
+    limit: i64,
     /// Whether nothing lies behind them.
     is_all: bool,
 }
 
-/// Ready chunks of a lane read at once, and lanes read at once.
+/// Ready chunks of a lane read at first, and at most: lanes of small chunks are read in growing steps.
 const LOOK_AHEAD: i64 = 9;
+const LOOK_AHEAD_MAX: i64 = 256;
+/// Lanes read at once.
 const LANES_AHEAD: usize = 16;
 
 const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
@@ -111,18 +115,23 @@ impl Round<'_> {
         let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));
         let (dues, ids): (Vec<i64>, Vec<i64>) = wanted.iter().map(mark).unzip();
         let lanes: Vec<i32> = wanted.iter().map(|lane| narrow(*lane)).collect();
+        let limit =
+            ahead.get(&lane).map_or(LOOK_AHEAD, |known| 4 * known.limit).min(LOOK_AHEAD_MAX);
         let partitions = self.desk.membership.borrow().partitions.clone();
-        let parameters: [&(dyn ToSql + Sync); 5] = [&lanes, &dues, &ids, &partitions, &LOOK_AHEAD];
+        let parameters: [&(dyn ToSql + Sync); 5] = [&lanes, &dues, &ids, &partitions, &limit];
         let rows = self.rows(SELECT_READY, &parameters).await?;
-        for lane in wanted {
-            ahead.insert(lane, Ahead::default());
+        for lane in &wanted {
+            ahead.insert(*lane, Ahead { limit, ..Ahead::default() });
         }
         for row in &rows {
             let chunk = chunk_at(row)?;
             ahead.entry(chunk.lane).or_default().chunks.push_back(chunk);
         }
-        for ahead in ahead.values_mut() {
-            ahead.is_all |= counted(ahead.chunks.len()) < i32::try_from(LOOK_AHEAD).unwrap_or(0);
+        // Of lanes that were read before, some is taken already: their number says nothing any more.
+        for lane in &wanted {
+            if let Some(ahead) = ahead.get_mut(lane) {
+                ahead.is_all = signed(ahead.chunks.len()) < limit;
+            }
         }
         Ok(ahead.get(&lane).and_then(|ahead| ahead.chunks.front().cloned()))
     }

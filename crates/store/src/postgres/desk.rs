@@ -1,6 +1,6 @@
 //! What a writer keeps in memory between rounds.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -70,7 +70,10 @@ pub(super) struct Claiming {
 /// What follows from a round once it is durable.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
-    pub(super) notices: Vec<Notice>,
+    /// Lanes with a chunk that became ready, and the earliest instant at which one is due.
+    pub(super) dues: BTreeMap<LaneId, Timestamp>,
+    /// So much of what was claimed from a partition in a lane is settled or due again.
+    pub(super) freed: BTreeMap<(i16, LaneId), usize>,
     pub(super) lanes: Vec<(Lane, LaneId)>,
     /// Deliveries that this process settled.
     pub(super) settled: u64,
@@ -138,6 +141,18 @@ impl Desk {
             }
             Notice::Everything => self.lose_track(),
         }
+    }
+}
+
+// === impl Effects ===
+
+impl Effects {
+    /// What others should know.
+    pub(super) fn notices(&self) -> Vec<Notice> {
+        let dues = self.dues.iter().map(|(&lane, &at)| Notice::Due(lane, at));
+        let freed = self.freed.iter();
+        let freed = freed.map(|(&(its, lane), &weight)| Notice::Freed(its, lane, weight));
+        dues.chain(freed).collect()
     }
 }
 

@@ -1,11 +1,11 @@
 //! The way in: the drafts of all callers of a round, packed into shared batches.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 
 use async_trait::async_trait;
 use notification::{
-    BatchId, BroadcastId, ByteString, Draft, Envelope, Name, NotificationId, Timestamp,
+    BatchId, BroadcastId, ByteString, Draft, Envelope, Lane, Name, NotificationId, Timestamp,
 };
 use tokio_postgres::Error;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
@@ -163,8 +163,10 @@ impl Round<'_> {
         }
         let mut writes = Writes::default();
         let mut batches = Vec::with_capacity(packing.batches.len());
+        let lanes = packing.batches.iter().map(|batch| &batch.envelope.lane).collect();
+        let lanes = self.lane_numbers(lanes).await?;
         for batch in packing.batches {
-            let lane = self.lane_number(&batch.envelope.lane).await?;
+            let lane = number_of(&lanes, &batch.envelope.lane);
             writes.chunk(first_chunk(&batch, lane));
             self.count_accepted(batch.items.len());
             batches.push((lane, batch));
@@ -172,7 +174,9 @@ impl Round<'_> {
         self.copy_batches(&batches).await?;
         self.write(writes).await?;
         let mut keys = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for ((tenant, key), (fingerprint, id)) in packing.keys {
+        // In one order everywhere, so that two processes never wait for each other.
+        let in_order: BTreeMap<_, _> = packing.keys.into_iter().collect();
+        for ((tenant, key), (fingerprint, id)) in in_order {
             keys.0.push(tenant.to_string());
             keys.1.push(key.to_string());
             keys.2.push(fingerprint.to_vec());
@@ -235,6 +239,12 @@ impl Round<'_> {
             broadcast: Some(id),
         })
     }
+}
+
+/// The number of a lane that was looked up.
+pub(super) fn number_of(lanes: &HashMap<Lane, LaneId>, lane: &Lane) -> LaneId {
+    debug_assert!(lanes.contains_key(lane), "lanes are looked up before they are used");
+    lanes.get(lane).copied().unwrap_or_default()
 }
 
 /// All of a batch, due for the first time.

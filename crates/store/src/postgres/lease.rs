@@ -41,6 +41,9 @@ impl Round<'_> {
         if chunks.is_empty() {
             return Ok(HashSet::new());
         }
+        // In one order everywhere, so that two processes never wait for each other.
+        let mut chunks: Vec<&ChunkRow> = chunks.iter().collect();
+        chunks.sort_unstable_by_key(|chunk| chunk.id);
         let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
         let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
         let counts: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.count)).collect();

@@ -1,6 +1,6 @@
 //! One transaction, and the statements that its parts share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures_util::try_join;
 use notification::{BatchId, ByteString, ChunkId, Epoch, Lane, Name, State, Timestamp};
@@ -9,7 +9,7 @@ use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
 use super::connection::Session;
-use super::desk::{Desk, Effects, Notice, partition_of, to_payload};
+use super::desk::{Desk, Effects, partition_of, to_payload};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::lanes::LaneId;
@@ -135,11 +135,12 @@ impl<'a> Round<'a> {
 
     /// Notifies the cluster's other processes, if there are any.
     async fn tell_others(&mut self) -> Result<(), Error> {
-        if self.effects.notices.is_empty() {
+        let notices = self.effects.notices();
+        if notices.is_empty() {
             return Ok(());
         }
         let worker = self.desk.membership.borrow().worker;
-        let payload = to_payload(worker, &self.effects.notices);
+        let payload = to_payload(worker, &notices);
         self.execute("SELECT pg_notify('belfry_work', $1)", &[&payload]).await.map(drop)
     }
 
@@ -200,10 +201,8 @@ impl<'a> Round<'a> {
 
     /// A chunk of the lane is ready, due at `at`.
     pub(super) fn due(&mut self, lane: LaneId, at: Timestamp) {
-        let notice = Notice::Due(lane, at);
-        if !self.effects.notices.contains(&notice) {
-            self.effects.notices.push(notice);
-        }
+        let first = self.effects.dues.entry(lane).or_insert(at);
+        *first = at.min(*first);
         self.effects.woke = true;
     }
 
@@ -214,14 +213,7 @@ impl<'a> Round<'a> {
             self.desk.claiming.leases.remove(&(until, chunk.id));
         }
         let partition = partition_of(chunk.batch);
-        let same = self.effects.notices.iter_mut().find_map(|notice| match notice {
-            Notice::Freed(its, lane, sum) if (*its, *lane) == (partition, chunk.lane) => Some(sum),
-            Notice::Due(..) | Notice::Freed(..) | Notice::Everything => None,
-        });
-        match same {
-            Some(sum) => *sum += weight,
-            None => self.effects.notices.push(Notice::Freed(partition, chunk.lane, weight)),
-        }
+        *self.effects.freed.entry((partition, chunk.lane)).or_default() += weight;
         self.effects.woke = true;
     }
 
@@ -246,29 +238,33 @@ impl<'a> Round<'a> {
         Ok(lane_at(&row, 0)?)
     }
 
-    /// The number of `lane`; a new lane gets one.
-    pub(super) async fn lane_number(&mut self, lane: &Lane) -> Result<LaneId, Error> {
-        if let Some(&id) = self.desk.lane_numbers.get(lane) {
-            return Ok(id);
+    /// The numbers of `lanes`; a new lane gets one.
+    pub(super) async fn lane_numbers(
+        &mut self,
+        lanes: BTreeSet<&Lane>,
+    ) -> Result<HashMap<Lane, LaneId>, Error> {
+        let is_new = |lane: &&Lane| !self.desk.lane_numbers.contains_key(*lane);
+        let (new, known): (Vec<&Lane>, Vec<&Lane>) = lanes.into_iter().partition(is_new);
+        let numbers =
+            known.into_iter().filter_map(|lane| self.desk.lane_numbers.get_key_value(lane));
+        let mut numbers: HashMap<Lane, LaneId> =
+            numbers.map(|(lane, id)| (lane.clone(), *id)).collect();
+        if new.is_empty() {
+            return Ok(numbers);
         }
-        let new = self.effects.lanes.iter().find(|(other, _)| other == lane);
-        if let Some(&(_, id)) = new {
-            return Ok(id);
+        // In order, so that two processes never wait for each other.
+        let channels: Vec<&str> = new.iter().map(|lane| lane.channel.as_str()).collect();
+        let destinations: Vec<&str> = new.iter().map(|lane| &*lane.destination).collect();
+        let priorities: Vec<i16> = new.iter().map(|lane| lane.priority.code().into()).collect();
+        let parameters: [&(dyn ToSql + Sync); 3] = [&channels, &destinations, &priorities];
+        self.execute(INSERT_LANES, &parameters).await?;
+        let rows = self.rows(SELECT_LANE_NUMBERS, &parameters).await?;
+        for (lane, row) in new.into_iter().zip(&rows) {
+            let id = i64::from(row.try_get::<_, i32>(0)?);
+            self.effects.lanes.push((lane.clone(), id));
+            numbers.insert(lane.clone(), id);
         }
-        let priority = i16::from(lane.priority.code());
-        let parameters: [&(dyn ToSql + Sync); 3] =
-            [&lane.channel.as_str(), &&*lane.destination, &priority];
-        let insert = "INSERT INTO lane (channel, destination, priority) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-        let select =
-            "SELECT id FROM lane WHERE channel = $1 AND destination = $2 AND priority = $3";
-        let mut rows = self.rows(select, &parameters).await?;
-        if rows.is_empty() {
-            self.execute(insert, &parameters).await?;
-            rows = vec![self.row(select, &parameters).await?];
-        }
-        let id = rows.first().map_or(Ok(0), |row| row.try_get::<_, i32>(0)).map(i64::from)?;
-        self.effects.lanes.push((lane.clone(), id));
-        Ok(id)
+        Ok(numbers)
     }
 
     /// Writes rows, in one flight.
@@ -304,6 +300,11 @@ impl<'a> Round<'a> {
     }
 }
 
+const INSERT_LANES: &str = "INSERT INTO lane (channel, destination, priority) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::int2[]) ON CONFLICT DO NOTHING";
+const SELECT_LANE_NUMBERS: &str = "SELECT lane.id \
+     FROM unnest($1::text[], $2::text[], $3::int2[]) WITH ORDINALITY AS wanted (channel, destination, priority, place) \
+     JOIN lane USING (channel, destination, priority) ORDER BY place";
 const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
 const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \

@@ -94,8 +94,8 @@ pub(super) enum Notices {
 
 /// How a round came to its end.
 enum Ended {
-    /// It is durable, and this follows.
-    Committed(Effects),
+    /// It is durable, and this follows; whether the connection is still good.
+    Committed(Effects, bool),
     /// Nothing of it was done; the connection may be of no more use.
     Undone(Kind, String),
 }
@@ -104,6 +104,8 @@ enum Ended {
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A round that takes longer has lost its connection, even if nobody says so.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often that time is doubled while the same round is lost again and again.
+const ROUND_DOUBLINGS: u32 = 5;
 /// Between looks at a transaction whose end is not known yet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often a round is repeated because somebody else was in the way.
@@ -216,15 +218,16 @@ impl Writer {
     /// Tells everybody here what a round has done, before its callers get their answers.
     async fn follow(&mut self, effects: Effects) {
         self.settled.fetch_add(effects.settled, Ordering::Relaxed);
+        let notices = effects.notices();
         match &mut self.notices {
             Notices::Claimer(_) => {
-                for notice in &effects.notices {
+                for notice in &notices {
                     self.desk.take_notice(notice);
                 }
             }
-            Notices::Forward(claimer) if !effects.notices.is_empty() => {
+            Notices::Forward(claimer) if !notices.is_empty() => {
                 // A claimer that is gone claims nothing any more.
-                let _told = claimer.send(effects.notices).await;
+                let _told = claimer.send(notices).await;
             }
             Notices::Forward(_) => {}
         }
@@ -238,14 +241,15 @@ impl Writer {
         &mut self,
         commands: &mut Vec<Box<dyn Command>>,
     ) -> Result<Effects, StoreError> {
-        let mut repeats = 0;
+        let (mut repeats, mut losses) = (0, 0);
         while !commands.is_empty() {
             let Some(session) = self.connected(commands).await? else { break };
             self.listen();
-            match self.attempt(&session, commands).await? {
-                Ended::Committed(effects) => {
-                    // It may have been lost with the answer to the commit.
-                    if !session.client.is_closed() {
+            // What is slow, and not lost, must come to an end.
+            let longest = ROUND_TIMEOUT * (1 << losses.min(ROUND_DOUBLINGS));
+            match self.attempt(&session, commands, longest).await? {
+                Ended::Committed(effects, is_good) => {
+                    if is_good {
                         self.session = Some(session);
                     }
                     return Ok(effects);
@@ -259,6 +263,7 @@ impl Writer {
                     tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
                 }
                 Ended::Undone(Kind::Lost, reason) => {
+                    losses += 1;
                     self.available.send_replace(false);
                     tracing::warn!(reason, "the connection to the database was lost");
                 }
@@ -284,11 +289,12 @@ impl Writer {
         &mut self,
         session: &Session,
         commands: &mut [Box<dyn Command>],
+        longest: Duration,
     ) -> Result<Ended, StoreError> {
         let backend = session.backend;
         let round = run(session, &mut self.desk, commands);
-        let error = match tokio::time::timeout(ROUND_TIMEOUT, round).await {
-            Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed())),
+        let error = match tokio::time::timeout(longest, round).await {
+            Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed(), true)),
             Ok(Err(error)) => Some(error),
             Err(_elapsed) => None,
         };
@@ -307,7 +313,7 @@ impl Writer {
         self.available.send_replace(false);
         tracing::warn!(reason, "the connection to the database was lost during a commit");
         if self.was_committed(committing, backend).await? {
-            return Ok(Ended::Committed(self.desk.committed()));
+            return Ok(Ended::Committed(self.desk.committed(), false));
         }
         self.desk.undone();
         Ok(Ended::Undone(Kind::Lost, reason))
@@ -361,6 +367,10 @@ impl Writer {
                 Err(error) => {
                     let reason = errors::in_words(&error);
                     tracing::warn!(reason, attempt, "no connection to the database");
+                    if had_some {
+                        // Whoever waits behind may have waited for too long as well.
+                        self.take_waiting(commands);
+                    }
                     self.give_up_late_ones(commands, &reason);
                     if had_some && commands.is_empty() {
                         return Ok(None);
@@ -371,6 +381,14 @@ impl Writer {
             }
         }
         Ok(None)
+    }
+
+    fn take_waiting(&mut self, commands: &mut Vec<Box<dyn Command>>) {
+        while commands.len() < limits::WRITER_COMMANDS
+            && let Ok(next) = self.commands.try_recv()
+        {
+            commands.push(next);
+        }
     }
 
     fn give_up_late_ones(&self, commands: &mut Vec<Box<dyn Command>>, reason: &str) {

@@ -1,0 +1,126 @@
+//! A database that cannot be used is refused with what to do about it.
+#![cfg(feature = "postgres")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail by panicking")]
+
+mod support;
+
+use flow::Clock;
+use store::{ErrorKind, Ledger, Postgres, StoreError};
+use support::{fresh, open, options};
+
+/// Opens a store at `url`, and says how it was refused.
+async fn refusal(url: &str) -> String {
+    match Postgres::open(options(url), Clock::system()).await {
+        Ok(_) => panic!("{url} was taken"),
+        Err(error) => {
+            let is_refused = matches!(error, StoreError::Refused(_) | StoreError::Schema(_));
+            // Only what another try may find better is worth one.
+            assert!(is_refused || error.kind() == ErrorKind::Unavailable, "{error:?}");
+            let told = error.to_string();
+            assert!(!told.contains("a-password") && !told.contains("secret"), "{told}");
+            told
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_address_is_told_with_a_way_out() {
+    let database = fresh();
+    let url = database.url();
+    let (user_and_password, place) =
+        url.strip_prefix("postgres://").unwrap().split_once('@').unwrap();
+    let (host, name) = place.split_once('/').unwrap();
+    let role = user_and_password.split_once(':').unwrap().0;
+    for (url, words) in [
+        ("nonsense".to_owned(), vec!["postgres://role:password@host:port/database"]),
+        (format!("postgres://{role}:secret@{place}"), vec![role, "password", "pg_hba.conf"]),
+        (format!("postgres://nobody:secret@{place}"), vec!["nobody", "password"]),
+        (
+            format!("postgres://{user_and_password}@{host}/missing"),
+            vec!["there is no database missing", "CREATE DATABASE missing"],
+        ),
+        (
+            format!("postgres://{user_and_password}@127.0.0.1:1/{name}"),
+            vec!["127.0.0.1:1", "start PostgreSQL"],
+        ),
+        (
+            format!("postgres://{user_and_password}@no-such-host.invalid:5432/{name}"),
+            vec!["no-such-host.invalid:5432", "check the address"],
+        ),
+    ] {
+        let told = refusal(&url).await;
+        for word in words {
+            assert!(told.contains(word), "{told:?} lacks {word:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn missing_rights_are_told_with_the_grants_that_give_them() {
+    let database = fresh();
+    let role = testbed::unique_prefix();
+    let create = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'");
+    database.query(&create).unwrap();
+    let (_, place) = database.url().split_once('@').unwrap();
+    let url = format!("postgres://{role}:secret@{place}");
+    let told = refusal(&url).await;
+    assert!(
+        told.contains(&format!("GRANT CREATE ON DATABASE {}", place.split_once('/').unwrap().1))
+    );
+    open(database.url()).await.close().await;
+    let told = refusal(&url).await;
+    for grant in ["GRANT USAGE ON SCHEMA belfry TO", "GRANT ALL ON ALL TABLES IN SCHEMA belfry TO"]
+    {
+        assert!(told.contains(&format!("{grant} {role}")), "{told}");
+    }
+    for grant in told.split("run ").last().unwrap().split("; ") {
+        database.query(grant).unwrap();
+    }
+    let told = refusal(&url).await;
+    assert!(told.contains("GRANT ALL ON ALL SEQUENCES"), "{told}");
+    for grant in told.split("run ").last().unwrap().split("; ") {
+        database.query(grant).unwrap();
+    }
+    open(&url).await.close().await;
+    database.query(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_of_another_version_is_refused_with_a_way_out() {
+    let database = fresh();
+    open(database.url()).await.close().await;
+    let newer = "INSERT INTO belfry.refinery_schema_history VALUES (99, 'later', '', '0')";
+    database.query(newer).unwrap();
+    let told = refusal(database.url()).await;
+    assert!(told.contains("schema 99") && told.contains("newer belfry"), "{told}");
+    database.query("DELETE FROM belfry.refinery_schema_history WHERE version = 99").unwrap();
+    database.query("UPDATE belfry.refinery_schema_history SET version = 0").unwrap();
+    let told = refusal(database.url()).await;
+    assert!(told.contains("belfry"), "{told}");
+}
+
+#[tokio::test]
+async fn an_encoding_that_holds_not_every_text_is_refused() {
+    let database = fresh();
+    let name = testbed::unique_prefix();
+    let create = format!("CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    database.query(&create).unwrap();
+    let (server, _) = database.url().rsplit_once('/').unwrap();
+    let told = refusal(&format!("{server}/{name}")).await;
+    assert!(told.contains("LATIN1") && told.contains("UTF8"), "{told}");
+    database.query(&format!("DROP DATABASE {name} WITH (FORCE)")).unwrap();
+}
+
+#[tokio::test]
+async fn processes_that_start_at_once_make_one_schema() {
+    let database = fresh();
+    let url = database.url();
+    let (one, two, three) = tokio::join!(open(url), open(url), open(url));
+    let workers = one.cluster().await.unwrap().unwrap().workers;
+    assert_eq!(workers.len(), 3);
+    for store in [one, two, three] {
+        store.close().await;
+    }
+    let left = database.query("SELECT count(*) FROM belfry.worker").unwrap();
+    assert_eq!(left, "0");
+}

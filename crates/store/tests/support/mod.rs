@@ -1,0 +1,63 @@
+//! Stores on PostgreSQL for tests.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
+#![allow(dead_code, clippy::allow_attributes, reason = "no test needs all of it")]
+
+use flow::Clock;
+use notification::{Chunk, Settlement};
+use store::postgres::Options;
+use store::{Ledger, Postgres, Settle, Settled};
+use testbed::Database;
+
+/// An empty database of its own.
+pub(crate) fn fresh() -> Database {
+    testbed::postgres::shared().unwrap().create().unwrap()
+}
+
+/// A process that does everything.
+pub(crate) async fn open(url: &str) -> Postgres {
+    Postgres::open(options(url), Clock::system()).await.unwrap()
+}
+
+/// A process that delivers and owns no partition.
+pub(crate) async fn open_consumer(url: &str) -> Postgres {
+    let options = Options { produces: false, ..options(url) };
+    Postgres::open(options, Clock::system()).await.unwrap()
+}
+
+pub(crate) fn options(url: &str) -> Options {
+    Options {
+        url: url.to_owned(),
+        ca_file: None,
+        name: "test".to_owned(),
+        version: "1".to_owned(),
+        produces: true,
+        consumes: true,
+        listen: None,
+        seed: 1,
+    }
+}
+
+/// Settles all of `chunk` as delivered.
+pub(crate) async fn deliver(store: &Postgres, chunk: &Chunk) -> Settled {
+    store.settle(vec![delivered(chunk)]).await.unwrap().remove(0)
+}
+
+pub(crate) fn delivered(chunk: &Chunk) -> Settlement {
+    let group = notification::OutcomeGroup {
+        disposition: notification::Disposition::Ended(notification::State::Delivered),
+        status: 200,
+        detail: "".into(),
+        suppress: false,
+        indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
+    };
+    Settlement {
+        chunk: chunk.id,
+        epoch: chunk.epoch,
+        at: store::conformance::at(7),
+        groups: vec![group],
+    }
+}
+
+pub(crate) async fn accepted(store: &dyn Ledger) -> u64 {
+    store.totals().await.unwrap().accepted
+}
