@@ -16,7 +16,7 @@ use crate::config::{Config, ServerUrl, StorePlace};
 use crate::exit::{Failure, FailureKind};
 
 /// The store of this process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Backend {
     /// For this process alone.
     Sqlite(Arc<Sqlite>),
@@ -123,10 +123,10 @@ impl Backend {
         }
     }
 
-    /// Lets others have what was not claimed yet, at once.
-    pub(super) fn finish(&self) {
+    /// Whether this process takes its share; if not, those who share the store have all of it at once.
+    pub(super) fn set_working(&self, is_working: bool) {
         if let Some(store) = self.shared() {
-            store.finish();
+            store.set_working(is_working);
         }
     }
 

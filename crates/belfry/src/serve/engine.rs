@@ -49,6 +49,8 @@ impl Engine {
         stages.serve(listener, sites);
         let backend = Backend::open(role, config, listen, clock, random.u64(..)).await?;
         let clock = backend.clock(clock);
+        // What it cannot hand on, others shall have.
+        backend.set_working(config.queue.url.is_none());
         let link = Link::open(role, &config.queue, clock, &mut random).await?;
         for (name, available) in
             backend.available().into_iter().chain(link.as_ref().map(Link::available))
@@ -65,6 +67,7 @@ impl Engine {
         match &link {
             None => stages.dispatch(&mut parts)?,
             Some(link) => {
+                stages.follow(&backend, link);
                 if role.produces() {
                     stages.issue(&parts, link);
                 }
@@ -105,7 +108,7 @@ impl Engine {
     pub(super) async fn drain(&mut self) -> Result<(), &'static str> {
         self.works.send_replace(false);
         self.stages.stop();
-        self.backend.finish();
+        self.backend.set_working(false);
         let broker = self.link.take().map(Link::release);
         while let Some(ended) = self.stages.senders.next().await {
             if let Err(error) = ended {

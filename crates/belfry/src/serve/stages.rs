@@ -9,6 +9,7 @@ use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
 use pipeline::{Channels, Collect, Deliver, Dispatch, Metrics, Settle, report};
 use prometheus_client::registry::Registry;
+use store::StoreError;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
@@ -104,6 +105,23 @@ impl Stages {
             let ended = dispatch.run(stopping).await;
             drop(in_use);
             ended
+        });
+    }
+
+    /// Takes a share of the work for as long as there is a link to hand it on by.
+    pub(super) fn follow(&mut self, backend: &Backend, link: &Link) {
+        let (backend, (_, mut available)) = (backend.clone(), link.available());
+        let mut stopping = self.stopping();
+        self.start("share", async move {
+            while !*stopping.borrow_and_update() {
+                backend.set_working(*available.borrow_and_update());
+                tokio::select! {
+                    _ = stopping.changed() => {}
+                    broker_is_gone = available.changed() => if broker_is_gone.is_err() { break },
+                }
+            }
+            backend.set_working(false);
+            Ok::<(), StoreError>(())
         });
     }
 

@@ -129,3 +129,25 @@ fn a_producer_is_not_ready_while_its_broker_is_away_and_takes_in_all_the_same() 
     consumer.stop();
     producer.stop();
 }
+
+#[test]
+fn a_producer_that_loses_its_broker_lets_another_have_its_partitions() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let broker = testbed::nats::shared_url().unwrap();
+    let link = testbed::Proxy::before(&broker).unwrap();
+    let cluster = Cluster::new(database.url(), 1_000, &[]).with_queue(&broker);
+    let (one, consumer) = (cluster.start("produce", "one"), cluster.start("consume", "consumer"));
+    let cluster = cluster.with("BELFRY__QUEUE__URL", link.url());
+    let two = cluster.start("produce", "two");
+    let shares = |first, second| [(one.name(), first), (consumer.name(), 0), (two.name(), second)];
+    eventually("each has half of the partitions", || partitions(&cluster, &one) == shares(32, 32));
+    link.cut();
+    eventually("one has all of them", || partitions(&cluster, &one) == shares(64, 0));
+    cluster.broadcast(&two, 0..1_000, AtLeastOnce);
+    cluster.drained(&one, 1_000);
+    link.pass();
+    eventually("each has half again", || partitions(&cluster, &one) == shares(32, 32));
+    for process in [one, two, consumer] {
+        process.stop();
+    }
+}

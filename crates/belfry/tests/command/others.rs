@@ -92,6 +92,17 @@ fn a_role_says_what_it_lacks() {
 }
 
 #[test]
+fn a_configuration_is_shown_without_its_secrets() {
+    let workspace = Workspace::new();
+    let (store, queue) = ("postgres://me:canary@db/x?sslmode=require", "amqp://me:canary@mq");
+    workspace.write("b.toml", format!("store.url = {store:?}\nqueue.url = {queue:?}\n"));
+    let ended = workspace.belfry(&["check-config", "b.toml"]);
+    let expect =
+        "the configuration is fine: 0 channels\nstore: postgres://db/x\nqueue: amqp://mq\n";
+    assert_eq!((ended.code, ended.out.as_str()), (0, expect));
+}
+
+#[test]
 fn the_default_configuration_is_printed_and_fine() {
     let workspace = Workspace::new();
     workspace.write("b.toml", workspace.belfry(&["check-config", "--print-default"]).out);

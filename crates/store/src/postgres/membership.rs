@@ -249,11 +249,15 @@ impl Member {
         let rate = self.pace.measure(self.clock.monotonic(), settled);
         let renew = session.prepared(RENEW).await?;
         let worker = self.standing.worker;
+        let asked_at = self.clock.monotonic();
         let known = client
             .query_opt(&renew, &[&worker, &lease, &is_leaving, &settled.cast_signed(), &rate])
             .await?;
         if let Some(row) = &known {
-            self.compare_clocks(row.try_get(0)?);
+            // An answer that took long says little of the present time.
+            if self.clock.monotonic().duration_since(asked_at) < DRIFT_MAX / 2 {
+                self.compare_clocks(row.try_get(0)?);
+            }
         } else {
             let Options { name, version, produces, consumes, listen, .. } = &self.options;
             let join = session.prepared(JOIN).await?;

@@ -220,9 +220,10 @@ impl Postgres {
         self.membership.borrow().partitions.len()
     }
 
-    /// Gives its partitions to the others at once, and goes on with what it holds: for a process that is about to end.
-    pub fn finish(&self) {
-        self.intent.send_replace(Intent::Finish);
+    /// Whether this process takes its share of the work. One that can do no more, because it is about to end or cannot hand
+    /// on what it claims, gives its partitions to the others at once, and finishes what it holds.
+    pub fn set_working(&self, is_working: bool) {
+        self.intent.send_replace(if is_working { Intent::Work } else { Intent::Finish });
     }
 
     /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
