@@ -238,6 +238,8 @@ async fn listen(link: &Arc<Link>, address: SocketAddr, first: TcpListener) {
             }
         };
         tokio::select! {
+            // First: a connection accepted after a change belongs to what it changed to.
+            biased;
             _changed = state.changed() => {}
             accepted = accepted => {
                 if let Ok((client, _)) = accepted {
