@@ -15,8 +15,8 @@ fn round(backing: Backing, seed: u64) -> anyhow::Result<()> {
         directory: directory.path().to_owned(),
         backing,
         seed,
-        notifications: 3_000,
-        faults: (4, Duration::from_secs(6)),
+        faults: 4,
+        within: Duration::from_secs(6),
     };
     let plan = round.plan();
     let survived = round.run().with_context(|| format!("seed {seed}, {plan:#?}"))?;

@@ -28,8 +28,8 @@ fn main() -> Result<()> {
             directory: directory.path().to_owned(),
             backing,
             seed,
-            notifications: 15_000,
-            faults: (10, Duration::from_secs(25)),
+            faults: 10,
+            within: Duration::from_secs(25),
         };
         writeln!(out, "{backing:?}, seed {seed}:")?;
         for planned in round.plan() {

@@ -72,7 +72,7 @@ enum Target {
 }
 
 /// Past the lease of a worker (10 s): the others have buried it when it comes back.
-const PAST_LEASE: Duration = Duration::from_secs(12);
+pub(super) const PAST_LEASE: Duration = Duration::from_secs(12);
 /// What a fault leaves its target to come back, before the next one.
 const RECOVERY: Duration = Duration::from_secs(2);
 /// The same for a broker, which takes longer to start.

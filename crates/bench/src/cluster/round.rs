@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
-use super::faults::{Fault, Harm, Plan, Planned, Server};
+use super::faults::{Fault, Harm, PAST_LEASE, Plan, Planned, Server};
 use super::{Backing, Cluster, ClusterSetup, Member, at_once};
 use crate::client::Audit;
+use crate::process::Role;
 use crate::rate::{longest_silence, per_second};
 use crate::tally::Books;
 use crate::workload::{Guarantee, Workload};
@@ -26,10 +27,20 @@ pub struct Round {
     pub backing: Backing,
     /// Draws the faults, and how fast provider and engines are.
     pub seed: u64,
-    /// How many of each guarantee.
-    pub notifications: u64,
-    /// How many faults, and within which time; the load lasts a little longer.
-    pub faults: (usize, Duration),
+    /// How many faults.
+    pub faults: usize,
+    /// Within which time they begin. There is work for longer.
+    pub within: Duration,
+}
+
+/// How fast a round's provider and engines are, and what they are given to do.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    latency_ms: u64,
+    /// Attempts under way at a time in one engine.
+    concurrency: u64,
+    /// Of each guarantee.
+    notifications: u64,
 }
 
 /// What a round came to; that it came back at all says that every promise held.
@@ -78,8 +89,8 @@ const LOAD_AFTER: Duration = Duration::from_secs(3);
 const CALLER_PATIENCE: Duration = Duration::from_mins(2);
 /// Between two tries of a caller.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// How long a round may take to drain: twice the longest lease, and the work.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// How long a round may take to drain: twice the longest lease, and the work, at the end perhaps of one engine alone.
+const PATIENCE: Duration = Duration::from_mins(3);
 /// From the end of an outage or of a lease until work goes on.
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
@@ -91,8 +102,8 @@ impl Round {
         let plan = Plan {
             members: PRODUCERS + CONSUMERS,
             has_broker: self.backing != Backing::Postgres,
-            faults: self.faults.0,
-            within: self.faults.1,
+            faults: self.faults,
+            within: self.within,
         };
         plan.draw(self.seed)
     }
@@ -102,11 +113,13 @@ impl Round {
     /// # Errors
     /// When a promise was broken, with the figures; or when something could not be run.
     pub fn run(&self) -> Result<Survived> {
-        let cluster = Cluster::start(&self.setup())?;
+        let pace = self.pace();
+        let cluster = Cluster::start(&self.setup(pace))?;
         let plan = self.plan();
         let notes = Mutex::new(Notes::default());
-        let lasts = self.faults.1 + LOAD_AFTER;
-        let (least, most) = (0..self.notifications, self.notifications..2 * self.notifications);
+        let lasts = self.within + LOAD_AFTER;
+        let half = pace.notifications;
+        let (least, most) = (0..half, half..2 * half);
         // Most of it is there when the faults begin, so that there is always work.
         let (least_first, least_later) = Load::split(&least, Guarantee::AtLeastOnce);
         let (most_first, most_later) = Load::split(&most, Guarantee::AtMostOnce);
@@ -119,7 +132,7 @@ impl Round {
         })?;
         let clock = flow::Clock::system();
         let ended = clock.monotonic();
-        let workload = Workload { tokens: 2 * self.notifications, webhooks: Vec::new() };
+        let workload = Workload { tokens: most.end, webhooks: Vec::new() };
         cluster.drain(workload.tokens, PATIENCE)?;
         let drained_after = clock.monotonic().duration_since(ended);
         cluster.stop()?;
@@ -146,10 +159,18 @@ impl Round {
         Ok(survived)
     }
 
-    /// Slower than the load comes, so that there is always work, and fast enough to be done soon after it.
-    fn setup(&self) -> ClusterSetup {
+    /// Enough work at full speed for the time of the faults and what the longest of them takes.
+    fn pace(&self) -> Pace {
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let (latency_ms, concurrency) = (random.u64(40..60), random.u64(6..12));
+        let (latency_ms, concurrency) = (random.u64(40..60), random.u64(6..11));
+        let roles = self.backing.roles(PRODUCERS, CONSUMERS);
+        let engines = roles.iter().filter(|role| **role != Role::Produce).count() as u64;
+        let lasts = self.within + PAST_LEASE;
+        let notifications = engines * concurrency * 1000 / latency_ms * lasts.as_secs() / 2;
+        Pace { latency_ms, concurrency, notifications }
+    }
+
+    fn setup(&self, pace: Pace) -> ClusterSetup {
         let setting = |name: &str, value: String| (format!("BELFRY__{name}"), value);
         ClusterSetup {
             binary: self.binary.clone(),
@@ -158,11 +179,11 @@ impl Round {
             roles: self.backing.roles(PRODUCERS, CONSUMERS),
             has_links: true,
             engine_settings: vec![
-                setting("CHANNELS__IOS__CONCURRENCY", concurrency.to_string()),
+                setting("CHANNELS__IOS__CONCURRENCY", pace.concurrency.to_string()),
                 setting("DELIVERY__SENDERS", "1".to_owned()),
             ],
             store_settings: Vec::new(),
-            simulator_flags: vec!["--latency".into(), format!("{latency_ms}ms")],
+            simulator_flags: vec!["--latency".into(), format!("{}ms", pace.latency_ms)],
         }
     }
 }
