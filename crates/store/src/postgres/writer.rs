@@ -100,6 +100,11 @@ enum Ended {
     Undone(Kind, String),
 }
 
+/// Every statement of a writer starts from a few keys and follows indexes. Its plan is made once, often while the tables
+/// are still empty, and must be as good when they are full.
+const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
+     SET enable_seqscan = off; SET enable_bitmapscan = off; \
+     SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// How long a request that may be given up waits for a database that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A round that takes longer has lost its connection, even if nobody says so.
@@ -359,7 +364,11 @@ impl Writer {
         let backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
             .map_err(|error| StoreError::Broken(error.to_string()))?;
         for attempt in 1.. {
-            match self.connector.connect(None).await {
+            let connected = match self.connector.connect(None).await {
+                Ok(session) => session.client.batch_execute(PLANS).await.map(|()| session),
+                Err(error) => Err(error),
+            };
+            match connected {
                 Ok(session) => {
                     self.available.send_replace(true);
                     return Ok(Some(session));
