@@ -36,6 +36,7 @@ use store::Ledger;
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
 pub use server::serve;
+pub use status::Status;
 
 use problem::{Advice, Problem};
 

@@ -8,16 +8,18 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use notification::Timestamp;
 use serde::Serialize;
-use store::{ClusterStatus, LaneStatus, WorkerStatus};
+use store::{ClusterStatus, LaneStatus, Ledger, StoreError, WorkerStatus};
 
 use crate::Shared;
 use crate::problem::Problem;
 use crate::view::{Lane, Totals, show};
 
+/// What `GET /v1/status` answers.
 #[derive(Serialize)]
-struct Status {
+#[expect(missing_debug_implementations, reason = "it is made to be serialized")]
+pub struct Status {
     version: &'static str,
-    started_at: String,
+    started_at: Option<String>,
     totals: Totals,
     oldest_due_at: Option<String>,
     lag_seconds: f64,
@@ -51,20 +53,9 @@ struct Worker {
 }
 
 pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    let totals = shared.ledger.totals().await?.into();
-    let lanes = shared.ledger.lanes().await?;
-    let cluster = shared.ledger.cluster().await?.map(Cluster::from);
-    let oldest = oldest_due(&lanes);
-    Ok(Json(Status {
-        version: env!("CARGO_PKG_VERSION"),
-        started_at: show(shared.started_at),
-        totals,
-        oldest_due_at: oldest.map(show),
-        lag_seconds: lag(oldest, shared.intake.now()).as_secs_f64(),
-        lanes: lanes.into_iter().map(Lane::from).collect(),
-        cluster,
-    })
-    .into_response())
+    let now = shared.intake.now();
+    let status = Status::read(&*shared.ledger, Some(shared.started_at), now).await?;
+    Ok(Json(status).into_response())
 }
 
 /// The earliest due time of what nobody has claimed; it may lie ahead.
@@ -75,6 +66,29 @@ pub(crate) fn oldest_due(lanes: &[LaneStatus]) -> Option<Timestamp> {
 /// For how long what is due at `oldest` has been due.
 pub(crate) fn lag(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
     oldest.map_or(Duration::ZERO, |due| now.since(due))
+}
+
+// === impl Status ===
+
+impl Status {
+    /// Asks `ledger` as of `now`, for a process that runs since `started_at`, or for one that only looks.
+    pub async fn read(
+        ledger: &dyn Ledger,
+        started_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let lanes = ledger.lanes().await?;
+        let oldest = oldest_due(&lanes);
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION"),
+            started_at: started_at.map(show),
+            totals: ledger.totals().await?.into(),
+            oldest_due_at: oldest.map(show),
+            lag_seconds: lag(oldest, now).as_secs_f64(),
+            lanes: lanes.into_iter().map(Lane::from).collect(),
+            cluster: ledger.cluster().await?.map(Cluster::from),
+        })
+    }
 }
 
 // === impl Cluster ===

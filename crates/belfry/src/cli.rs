@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Hand one content to the engine, for one recipient or for many
     Send(SendArgs),
-    /// Show what the engine has accepted and what came of it
+    /// Show what was accepted, what came of it, and who works on it
     Status(StatusArgs),
     /// Show the delivery log (reads the store, the engine need not run)
     Log(LogArgs),
@@ -187,6 +187,13 @@ pub(crate) struct SendArgs {
 /// `belfry status`
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
+    #[arg(
+        long,
+        value_name = "STORE",
+        value_parser = secret,
+        help = "Ask the store and no engine: a directory (SQLite), or postgres://USER@HOST/DATABASE"
+    )]
+    pub(crate) store: Option<Secret>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -263,6 +270,15 @@ impl StoreArgs {
     /// What they say of the configuration.
     pub(crate) fn flags(&self) -> Flags {
         Flags { store: self.store.clone(), queue: None }
+    }
+}
+
+// === impl StatusArgs ===
+
+impl StatusArgs {
+    /// What they say of the configuration, if it is the store that is asked.
+    pub(crate) fn flags(&self) -> Option<Flags> {
+        self.store.clone().map(|store| Flags { store: Some(store), queue: None })
     }
 }
 

@@ -45,7 +45,13 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Consume(args) => serve::run(Role::Consume, &config(args.flags())?),
         Command::Import(args) => import::run(&args, &client()?),
         Command::Send(args) => send::run(&args, &client()?),
-        Command::Status(args) => status::run(&args, &client()?),
+        Command::Status(args) => {
+            let source = match args.flags() {
+                Some(flags) => status::Source::Store(config(flags)?.store),
+                None => status::Source::Engine(client()?),
+            };
+            status::run(&args, &source)
+        }
         Command::Log(args) => log::run(&args, &config(args.store.flags())?.store),
         Command::Cancel(args) => cancel::run(&args, &client()?),
         Command::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),

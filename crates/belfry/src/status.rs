@@ -1,4 +1,4 @@
-//! `belfry status`: what the engine has accepted, and what came of it.
+//! `belfry status`: what was accepted, what came of it, and who works on it. Asked of an engine, or of the store.
 
 use std::fmt::{self, Write as _};
 use std::process::ExitCode;
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::account::AccountLines;
 use crate::cli::StatusArgs;
 use crate::client::Client;
-use crate::output;
+use crate::config::StoreConfig;
+use crate::{ledger, output};
 
 /// Between two prints of `--watch`.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -17,7 +18,7 @@ const WATCH_PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug, Serialize, Deserialize)]
 struct Status {
     version: String,
-    started_at: String,
+    started_at: Option<String>,
     totals: AccountLines,
     oldest_due_at: Option<String>,
     lag_seconds: f64,
@@ -62,10 +63,18 @@ struct Table<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }
 
+/// Whom to ask.
+pub(crate) enum Source {
+    /// An engine, by its API.
+    Engine(Client),
+    /// The store itself: the engines need not answer, or be there.
+    Store(StoreConfig),
+}
+
 /// Prints the status once, or every second.
-pub(crate) fn run(args: &StatusArgs, client: &Client) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &StatusArgs, source: &Source) -> anyhow::Result<ExitCode> {
     loop {
-        let status: Status = client.get("/v1/status")?;
+        let status = source.read()?;
         if args.json {
             output::json(&status)?;
         } else {
@@ -78,11 +87,29 @@ pub(crate) fn run(args: &StatusArgs, client: &Client) -> anyhow::Result<ExitCode
     }
 }
 
+// === impl Source ===
+
+impl Source {
+    fn read(&self) -> anyhow::Result<Status> {
+        match self {
+            Self::Engine(client) => client.get("/v1/status"),
+            Self::Store(config) => ledger::ask(config, async |ledger| {
+                let now = pipeline::timestamp(flow::Clock::system());
+                let status = api::Status::read(ledger, None, now).await?;
+                Ok(serde_json::from_value(serde_json::to_value(status)?)?)
+            }),
+        }
+    }
+}
+
 // === impl Status ===
 
 impl Status {
     fn to_text(&self) -> Result<String, fmt::Error> {
-        let mut text = format!("belfry {}, running since {}\n", self.version, self.started_at);
+        let mut text = match &self.started_at {
+            Some(started_at) => format!("belfry {}, running since {started_at}\n", self.version),
+            None => format!("belfry {}, as the store has it\n", self.version),
+        };
         self.totals.push_text(&mut text)?;
         if self.lag_seconds > 0.0 {
             writeln!(text, "due for    {:>10.1} s, the one that waits longest", self.lag_seconds)?;

@@ -30,6 +30,14 @@ fn a_worker_that_is_drained_hands_its_partitions_over() {
     cluster.broadcast(&two, 0..1_000, AtLeastOnce);
     cluster.drained(&two, 1_000);
     two.stop();
+    let mut looking = std::process::Command::new(env!("CARGO_BIN_EXE_belfry"));
+    let output = looking.args(["status", "--json", "--store", database.url()]).output().unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(status["totals"]["delivered"], json!(1_000), "{output:?}");
+    assert_eq!(
+        status["cluster"],
+        json!({"workers": [], "partitions_free": 64, "outbox_rejected": 0})
+    );
 }
 
 #[test]

@@ -205,6 +205,8 @@ fn a_store_is_read_without_an_engine() {
     assert_eq!((ended.code, ended.out.as_str()), (0, account));
     let ended = workspace.belfry(&["audit"]);
     assert!(ended.out.ends_with("the account balances\n"), "{}", ended.out);
+    let ended = workspace.belfry(&["status", "--store", "data"]);
+    assert!(ended.out.contains("as the store has it\naccepted"), "{}", ended.out);
     let ended = workspace.belfry(&["log"]);
     assert_eq!(
         (ended.out.as_str(), ended.err),

@@ -1,0 +1,229 @@
+//! Endpoints: which URLs are accepted, and what of them a connection needs.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::Uri;
+use http::uri::PathAndQuery;
+
+use crate::Invalid;
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// What can share a connection: scheme, host and port in one canonical spelling.
+    pub(crate) origin: Origin,
+    /// What follows.
+    pub(crate) path: PathAndQuery,
+}
+
+/// Scheme, host and port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) is_https: bool,
+    pub(crate) host: Host,
+    pub(crate) port: u16,
+}
+
+/// A name to be resolved, or an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// Lower case.
+    Name(String),
+    Address(IpAddr),
+}
+
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// Reads a URL. Whatever could be understood in two ways is refused.
+    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
+        let refuse = |message: &str| Err(Invalid::new(message));
+        if let Some(bad) = text.chars().find(|c| !matches!(c, '!'..='~') || matches!(c, '\\' | '#'))
+        {
+            return refuse(&format!(
+                "must not contain {bad:?}: write a URL without fragment, encoded as RFC 3986 says"
+            ));
+        }
+        let Ok(uri) = text.parse::<Uri>() else {
+            return refuse("is not a URL such as https://example.com/hook");
+        };
+        let is_https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return refuse("must start with https://"),
+        };
+        let Some(authority) = uri.authority() else { return refuse("has no host") };
+        if authority.as_str().contains('@') {
+            return refuse("must not contain a user or password");
+        }
+        let host = Host::parse(authority.host())?;
+        let port = match authority.as_str().strip_prefix(authority.host()) {
+            Some("") if is_https => 443,
+            Some("") => 80,
+            Some(_) => match authority.port_u16() {
+                Some(port @ 1..) => port,
+                _ => return refuse("has a port that is not a number from 1 to 65535"),
+            },
+            None => return refuse("has no host"),
+        };
+        let path = match uri.path_and_query() {
+            Some(path) if path.as_str().starts_with('/') => path.clone(),
+            Some(query) => PathAndQuery::try_from(format!("/{}", query.as_str()))
+                .map_err(|_| Invalid::new("has a query that is not one"))?,
+            None => PathAndQuery::from_static("/"),
+        };
+        Ok(Self { origin: Origin { is_https, host, port }, path })
+    }
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Host and port as the `host` header has them: the port only when it is not the usual one.
+    pub(crate) fn authority(&self) -> String {
+        match (self.is_https, self.port) {
+            (true, 443) | (false, 80) => self.host.to_string(),
+            (_, port) => format!("{}:{port}", self.host),
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    /// One spelling for one origin: the port is always written.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.is_https { "https" } else { "http" };
+        write!(formatter, "{scheme}://{}:{}", self.host, self.port)
+    }
+}
+
+// === impl Host ===
+
+impl Host {
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        let refuse = |message: &str| Err(Invalid::new(message));
+        if let Some(inner) = text.strip_prefix('[') {
+            let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
+            return match address {
+                Some(address) => Ok(Self::Address(address.into())),
+                None => refuse("has a host in brackets that is not an IPv6 address"),
+            };
+        }
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Ok(Self::Address(address.into()));
+        }
+        let is_label = |label: &str| {
+            (1..=LABEL_BYTES_MAX).contains(&label.len())
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        if text.len() > NAME_BYTES_MAX || !text.split('.').all(is_label) {
+            return refuse("has a host that is neither a name nor an address");
+        }
+        // Resolvers read such names as addresses: 2130706433, 0x7f.1, 0177.0.0.1.
+        let last = text.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+        let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
+            || last
+                .strip_prefix("0x")
+                .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if is_number {
+            return refuse(
+                "has a host that looks like an address: write it as four decimal numbers",
+            );
+        }
+        Ok(Self::Name(text.to_ascii_lowercase()))
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => formatter.write_str(name),
+            Self::Address(IpAddr::V4(address)) => write!(formatter, "{address}"),
+            Self::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_origin_has_one_spelling() {
+        let check = |text: &str, origin: &str, path: &str| {
+            let endpoint = Endpoint::parse(text).unwrap();
+            assert_eq!(endpoint.origin.to_string(), origin);
+            assert_eq!(endpoint.path.as_str(), path);
+        };
+        check("https://example.com", "https://example.com:443", "/");
+        check("https://EXAMPLE.com:443/A?b=C", "https://example.com:443", "/A?b=C");
+        check("http://example.com/x", "http://example.com:80", "/x");
+        check("https://a_b.example:8443/", "https://a_b.example:8443", "/");
+        check("https://8.8.8.8/", "https://8.8.8.8:443", "/");
+        check("https://[2606:4700:0::0:1111]/", "https://[2606:4700::1111]:443", "/");
+        check("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example:443", "/");
+        check("https://example.com?x", "https://example.com:443", "/?x");
+    }
+
+    #[test]
+    fn a_host_header_leaves_the_usual_port_out() {
+        let authority = |text: &str| Endpoint::parse(text).unwrap().origin.authority();
+        assert_eq!(authority("https://example.com:443/"), "example.com");
+        assert_eq!(authority("http://example.com:443/"), "example.com:443");
+        assert_eq!(authority("https://[::1]:8443/"), "[::1]:8443");
+    }
+
+    #[test]
+    fn what_can_be_misread_is_refused() {
+        for text in [
+            "",
+            "example.com/hook",
+            "//example.com",
+            "/hook",
+            "ftp://example.com/",
+            "file:///etc/passwd",
+            "gopher://example.com",
+            "javascript:alert(1)",
+            "https://",
+            "https:///x",
+            "https://user@example.com/",
+            "https://user:pass@example.com/",
+            "https://example.com#fragment",
+            "https://example.com/#x",
+            "https://example.com/a b",
+            "https://example.com/a\r\nb: c",
+            "https://example.com\\@10.0.0.1/",
+            "https://exämple.com/",
+            "https://example.com./",
+            "https://example..com/",
+            "https://.example.com/",
+            "https://exa%6dple.com/",
+            "https://2130706433/",
+            "https://017700000001/",
+            "https://0x7f000001/",
+            "https://0x7f.1/",
+            "https://127.1/",
+            "https://127.0.1/",
+            "https://0177.0.0.1/",
+            "https://127.0.0.1./",
+            "https://127.0.0.0x1/",
+            "https://1.2.3.4.5/",
+            "https://256.1.1.1/",
+            "https://example.0x/",
+            "https://[127.0.0.1]/",
+            "https://[::1/",
+            "https://[fe80::1%25eth0]/",
+            "https://[v1.x]/",
+            "https://example.com:0/",
+            "https://example.com:65536/",
+            "https://example.com:x/",
+            "https://example.com:/",
+            &format!("https://{}.com/", "x".repeat(64)),
+        ] {
+            let parsed = Endpoint::parse(text);
+            assert!(parsed.is_err(), "{text:?} {parsed:?}");
+        }
+    }
+}

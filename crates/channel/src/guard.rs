@@ -1,0 +1,123 @@
+//! Where a connection may lead whose target a stranger chose. The only way to a connection leads through [`Guard::check`], with the
+//! address that is then connected to: a name that resolves to another address the next time gains nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// Knows which addresses may be reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    allowed: Vec<IpNet>,
+}
+
+/// An address that must not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{address} is not a public address ({network}); allow_networks can make an exception")]
+pub(crate) struct Forbidden {
+    address: IpAddr,
+    network: &'static str,
+}
+
+const fn v4(octets: [u8; 4], prefix: u8) -> Ipv4Net {
+    let [a, b, c, d] = octets;
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
+}
+
+const fn v6(first: u16, second: u16, prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix)
+}
+
+/// What is not globally reachable, by the IANA's registry of special addresses, and multicast.
+const NOT_PUBLIC_V4: &[(Ipv4Net, &str)] = &[
+    (v4([0, 0, 0, 0], 8), "this network"),
+    (v4([10, 0, 0, 0], 8), "private"),
+    (v4([100, 64, 0, 0], 10), "shared by a carrier"),
+    (v4([127, 0, 0, 0], 8), "loopback"),
+    (v4([169, 254, 0, 0], 16), "link-local"),
+    (v4([172, 16, 0, 0], 12), "private"),
+    (v4([192, 0, 0, 0], 24), "protocol assignments"),
+    (v4([192, 0, 2, 0], 24), "documentation"),
+    (v4([192, 88, 99, 0], 24), "6to4 relay"),
+    (v4([192, 168, 0, 0], 16), "private"),
+    (v4([198, 18, 0, 0], 15), "benchmarking"),
+    (v4([198, 51, 100, 0], 24), "documentation"),
+    (v4([203, 0, 113, 0], 24), "documentation"),
+    (v4([224, 0, 0, 0], 4), "multicast"),
+    (v4([240, 0, 0, 0], 4), "reserved"),
+];
+
+/// Of IPv6 only this is global unicast; loopback, link-local, unique local, multicast, mapped and translated
+/// addresses are all outside.
+const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
+
+/// What is not public within [`GLOBAL_V6`].
+const NOT_PUBLIC_V6: &[(Ipv6Net, &str)] = &[
+    (v6(0x2001, 0, 23), "protocol assignments, such as Teredo"),
+    (v6(0x2001, 0x0db8, 32), "documentation"),
+    (v6(0x2002, 0, 16), "6to4"),
+    (v6(0x3fff, 0, 20), "documentation"),
+];
+
+// === impl Guard ===
+
+impl Guard {
+    /// Lets through what is public, and `allowed`.
+    pub(crate) fn new(allowed: Vec<IpNet>) -> Self {
+        Self { allowed }
+    }
+
+    /// Whether `address` may be connected to.
+    pub(crate) fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
+        let is_allowed = self.allowed.iter().any(|network| network.contains(&address));
+        match address {
+            // A translator's prefix may be allowed where IPv4 is reached through it; then the IPv4 address
+            // within counts like any other.
+            IpAddr::V6(outer) if is_allowed => {
+                embedded(outer).map_or(Ok(()), |inner| self.check(IpAddr::V4(inner)))
+            }
+            IpAddr::V4(_) if is_allowed => Ok(()),
+            IpAddr::V4(_) | IpAddr::V6(_) => match network_of(address) {
+                Some(network) => Err(Forbidden { address, network }),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// The network that makes `address` not public.
+fn network_of(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => NOT_PUBLIC_V4
+            .iter()
+            .find(|(network, _)| network.contains(&address))
+            .map(|&(_, name)| name),
+        IpAddr::V6(address) if !GLOBAL_V6.contains(&address) => Some("not global unicast"),
+        IpAddr::V6(address) => NOT_PUBLIC_V6
+            .iter()
+            .find(|(network, _)| network.contains(&address))
+            .map(|&(_, name)| name),
+    }
+}
+
+/// The IPv4 address that an IPv6 address stands for.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let segments = address.segments();
+    let bits = match segments {
+        // Mapped, compatible, translated (RFC 4291, 6052, 8215): the last 32 bits. 6to4: those after the
+        // prefix.
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0 | 1, _, _, _, high, low]
+        | [0x2002, high, low, ..] => (high, low),
+        // Teredo: the last 32 bits, inverted.
+        [0x2001, 0, .., high, low] => (!high, !low),
+        _ => return None,
+    };
+    let is_plain = matches!(segments, [0, 0, 0, 0, 0, 0, 0, 0 | 1]);
+    (!is_plain).then(|| Ipv4Addr::from_bits(u32::from(bits.0) << 16 | u32::from(bits.1)))
+}
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;
