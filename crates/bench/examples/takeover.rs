@@ -1,8 +1,8 @@
 //! One of four engines is killed under load: `takeover BINARY [SECONDS=30]`.
 //!
-//! Prints, from the provider's journal, how many were delivered in each second before and after, when the first
-//! notification of each partition of the killed engine was delivered by another, and the lowest second of the other
-//! three, relative to their part before.
+//! Prints when the partitions of the killed engine had other owners, and, from the provider's journal, how many were
+//! delivered in each second before and after, when the first notification of each of its partitions was delivered by
+//! another, behind what that one had claimed before, and the lowest second of the other three, relative to their part.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write as _;
@@ -52,7 +52,8 @@ fn main() -> Result<()> {
     );
     victim.kill()?;
     let killed_us = u64::try_from(clock.wall().as_micros())?;
-    std::thread::sleep(after);
+    let owned_us = await_owners(&cluster, victim.listen()?, killed_us)?;
+    std::thread::sleep(after.saturating_sub(Duration::from_micros(owned_us)));
     let until_us = u64::try_from(clock.wall().as_micros())?;
     let first_us = first_deliveries(&cluster, &orphans, killed_us)?;
 
@@ -64,6 +65,8 @@ fn main() -> Result<()> {
     let from_us = u64::try_from((began + WARM_UP).as_micros())?;
     let before = per_window(&tally.accepted_at_us, WINDOW, from_us, killed_us);
     let meanwhile = per_window(&tally.accepted_at_us, WINDOW, killed_us, until_us);
+    let owned = Duration::from_micros(owned_us).as_secs_f64();
+    writeln!(std::io::stdout(), "its partitions had other owners after {owned:.1} s")?;
     report(&before, &meanwhile, &first_us, killed_us)?;
     writeln!(std::io::stdout(), "duplicates (in flight at the kill): {}", tally.duplicates)?;
     Ok(())
@@ -97,6 +100,23 @@ fn unclaimed_of(cluster: &Cluster, listen: &str) -> Result<HashMap<u64, u16>> {
         Ok((batch.parse()?, partition.parse()?))
     };
     rows.lines().map(parse).collect()
+}
+
+/// Waits until no partition belongs to the engine that listened at `listen`, or to nobody; microseconds since `from_us`.
+fn await_owners(cluster: &Cluster, listen: &str, from_us: u64) -> Result<u64> {
+    let clock = flow::Clock::system();
+    loop {
+        let orphans = cluster.database().query(&format!(
+            "SELECT count(*) FROM belfry.partition p LEFT JOIN belfry.worker w ON w.id = p.owner \
+             WHERE w.id IS NULL OR w.listen = '{listen}'"
+        ))?;
+        let waited_us = u64::try_from(clock.wall().as_micros())?.saturating_sub(from_us);
+        if orphans.trim() == "0" {
+            return Ok(waited_us);
+        }
+        ensure!(waited_us < 60_000_000, "partitions without an owner after a minute: {orphans}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// When the first notification of each partition of `orphans` was delivered after `from_us`. Its last owner had claimed
