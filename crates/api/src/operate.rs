@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::{Name, limits};
+use notification::{ByteString, Name, limits};
 use pipeline::ingest::Fault;
 use serde::Serialize;
 use store::{LogPosition, Suppression};
@@ -121,12 +121,9 @@ pub(crate) async fn suppress(
         let mut suppressions = Vec::with_capacity(recipients.len());
         for recipient in recipients {
             let recipient = text(recipient).map_err(|_| must_be())?;
-            suppressions.push(Suppression {
-                channel: shared.intake.check_recipient(&channel, &recipient)?,
-                recipient: share(&whole, recipient),
-                reason: reason.clone(),
-                since,
-            });
+            let recipient = share(&whole, recipient);
+            let (channel, recipient) = shared.intake.check_recipient(&channel, recipient)?;
+            suppressions.push(Suppression { channel, recipient, reason: reason.clone(), since });
         }
         let suppressed = suppressions.len();
         shared.ledger.suppress(suppressions).await?;
@@ -141,7 +138,11 @@ pub(crate) async fn unsuppress(
 ) -> Result<StatusCode, Problem> {
     let mut query = Query::read(&uri, &["channel", "to"])?;
     let (channel, to): (Name, String) = (query.required("channel")?, query.required("to")?);
-    let removed = shared.ledger.unsuppress(channel, vec![to.into()]).await?;
+    let to = ByteString::from(to);
+    // What is listed may belong to a channel that is no longer configured.
+    let checked = shared.intake.check_recipient(channel.as_str(), to.clone());
+    let to = checked.map_or(to, |(_, canonical)| canonical);
+    let removed = shared.ledger.unsuppress(channel, vec![to]).await?;
     if removed.contains(&true) {
         return Ok(StatusCode::NO_CONTENT);
     }

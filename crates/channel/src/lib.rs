@@ -11,6 +11,8 @@ pub mod conformance;
 pub mod double;
 mod drive;
 pub mod dry_run;
+mod endpoint;
+mod guard;
 mod settings;
 mod tcp;
 mod tls;
@@ -33,8 +35,14 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// The kind, as the configuration spells it.
     fn kind(&self) -> &'static str;
 
-    /// Checks a recipient and says which destination it belongs to: what shares connections and limits.
-    /// The same recipient always has the same destination.
+    /// The one spelling of `recipient` that is stored, so that the suppression list knows it again; borrowed when
+    /// it is as given. Default: any is.
+    fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
+        Ok(Cow::Borrowed(recipient))
+    }
+
+    /// Checks a recipient, in its [canonical](Self::canonical) spelling, and says which destination it belongs to: what
+    /// shares connections and limits. The same recipient always has the same destination.
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid>;
 
     /// Checks a payload and its options (empty when there are none).

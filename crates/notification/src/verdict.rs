@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::time::Timestamp;
+
 /// What the provider said to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -32,6 +34,8 @@ pub struct Answer {
     /// The provider's reason, or what went wrong; empty for a plain acceptance. Never a secret, at most
     /// [`crate::limits::DETAIL_BYTES`] bytes.
     pub detail: Cow<'static, str>,
+    /// Since when the recipient is gone by the provider's own clock, if it said.
+    pub gone_since: Option<Timestamp>,
 }
 
 /// What deliver reports of one delivery.
@@ -52,13 +56,13 @@ pub enum Report {
 
 impl Answer {
     /// The provider took it.
-    pub const fn accepted(status: u16) -> Self {
-        Self { verdict: Verdict::Accepted, status, detail: Cow::Borrowed("") }
+    pub fn accepted(status: u16) -> Self {
+        Self::new(Verdict::Accepted, status, "")
     }
 
     /// The provider will never take it; `gone` when the recipient is the reason.
     pub fn refused(status: u16, gone: bool, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict: Verdict::Refused { gone }, status, detail: detail.into() }
+        Self::new(Verdict::Refused { gone }, status, detail)
     }
 
     /// Not now.
@@ -67,7 +71,7 @@ impl Answer {
         after: Option<Duration>,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { verdict: Verdict::Deferred { after }, status, detail: detail.into() }
+        Self::new(Verdict::Deferred { after }, status, detail)
     }
 
     /// Whether the provider may have acted on the attempt although it did not accept it: the answer was lost, or
@@ -83,6 +87,16 @@ impl Answer {
 
     /// The answer was lost.
     pub fn unknown(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict: Verdict::Unknown, status: 0, detail: detail.into() }
+        Self::new(Verdict::Unknown, 0, detail)
+    }
+
+    /// The same of a recipient that has been gone since `at`, by the provider's own clock.
+    #[must_use]
+    pub fn gone_since(self, at: Timestamp) -> Self {
+        Self { gone_since: Some(at), ..self }
+    }
+
+    fn new(verdict: Verdict, status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { verdict, status, detail: detail.into(), gone_since: None }
     }
 }

@@ -55,7 +55,7 @@ fn every_documented_reason_has_its_verdict() {
     ];
     for (status, reason, verdict) in table {
         let (answer, _, _) = read(status, &format!(r#"{{"reason":"{reason}","timestamp":1}}"#));
-        assert_eq!(answer, Answer { verdict, status, detail: reason.into() });
+        assert_eq!(answer, Answer { verdict, status, detail: reason.into(), gone_since: None });
     }
     assert_eq!(table.len(), REASONS.len(), "a row is not in this test");
 }
@@ -66,7 +66,7 @@ fn a_status_speaks_for_itself_when_its_reason_does_not() {
         let (answer, _, _) = read(status, body);
         assert_eq!(
             answer,
-            Answer { verdict, status, detail: detail.to_owned().into() },
+            Answer { verdict, status, detail: detail.to_owned().into(), gone_since: None },
             "{body:?}"
         );
     };

@@ -7,12 +7,12 @@ use flow::Clock;
 use notification::Delivery;
 
 use super::config::Settings;
-use super::endpoint::{Endpoint, Host};
-use super::guard::Guard;
 use super::pool::{Dial, Failure, Pool};
 use super::request::{Prepared, check_content};
 use super::response::interpret;
 use super::signature::Signer;
+use crate::endpoint::{Endpoint, Host};
+use crate::guard::Guard;
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
 
 /// A way to endpoints.

@@ -1,13 +1,11 @@
 //! Webhooks: a signed POST to an endpoint that somebody else chose
 //! (Standard Webhooks 1.0.0, <https://github.com/standard-webhooks/standard-webhooks>).
 //!
-//! Because a stranger chose the endpoint, nothing is connected to before [`guard`] has passed the very
+//! Because a stranger chose the endpoint, nothing is connected to before the guard has passed the very
 //! address; a redirect is a refusal and never followed; and nothing of an answer but its status is kept.
 
 mod channel;
 mod config;
-mod endpoint;
-mod guard;
 mod pool;
 mod request;
 mod response;

@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::endpoint::{Host, Origin};
-use super::guard::{Forbidden, Guard};
+use crate::endpoint::{Host, Origin};
+use crate::guard::{Forbidden, Guard};
 use crate::tcp;
 
 /// How long resolving, TCP and TLS may take together.

@@ -7,9 +7,9 @@ use http_body_util::Full;
 use notification::{Content, NotificationId, Timestamp};
 use serde_json::value::RawValue;
 
-use super::endpoint::Endpoint;
 use super::signature::Signer;
 use crate::Invalid;
+use crate::endpoint::Endpoint;
 
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");

@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use notification::{BroadcastId, ByteString, limits};
 use store::{BroadcastOpened, RecipientGroup, StoreError};
 
-use super::check::destination;
+use super::check::{Recipient, recipient};
 use super::{Fault, IngestError, Intake};
 
 /// The answer to opening a broadcast.
@@ -74,7 +74,7 @@ impl Upload {
 
     /// Checks and collects one recipient. After it, see whether the upload [is full](Self::is_full).
     pub fn add(&mut self, to: ByteString) -> Result<(), Fault> {
-        let destination = destination(&*self.channel, &to)?;
+        let Recipient { to, destination } = recipient(&*self.channel, to)?;
         self.collected_items += 1;
         self.collected_bytes += to.len();
         let group = self.group(destination);

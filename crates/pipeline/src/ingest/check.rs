@@ -51,6 +51,14 @@ pub struct Fault {
     pub message: String,
 }
 
+/// Whom a notification is for.
+pub(super) struct Recipient {
+    /// In the channel's canonical spelling.
+    pub(super) to: ByteString,
+    /// Where the channel sends it to.
+    pub(super) destination: Arc<str>,
+}
+
 /// What notifications and broadcasts have in common, understood.
 struct Checked<'a> {
     name: &'a Name,
@@ -72,7 +80,7 @@ pub(super) fn notification(
     now: Timestamp,
 ) -> Result<Draft, Fault> {
     let checked = Checked::new(channels, terms, now)?;
-    let destination = destination(&**checked.channel, &to)?;
+    let Recipient { to, destination } = recipient(&**checked.channel, to)?;
     let idempotency = checked.idempotency(terms, &to)?;
     let envelope = Envelope {
         tenant: tenant.clone(),
@@ -115,7 +123,7 @@ pub(super) fn channel<'a>(
 }
 
 /// Checks a recipient, and says where its channel sends it to.
-pub(super) fn destination(channel: &dyn Channel, to: &str) -> Result<Arc<str>, Fault> {
+pub(super) fn recipient(channel: &dyn Channel, to: ByteString) -> Result<Recipient, Fault> {
     if to.is_empty() || to.len() > RECIPIENT_BYTES {
         let message = format!("must have 1 to {RECIPIENT_BYTES} bytes, has {}", to.len());
         return Err(Fault::new("/to", message));
@@ -123,7 +131,14 @@ pub(super) fn destination(channel: &dyn Channel, to: &str) -> Result<Arc<str>, F
     if to.bytes().any(|byte| byte.is_ascii_control()) {
         return Err(Fault::new("/to", "must not have control characters"));
     }
-    channel.destination(to).map_err(|invalid| Fault::below("/to", invalid))
+    let below = |invalid| Fault::below("/to", invalid);
+    let respelled = match channel.canonical(&to).map_err(below)? {
+        Cow::Borrowed(_as_given) => None,
+        Cow::Owned(canonical) => Some(canonical),
+    };
+    let to = respelled.map_or(to, ByteString::from);
+    let destination = channel.destination(&to).map_err(below)?;
+    Ok(Recipient { to, destination })
 }
 
 // === impl Fault ===

@@ -96,11 +96,15 @@ impl Intake {
         check::notification(&self.channels, tenant, terms, to, now)
     }
 
-    /// Checks that `to` is a recipient that `channel` could have, and gives the channel's shared name.
-    pub fn check_recipient(&self, channel: &str, to: &str) -> Result<Name, Fault> {
+    /// Checks that `to` is a recipient that `channel` could have; gives the channel's shared name, and the spelling
+    /// under which the recipient is stored.
+    pub fn check_recipient(
+        &self,
+        channel: &str,
+        to: ByteString,
+    ) -> Result<(Name, ByteString), Fault> {
         let (name, channel) = check::channel(&self.channels, channel)?;
-        check::destination(&**channel, to)?;
-        Ok(name.clone())
+        Ok((name.clone(), check::recipient(&**channel, to)?.to))
     }
 
     /// Stores all of `drafts`, or none. Durable on return.
