@@ -2,8 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +14,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use notification::limits;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_rustls::TlsConnector;
 
-use crate::endpoint::{Host, Origin};
+use crate::endpoint::Origin;
 use crate::guard::{Forbidden, Guard};
-use crate::tcp;
+use crate::{tcp, tls};
 
 /// How long resolving, TCP and TLS may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -158,25 +154,15 @@ impl Pool {
     async fn connect(&self, origin: &Origin) -> Result<Requests, Failure> {
         let refuse =
             |error: String| Failure::Unsent(format!("cannot connect to {origin}: {error}"));
-        let addresses = resolve(origin).await.map_err(|error| refuse(error.to_string()))?;
-        let check = |address: IpAddr| self.dial.guard.check(address).map_err(Failure::Forbidden);
-        // One bad address condemns the name: whoever mixes them is not to be trusted with the others.
-        for address in &addresses {
-            check(address.ip())?;
-        }
-        let stream = tcp::connect(addresses).await.map_err(|error| refuse(error.to_string()))?;
-        let peer = stream.peer_addr().map_err(|error| refuse(error.to_string()))?;
-        check(peer.ip())?;
+        let connected = tcp::connect(&origin.host, origin.port, &self.dial.guard).await;
+        let stream = connected.map_err(|error| match error {
+            tcp::ConnectError::Forbidden(forbidden) => Failure::Forbidden(forbidden),
+            tcp::ConnectError::Failed(message) => refuse(message),
+        })?;
         if !origin.is_https {
             return self.shake_hands(stream).await.map_err(refuse);
         }
-        let name = match &origin.host {
-            Host::Name(name) => ServerName::try_from(name.clone()),
-            Host::Address(address) => Ok(ServerName::from(*address)),
-        };
-        let name = name.map_err(|error| refuse(error.to_string()))?;
-        let connector = TlsConnector::from(Arc::clone(&self.dial.tls));
-        let stream = connector.connect(name, stream).await;
+        let stream = tls::shake_hands(&self.dial.tls, &origin.host, stream).await;
         self.shake_hands(stream.map_err(|error| refuse(error.to_string()))?).await.map_err(refuse)
     }
 
@@ -210,15 +196,6 @@ impl Pool {
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
         self.idle.is_swept.set(false);
-    }
-}
-
-async fn resolve(origin: &Origin) -> io::Result<Vec<SocketAddr>> {
-    match &origin.host {
-        Host::Address(address) => Ok(vec![SocketAddr::new(*address, origin.port)]),
-        Host::Name(name) => {
-            Ok(tokio::net::lookup_host((name.as_str(), origin.port)).await?.collect())
-        }
     }
 }
 

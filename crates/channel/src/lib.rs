@@ -4,6 +4,7 @@
 //! [`Sender`] on every sender thread. A sender takes a [`Job`], some deliveries of one chunk, and reports
 //! per delivery; [`drive`] is the loop that most senders share. Channels know nothing of stores and queues.
 
+mod answers;
 pub mod apns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -13,6 +14,7 @@ mod drive;
 pub mod dry_run;
 mod endpoint;
 mod guard;
+mod http2;
 mod settings;
 mod tcp;
 mod tls;

@@ -1,13 +1,18 @@
 //! TLS as all channels use it: aws-lc-rs, the machine's own roots, and one more if the settings name it.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::ChannelError;
+use crate::endpoint::Host;
 
 /// A client that trusts the machine's roots and those of `ca_file`, and offers `protocols` by ALPN.
 ///
@@ -40,6 +45,19 @@ pub(crate) fn client(
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+/// Speaks TLS over `stream` with `host`, which has to prove that it is that.
+pub(crate) async fn shake_hands(
+    config: &Arc<ClientConfig>,
+    host: &Host,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = match host {
+        Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+        Host::Address(address) => ServerName::from(*address),
+    };
+    TlsConnector::from(Arc::clone(config)).connect(name, stream).await
 }
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), ChannelError> {

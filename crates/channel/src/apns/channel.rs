@@ -5,35 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock};
+use flow::Clock;
 use http::HeaderValue;
-use notification::{Answer, Delivery};
+use http::uri::Authority;
+use notification::Delivery;
 use tokio::time::Instant;
 
-use super::config::{Endpoint, Settings};
-use super::connection::{Dial, Failure, Reply};
-use super::pool::{NO_STREAM_DELAY, NoStream, Pool, Stream};
+use super::config::Settings;
 use super::request::{Common, Encoded, Encoder, check_payload, check_token};
 use super::response::{Advice, Delays, interpret};
 use super::token::Token;
+use crate::http2::{Dial, Pool, Priming, Reply, Stream};
+use crate::tcp::Anywhere;
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
 
-/// How often a request that was certainly not processed is sent again within its attempt.
-const TRIES_MAX: usize = 3;
-/// Between connects that fail: at first and at last.
-const RECONNECT_BASE: Duration = Duration::from_millis(500);
-const RECONNECT_CAP: Duration = Duration::from_secs(30);
 /// How often a broken credential is worth a line in the log.
 const COMPLAINT_EVERY: Duration = Duration::from_mins(1);
 
 /// A way to Apple's devices.
 #[derive(Debug, Clone)]
 pub struct ApnsChannel {
-    endpoint: Endpoint,
+    dial: Dial,
+    authority: Authority,
     destination: Arc<str>,
-    tls: Arc<rustls::ClientConfig>,
     token: Arc<Token>,
-    backoff: Backoff,
     topic: String,
     concurrency: usize,
     connections_max: usize,
@@ -64,7 +59,7 @@ struct Prepared<'a> {
 impl ApnsChannel {
     /// A channel with `settings`. Reads the key and the certificates, and connects to nothing.
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
-        let endpoint = settings.check()?;
+        let (origin, authority) = settings.check()?;
         let token = Token::new(&settings.key_pem()?, &settings.key_id, &settings.team_id).map_err(
             |message| match &settings.key_file {
                 Some(path) => ChannelError::File {
@@ -74,15 +69,18 @@ impl ApnsChannel {
                 None => ChannelError::Setting { setting: "key", message: message.to_owned() },
             },
         )?;
-        let backoff = Backoff::new(RECONNECT_BASE, RECONNECT_CAP).map_err(|error| {
-            ChannelError::Setting { setting: "endpoint", message: error.to_string() }
-        })?;
-        Ok(Self {
-            destination: endpoint.authority.as_str().into(),
-            endpoint,
+        let dial = Dial {
+            provider: "APNs",
+            origin,
             tls: tls::client(settings.ca_file.as_deref(), &[b"h2"])?,
+            reach: Arc::new(Anywhere),
+            priming: Priming::OneStream,
+        };
+        Ok(Self {
+            dial,
+            destination: authority.as_str().into(),
+            authority,
             token: Arc::new(token),
-            backoff,
             topic: settings.topic.clone(),
             concurrency: settings.concurrency,
             connections_max: settings.connections_max,
@@ -113,11 +111,10 @@ impl Channel for ApnsChannel {
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        let dial = Dial { endpoint: self.endpoint.clone(), tls: Arc::clone(&self.tls) };
         let clock = tools.clock;
         Ok(Box::new(ApnsSender {
-            pool: Pool::new(dial, self.connections_max, self.backoff, tools),
-            encoder: Encoder::new(self.endpoint.authority.clone(), self.topic.clone()),
+            pool: Pool::new(self.dial.clone(), self.connections_max, tools),
+            encoder: Encoder::new(self.authority.clone(), self.topic.clone()),
             token: Arc::clone(&self.token),
             delays: self.delays,
             clock,
@@ -157,38 +154,22 @@ impl ApnsSender {
             Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
             None => return Attempt::impossible("the store holds no content for it"),
         };
-        for _ in 0..TRIES_MAX {
-            let stream = match self.pool.stream(job.priority()).await {
-                Ok(stream) => stream,
-                Err(NoStream::Unreachable(failure)) => return Attempt::unsent(failure, None),
-                Err(NoStream::Full) => return Attempt::handed_back(NO_STREAM_DELAY),
-            };
-            if stream.waited
-                && let Some(report) = job.may_start().report_otherwise()
-            {
-                return Attempt::not_started(report);
-            }
-            let id = job.chunk.notification_id(delivery.index);
-            let Some(request) = self.encoder.request(encoded, &delivery.recipient, id) else {
-                return Attempt::impossible("the recipient is not a device token");
-            };
-            match stream.connection.exchange(request, encoded.payload.clone()).await {
-                Ok(reply) => return self.conclude(&reply, &stream, &common.authorization),
-                Err(Failure::NotProcessed { leave: true }) => stream.leave_connection(),
-                Err(Failure::NotProcessed { leave: false }) => {}
-                Err(Failure::Lost(detail)) => return Attempt::lost(detail),
-            }
+        let id = job.chunk.notification_id(delivery.index);
+        let make = || self.encoder.request(encoded, &delivery.recipient, id);
+        match self.pool.exchange(*job, &encoded.payload, make).await {
+            Ok((reply, stream)) => self.conclude(&reply, &stream, &common.authorization),
+            Err(attempt) => attempt,
         }
-        let detail = "APNs refused the stream and did not process it";
-        Attempt::pushed_back(Answer::deferred(0, None, detail))
     }
 
     fn conclude(&self, reply: &Reply, stream: &Stream, authorization: &HeaderValue) -> Attempt {
-        let (attempt, advice) = interpret(reply.status, &reply.body, self.delays);
+        let (attempt, advice) = interpret(reply, self.delays);
         match advice {
             Advice::CarryOn => {}
             Advice::RenewToken => self.token.expired(authorization, timestamp(self.clock)),
-            Advice::LeaveConnection => stream.leave_connection(),
+            Advice::LeaveConnection => {
+                stream.leave_connection();
+            }
             Advice::Complain => self.complain(&attempt),
         }
         attempt

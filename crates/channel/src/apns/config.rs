@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::Uri;
-use http::uri::{Authority, Scheme};
+use http::uri::Authority;
 use serde::Deserialize;
 
-use crate::settings::{Secret, duration};
+use crate::endpoint::Origin;
+use crate::settings::{Secret, duration, provider};
 use crate::{ChannelError, Invalid};
 
 /// How to reach APNs, and as whom.
@@ -48,16 +48,6 @@ pub struct Settings {
     pub throttle_delay: Duration,
 }
 
-/// Where APNs listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Endpoint {
-    /// As the `:authority` of requests: `host` or `host:port`.
-    pub(super) authority: Authority,
-    /// To be resolved, or a literal address without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
 const TOPIC_BYTES_MAX: usize = 255;
 
 fn endpoint_default() -> String {
@@ -84,7 +74,7 @@ const fn throttle_delay_default() -> Duration {
 
 impl Settings {
     /// Checks what needs no file.
-    pub(super) fn check(&self) -> Result<Endpoint, ChannelError> {
+    pub(super) fn check(&self) -> Result<(Origin, Authority), ChannelError> {
         let refuse = |setting, message: &str| {
             Err(ChannelError::Setting { setting, message: message.to_owned() })
         };
@@ -111,7 +101,7 @@ impl Settings {
         if self.connections_max == 0 {
             return refuse("connections_max", "must be at least 1");
         }
-        Endpoint::parse(&self.endpoint)
+        provider("endpoint", &self.endpoint, "https://api.push.apple.com")
     }
 
     /// The key's PEM text.
@@ -123,27 +113,6 @@ impl Settings {
             });
         }
         Ok(self.key.as_ref().map(|key| key.expose().to_owned()).unwrap_or_default())
-    }
-}
-
-// === impl Endpoint ===
-
-impl Endpoint {
-    fn parse(text: &str) -> Result<Self, ChannelError> {
-        let refuse = || ChannelError::Setting {
-            setting: "endpoint",
-            message: format!("{text:?} is not an address such as https://api.push.apple.com"),
-        };
-        let uri: Uri = text.parse().map_err(|_| refuse())?;
-        let plain =
-            uri.scheme() == Some(&Scheme::HTTPS) && uri.path() == "/" && uri.query().is_none();
-        let authority = uri.into_parts().authority.ok_or_else(refuse)?;
-        if !plain || authority.as_str().contains('@') || authority.host().is_empty() {
-            return Err(refuse());
-        }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = authority.port_u16().unwrap_or(443);
-        Ok(Self { authority, host, port })
     }
 }
 
@@ -172,9 +141,9 @@ mod tests {
     #[test]
     fn the_shortest_settings_mean_the_production_endpoint_with_apples_advice() {
         let settings = settings(SHORTEST);
-        let endpoint = settings.check().unwrap();
-        assert_eq!(endpoint.authority.as_str(), "api.push.apple.com");
-        assert_eq!((endpoint.host.as_str(), endpoint.port), ("api.push.apple.com", 443));
+        let (origin, authority) = settings.check().unwrap();
+        assert_eq!(authority, "api.push.apple.com");
+        assert_eq!(origin.to_string(), "https://api.push.apple.com:443");
         assert_eq!(settings.server_error_delay, Duration::from_mins(15));
         assert!(!format!("{settings:?}").contains("\"k\""), "a key shows in no log");
     }
@@ -194,19 +163,6 @@ mod tests {
         check(|settings| settings.topic = "a b".to_owned(), "topic:");
         check(|settings| settings.concurrency = 0, "concurrency:");
         check(|settings| settings.connections_max = 0, "connections_max:");
-        for endpoint in
-            ["", "api.push.apple.com", "http://a", "https://a/path", "https://u@a", "https://a?b"]
-        {
-            let mut settings = settings(SHORTEST);
-            settings.endpoint = endpoint.to_owned();
-            assert!(settings.check().is_err(), "{endpoint:?}");
-        }
-    }
-
-    #[test]
-    fn an_endpoint_may_be_a_literal_address() {
-        let endpoint = Endpoint::parse("https://[::1]:8443").unwrap();
-        assert_eq!((endpoint.host.as_str(), endpoint.port), ("::1", 8443));
-        assert_eq!(endpoint.authority.as_str(), "[::1]:8443");
+        check(|settings| settings.endpoint = "https://a/path".to_owned(), "endpoint:");
     }
 }

@@ -11,8 +11,6 @@
 
 mod channel;
 mod config;
-mod connection;
-mod pool;
 mod request;
 mod response;
 mod token;

@@ -3,10 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use notification::{Answer, limits};
+use http::HeaderName;
+use notification::Answer;
 use serde::Deserialize;
 
 use crate::Attempt;
+use crate::answers::plain_words;
+use crate::http2::Reply;
+
+static APNS_UNIQUE_ID: HeaderName = HeaderName::from_static("apns-unique-id");
 
 /// How long to wait after which kind of refusal to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,18 +103,19 @@ const REASONS: &[(u16, &str, Meaning)] = &[
     (503, "Shutdown", Meaning::ServerError),
 ];
 
-/// What an answer with `status` and `body` means. The body may be cut short, or anything at all.
-pub(super) fn interpret(status: u16, body: &[u8], delays: Delays) -> (Attempt, Advice) {
-    let reason =
-        serde_json::from_slice(body).map_or(Cow::Borrowed(""), |body: Body<'_>| body.reason);
+/// What an answer means. Its body may be cut short, or anything at all.
+pub(super) fn interpret(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
+    let status = reply.status;
+    let body = serde_json::from_slice(&reply.body).ok();
+    let reason = body.map_or(Cow::Borrowed(""), |body: Body<'_>| body.reason);
     let row = REASONS.iter().find(|row| row.0 == status && row.1 == reason);
     let (meaning, detail) = match row {
         Some(&(_, reason, meaning)) => (meaning, Cow::Borrowed(reason)),
-        None => (by_status(status), Cow::Owned(shortened(&reason))),
+        None => (by_status(status), Cow::Owned(plain_words(&reason))),
     };
     let deferred = |after, detail| Answer::deferred(status, after, detail);
     match meaning {
-        Meaning::Accepted => (Attempt::answered(Answer::accepted(status)), Advice::CarryOn),
+        Meaning::Accepted => (Attempt::answered(accepted(reply)), Advice::CarryOn),
         Meaning::Refused => {
             (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
         }
@@ -133,6 +139,17 @@ pub(super) fn interpret(status: u16, body: &[u8], delays: Delays) -> (Attempt, A
     }
 }
 
+/// The sandbox gives what it takes an identifier, under which Apple's console shows what became of it.
+fn accepted(reply: &Reply) -> Answer {
+    let accepted = Answer::accepted(reply.status);
+    match reply.headers.get(&APNS_UNIQUE_ID).and_then(|id| id.to_str().ok()) {
+        Some(id) => {
+            Answer { detail: plain_words(&format!("apns-unique-id {id}")).into(), ..accepted }
+        }
+        None => accepted,
+    }
+}
+
 /// What a status means whose reason is unknown, or has none.
 fn by_status(status: u16) -> Meaning {
     match status {
@@ -145,16 +162,6 @@ fn by_status(status: u16) -> Meaning {
         // A redirect or worse is not APNs speaking: whatever stands between may go away.
         _ => Meaning::ServerError,
     }
-}
-
-/// What fits the log of an attempt, without what could upset a terminal.
-fn shortened(reason: &str) -> String {
-    let plain = |character: &char| !character.is_control();
-    let mut text: String = reason.chars().filter(plain).take(limits::DETAIL_BYTES).collect();
-    while text.len() > limits::DETAIL_BYTES {
-        text.pop();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use flow::Signal;
-use notification::{Report, Verdict};
+use http::HeaderMap;
+use notification::{Report, Verdict, limits};
 
 const DELAYS: Delays =
     Delays { server_error: Duration::from_mins(15), throttle: Duration::from_mins(1) };
@@ -14,7 +15,11 @@ const LATER: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(15)) 
 const THROTTLED: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(1)) };
 
 fn read(status: u16, body: &str) -> (Answer, Signal, Advice) {
-    let (attempt, advice) = interpret(status, body.as_bytes(), DELAYS);
+    read_reply(&Reply { status, headers: HeaderMap::new(), body: body.into() })
+}
+
+fn read_reply(reply: &Reply) -> (Answer, Signal, Advice) {
+    let (attempt, advice) = interpret(reply, DELAYS);
     let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
     (answer, attempt.signal, advice)
 }
@@ -106,6 +111,13 @@ fn some_answers_ask_for_more_than_a_verdict() {
     assert_eq!(advice(429, "TooManyProviderTokenUpdates"), Advice::LeaveConnection);
     assert_eq!(advice(403, "InvalidProviderToken"), Advice::Complain);
     assert_eq!(advice(410, "Unregistered"), Advice::CarryOn);
+}
+
+#[test]
+fn what_the_sandbox_calls_an_accepted_one_is_kept() {
+    let headers = HeaderMap::from_iter([(APNS_UNIQUE_ID.clone(), "0a1b".parse().unwrap())]);
+    let (answer, _, _) = read_reply(&Reply { status: 200, headers, body: Vec::new() });
+    assert_eq!((answer.verdict, &*answer.detail), (Verdict::Accepted, "apns-unique-id 0a1b"));
 }
 
 #[test]

@@ -1,29 +1,36 @@
 //! The connections of one sender thread, and who may use them.
 //!
 //! A connection is full when all streams that its peer grants are taken. When all connections are full and
-//! somebody waits, another is opened, one at a time; a new one takes one request until that has shown that
-//! APNs accepts our token. Whoever waits is served in the order of priority, then of arrival.
+//! somebody waits, another is opened, one at a time; what a new one takes before its first answer is a matter of
+//! [`Priming`](super::Priming).
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use flow::{Backoff, Clock};
-use notification::Priority;
-use tokio::sync::Notify;
+use http::Request;
+use notification::{Answer, Priority};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connection::{Connection, Dial, Ending, Wire};
+use super::connection::{ConnectError, Connection, Dial, Ending, Failure, Reply, Wire};
+use super::waiting::{Line, Waiting};
+use crate::answers::plain_words;
+use crate::guard::Forbidden;
+use crate::{Attempt, Job, Tools};
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
 const STREAM_WAIT: Duration = Duration::from_secs(15);
 /// How soon a request that found no stream is worth another try.
-pub(super) const NO_STREAM_DELAY: Duration = Duration::from_secs(1);
+const NO_STREAM_DELAY: Duration = Duration::from_secs(1);
+/// How often a request that was certainly not processed is sent again within its attempt.
+const TRIES_MAX: usize = 3;
 
 /// Connections to one endpoint.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     shared: Rc<Shared>,
     /// Ends with the pool.
     tasks: RefCell<JoinSet<()>>,
@@ -31,16 +38,18 @@ pub(super) struct Pool {
 
 /// A stream that may be used. Dropping it frees the stream.
 #[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) connection: Rc<Connection>,
+pub(crate) struct Stream {
+    connection: Rc<Connection>,
     /// Whether it had to be waited for.
-    pub(super) waited: bool,
+    waited: bool,
     shared: Rc<Shared>,
 }
 
 /// Why there is no stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NoStream {
+enum NoStream {
+    /// The origin must not be connected to.
+    Forbidden(Forbidden),
     /// There is no connection, and this is why.
     Unreachable(String),
     /// All streams were in use all the time.
@@ -52,7 +61,6 @@ struct Shared {
     dial: Dial,
     clock: Clock,
     connections_max: usize,
-    backoff: Backoff,
     random: RefCell<fastrand::Rng>,
     connections: RefCell<Vec<Rc<Connection>>>,
     waiting: Waiting,
@@ -60,21 +68,9 @@ struct Shared {
     failures: Cell<u16>,
     /// Not to be dialled before, after failures.
     dial_at: Cell<Option<Instant>>,
+    /// The last connect led where it must not.
+    forbidden: Cell<Option<Forbidden>>,
     last_failure: RefCell<Option<String>>,
-}
-
-/// Who waits for a stream, by priority.
-#[derive(Debug, Default)]
-struct Waiting {
-    urgent: Line,
-    normal: Line,
-    bulk: Line,
-}
-
-#[derive(Debug, Default)]
-struct Line {
-    length: Cell<usize>,
-    turn: Notify,
 }
 
 /// A place in a line. Leaving it, served or not, passes the turn on.
@@ -88,42 +84,87 @@ struct Place<'a> {
 
 impl Pool {
     /// A pool without connections.
-    pub(super) fn new(
-        dial: Dial,
-        connections_max: usize,
-        backoff: Backoff,
-        tools: crate::Tools,
-    ) -> Self {
+    pub(crate) fn new(dial: Dial, connections_max: usize, tools: Tools) -> Self {
         let shared = Shared {
             dial,
             clock: tools.clock,
             connections_max,
-            backoff,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
             connections: RefCell::default(),
             waiting: Waiting::default(),
             connecting: Cell::new(false),
             failures: Cell::new(0),
             dial_at: Cell::new(None),
+            forbidden: Cell::new(None),
             last_failure: RefCell::default(),
         };
         Self { shared: Rc::new(shared), tasks: RefCell::default() }
     }
 
-    /// Takes a stream, when it is `priority`'s turn.
-    pub(super) async fn stream(&self, priority: Priority) -> Result<Stream, NoStream> {
+    /// Sends what `make` makes, with `payload`, when it is the job's turn, and waits for the answer; the stream says over
+    /// which connection. What the provider certainly did not process is made and sent again, a few times. `make`
+    /// gives nothing when the request cannot be written.
+    ///
+    /// # Errors
+    /// What the attempt came to when there is no answer.
+    pub(crate) async fn exchange(
+        &self,
+        job: Job<'_>,
+        payload: &Bytes,
+        make: impl Fn() -> Option<Request<()>>,
+    ) -> Result<(Reply, Stream), Attempt> {
+        let mut wait_until = None;
+        for _ in 0..TRIES_MAX {
+            let stream = match self.stream(job.priority(), &mut wait_until).await {
+                Ok(stream) => stream,
+                Err(NoStream::Forbidden(forbidden)) => {
+                    return Err(Attempt::impossible(forbidden.to_string()));
+                }
+                Err(NoStream::Unreachable(failure)) => return Err(Attempt::unsent(failure, None)),
+                Err(NoStream::Full) => return Err(Attempt::handed_back(NO_STREAM_DELAY)),
+            };
+            if stream.waited
+                && let Some(report) = job.may_start().report_otherwise()
+            {
+                return Err(Attempt::not_started(report));
+            }
+            let Some(request) = make() else {
+                return Err(Attempt::impossible("it cannot be written as a request"));
+            };
+            match stream.connection.exchange(request, payload.clone()).await {
+                Ok(reply) => return Ok((reply, stream)),
+                Err(Failure::NotProcessed { leave }) => {
+                    if leave {
+                        stream.leave_connection();
+                    }
+                }
+                Err(Failure::Lost(detail)) => return Err(Attempt::lost(detail)),
+            }
+        }
+        let provider = self.shared.dial.provider;
+        let detail = format!("{provider} refused the stream and did not process it");
+        Err(Attempt::pushed_back(Answer::deferred(0, None, detail)))
+    }
+
+    /// Takes a stream, when it is `priority`'s turn. All waits of one attempt end at `until`.
+    async fn stream(
+        &self,
+        priority: Priority,
+        until: &mut Option<Instant>,
+    ) -> Result<Stream, NoStream> {
         if self.shared.waiting.none_before(priority)
             && let Some(stream) = self.take(false)
         {
             return Ok(stream);
         }
-        match tokio::time::timeout(STREAM_WAIT, self.wait(priority)).await {
-            Ok(stream) => Ok(stream),
+        let until = *until.get_or_insert_with(|| self.shared.clock.monotonic() + STREAM_WAIT);
+        match tokio::time::timeout_at(until, self.wait(priority)).await {
+            Ok(found) => found.map_err(NoStream::Forbidden),
             Err(_) => Err(self.shared.no_stream()),
         }
     }
 
-    async fn wait(&self, priority: Priority) -> Stream {
+    async fn wait(&self, priority: Priority) -> Result<Stream, Forbidden> {
         let place = Place::new(self.shared.waiting.line(priority), &self.shared);
         loop {
             self.grow();
@@ -131,7 +172,10 @@ impl Pool {
             if let Some(stream) = self.take(true) {
                 drop(place);
                 self.grow();
-                return stream;
+                return Ok(stream);
+            }
+            if let Some(forbidden) = self.shared.forbidden.get() {
+                return Err(forbidden);
             }
         }
     }
@@ -150,19 +194,20 @@ impl Pool {
         let may_grow = !shared.connecting.get() && shared.waiting.anyone() && {
             let connections = shared.connections.borrow();
             connections.len() < shared.connections_max
-                && connections.iter().all(|one| one.is_proven() && one.free_streams() == 0)
+                && connections.iter().all(|one| one.is_settled() && one.free_streams() == 0)
         };
         if !may_grow {
             return;
         }
         shared.connecting.set(true);
+        shared.forbidden.set(None);
         let mut tasks = self.tasks.borrow_mut();
         while tasks.try_join_next().is_some() {}
         tasks.spawn_local(live(Rc::clone(shared)));
     }
 
     /// Lets go of all connections and waits until they have said goodbye.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.shared.connections.borrow_mut().clear();
         let mut tasks = self.tasks.take();
         while tasks.join_next().await.is_some() {}
@@ -206,24 +251,36 @@ impl Shared {
                     self.last_failure.replace(None);
                     return Some(connected);
                 }
+                Err(ConnectError::Forbidden(forbidden)) => {
+                    self.forbidden.set(Some(forbidden));
+                    self.waiting.wake_all();
+                    return None;
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "no connection to APNs");
+                    tracing::warn!(provider = self.dial.provider, %error, "no connection");
                     let failures = self.failures.get().saturating_add(1);
                     self.failures.set(failures);
-                    let delay = self.backoff.delay(failures, None, &mut self.random.borrow_mut());
+                    let delay =
+                        Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
                     self.dial_at.set(Some(self.clock.monotonic() + delay));
-                    self.last_failure.replace(Some(error.to_string()));
+                    self.last_failure.replace(Some(plain_words(&error.to_string())));
                 }
             }
         }
         None
     }
 
-    /// Takes a connection out of use; those under way on it go on. Who waits must look for another.
-    fn leave(&self, connection: &Weak<Connection>) {
+    /// Takes a connection out of use, if it is not already; those under way on it go on. Who waits must look for
+    /// another.
+    fn leave(&self, connection: &Weak<Connection>) -> bool {
         let mut connections = self.connections.borrow_mut();
-        connections.retain(|other| !std::ptr::eq(Rc::as_ptr(other), connection.as_ptr()));
-        self.waiting.wake_all();
+        let is_it = |other: &Rc<Connection>| std::ptr::eq(Rc::as_ptr(other), connection.as_ptr());
+        let was_in_use = connections.iter().any(is_it);
+        if was_in_use {
+            connections.retain(|other| !is_it(other));
+            self.waiting.wake_all();
+        }
+        was_in_use
     }
 
     /// Wakes whose turn it is, if there is a stream for them.
@@ -252,53 +309,19 @@ impl Shared {
 
 impl Stream {
     /// Takes the stream's connection out of use.
-    pub(super) fn leave_connection(&self) {
-        self.shared.leave(&Rc::downgrade(&self.connection));
+    pub(crate) fn leave_connection(&self) -> bool {
+        self.shared.leave(&Rc::downgrade(&self.connection))
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         self.connection.give_stream_back();
+        if self.connection.is_mute() && self.leave_connection() {
+            let provider = self.shared.dial.provider;
+            tracing::warn!(provider, "a connection answers no requests: it is replaced");
+        }
         self.shared.wake();
-    }
-}
-
-// === impl Waiting ===
-
-impl Waiting {
-    fn line(&self, priority: Priority) -> &Line {
-        match priority {
-            Priority::Urgent => &self.urgent,
-            Priority::Normal => &self.normal,
-            Priority::Bulk => &self.bulk,
-        }
-    }
-
-    fn in_order(&self) -> [&Line; 3] {
-        [&self.urgent, &self.normal, &self.bulk]
-    }
-
-    fn anyone(&self) -> bool {
-        self.in_order().iter().any(|line| line.length.get() > 0)
-    }
-
-    /// Whether nobody of the same or a higher priority waits.
-    fn none_before(&self, priority: Priority) -> bool {
-        let lines = Priority::ALL.iter().filter(|other| **other <= priority);
-        lines.map(|other| self.line(*other)).all(|line| line.length.get() == 0)
-    }
-
-    fn wake_next(&self) {
-        if let Some(line) = self.in_order().into_iter().find(|line| line.length.get() > 0) {
-            line.turn.notify_one();
-        }
-    }
-
-    fn wake_all(&self) {
-        for line in self.in_order() {
-            line.turn.notify_waiters();
-        }
     }
 }
 
@@ -315,5 +338,38 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.line.length.set(self.line.length.get().saturating_sub(1));
         self.shared.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::guard::Guard;
+    use crate::http2::Priming;
+    use crate::tls;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn an_origin_that_must_not_be_reached_is_refused_at_once() {
+        let dial = Dial {
+            provider: "test",
+            origin: Endpoint::parse("https://127.0.0.1:1").unwrap().origin,
+            tls: tls::client(None, &[b"h2"]).unwrap(),
+            reach: Arc::new(Guard::new(Vec::new())),
+            priming: Priming::OneStream,
+        };
+        let clock = Clock::starting_at(Duration::ZERO);
+        let pool = Pool::new(dial, 1, Tools { clock, seed: 1 });
+        let local = tokio::task::LocalSet::new();
+        let asked = async {
+            let ask = async |priority| {
+                let refused = pool.stream(priority, &mut None).await;
+                assert!(matches!(refused, Err(NoStream::Forbidden(_))), "{refused:?}");
+            };
+            tokio::join!(ask(Priority::Normal), ask(Priority::Bulk));
+            ask(Priority::Normal).await;
+        };
+        local.run_until(asked).await;
     }
 }
