@@ -14,6 +14,7 @@ mod drive;
 pub mod dry_run;
 mod endpoint;
 mod guard;
+mod http1;
 mod http2;
 mod settings;
 mod tcp;
@@ -30,6 +31,7 @@ use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
 use tokio::sync::watch;
 
 pub use drive::drive;
+pub use guard::Resolve;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.

@@ -82,7 +82,15 @@ async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream>
 
 // === impl Guard ===
 
+#[async_trait]
 impl Reach for Guard {
+    async fn resolve(&self, host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
+        match host {
+            Host::Address(address) => Ok(vec![SocketAddr::new(*address, port)]),
+            Host::Name(name) => self.resolver().resolve(name, port).await,
+        }
+    }
+
     fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
         Self::check(self, address)
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -14,12 +14,51 @@ use tokio_rustls::client::TlsStream;
 use crate::ChannelError;
 use crate::endpoint::Host;
 
+/// A certificate of ours, with its key.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// Where it was read.
+    path: String,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// Reads a certificate with its chain, and its key; both PEM.
+    pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, ChannelError> {
+        let refuse = |path: &Path, message: String| ChannelError::File {
+            path: path.display().to_string(),
+            message,
+        };
+        let chain: Vec<_> = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect)
+            .map_err(|error| refuse(certificate, format!("cannot be read: {error}")))?;
+        if chain.is_empty() {
+            return Err(refuse(certificate, "holds no certificate".to_owned()));
+        }
+        let key = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| refuse(key, format!("the key cannot be read: {error}")))?;
+        Ok(Self { path: certificate.display().to_string(), chain, key })
+    }
+}
+
 /// A client that trusts the machine's roots and those of `ca_file`, and offers `protocols` by ALPN.
 ///
 /// A machine without roots is an error unless `ca_file` brings some: every connection would fail.
 pub(crate) fn client(
     ca_file: Option<&Path>,
     protocols: &[&[u8]],
+) -> Result<Arc<ClientConfig>, ChannelError> {
+    client_with(ca_file, protocols, None)
+}
+
+/// The same, which shows itself as `identity` to whoever asks.
+pub(crate) fn client_with(
+    ca_file: Option<&Path>,
+    protocols: &[&[u8]],
+    identity: Option<Identity>,
 ) -> Result<Arc<ClientConfig>, ChannelError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
@@ -42,7 +81,16 @@ pub(crate) fn client(
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(rustls::DEFAULT_VERSIONS)
         .map_err(|error| ChannelError::Setting { setting: "tls", message: error.to_string() })?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { path, chain, key }) => {
+            builder.with_client_auth_cert(chain, key).map_err(|error| ChannelError::File {
+                path,
+                message: format!("cannot be used with its key: {error}"),
+            })?
+        }
+    };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }
