@@ -20,6 +20,7 @@ mod settings;
 mod tcp;
 mod tls;
 pub mod webhook;
+pub mod webpush;
 
 use std::borrow::Cow;
 use std::sync::Arc;

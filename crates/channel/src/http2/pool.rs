@@ -70,6 +70,8 @@ struct Shared {
     dial_at: Cell<Option<Instant>>,
     /// The last connect led where it must not.
     forbidden: Cell<Option<Forbidden>>,
+    /// Whether the peer speaks HTTP/2, as far as is known.
+    is_spoken: Cell<bool>,
     last_failure: RefCell<Option<String>>,
 }
 
@@ -96,6 +98,7 @@ impl Pool {
             failures: Cell::new(0),
             dial_at: Cell::new(None),
             forbidden: Cell::new(None),
+            is_spoken: Cell::new(true),
             last_failure: RefCell::default(),
         };
         Self { shared: Rc::new(shared), tasks: RefCell::default() }
@@ -146,6 +149,11 @@ impl Pool {
         Err(Attempt::pushed_back(Answer::deferred(0, None, detail)))
     }
 
+    /// Whether the peer speaks HTTP/2, as far as is known: `false` once a connection has shown that it does not.
+    pub(crate) fn is_spoken(&self) -> bool {
+        self.shared.is_spoken.get()
+    }
+
     /// Takes a stream, when it is `priority`'s turn. All waits of one attempt end at `until`.
     async fn stream(
         &self,
@@ -159,12 +167,12 @@ impl Pool {
         }
         let until = *until.get_or_insert_with(|| self.shared.clock.monotonic() + STREAM_WAIT);
         match tokio::time::timeout_at(until, self.wait(priority)).await {
-            Ok(found) => found.map_err(NoStream::Forbidden),
+            Ok(found) => found,
             Err(_) => Err(self.shared.no_stream()),
         }
     }
 
-    async fn wait(&self, priority: Priority) -> Result<Stream, Forbidden> {
+    async fn wait(&self, priority: Priority) -> Result<Stream, NoStream> {
         let place = Place::new(self.shared.waiting.line(priority), &self.shared);
         loop {
             self.grow();
@@ -175,7 +183,10 @@ impl Pool {
                 return Ok(stream);
             }
             if let Some(forbidden) = self.shared.forbidden.get() {
-                return Err(forbidden);
+                return Err(NoStream::Forbidden(forbidden));
+            }
+            if !self.shared.is_spoken.get() {
+                return Err(self.shared.no_stream());
             }
         }
     }
@@ -201,6 +212,7 @@ impl Pool {
         }
         shared.connecting.set(true);
         shared.forbidden.set(None);
+        shared.is_spoken.set(true);
         let mut tasks = self.tasks.borrow_mut();
         while tasks.try_join_next().is_some() {}
         tasks.spawn_local(live(Rc::clone(shared)));
@@ -253,6 +265,13 @@ impl Shared {
                 }
                 Err(ConnectError::Forbidden(forbidden)) => {
                     self.forbidden.set(Some(forbidden));
+                    self.waiting.wake_all();
+                    return None;
+                }
+                Err(error @ ConnectError::NotHttp2 { .. }) => {
+                    // Another try would be told the same.
+                    self.is_spoken.set(false);
+                    self.last_failure.replace(Some(plain_words(&error.to_string())));
                     self.waiting.wake_all();
                     return None;
                 }

@@ -7,6 +7,10 @@ mod apns_time;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod ssrf;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod webhook;
+#[cfg(test)]
+mod webpush;

@@ -2,6 +2,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod jobs;
+pub(crate) mod ssrf;
 
 use std::rc::Rc;
 use std::sync::Arc;
