@@ -6,6 +6,7 @@
 
 mod answers;
 pub mod apns;
+mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "double")]
@@ -13,6 +14,7 @@ pub mod double;
 mod drive;
 pub mod dry_run;
 mod endpoint;
+pub mod fcm;
 mod guard;
 mod http1;
 mod http2;

@@ -1,26 +1,21 @@
 //! APNs as a channel.
 
-use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::Clock;
 use http::HeaderValue;
 use http::uri::Authority;
 use notification::Delivery;
-use tokio::time::Instant;
 
 use super::config::Settings;
 use super::request::{Common, Encoded, Encoder, check_payload, check_token};
 use super::response::{Advice, Delays, interpret};
 use super::token::Token;
+use crate::complaint::Complaint;
 use crate::http2::{Dial, Pool, Priming, Reply, Stream};
 use crate::tcp::Anywhere;
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
-
-/// How often a broken credential is worth a line in the log.
-const COMPLAINT_EVERY: Duration = Duration::from_mins(1);
 
 /// A way to Apple's devices.
 #[derive(Debug, Clone)]
@@ -42,7 +37,7 @@ struct ApnsSender {
     token: Arc<Token>,
     delays: Delays,
     clock: Clock,
-    complain_at: Cell<Option<Instant>>,
+    complaint: Complaint,
 }
 
 /// A job, with what its deliveries share.
@@ -118,7 +113,7 @@ impl Channel for ApnsChannel {
             token: Arc::clone(&self.token),
             delays: self.delays,
             clock,
-            complain_at: Cell::new(None),
+            complaint: Complaint::default(),
         }))
     }
 }
@@ -176,9 +171,7 @@ impl ApnsSender {
     }
 
     fn complain(&self, attempt: &Attempt) {
-        let now = self.clock.monotonic();
-        if self.complain_at.get().is_none_or(|at| at <= now) {
-            self.complain_at.set(Some(now + COMPLAINT_EVERY));
+        if self.complaint.is_due(self.clock) {
             tracing::error!(answer = ?attempt.report, "APNs refuses the key: check key, key_id and team_id");
         }
     }

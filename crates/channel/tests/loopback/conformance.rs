@@ -5,6 +5,7 @@ use std::rc::Rc;
 use channel::Channel;
 use channel::apns::ApnsChannel;
 use channel::conformance::{Provider, Subject, exercise};
+use channel::fcm::FcmChannel;
 use channel::webhook::WebhookChannel;
 use channel::webpush::WebPushChannel;
 use flow::Clock;
@@ -13,11 +14,18 @@ use notification::{Bytes, Content};
 use crate::support::TlsListener;
 use crate::support::frames::Peer;
 use crate::support::jobs::{NOW, beside};
-use crate::{apns, webhook, webpush};
+use crate::support::tokens::TokenEndpoint;
+use crate::{apns, fcm, webhook, webpush};
 
 struct Apns {
     accepts: Rc<TlsListener>,
     cuts_off: Rc<TlsListener>,
+}
+
+struct Fcm {
+    accepts: Rc<TlsListener>,
+    cuts_off: Rc<TlsListener>,
+    tokens: Rc<TokenEndpoint>,
 }
 
 struct Webhook {
@@ -47,6 +55,28 @@ impl Subject for Apns {
     fn content(&self) -> Content {
         let payload = Bytes::from_static(br#"{"aps":{"alert":"hello"}}"#);
         Content { payload, options: Bytes::from_static(br#"{"collapse_id":"x"}"#) }
+    }
+}
+
+impl Subject for Fcm {
+    fn channel(&self, provider: Provider) -> Option<Box<dyn Channel>> {
+        let listener = match provider {
+            Provider::Accepts => &self.accepts,
+            Provider::CutsOff => &self.cuts_off,
+        };
+        let ca_file = fcm::both(listener, &self.tokens);
+        let more = serde_json::json!({});
+        let settings = fcm::settings(listener, &self.tokens, ca_file.path(), &more);
+        Some(Box::new(FcmChannel::new(&settings).unwrap()))
+    }
+
+    fn recipient(&self, _provider: Provider, number: u16) -> String {
+        format!("token:{number}")
+    }
+
+    fn content(&self) -> Content {
+        let payload = Bytes::from_static(br#"{"notification":{"title":"hello"}}"#);
+        Content { payload, options: Bytes::from_static(br#"{"validate_only":true}"#) }
     }
 }
 
@@ -108,6 +138,23 @@ async fn apns_is_a_channel() {
     let subject = Apns { accepts: Rc::clone(&accepts), cuts_off: Rc::clone(&cuts_off) };
     let servers = async move {
         tokio::join!(apns::answer_all(accepts, 16, 200, ""), cut_off_all(cuts_off));
+    };
+    beside(servers, exercise(&subject, Clock::starting_at(NOW))).await;
+}
+
+#[tokio::test]
+async fn fcm_is_a_channel() {
+    let accepts = TlsListener::bind(b"h2").await;
+    let cuts_off = TlsListener::bind(b"h2").await;
+    let tokens = TokenEndpoint::bind().await;
+    let subject = Fcm {
+        accepts: Rc::clone(&accepts),
+        cuts_off: Rc::clone(&cuts_off),
+        tokens: Rc::clone(&tokens),
+    };
+    let servers = async move {
+        let accepting = fcm::answer_all(accepts, 200, fcm::NAME);
+        tokio::join!(accepting, cut_off_all(cuts_off), tokens.grant_all());
     };
     beside(servers, exercise(&subject, Clock::starting_at(NOW))).await;
 }

@@ -7,6 +7,8 @@ mod apns_time;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod fcm;
+#[cfg(test)]
 mod ssrf;
 #[cfg(test)]
 mod support;
