@@ -183,12 +183,15 @@ impl WebPushSender {
         let Ok(body) = encrypting.await else {
             return Attempt::impossible("the subscription's keys or the content cannot be used");
         };
-        let envelope = &job.chunk.envelope;
-        let terms = Terms { priority: job.priority(), expires_at: envelope.expires_at, ttl: *ttl };
         let body = Bytes::from(body);
         let make = || {
-            let now = timestamp(self.clock);
-            prepared.request(&endpoint, body.len(), authorization.clone(), (terms, now))
+            let terms = Terms {
+                priority: job.priority(),
+                expires_at: job.chunk.envelope.expires_at,
+                ttl: *ttl,
+                now: timestamp(self.clock),
+            };
+            prepared.request(&endpoint, body.len(), authorization.clone(), terms)
         };
         match self.routes.exchange(job, &endpoint.origin, &body, make).await {
             Ok(reply) => self.conclude(&reply),

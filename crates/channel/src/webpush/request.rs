@@ -33,13 +33,15 @@ pub(super) struct Prepared {
     topic: Option<HeaderValue>,
 }
 
-/// What the deliveries of a job have in common beside their content.
+/// What of a request comes neither from the content nor from the subscription.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) priority: Priority,
     pub(super) expires_at: Option<Timestamp>,
     /// For notifications that neither their options nor their end give one.
     pub(super) ttl: Duration,
+    /// When the request is made.
+    pub(super) now: Timestamp,
 }
 
 /// How much a message matters to a device that saves its battery.
@@ -71,14 +73,14 @@ impl Prepared {
         Ok(Self { plaintext: content.payload.clone(), ttl_seconds: ttl, urgency, topic })
     }
 
-    /// The head of a request to `endpoint` with a body of `bytes`, as of `now`; `None` when the endpoint cannot be
+    /// The head of a request to `endpoint` with a body of `bytes`, under `terms`; `None` when the endpoint cannot be
     /// written.
     pub(super) fn request(
         &self,
         endpoint: &Endpoint,
         bytes: usize,
         authorization: HeaderValue,
-        (terms, now): (Terms, Timestamp),
+        terms: Terms,
     ) -> Option<Request<()>> {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
@@ -94,7 +96,7 @@ impl Prepared {
         headers.insert(CONTENT_ENCODING, CODING);
         headers.insert(CONTENT_TYPE, OCTETS);
         headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
-        headers.insert(TTL.clone(), HeaderValue::from(self.ttl_seconds(terms, now)));
+        headers.insert(TTL.clone(), HeaderValue::from(self.ttl_seconds(terms)));
         headers.insert(URGENCY.clone(), HeaderValue::from_static(urgency.as_str()));
         if let Some(topic) = &self.topic {
             headers.insert(TOPIC.clone(), topic.clone());
@@ -104,8 +106,8 @@ impl Prepared {
 
     /// What the options say; else what is left until the notification's end; else the setting. Never longer than
     /// until its end.
-    fn ttl_seconds(&self, terms: Terms, now: Timestamp) -> u64 {
-        let left = terms.expires_at.map(|expires_at| expires_at.since(now).as_secs());
+    fn ttl_seconds(&self, terms: Terms) -> u64 {
+        let left = terms.expires_at.map(|expires_at| expires_at.since(terms.now).as_secs());
         let asked = self.ttl_seconds.or_else(|| left.is_none().then_some(terms.ttl.as_secs()));
         let [asked, left] = [asked, left].map(|seconds| seconds.unwrap_or(TTL_SECONDS_MAX));
         asked.min(left).min(TTL_SECONDS_MAX)
@@ -179,10 +181,10 @@ mod tests {
         let options = Bytes::copy_from_slice(options.as_bytes());
         let content = Content { payload: Bytes::from_static(b"{}"), options };
         let expires_at = left.map(|left| NOW.plus(left));
-        let terms = Terms { priority, expires_at, ttl: Duration::from_mins(10) };
+        let terms = Terms { priority, expires_at, ttl: Duration::from_mins(10), now: NOW };
         let endpoint = Endpoint::parse("https://push.example/a?b=c").unwrap();
         let token = HeaderValue::from_static("vapid t=x, k=y");
-        Prepared::new(&content).unwrap().request(&endpoint, 103, token, (terms, NOW)).unwrap()
+        Prepared::new(&content).unwrap().request(&endpoint, 103, token, terms).unwrap()
     }
 
     #[test]

@@ -16,12 +16,14 @@ use tokio::time::Instant;
 
 use crate::endpoint::Origin;
 use crate::http1::{self, Target};
-use crate::http2::{self, Priming};
+use crate::http2::{self, NoAnswer, Priming};
 use crate::tcp::Reach;
 use crate::{Attempt, Job, Tools};
 
 /// Push services with connections of their own, per sender thread. There are a handful, but an endpoint can name any.
 const ORIGINS_MAX: usize = 128;
+/// How long a push service counts as one that speaks no HTTP/2.
+const ASK_AGAIN_AFTER: Duration = Duration::from_hours(1);
 /// How soon a message is worth another try that found all of them in use.
 const NO_ROOM_DELAY: Duration = Duration::from_secs(1);
 
@@ -58,6 +60,8 @@ pub(super) struct Routes {
 #[derive(Debug)]
 struct Route {
     http2: http2::Pool,
+    /// Not to be asked for HTTP/2 before; `None` while it speaks it, as far as is known.
+    ask_at: Cell<Option<Instant>>,
     used_at: Cell<Instant>,
 }
 
@@ -85,13 +89,15 @@ impl Routes {
         let Some(route) = self.route(origin) else {
             return Err(Attempt::handed_back(NO_ROOM_DELAY));
         };
-        if route.http2.is_spoken() {
-            match route.http2.exchange(job, body, &make).await {
+        let now = self.tools.clock.monotonic();
+        if route.ask_at.get().is_none_or(|at| at <= now) {
+            match route.http2.exchange_if_spoken(job, body, &make).await {
                 Ok((http2::Reply { status, headers, body }, _stream)) => {
+                    route.ask_at.set(None);
                     return Ok(Reply { status, headers, body });
                 }
-                Err(attempt) if route.http2.is_spoken() => return Err(attempt),
-                Err(_not_spoken) => {}
+                Err(NoAnswer::Concluded(attempt)) => return Err(attempt),
+                Err(NoAnswer::NotSpoken) => route.ask_at.set(Some(now + ASK_AGAIN_AFTER)),
             }
         }
         let request = make().and_then(|request| over_http1(request, origin, body));
@@ -129,7 +135,7 @@ impl Routes {
             priming: Priming::Unprimed,
         };
         let http2 = http2::Pool::new(dial, self.dial.connections_max, self.tools);
-        let route = Rc::new(Route { http2, used_at: Cell::new(now) });
+        let route = Rc::new(Route { http2, ask_at: Cell::new(None), used_at: Cell::new(now) });
         routes.insert(origin.clone(), Rc::clone(&route));
         Some(route)
     }

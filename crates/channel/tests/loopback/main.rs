@@ -16,3 +16,5 @@ mod support;
 mod webhook;
 #[cfg(test)]
 mod webpush;
+#[cfg(test)]
+mod webpush_faults;
