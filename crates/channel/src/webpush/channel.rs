@@ -1,7 +1,6 @@
 //! Web Push as a channel.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flow::Clock;
 use notification::Delivery;
-use tokio::time::Instant;
 
 use super::config::Settings;
 use super::encryption::{Ephemeral, encrypt};
@@ -19,12 +17,10 @@ use super::routes::{Dial, Reply, Routes};
 use super::subscription::Subscription;
 use super::turns::Turns;
 use super::vapid::Vapid;
+use crate::complaint::Complaint;
 use crate::endpoint::Host;
 use crate::guard::{Guard, Resolve};
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
-
-/// How often refused credentials are worth a line in the log.
-const COMPLAINT_EVERY: Duration = Duration::from_mins(1);
 
 /// A way to browsers.
 #[derive(Debug, Clone)]
@@ -45,7 +41,7 @@ struct WebPushSender {
     routes: Routes,
     turns: Turns,
     clock: Clock,
-    complain_at: Cell<Option<Instant>>,
+    complaint: Complaint,
 }
 
 // === impl WebPushChannel ===
@@ -135,7 +131,7 @@ impl Channel for WebPushChannel {
             routes: Routes::new(self.dial.clone(), tools),
             turns: Turns::new(),
             clock: tools.clock,
-            complain_at: Cell::new(None),
+            complaint: Complaint::default(),
         }))
     }
 }
@@ -202,20 +198,12 @@ impl WebPushSender {
     fn conclude(&self, reply: &Reply) -> Attempt {
         let Reply { status, headers, body } = reply;
         let (attempt, advice) = interpret(*status, headers, body, timestamp(self.clock));
-        if advice == Advice::Complain {
-            self.complain(*status);
-        }
-        attempt
-    }
-
-    fn complain(&self, status: u16) {
-        let now = self.clock.monotonic();
-        if self.complain_at.get().is_none_or(|at| at <= now) {
-            self.complain_at.set(Some(now + COMPLAINT_EVERY));
+        if advice == Advice::Complain && self.complaint.is_due(self.clock) {
             tracing::error!(
                 status,
                 "a push service refuses to know us: check key, subject and clock, and with which key pages subscribe"
             );
         }
+        attempt
     }
 }
