@@ -26,6 +26,9 @@ pub struct SimulatorReady {
     pub apns: String,
     /// Address of the webhook provider.
     pub webhook: String,
+    /// Web Push subscriptions, if it has a push service and was asked for some.
+    #[serde(default)]
+    pub subscriptions: Vec<serde_json::Value>,
     /// The certificate authority to trust.
     pub ca: PathBuf,
     /// The books.

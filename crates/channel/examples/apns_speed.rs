@@ -7,25 +7,59 @@
 //!
 //! The server must answer 200 to `/3/device/<token>` for the tokens 0 to 999, written with 64 digits.
 
+mod speed;
+
 use std::error::Error;
+use std::path::PathBuf;
 
 use channel::apns::{ApnsChannel, Settings, Tokens};
 
-mod support;
+use speed::{Load, chunk, measure, put};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+#[derive(Debug)]
+struct Arguments {
+    settings: Settings,
+    requests: usize,
+    body_bytes: usize,
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let arguments = support::Arguments::read(serde_json::json!({
-        "key_id": "KEY0123456",
-        "team_id": "TEAM012345",
-        "topic": "com.example.app",
-    }))?;
-    let settings: Settings = serde_json::from_value(arguments.settings)?;
-    let channel = ApnsChannel::new(&settings, &Tokens::default())?;
-    let alert = "x".repeat(arguments.body_bytes.saturating_sub(r#"{"aps":{"alert":""}}"#.len()));
-    let payload = format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#);
-    support::measure(&channel, arguments.requests, payload, |number| format!("{number:064}")).await
+    let Arguments { settings, requests, body_bytes } = Arguments::read()?;
+    let frame = r#"{"aps":{"alert":""}}"#.len();
+    let alert = "x".repeat(body_bytes.saturating_sub(frame));
+    let tokens = (0..1000).map(|number| format!("{number:064}"));
+    let chunk = chunk(format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#), tokens)?;
+    let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8 };
+    measure(&ApnsChannel::new(&settings, &Tokens::default())?, &chunk, load).await
+}
+
+// === impl Arguments ===
+
+impl Arguments {
+    fn read() -> Result<Self, Box<dyn Error>> {
+        let (mut requests, mut body_bytes) = (1_000_000, 130);
+        let mut settings = serde_json::json!({
+            "key_id": "KEY0123456",
+            "team_id": "TEAM012345",
+            "topic": "com.example.app",
+        });
+        let mut words = std::env::args().skip(1);
+        while let Some(flag) = words.next() {
+            let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            match flag.as_str() {
+                "--requests" => requests = value.parse()?,
+                "--body-bytes" => body_bytes = value.parse()?,
+                "--endpoint" => put(&mut settings, "endpoint", value),
+                "--ca-file" => put(&mut settings, "ca_file", PathBuf::from(value)),
+                "--key-file" => put(&mut settings, "key_file", PathBuf::from(value)),
+                "--concurrency" => put(&mut settings, "concurrency", value.parse::<usize>()?),
+                _ => return Err(format!("{flag} is unknown").into()),
+            }
+        }
+        Ok(Self { settings: serde_json::from_value(settings)?, requests, body_bytes })
+    }
 }

@@ -16,11 +16,13 @@ pub mod dry_run;
 mod endpoint;
 pub mod fcm;
 mod guard;
+mod http1;
 mod http2;
 mod settings;
 mod tcp;
 mod tls;
 pub mod webhook;
+pub mod webpush;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
 use tokio::sync::watch;
 
 pub use drive::drive;
+pub use guard::Resolve;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.

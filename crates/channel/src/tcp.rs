@@ -25,6 +25,12 @@ pub(crate) trait Reach: Send + Sync + std::fmt::Debug {
 
     /// Whether `address` may be connected to.
     fn check(&self, address: IpAddr) -> Result<(), Forbidden>;
+
+    /// Whether our own settings name what is reached, so that trouble with it is worth a line in the log; else a
+    /// stranger chose it.
+    fn is_ours(&self) -> bool {
+        false
+    }
 }
 
 /// Reaches everything: for what the settings name, who may name what they like.
@@ -82,7 +88,15 @@ async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream>
 
 // === impl Guard ===
 
+#[async_trait]
 impl Reach for Guard {
+    async fn resolve(&self, host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
+        match host {
+            Host::Address(address) => Ok(vec![SocketAddr::new(*address, port)]),
+            Host::Name(name) => self.resolver().resolve(name, port).await,
+        }
+    }
+
     fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
         Self::check(self, address)
     }
@@ -93,5 +107,9 @@ impl Reach for Guard {
 impl Reach for Anywhere {
     fn check(&self, _address: IpAddr) -> Result<(), Forbidden> {
         Ok(())
+    }
+
+    fn is_ours(&self) -> bool {
+        true
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use channel::{Channel, ChannelError, apns, dry_run, fcm, webhook};
+use channel::{Channel, ChannelError, apns, dry_run, fcm, webhook, webpush};
 use notification::Name;
 use toml::{Table, Value};
 
@@ -28,6 +28,8 @@ pub(crate) enum ChannelKind {
     Fcm(fcm::Settings),
     /// HTTPS with signatures (Standard Webhooks).
     Webhook(webhook::Settings),
+    /// Browsers, through the push service that each of them chose.
+    WebPush(webpush::Settings),
     /// Everything but the last byte.
     DryRun(dry_run::Settings),
 }
@@ -58,7 +60,7 @@ impl ChannelConfig {
         let kind = if let Some(Value::String(kind)) = table.remove("kind") {
             ChannelKind::read(&kind, table, path, problems)
         } else {
-            let message = "missing: `apns`, `fcm`, `webhook` or `dry-run`";
+            let message = "missing: `apns`, `fcm`, `webhook`, `webpush` or `dry-run`";
             problems.push(Problem::new(format!("{path}.kind"), message));
             None
         };
@@ -95,6 +97,7 @@ impl ChannelKind {
             }
             Self::Fcm(settings) => Arc::new(fcm::FcmChannel::new(settings)?),
             Self::Webhook(settings) => Arc::new(webhook::WebhookChannel::new(settings)?),
+            Self::WebPush(settings) => Arc::new(webpush::WebPushChannel::new(settings)?),
             Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
         })
     }
@@ -104,9 +107,11 @@ impl ChannelKind {
             "apns" => read_table(table, path, problems).map(Self::Apns),
             "fcm" => read_table(table, path, problems).map(Self::Fcm),
             "webhook" => read_table(table, path, problems).map(Self::Webhook),
+            "webpush" => read_table(table, path, problems).map(Self::WebPush),
             "dry-run" => read_table(table, path, problems).map(Self::DryRun),
             _ => {
-                let message = format!("{kind:?} is not `apns`, `fcm`, `webhook` or `dry-run`");
+                let message =
+                    format!("{kind:?} is not `apns`, `fcm`, `webhook`, `webpush` or `dry-run`");
                 problems.push(Problem::new(format!("{path}.kind"), message));
                 None
             }

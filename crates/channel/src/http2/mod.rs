@@ -15,4 +15,4 @@ mod pool;
 mod waiting;
 
 pub(crate) use connection::{Dial, Priming, Reply};
-pub(crate) use pool::{Pool, Stream};
+pub(crate) use pool::{NoAnswer, Pool, Stream};

@@ -45,11 +45,22 @@ pub(crate) struct Stream {
     shared: Rc<Shared>,
 }
 
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The origin does not speak HTTP/2: nothing was sent, and another version of HTTP may do.
+    NotSpoken,
+    /// This is what the attempt came to.
+    Concluded(Attempt),
+}
+
 /// Why there is no stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NoStream {
     /// The origin must not be connected to.
     Forbidden(Forbidden),
+    /// The origin speaks, and not HTTP/2.
+    NotSpoken,
     /// There is no connection, and this is why.
     Unreachable(String),
     /// All streams were in use all the time.
@@ -70,6 +81,8 @@ struct Shared {
     dial_at: Cell<Option<Instant>>,
     /// The last connect led where it must not.
     forbidden: Cell<Option<Forbidden>>,
+    /// Whether the peer speaks HTTP/2, as far as is known.
+    is_spoken: Cell<bool>,
     last_failure: RefCell<Option<String>>,
 }
 
@@ -96,6 +109,7 @@ impl Pool {
             failures: Cell::new(0),
             dial_at: Cell::new(None),
             forbidden: Cell::new(None),
+            is_spoken: Cell::new(true),
             last_failure: RefCell::default(),
         };
         Self { shared: Rc::new(shared), tasks: RefCell::default() }
@@ -113,23 +127,43 @@ impl Pool {
         payload: &Bytes,
         make: impl Fn() -> Option<Request<()>>,
     ) -> Result<(Reply, Stream), Attempt> {
+        self.exchange_if_spoken(job, payload, make).await.map_err(|no_answer| match no_answer {
+            NoAnswer::NotSpoken => Attempt::unsent(self.shared.not_spoken(), None),
+            NoAnswer::Concluded(attempt) => attempt,
+        })
+    }
+
+    /// The same where another version of HTTP may do.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn exchange_if_spoken(
+        &self,
+        job: Job<'_>,
+        payload: &Bytes,
+        make: impl Fn() -> Option<Request<()>>,
+    ) -> Result<(Reply, Stream), NoAnswer> {
+        let concluded = |attempt| Err(NoAnswer::Concluded(attempt));
         let mut wait_until = None;
         for _ in 0..TRIES_MAX {
             let stream = match self.stream(job.priority(), &mut wait_until).await {
                 Ok(stream) => stream,
                 Err(NoStream::Forbidden(forbidden)) => {
-                    return Err(Attempt::impossible(forbidden.to_string()));
+                    return concluded(Attempt::impossible(forbidden.to_string()));
                 }
-                Err(NoStream::Unreachable(failure)) => return Err(Attempt::unsent(failure, None)),
-                Err(NoStream::Full) => return Err(Attempt::handed_back(NO_STREAM_DELAY)),
+                Err(NoStream::NotSpoken) => return Err(NoAnswer::NotSpoken),
+                Err(NoStream::Unreachable(failure)) => {
+                    return concluded(Attempt::unsent(failure, None));
+                }
+                Err(NoStream::Full) => return concluded(Attempt::handed_back(NO_STREAM_DELAY)),
             };
             if stream.waited
                 && let Some(report) = job.may_start().report_otherwise()
             {
-                return Err(Attempt::not_started(report));
+                return concluded(Attempt::not_started(report));
             }
             let Some(request) = make() else {
-                return Err(Attempt::impossible("it cannot be written as a request"));
+                return concluded(Attempt::impossible("it cannot be written as a request"));
             };
             match stream.connection.exchange(request, payload.clone()).await {
                 Ok(reply) => return Ok((reply, stream)),
@@ -138,12 +172,12 @@ impl Pool {
                         stream.leave_connection();
                     }
                 }
-                Err(Failure::Lost(detail)) => return Err(Attempt::lost(detail)),
+                Err(Failure::Lost(detail)) => return concluded(Attempt::lost(detail)),
             }
         }
         let provider = self.shared.dial.provider;
         let detail = format!("{provider} refused the stream and did not process it");
-        Err(Attempt::pushed_back(Answer::deferred(0, None, detail)))
+        concluded(Attempt::pushed_back(Answer::deferred(0, None, detail)))
     }
 
     /// Takes a stream, when it is `priority`'s turn. All waits of one attempt end at `until`.
@@ -159,12 +193,12 @@ impl Pool {
         }
         let until = *until.get_or_insert_with(|| self.shared.clock.monotonic() + STREAM_WAIT);
         match tokio::time::timeout_at(until, self.wait(priority)).await {
-            Ok(found) => found.map_err(NoStream::Forbidden),
+            Ok(found) => found,
             Err(_) => Err(self.shared.no_stream()),
         }
     }
 
-    async fn wait(&self, priority: Priority) -> Result<Stream, Forbidden> {
+    async fn wait(&self, priority: Priority) -> Result<Stream, NoStream> {
         let place = Place::new(self.shared.waiting.line(priority), &self.shared);
         loop {
             self.grow();
@@ -175,7 +209,10 @@ impl Pool {
                 return Ok(stream);
             }
             if let Some(forbidden) = self.shared.forbidden.get() {
-                return Err(forbidden);
+                return Err(NoStream::Forbidden(forbidden));
+            }
+            if !self.shared.is_spoken.get() {
+                return Err(NoStream::NotSpoken);
             }
         }
     }
@@ -201,6 +238,7 @@ impl Pool {
         }
         shared.connecting.set(true);
         shared.forbidden.set(None);
+        shared.is_spoken.set(true);
         let mut tasks = self.tasks.borrow_mut();
         while tasks.try_join_next().is_some() {}
         tasks.spawn_local(live(Rc::clone(shared)));
@@ -256,8 +294,19 @@ impl Shared {
                     self.waiting.wake_all();
                     return None;
                 }
+                Err(ConnectError::NotHttp2 { .. }) => {
+                    // Another try would be told the same.
+                    self.is_spoken.set(false);
+                    self.waiting.wake_all();
+                    return None;
+                }
                 Err(error) => {
-                    tracing::warn!(provider = self.dial.provider, %error, "no connection");
+                    let provider = self.dial.provider;
+                    if self.dial.reach.is_ours() {
+                        tracing::warn!(provider, %error, "no connection");
+                    } else {
+                        tracing::debug!(provider, %error, "no connection");
+                    }
                     let failures = self.failures.get().saturating_add(1);
                     self.failures.set(failures);
                     let delay =
@@ -290,6 +339,10 @@ impl Shared {
         if self.waiting.anyone() && serves() {
             self.waiting.wake_next();
         }
+    }
+
+    fn not_spoken(&self) -> String {
+        plain_words(&format!("{} does not speak HTTP/2", self.dial.origin))
     }
 
     fn no_stream(&self) -> NoStream {

@@ -7,6 +7,7 @@ use channel::apns::{ApnsChannel, Tokens};
 use channel::conformance::{Provider, Subject, exercise};
 use channel::fcm::FcmChannel;
 use channel::webhook::WebhookChannel;
+use channel::webpush::WebPushChannel;
 use flow::Clock;
 use notification::{Bytes, Content};
 
@@ -14,7 +15,7 @@ use crate::support::TlsListener;
 use crate::support::frames::Peer;
 use crate::support::jobs::{NOW, beside};
 use crate::support::tokens::TokenEndpoint;
-use crate::{apns, fcm, webhook};
+use crate::{apns, fcm, webhook, webpush};
 
 struct Apns {
     accepts: Rc<TlsListener>,
@@ -30,6 +31,11 @@ struct Fcm {
 struct Webhook {
     accepts: String,
     cuts_off: String,
+}
+
+struct WebPush {
+    accepts: Rc<TlsListener>,
+    cuts_off: Rc<TlsListener>,
 }
 
 impl Subject for Apns {
@@ -94,6 +100,30 @@ impl Subject for Webhook {
     }
 }
 
+impl Subject for WebPush {
+    fn channel(&self, provider: Provider) -> Option<Box<dyn Channel>> {
+        let listener = match provider {
+            Provider::Accepts => &self.accepts,
+            Provider::CutsOff => &self.cuts_off,
+        };
+        let settings = webpush::settings(Some(listener), &serde_json::json!({}));
+        Some(Box::new(WebPushChannel::new(&settings).unwrap()))
+    }
+
+    fn recipient(&self, provider: Provider, number: u16) -> String {
+        let listener = match provider {
+            Provider::Accepts => &self.accepts,
+            Provider::CutsOff => &self.cuts_off,
+        };
+        webpush::Browser::new(1).recipient(&format!("{}/push/{number}", listener.endpoint()))
+    }
+
+    fn content(&self) -> Content {
+        let options = Bytes::from_static(br#"{"ttl":60,"urgency":"low","topic":"x"}"#);
+        Content { payload: Bytes::from_static(b"\"hello\""), options }
+    }
+}
+
 async fn cut_off_all(listener: Rc<TlsListener>) {
     loop {
         let mut peer = Peer::welcome(listener.accept().await, 100).await;
@@ -136,6 +166,17 @@ async fn the_webhook_is_a_channel() {
     let subject = Webhook { accepts: accepts_url, cuts_off: cuts_off_url };
     let servers = async move {
         tokio::join!(webhook::accept_all(accepts), webhook::cut_all_off(cuts_off));
+    };
+    beside(servers, exercise(&subject, Clock::starting_at(NOW))).await;
+}
+
+#[tokio::test]
+async fn web_push_is_a_channel() {
+    let accepts = TlsListener::bind(b"h2").await;
+    let cuts_off = TlsListener::bind(b"h2").await;
+    let subject = WebPush { accepts: Rc::clone(&accepts), cuts_off: Rc::clone(&cuts_off) };
+    let servers = async move {
+        tokio::join!(webpush::answer_all(accepts, 201), cut_off_all(cuts_off));
     };
     beside(servers, exercise(&subject, Clock::starting_at(NOW))).await;
 }

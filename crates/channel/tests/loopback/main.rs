@@ -11,6 +11,12 @@ mod conformance;
 #[cfg(test)]
 mod fcm;
 #[cfg(test)]
+mod ssrf;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod webhook;
+#[cfg(test)]
+mod webpush;
+#[cfg(test)]
+mod webpush_faults;

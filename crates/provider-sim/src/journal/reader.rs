@@ -61,6 +61,7 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
         channel: match fields.next()? {
             "apns" => Channel::Apns,
             "webhook" => Channel::Webhook,
+            "webpush" => Channel::WebPush,
             _ => return None,
         },
         status: match fields.next()? {

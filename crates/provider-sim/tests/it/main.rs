@@ -7,3 +7,4 @@ mod apns;
 mod books;
 mod faults;
 mod webhook;
+mod webpush;

@@ -80,12 +80,12 @@ struct Beat {
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until) \
      VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond') RETURNING id";
 const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + $2 * interval '1 millisecond', \
-     is_leaving = $3, settled = $4, settled_per_second = $5 \
+     is_standing_by = $3, settled = $4, settled_per_second = $5 \
      WHERE id = $1 RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::int8";
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_leaving), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving AND id < $1), \
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by), \
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_standing_by), \
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by AND id < $1), \
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
        - clock_timestamp())::float8 FROM worker";
 /// A partition without an owner is anybody's, and so is one whose owner is not among the workers any more: a statement
@@ -216,13 +216,14 @@ impl Member {
 
     /// Says that this process is alive, and brings its share of partitions in order. One that takes too long has lost
     /// its connection.
-    async fn beat(&mut self, is_leaving: bool) -> Result<Beat, Error> {
+    async fn beat(&mut self, is_standing_by: bool) -> Result<Beat, Error> {
         let sent_at = self.clock.monotonic();
         let session = match self.session.take() {
             Some(session) => session,
             None => self.connector.connect(None).await?,
         };
-        let beat = tokio::time::timeout(limits::WORKER_LEASE / 2, self.say(&session, is_leaving));
+        let beat =
+            tokio::time::timeout(limits::WORKER_LEASE / 2, self.say(&session, is_standing_by));
         let beat = match beat.await {
             Ok(beat) => beat?,
             // The session is dropped with its silence.
@@ -242,7 +243,7 @@ impl Member {
         Ok(beat)
     }
 
-    async fn say(&mut self, session: &Session, is_leaving: bool) -> Result<Beat, Error> {
+    async fn say(&mut self, session: &Session, is_standing_by: bool) -> Result<Beat, Error> {
         let client = &session.client;
         let lease = millis(limits::WORKER_LEASE);
         let settled = self.stats.as_ref().map_or(0, |stats| stats.settled.load(Ordering::Relaxed));
@@ -251,7 +252,7 @@ impl Member {
         let worker = self.standing.worker;
         let asked_at = self.clock.monotonic();
         let known = client
-            .query_opt(&renew, &[&worker, &lease, &is_leaving, &settled.cast_signed(), &rate])
+            .query_opt(&renew, &[&worker, &lease, &is_standing_by, &settled.cast_signed(), &rate])
             .await?;
         if let Some(row) = &known {
             // An answer that took long says little of the present time.
@@ -274,7 +275,7 @@ impl Member {
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
         (self.standing.producers, self.standing.consumers) = (count(1)?, count(2)?);
         if self.options.produces {
-            let share = if is_leaving { 0 } else { share(self.standing.producers, count(3)?) };
+            let share = if is_standing_by { 0 } else { share(self.standing.producers, count(3)?) };
             self.balance(session, share).await?;
         }
         let next_end: Option<f64> = row.try_get(4)?;

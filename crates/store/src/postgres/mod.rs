@@ -124,6 +124,24 @@ const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
 /// Batches of notices waiting for the writer that claims.
 const NOTICES: usize = 1_024;
 
+// === impl Options ===
+
+impl Options {
+    /// The store at `url`, for a process without a name that claims and delivers.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            ca_file: None,
+            name: String::new(),
+            version: String::new(),
+            produces: true,
+            consumes: true,
+            listen: None,
+            seed: 0,
+        }
+    }
+}
+
 // === impl Postgres ===
 
 impl Postgres {

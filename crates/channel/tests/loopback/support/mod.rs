@@ -2,6 +2,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod jobs;
+pub(crate) mod ssrf;
 pub(crate) mod tokens;
 
 use std::rc::Rc;
