@@ -12,7 +12,7 @@ mod speed;
 use std::error::Error;
 use std::path::PathBuf;
 
-use channel::apns::{ApnsChannel, Settings};
+use channel::apns::{ApnsChannel, Settings, Tokens};
 
 use speed::{Load, chunk, measure, put};
 
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let tokens = (0..1000).map(|number| format!("{number:064}"));
     let chunk = chunk(format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#), tokens)?;
     let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8 };
-    measure(&ApnsChannel::new(&settings)?, &chunk, load).await
+    measure(&ApnsChannel::new(&settings, &Tokens::default())?, &chunk, load).await
 }
 
 // === impl Arguments ===

@@ -1,4 +1,4 @@
-//! Local providers, APNs, webhooks and Web Push, that speak the real protocols over TLS and keep their own books.
+//! Local providers, APNs, FCM, webhooks and Web Push, that speak the real protocols over TLS and keep their own books.
 //!
 //! It serves the demo, the tests, the benchmark and a user's staging, and it is the independent
 //! judge of the engine: it shares no code with what it checks, and what it counts is what arrived.
@@ -9,7 +9,7 @@
 //! server    one thread = one single-threaded runtime, one listener per provider
 //! http2     raw h2, all streams of a connection in one task      http1    hyper, all but APNs
 //! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
-//!             apns, webhook, webpush: the checks         faults: the dice
+//!             apns, fcm, webhook, webpush: the checks         faults: the dice
 //! journal   one line, written (and with --fsync on disk) before the answer leaves
 //! ```
 
@@ -26,6 +26,7 @@ mod provider;
 
 mod apns;
 mod faults;
+mod fcm;
 mod webhook;
 mod webpush;
 
@@ -93,6 +94,14 @@ pub enum Error {
     #[error("cannot use {} as the public key of the provider tokens: {reason}", path.display())]
     PublicKey {
         /// The file given by `--apns-public-key`.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The service account cannot be made or read.
+    #[error("cannot use the service account {}: {reason}; remove it to make a new one", path.display())]
+    Account {
+        /// The file in `--tls-dir`.
         path: PathBuf,
         /// What went wrong.
         reason: String,

@@ -9,7 +9,7 @@ use clap::{Args, Command, FromArgMatches};
 
 /// Everything the simulator can be told. [`Options::default`] is what the flags default to.
 #[derive(Debug, Clone, Args)]
-#[command(about = "Local APNs, webhook and Web Push providers that keep their own books", long_about = None)]
+#[command(about = "Local APNs, FCM, webhook and Web Push providers that keep their own books", long_about = None)]
 pub struct Options {
     /// Address of the APNs provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2197")]
@@ -22,6 +22,19 @@ pub struct Options {
     /// Address of the push service for browsers, if there is to be one; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS")]
     pub web_push: Option<SocketAddr>,
+
+    /// Address of FCM and its token endpoint (`/token`), if there are to be any; port 0 takes any free one. The service account
+    /// that may ask for tokens is made in the directory of the certificates
+    #[arg(long, value_name = "ADDRESS")]
+    pub fcm: Option<SocketAddr>,
+
+    /// Messages that a project may send in a minute, else 429 for its rate
+    #[arg(long, value_name = "COUNT", requires = "fcm")]
+    pub fcm_quota: Option<NonZeroU64>,
+
+    /// How long an access token is good
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub fcm_token_lifetime: Duration,
 
     /// File that gets one line per request, before its answer leaves; continued when it exists
     #[arg(long, value_name = "FILE", default_value = "provider-sim.journal")]

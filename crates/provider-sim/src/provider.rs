@@ -10,6 +10,7 @@ use crate::apns::Apns;
 use crate::clock;
 use crate::exchange::{Answer, Finding, Reply, Request, Verdict};
 use crate::faults::{Dice, Fault, Outage, is_dead};
+use crate::fcm::Fcm;
 use crate::journal::{Channel, Journal, Record, Status};
 use crate::options::Options;
 use crate::webhook::Webhook;
@@ -31,6 +32,7 @@ pub(crate) enum Protocol {
     Apns(Apns),
     Webhook(Webhook),
     WebPush(WebPush),
+    Fcm(Fcm),
 }
 
 /// Why a request is answered with an error by the provider's own choice.
@@ -63,6 +65,7 @@ impl Provider {
             Protocol::Apns(_) => Apns::CONTENT_BYTES_MAX,
             Protocol::Webhook(_) => Webhook::CONTENT_BYTES_MAX,
             Protocol::WebPush(_) => WebPush::CONTENT_BYTES_MAX,
+            Protocol::Fcm(_) => Fcm::CONTENT_BYTES_MAX,
         }
     }
 
@@ -93,6 +96,7 @@ impl Provider {
             Protocol::Apns(apns) => apns.examine(request, now_us),
             Protocol::Webhook(webhook) => webhook.examine(request, now_us),
             Protocol::WebPush(webpush) => webpush.examine(request, now_us),
+            Protocol::Fcm(fcm) => fcm.examine(request, now_us),
         }
     }
 
@@ -124,6 +128,7 @@ impl Provider {
                 Answer::new(StatusCode::OK, bytes::Bytes::new())
             }
             Protocol::WebPush(_) => WebPush::accepted(id),
+            Protocol::Fcm(_) => Fcm::accepted(id),
         }
     }
 
@@ -132,6 +137,7 @@ impl Provider {
             Protocol::Apns(_) => Apns::trouble(trouble, now_us),
             Protocol::Webhook(_) => Webhook::trouble(trouble),
             Protocol::WebPush(_) => WebPush::trouble(trouble),
+            Protocol::Fcm(_) => Fcm::trouble(trouble),
         };
         if matches!(trouble, Trouble::Throttled | Trouble::Unavailable) {
             answer.retry_after_seconds = Some(self.options.faults.retry_after);
@@ -163,6 +169,7 @@ impl Provider {
             Protocol::Apns(_) => Channel::Apns,
             Protocol::Webhook(_) => Channel::Webhook,
             Protocol::WebPush(_) => Channel::WebPush,
+            Protocol::Fcm(_) => Channel::Fcm,
         };
         self.journal.add(&Record { received_us, channel, status, id, recipient })
     }

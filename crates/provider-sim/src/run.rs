@@ -11,7 +11,8 @@ use crate::webpush::subscription;
 
 /// Runs until SIGTERM or SIGINT. Prints one line of JSON on standard output when ready:
 /// `{"apns":"127.0.0.1:2197","webhook":"127.0.0.1:8443","ca":"...","journal":"..."}`, and with a push service
-/// `"web_push":"127.0.0.1:8444","subscriptions":[...]` in it.
+/// `"web_push":"127.0.0.1:8444","subscriptions":[...]` in it, and with FCM
+/// `"fcm":"127.0.0.1:8445","fcm_service_account":"..."`.
 ///
 /// # Errors
 /// Those of [`Simulator::start`], and a journal that can no longer be written.
@@ -48,6 +49,10 @@ fn announce(running: &Running, subscriptions: u64) -> io::Result<()> {
             (0..subscriptions).map(|number| subscription(address, number)).collect();
         fields.insert("web_push".to_owned(), address.to_string().into());
         fields.insert("subscriptions".to_owned(), subscriptions);
+    }
+    if let (Some(address), Some(fields)) = (running.fcm, ready.as_object_mut()) {
+        fields.insert("fcm".to_owned(), address.to_string().into());
+        fields.insert("fcm_service_account".to_owned(), serde_json::json!(running.fcm_account));
     }
     let mut output = io::stdout().lock();
     writeln!(output, "{ready}")?;

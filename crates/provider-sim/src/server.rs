@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::Error;
 use crate::apns::Apns;
 use crate::faults::{Dice, Outage};
+use crate::fcm::{self, Fcm};
 use crate::journal::{self, Journal};
 use crate::options::Options;
 use crate::provider::{Protocol, Provider};
@@ -47,6 +48,10 @@ pub struct Running {
     pub webhook: SocketAddr,
     /// Where the push service listens, if there is one.
     pub web_push: Option<SocketAddr>,
+    /// Where FCM and its token endpoint listen, if they do.
+    pub fcm: Option<SocketAddr>,
+    /// The service account that may ask for FCM's tokens.
+    pub fcm_account: PathBuf,
     /// The certificate (PEM) that clients have to trust.
     pub ca: PathBuf,
     /// The journal.
@@ -64,6 +69,7 @@ struct Worker {
     apns: Endpoint,
     webhook: Endpoint,
     web_push: Option<(Endpoint, WebPush)>,
+    fcm: Option<(Endpoint, Fcm)>,
     apns_protocol: Apns,
     webhook_protocol: Webhook,
     number: u64,
@@ -96,6 +102,10 @@ impl Simulator {
         let web_push = options.web_push.map(|address| listen(address, threads)).transpose()?;
         let (web_push_address, web_push) = web_push.unzip();
         let mut web_push = web_push.unwrap_or_default().into_iter();
+        let fcm = options.fcm.map(|address| listen(address, threads)).transpose()?;
+        let (fcm_address, fcm) = fcm.unzip();
+        let mut fcm = fcm.unwrap_or_default().into_iter();
+        let fcm_shared = options.fcm.map(|_| fcm::Shared::new(&options)).transpose()?.map(Arc::new);
         let journal = Arc::new(journal::open(&options.journal)?);
         let outage = Arc::new(Outage::new(&options.faults));
         let (stop, ended) = watch::channel(false);
@@ -103,6 +113,8 @@ impl Simulator {
             apns: apns_address,
             webhook: webhook_address,
             web_push: web_push_address,
+            fcm: fcm_address,
+            fcm_account: fcm::account_path(&options.tls_dir),
             ca: tls::ca_path(&options.tls_dir),
             journal: options.journal.clone(),
             ended,
@@ -115,12 +127,14 @@ impl Simulator {
                 let protocol = WebPush::new(options.web_push_key.as_deref())?;
                 Ok((endpoint(listener), protocol))
             });
+            let fcm = fcm.next().zip(fcm_shared.clone());
             let apns_key = options.apns_public_key.as_deref();
             let (secret, key) = (&options.webhook_secret, &options.webhook_public_key);
             running.spawn(Worker {
                 apns: Endpoint { listener: apns, tls: Arc::clone(&apns_tls) },
                 webhook: endpoint(webhook),
                 web_push: web_push.transpose()?,
+                fcm: fcm.map(|(listener, shared)| (endpoint(listener), Fcm::new(shared))),
                 apns_protocol: Apns::new(apns_key, options.apns_token_interval)?,
                 webhook_protocol: Webhook::new(secret.as_deref(), key.as_deref())?,
                 options: Arc::clone(&options),
@@ -208,10 +222,10 @@ impl Worker {
             .build()
             .map_err(Error::Start)?;
         let journal = Rc::new(Journal::new(self.journal, self.options.fsync));
-        // The third provider came later: the dice of the first two fall as they did before.
+        // The others came later: the dice of the first two fall as they did before.
         let dice = |provider: u64| match provider {
             0 | 1 => Dice::new(&self.options.faults, self.number * 2 + provider),
-            _ => Dice::new(&self.options.faults, u64::MAX - self.number),
+            _ => Dice::new(&self.options.faults, u64::MAX - self.number - (provider << 32)),
         };
         let provider = |protocol, dice| {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
@@ -222,24 +236,30 @@ impl Worker {
         let web_push = self.web_push.map(|(endpoint, protocol)| {
             accept(endpoint, provider(Protocol::WebPush(protocol), dice(2)))
         });
-        let web_push = async {
-            match web_push {
-                Some(accepting) => accepting.await,
-                None => std::future::pending().await,
-            }
-        };
+        let fcm = self.fcm.map(|(endpoint, protocol)| {
+            accept(endpoint, provider(Protocol::Fcm(protocol), dice(3)))
+        });
         let tasks = LocalSet::new();
         let serving = tasks.run_until(async {
             tokio::select! {
                 error = accept(self.apns, apns) => Err(Error::Start(error)),
                 error = accept(self.webhook, webhook) => Err(Error::Start(error)),
-                error = web_push => Err(Error::Start(error)),
+                error = if_any(web_push) => Err(Error::Start(error)),
+                error = if_any(fcm) => Err(Error::Start(error)),
                 error = journal.keep_writing() => Err(Error::Journal { path: path.clone(), source: error }),
                 _ = ended.wait_for(|ended| *ended) => Ok(()),
             }
         });
         runtime.block_on(serving)?;
         journal.write_rest().map_err(|source| Error::Journal { path, source })
+    }
+}
+
+/// Waits for ever when there is nothing to wait for.
+async fn if_any<T>(future: Option<impl Future<Output = T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,20 +1,23 @@
 //! APNs as a channel.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use flow::Clock;
-use http::HeaderValue;
 use http::uri::Authority;
 use notification::Delivery;
 
-use super::config::Settings;
-use super::request::{Common, Encoded, Encoder, check_payload, check_token};
-use super::response::{Advice, Delays, interpret};
-use super::token::Token;
+use super::config::{Credential, Settings};
+use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
+use super::response::{Advice, Delays, Known, interpret};
+use super::state::StateFile;
+use super::token::{Signer, Token, Tokens};
 use crate::complaint::Complaint;
-use crate::http2::{Dial, Pool, Priming, Reply, Stream};
+use crate::http2::{Dial, Pool, Priming, Stream};
 use crate::tcp::Anywhere;
+use crate::tls::Identity;
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
 
 /// A way to Apple's devices.
@@ -23,18 +26,29 @@ pub struct ApnsChannel {
     dial: Dial,
     authority: Authority,
     destination: Arc<str>,
-    token: Arc<Token>,
+    /// `None` with a certificate.
+    token: Option<Arc<Token>>,
+    proof: Arc<Proof>,
     topic: String,
+    collapses_on_retry: bool,
     concurrency: usize,
     connections_max: usize,
     delays: Delays,
+}
+
+/// What acceptances have shown since the start, on any thread.
+#[derive(Debug, Default)]
+struct Proof {
+    environment: AtomicBool,
+    own_topic: AtomicBool,
 }
 
 #[derive(Debug)]
 struct ApnsSender {
     pool: Pool,
     encoder: Encoder,
-    token: Arc<Token>,
+    token: Option<Arc<Token>>,
+    proof: Arc<Proof>,
     delays: Delays,
     clock: Clock,
     complaint: Complaint,
@@ -52,31 +66,37 @@ struct Prepared<'a> {
 // === impl ApnsChannel ===
 
 impl ApnsChannel {
-    /// A channel with `settings`. Reads the key and the certificates, and connects to nothing.
-    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
+    /// A channel with `settings`, whose token is one of `tokens`. Reads the key and the certificates, and connects to
+    /// nothing.
+    pub fn new(settings: &Settings, tokens: &Tokens) -> Result<Self, ChannelError> {
         let (origin, authority) = settings.check()?;
-        let token = Token::new(&settings.key_pem()?, &settings.key_id, &settings.team_id).map_err(
-            |message| match &settings.key_file {
-                Some(path) => ChannelError::File {
-                    path: path.display().to_string(),
-                    message: message.to_owned(),
-                },
-                None => ChannelError::Setting { setting: "key", message: message.to_owned() },
-            },
-        )?;
+        let (token, identity) = match settings.credential()? {
+            Credential::Key { pem, key_id, team_id } => {
+                let directory = settings.state_directory.as_deref();
+                let file = directory.map(|path| StateFile::new(path, team_id, key_id));
+                let token = tokens.of(Signer { key_pem: &pem, key_id, team_id }, file);
+                (Some(token.map_err(|message| bad_key(settings, message))?), None)
+            }
+            Credential::Certificate { certificate, key } => {
+                (None, Some(Identity::read(certificate, key)?))
+            }
+        };
         let dial = Dial {
             provider: "APNs",
             origin,
-            tls: tls::client(settings.ca_file.as_deref(), &[b"h2"])?,
+            tls: tls::client_with(settings.ca_file.as_deref(), &[b"h2"], identity)?,
             reach: Arc::new(Anywhere),
-            priming: Priming::OneStream,
+            // A certificate has been accepted before the first request.
+            priming: if token.is_some() { Priming::OneStream } else { Priming::Unprimed },
         };
         Ok(Self {
             dial,
             destination: authority.as_str().into(),
             authority,
-            token: Arc::new(token),
+            token,
+            proof: Arc::default(),
             topic: settings.topic.clone(),
+            collapses_on_retry: settings.collapse_on_retry,
             concurrency: settings.concurrency,
             connections_max: settings.connections_max,
             delays: Delays {
@@ -87,9 +107,21 @@ impl ApnsChannel {
     }
 }
 
+fn bad_key(settings: &Settings, message: &str) -> ChannelError {
+    let message = message.to_owned();
+    match &settings.key_file {
+        Some(path) => ChannelError::File { path: path.display().to_string(), message },
+        None => ChannelError::Setting { setting: "key", message },
+    }
+}
+
 impl Channel for ApnsChannel {
     fn kind(&self) -> &'static str {
         "apns"
+    }
+
+    fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
+        Ok(canonical_token(recipient))
     }
 
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
@@ -107,10 +139,12 @@ impl Channel for ApnsChannel {
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let clock = tools.clock;
+        let (authority, topic) = (self.authority.clone(), self.topic.clone());
         Ok(Box::new(ApnsSender {
             pool: Pool::new(self.dial.clone(), self.connections_max, tools),
-            encoder: Encoder::new(self.authority.clone(), self.topic.clone()),
-            token: Arc::clone(&self.token),
+            encoder: Encoder::new(authority, topic, self.collapses_on_retry),
+            token: self.token.clone(),
+            proof: Arc::clone(&self.proof),
             delays: self.delays,
             clock,
             complaint: Complaint::default(),
@@ -123,11 +157,14 @@ impl Channel for ApnsChannel {
 #[async_trait(?Send)]
 impl Sender for ApnsSender {
     async fn send(&self, job: Job<'_>) {
-        let Some(authorization) = self.token.authorization(timestamp(self.clock)) else {
+        let token = self.token.as_ref();
+        let authorization = token.map(|token| token.authorization(timestamp(self.clock)));
+        if authorization == Some(None) {
             tracing::error!("the APNs key does not sign");
             return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
                 .await;
-        };
+        }
+        let authorization = authorization.flatten();
         let common = Common::new(job.chunk, authorization);
         let shared = job.chunk.content.as_ref();
         let shared = shared.map(|content| self.encoder.encode(content, &common));
@@ -152,27 +189,64 @@ impl ApnsSender {
         let id = job.chunk.notification_id(delivery.index);
         let make = || self.encoder.request(encoded, &delivery.recipient, id);
         match self.pool.exchange(*job, &encoded.payload, make).await {
-            Ok((reply, stream)) => self.conclude(&reply, &stream, &common.authorization),
+            Ok((reply, stream)) => {
+                let (attempt, advice) =
+                    interpret(&reply, self.delays, self.proof.known(encoded.is_own_topic));
+                if reply.status == 200 {
+                    self.proof.add(encoded.is_own_topic);
+                }
+                self.follow(advice, &attempt, &stream, common);
+                attempt
+            }
             Err(attempt) => attempt,
         }
     }
 
-    fn conclude(&self, reply: &Reply, stream: &Stream, authorization: &HeaderValue) -> Attempt {
-        let (attempt, advice) = interpret(reply, self.delays);
+    fn follow(&self, advice: Advice, attempt: &Attempt, stream: &Stream, common: &Common) {
         match advice {
             Advice::CarryOn => {}
-            Advice::RenewToken => self.token.expired(authorization, timestamp(self.clock)),
+            Advice::RenewToken => {
+                if let (Some(token), Some(authorization)) = (&self.token, &common.authorization) {
+                    token.expired(authorization, timestamp(self.clock));
+                }
+            }
             Advice::LeaveConnection => {
                 stream.leave_connection();
             }
-            Advice::Complain => self.complain(&attempt),
+            Advice::Complain => self.complain(attempt, "check key, key_id, team_id or the certificate"),
+            Advice::Doubt => self.complain(
+                attempt,
+                "no device was accepted since the start: check whether endpoint and topic are the app's",
+            ),
         }
-        attempt
     }
 
-    fn complain(&self, attempt: &Attempt) {
+    fn complain(&self, attempt: &Attempt, advice: &str) {
         if self.complaint.is_due(self.clock) {
-            tracing::error!(answer = ?attempt.report, "APNs refuses the key: check key, key_id and team_id");
+            tracing::error!(answer = ?attempt.report, advice, "APNs refuses");
+        }
+    }
+}
+
+// === impl Proof ===
+
+impl Proof {
+    /// What is known when the next answer is read.
+    fn known(&self, is_own_topic: bool) -> Known {
+        Known {
+            environment: self.environment.load(Ordering::Relaxed),
+            topic: is_own_topic && self.own_topic.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A device was accepted.
+    fn add(&self, is_own_topic: bool) {
+        // Read before written: every acceptance comes here, on every thread.
+        if !self.environment.load(Ordering::Relaxed) {
+            self.environment.store(true, Ordering::Relaxed);
+        }
+        if is_own_topic && !self.own_topic.load(Ordering::Relaxed) {
+            self.own_topic.store(true, Ordering::Relaxed);
         }
     }
 }

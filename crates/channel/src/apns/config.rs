@@ -1,6 +1,6 @@
 //! The settings of an APNs channel, and what they are checked into.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::uri::Authority;
@@ -14,16 +14,24 @@ use crate::{ChannelError, Invalid};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The signing key (`.p8`, as Apple hands it out). Either this or `key`.
+    /// The signing key (`.p8`, as Apple hands it out). Either this, `key` or `certificate_file`.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// The signing key itself, PEM. Either this or `key_file`.
+    /// The signing key itself, PEM.
     #[serde(default)]
     pub key: Option<Secret>,
-    /// The key's identifier, 10 characters.
-    pub key_id: String,
-    /// The developer team's identifier, 10 characters.
-    pub team_id: String,
+    /// The key's identifier, 10 characters. Required with a key.
+    #[serde(default)]
+    pub key_id: Option<String>,
+    /// The developer team's identifier, 10 characters. Required with a key.
+    #[serde(default)]
+    pub team_id: Option<String>,
+    /// The client certificate with its chain, PEM, instead of a key.
+    #[serde(default)]
+    pub certificate_file: Option<PathBuf>,
+    /// The certificate's private key, PEM. Default: in the same file as the certificate.
+    #[serde(default)]
+    pub certificate_key_file: Option<PathBuf>,
     /// The topic of notifications whose options name none: usually the app's bundle identifier.
     pub topic: String,
     /// Where APNs listens: `https://api.push.apple.com` (default), `https://api.sandbox.push.apple.com`,
@@ -33,6 +41,14 @@ pub struct Settings {
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
+    /// Directory where the provider token is kept over restarts, made when it is needed. Apple wants few tokens, and a
+    /// process that cannot stay up would ask for many. Default: the token is kept in memory only.
+    #[serde(default)]
+    pub state_directory: Option<PathBuf>,
+    /// Whether a notification that has no `collapse_id` gets its own identifier as one, so that a device which gets it twice,
+    /// because an answer was lost, shows it once. Default `false`.
+    #[serde(default)]
+    pub collapse_on_retry: bool,
     /// Attempts under way at a time, per lane and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
     pub concurrency: usize,
@@ -46,6 +62,25 @@ pub struct Settings {
     /// How long to wait after "too many requests for this device". Default `1m`.
     #[serde(default = "throttle_delay_default", deserialize_with = "duration")]
     pub throttle_delay: Duration,
+}
+
+/// As whom to speak to APNs.
+#[derive(Debug)]
+pub(super) enum Credential<'a> {
+    /// With tokens that a key signs.
+    Key {
+        /// PEM.
+        pem: String,
+        key_id: &'a str,
+        team_id: &'a str,
+    },
+    /// With a client certificate.
+    Certificate {
+        /// PEM.
+        certificate: &'a Path,
+        /// PEM; it may be the same file.
+        key: &'a Path,
+    },
 }
 
 const TOPIC_BYTES_MAX: usize = 255;
@@ -75,45 +110,54 @@ const fn throttle_delay_default() -> Duration {
 impl Settings {
     /// Checks what needs no file.
     pub(super) fn check(&self) -> Result<(Origin, Authority), ChannelError> {
-        let refuse = |setting, message: &str| {
-            Err(ChannelError::Setting { setting, message: message.to_owned() })
-        };
-        if self.key_file.is_some() == self.key.is_some() {
-            return refuse(
-                "key_file",
-                "name the key's file, or give the key as `key`: one of them",
-            );
-        }
-        let identifies =
-            |text: &str| text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !identifies(&self.key_id) {
-            return refuse("key_id", "must be the 10 letters and digits that Apple gave the key");
-        }
-        if !identifies(&self.team_id) {
-            return refuse("team_id", "must be the 10 letters and digits that Apple gave the team");
-        }
         if let Err(invalid) = check_topic(&self.topic) {
-            return refuse("topic", &invalid.message);
+            return Err(refuse("topic", &invalid.message));
         }
         if self.concurrency == 0 {
-            return refuse("concurrency", "must be at least 1");
+            return Err(refuse("concurrency", "must be at least 1"));
         }
         if self.connections_max == 0 {
-            return refuse("connections_max", "must be at least 1");
+            return Err(refuse("connections_max", "must be at least 1"));
         }
         provider("endpoint", &self.endpoint, "https://api.push.apple.com")
     }
 
-    /// The key's PEM text.
-    pub(super) fn key_pem(&self) -> Result<String, ChannelError> {
-        if let Some(path) = &self.key_file {
-            return std::fs::read_to_string(path).map_err(|error| ChannelError::File {
-                path: path.display().to_string(),
-                message: format!("the key cannot be read: {error}"),
-            });
-        }
-        Ok(self.key.as_ref().map(|key| key.expose().to_owned()).unwrap_or_default())
+    /// As whom to speak to APNs. Reads the key, if that is it.
+    pub(super) fn credential(&self) -> Result<Credential<'_>, ChannelError> {
+        let pem = match (&self.key_file, &self.key, &self.certificate_file) {
+            (Some(path), None, None) => {
+                std::fs::read_to_string(path).map_err(|error| ChannelError::File {
+                    path: path.display().to_string(),
+                    message: format!("the key cannot be read: {error}"),
+                })?
+            }
+            (None, Some(key), None) => key.expose().to_owned(),
+            (None, None, Some(certificate)) => {
+                let key = self.certificate_key_file.as_ref().unwrap_or(certificate);
+                return Ok(Credential::Certificate { certificate, key });
+            }
+            _ => {
+                let message = "name the key's file, give the key as `key`, or name a `certificate_file`: one of them";
+                return Err(refuse("key_file", message));
+            }
+        };
+        let identifier = |setting, text: &'_ Option<String>| match text {
+            Some(text) if identifies(text) => Ok(()),
+            _ => Err(refuse(setting, "must be the 10 letters and digits that Apple gave it")),
+        };
+        identifier("key_id", &self.key_id)?;
+        identifier("team_id", &self.team_id)?;
+        let key_id = self.key_id.as_deref().unwrap_or_default();
+        Ok(Credential::Key { pem, key_id, team_id: self.team_id.as_deref().unwrap_or_default() })
     }
+}
+
+fn refuse(setting: &'static str, message: &str) -> ChannelError {
+    ChannelError::Setting { setting, message: message.to_owned() }
+}
+
+fn identifies(text: &str) -> bool {
+    text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// A topic goes into a header.
@@ -153,13 +197,16 @@ mod tests {
         let check = |change: fn(&mut Settings), expect: &str| {
             let mut settings = settings(SHORTEST);
             change(&mut settings);
-            let error = settings.check().unwrap_err().to_string();
+            let credential = settings.credential().map(drop);
+            let error = settings.check().map(drop).and(credential).unwrap_err().to_string();
             assert!(error.starts_with(expect), "{error}");
         };
         check(|settings| settings.key = None, "key_file:");
         check(|settings| settings.key_file = Some("x.p8".into()), "key_file:");
-        check(|settings| settings.key_id = "short".to_owned(), "key_id:");
-        check(|settings| settings.team_id = "\"injected".to_owned(), "team_id:");
+        check(|settings| settings.certificate_file = Some("x.pem".into()), "key_file:");
+        check(|settings| settings.key_id = Some("short".to_owned()), "key_id:");
+        check(|settings| settings.key_id = None, "key_id:");
+        check(|settings| settings.team_id = Some("\"injected".to_owned()), "team_id:");
         check(|settings| settings.topic = "a b".to_owned(), "topic:");
         check(|settings| settings.concurrency = 0, "concurrency:");
         check(|settings| settings.connections_max = 0, "connections_max:");

@@ -128,6 +128,54 @@ pub(super) mod tests {
         json.to_string()
     }
 
+    /// The content of a JWT, if the arithmetic of RFC 8017 (section 8.2.2) says that the owner of `key` signed it.
+    fn verify(jwt: &str, key: &RsaKeyPair) -> Option<[serde_json::Value; 2]> {
+        use aws_lc_rs::signature::KeyPair as _;
+        use num_bigint::BigUint;
+        use sha2::Digest as _;
+
+        const SHA256_PREFIX: &[u8] = &[
+            0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02,
+            0x01, 0x05, 0x00, 0x04, 0x20,
+        ];
+        let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
+        let (signed, signature) = jwt.rsplit_once('.').unwrap();
+        let number = |bytes: &[u8]| BigUint::from_bytes_be(bytes);
+        // A sequence of two integers, of 257 bytes (the first of them zero) and of 3.
+        let public = key.public_key().as_ref();
+        assert_eq!((public.len(), &public[4..9]), (270, [2, 0x82, 1, 1, 0].as_slice()));
+        let (modulus, exponent) = (&public[9..265], &public[267..]);
+        let digest = sha2::Sha256::digest(signed);
+        let padding = vec![0xff; modulus.len() - 3 - SHA256_PREFIX.len() - digest.len()];
+        let expect = [&[0, 1], &*padding, &[0], SHA256_PREFIX, &digest].concat();
+        let found = number(&decode(signature)).modpow(&number(exponent), &number(modulus));
+        let (header, claims) = signed.split_once('.').unwrap();
+        let parts = [header, claims].map(|part| serde_json::from_slice(&decode(part)).unwrap());
+        (found == number(&expect)).then_some(parts)
+    }
+
+    #[test]
+    fn an_assertion_says_what_google_wants_and_verifies_by_another_library() {
+        let account = Account::read(&account_json(&serde_json::json!({}))).unwrap();
+        let now = Timestamp::from_millis(1_700_000_000_999);
+        let jwt = account.assertion("https://oauth2.googleapis.com/token", now).unwrap();
+        let [header, claims] = verify(&jwt, &account.key).unwrap();
+        let kid = "0123456789abcdef";
+        assert_eq!(header, serde_json::json!({ "alg": "RS256", "typ": "JWT", "kid": kid }));
+        let expect = serde_json::json!({
+            "iss": "push@shop-1a2b3.iam.gserviceaccount.com",
+            "scope": "https://www.googleapis.com/auth/firebase.messaging",
+            "aud": "https://oauth2.googleapis.com/token",
+            "iat": 1_700_000_000,
+            "exp": 1_700_003_600,
+        });
+        assert_eq!(claims, expect);
+        let later = account.assertion("x", now).unwrap();
+        let mixed =
+            format!("{}.{}", jwt.rsplit_once('.').unwrap().0, later.rsplit_once('.').unwrap().1);
+        assert_eq!(verify(&mixed, &account.key), None, "a signature of something else");
+    }
+
     #[test]
     fn what_is_no_account_is_refused_without_showing_it() {
         let check = |json: &str, expect: &str| {

@@ -189,7 +189,18 @@ impl Dial {
             .handshake(Unvectored(stream))
             .await
             .map_err(|error| self.failed(&error))?;
-        let pings = connection.ping_pong().ok_or_else(|| self.failed(&"cannot ping"))?;
+        let mut pings = connection.ping_pong().ok_or_else(|| self.failed(&"cannot ping"))?;
+        // Whoever refuses our certificate, or has nobody behind it, says so only now. A request would be in doubt then.
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                let why = ended.err().map(|error| error.to_string()).unwrap_or_default();
+                return Err(self.failed(&format!("it was closed at once: {why}")));
+            }
+            pong = pings.ping(Ping::opaque()) => {
+                pong.map_err(|error| self.failed(&error))?;
+            }
+        }
         let load = Rc::new(Load::default());
         let (provider, priming) = (self.provider, self.priming);
         let wire = Wire { provider, connection, pings, load: Rc::clone(&load) };
@@ -207,28 +218,19 @@ impl Dial {
 impl Connection {
     /// Streams that may be opened now.
     pub(crate) fn free_streams(&self) -> usize {
-        let granted = self.granted_streams();
-        let usable = match self.priming {
-            Priming::OneStream if !self.proven.get() => granted.min(1),
-            Priming::OneStream | Priming::Unprimed => granted,
-        };
+        let granted = self.requests.borrow().current_max_send_streams();
+        let usable = if self.is_settled() { granted } else { granted.min(1) };
         usable.saturating_sub(self.load.in_flight.get())
     }
 
-    /// Whether it is known what the connection can take: somebody was answered here, or, unless that has to be
-    /// waited for, the peer has granted more than the one stream that is assumed at first.
+    /// Whether it takes as much as it ever will: the peer has granted its streams before the first request.
     pub(crate) fn is_settled(&self) -> bool {
-        let is_granted = self.priming == Priming::Unprimed && self.granted_streams() > 1;
-        self.proven.get() || is_granted
+        self.proven.get() || self.priming == Priming::Unprimed
     }
 
     /// Whether it answers pings, if anything, and no requests.
     pub(crate) fn is_mute(&self) -> bool {
         self.load.given_up.get() >= GIVEN_UP_MAX
-    }
-
-    fn granted_streams(&self) -> usize {
-        self.requests.borrow().current_max_send_streams()
     }
 
     /// Takes one of the free streams.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use channel::Channel;
-use channel::apns::ApnsChannel;
+use channel::apns::{ApnsChannel, Tokens};
 use channel::conformance::{Provider, Subject, exercise};
 use channel::fcm::FcmChannel;
 use channel::webhook::WebhookChannel;
@@ -45,7 +45,7 @@ impl Subject for Apns {
             Provider::CutsOff => &self.cuts_off,
         };
         let settings = apns::settings(listener, &serde_json::json!({}));
-        Some(Box::new(ApnsChannel::new(&settings).unwrap()))
+        Some(Box::new(ApnsChannel::new(&settings, &Tokens::default()).unwrap()))
     }
 
     fn recipient(&self, _provider: Provider, number: u16) -> String {

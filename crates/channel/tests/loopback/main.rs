@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod apns;
 #[cfg(test)]
+mod apns_identity;
+#[cfg(test)]
 mod apns_time;
 #[cfg(test)]
 mod conformance;

@@ -62,6 +62,7 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
             "apns" => Channel::Apns,
             "webhook" => Channel::Webhook,
             "webpush" => Channel::WebPush,
+            "fcm" => Channel::Fcm,
             _ => return None,
         },
         status: match fields.next()? {
