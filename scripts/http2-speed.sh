@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a delivery over HTTP/2 costs the sender: the channels of APNs and FCM, and h2load as the floor, in turn against one nghttpd
-# that answers at once. Prints requests per second and CPU per request.
+# What a delivery over HTTP/2 costs the sender: the channels of APNs, FCM and Web Push, and h2load as the floor, in turn against one
+# nghttpd that answers at once. Prints requests per second and CPU per request.
 #   scripts/http2-speed.sh [ROUNDS] [REQUESTS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ rounds=${1:-3} requests=${2:-500000}
 for program in nghttpd h2load; do
     command -v "$program" >/dev/null || { echo "$program is missing: install nghttp2-server and nghttp2-client" >&2; exit 1; }
 done
-cargo build -q --release --locked -p channel --example apns_speed --example fcm_speed
+cargo build -q --release --locked -p channel --example apns_speed --example fcm_speed --example webpush_speed
 cargo build -q --locked -p provider-sim --example provider-sim
 target=${CARGO_TARGET_DIR:-target}
 
@@ -25,9 +25,12 @@ until [ -s "$work/ready" ]; do kill -0 "${pids[0]}"; done
 tokens=$(sed 's/.*"fcm":"\([^"]*\)".*/\1/' "$work/ready")
 
 path=v1/projects/provider-sim/messages:send
-mkdir -p "$work/www/3/device" "$work/www/${path%/*}"
+mkdir -p "$work/www/3/device" "$work/www/push" "$work/www/${path%/*}"
 printf '{\n  "name": "projects/provider-sim/messages/0:1732161600123456%%31bd1c9631bd1c96"\n}\n' >"$work/www/$path"
-for number in $(seq 0 999); do : >"$work/www/3/device/$(printf '%064d' "$number")"; done
+for number in $(seq 0 999); do
+    : >"$work/www/3/device/$(printf '%064d' "$number")"
+    : >"$work/www/push/$number"
+done
 port=$((20000 + RANDOM % 10000))
 nghttpd -a 127.0.0.1 -n1 -m1000 -d "$work/www" "$port" "$work/tls/leaf-key.pem" "$work/tls/leaf.pem" &
 pids+=($!)
@@ -38,6 +41,8 @@ endpoint=https://127.0.0.1:$port
 token=dQw4w9WgXcQ:$(printf '%0130d' 0)
 printf '{"message":{"token":"%s","notification":{"title":"%0120d"}}}' "$token" 0 >"$work/fcm.json"
 printf '{"aps":{"alert":"%0110d"}}' 0 >"$work/apns.json"
+# As long as a message of up to 128 bytes is when it is encrypted.
+head -c 231 /dev/urandom >"$work/webpush.bin"
 
 floor() { # NAME PATH BODY
     local user system
@@ -62,4 +67,7 @@ for round in $(seq "$rounds"); do
     ours fcm --token-uri "https://$tokens/token" --service-account-file "$work/tls/fcm-service-account.json" --body-bytes 320
     floor apns "3/device/$(printf '%064d' 0)" "$work/apns.json"
     ours apns --key-file "$work/key.p8" --body-bytes 130
+    floor webpush push/0 "$work/webpush.bin"
+    # Ten times the work each: a tenth of the requests.
+    requests=$((requests / 10 / 1000 * 1000)) ours webpush --body-bytes 100
 done
