@@ -27,7 +27,7 @@ use flow::{Clock, Gate, Signal, Tenure};
 use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
 use tokio::sync::watch;
 
-pub use drive::drive;
+pub use drive::{drive, drive_patiently};
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.
@@ -62,7 +62,9 @@ pub trait Sender: std::fmt::Debug {
     /// of what a delivery or a provider says. Several jobs may be under way at a time.
     ///
     /// Every attempt holds a pass of the job's gate; none starts after [`Job::may_start`] says no; none takes
-    /// longer than [`notification::limits::ATTEMPT_TIMEOUT`]. What the provider certainly did not process
+    /// longer than [`notification::limits::ATTEMPT_TIMEOUT`], or than
+    /// [`notification::limits::PATIENT_ATTEMPT_TIMEOUT`] where the protocol asks for that patience and so much more of
+    /// the lease is left ([`drive_patiently`]). What the provider certainly did not process
     /// may be tried again within the attempt. Anything else is reported, not retried.
     async fn send(&self, job: Job<'_>);
 
@@ -161,11 +163,16 @@ pub enum ChannelError {
 impl Job<'_> {
     /// Whether an attempt may start now.
     pub fn may_start(&self) -> MayStart {
+        self.may_start_with(notification::limits::LEASE_MARGIN)
+    }
+
+    /// Whether an attempt may start now that needs `margin` of the lease.
+    fn may_start_with(&self, margin: Duration) -> MayStart {
         let now = timestamp(self.clock);
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
-        let lease_ends = now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until;
+        let lease_ends = now.plus(margin) >= self.chunk.lease_until;
         let is_over = lease_ends || !self.tenure.holds(self.chunk.tenure, self.clock);
         if is_over || *self.stopping.borrow() { MayStart::No } else { MayStart::Yes }
     }
