@@ -14,6 +14,7 @@ pub mod dry_run;
 mod endpoint;
 mod guard;
 mod settings;
+pub mod smtp;
 mod tcp;
 mod tls;
 pub mod webhook;

@@ -7,6 +7,12 @@ mod apns_time;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod smtp;
+#[cfg(test)]
+mod smtp_hostile;
+#[cfg(test)]
+mod smtp_session;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod webhook;
