@@ -26,6 +26,8 @@ pub struct SimulatorReady {
     pub apns: String,
     /// Address of the webhook provider.
     pub webhook: String,
+    /// Address of the mail server.
+    pub smtp: String,
     /// The certificate authority to trust.
     pub ca: PathBuf,
     /// The books.
@@ -90,6 +92,7 @@ impl Simulator {
         std::fs::create_dir_all(directory)?;
         let mut command = Command::new(binary);
         command.args(["provider-sim", "--apns", "127.0.0.1:0", "--webhook", "127.0.0.1:0"]);
+        command.args(["--smtp", "127.0.0.1:0"]);
         command.arg("--journal").arg(directory.join("provider.journal"));
         command.arg("--tls-dir").arg(directory.join("tls")).args(flags);
         let (child, ready) = start(&mut command, &directory.join("provider-sim.log"))?;
@@ -280,9 +283,17 @@ kind = "webhook"
 secrets = ["whsec_YmVsZnJ5IGRlbW86IG5vdCBhIHJlYWwgc2VjcmV0ISE="]
 allow_networks = ["127.0.0.0/8"]
 ca_file = "{ca}"
+
+[channels.mail]
+kind = "smtp"
+relay = "smtp://{smtp}"
+tls = "require"
+ca_file = "{ca}"
+from = "Belfry <news@belfry.example>"
 "#,
         listen = settings.listen,
         apns = simulator.apns,
+        smtp = simulator.smtp,
         ca = simulator.ca.display(),
         key = key.display(),
     );

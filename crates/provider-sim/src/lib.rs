@@ -1,4 +1,4 @@
-//! A local APNs and webhook provider that speaks the real protocols over TLS and keeps its own books.
+//! Local APNs, webhook and mail providers that speak the real protocols and keep their own books.
 //!
 //! It serves the demo, the tests, the benchmark and a user's staging, and it is the independent
 //! judge of the engine: it shares no code with what it checks, and what it counts is what arrived.
@@ -7,6 +7,7 @@
 //! The way of a request, module by module:
 //! ```text
 //! server    one thread = one single-threaded runtime, one listener per provider
+//! smtp      ESMTP, beside all of the following but the dice and the journal
 //! http2     raw h2, all streams of a connection in one task      http1    hyper, webhooks only
 //! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
 //!             apns, webhook: the checks         faults: the dice
@@ -26,6 +27,7 @@ mod provider;
 
 mod apns;
 mod faults;
+mod smtp;
 mod webhook;
 
 pub mod journal;

@@ -9,7 +9,7 @@ use clap::{Args, Command, FromArgMatches};
 
 /// Everything the simulator can be told. [`Options::default`] is what the flags default to.
 #[derive(Debug, Clone, Args)]
-#[command(about = "Local APNs and webhook providers that keep their own books", long_about = None)]
+#[command(about = "Local APNs, webhook and mail providers that keep their own books", long_about = None)]
 pub struct Options {
     /// Address of the APNs provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2197")]
@@ -18,6 +18,10 @@ pub struct Options {
     /// Address of the webhook provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
     pub webhook: SocketAddr,
+
+    /// Address of the mail server; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2525")]
+    pub smtp: SocketAddr,
 
     /// File that gets one line per request, before its answer leaves; continued when it exists
     #[arg(long, value_name = "FILE", default_value = "provider-sim.journal")]
@@ -54,6 +58,14 @@ pub struct Options {
     /// Secret (whsec_...) that webhooks must be signed with; without it signatures pass
     #[arg(long, value_name = "SECRET")]
     pub webhook_secret: Option<String>,
+
+    /// Who may send mail; without it everybody
+    #[arg(long, value_name = "USER:PASSWORD", value_parser = login)]
+    pub smtp_login: Option<String>,
+
+    /// Turn recipients of mail away for this long after their first mail (450 4.2.0)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub smtp_greylist: Option<Duration>,
 
     /// What goes wrong, and how often
     #[command(flatten)]
@@ -135,6 +147,17 @@ impl Default for Options {
 fn fraction(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "write a fraction such as 0.05".to_owned())?;
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be within 0 and 1".to_owned()) }
+}
+
+fn login(text: &str) -> Result<String, String> {
+    let is_good = text
+        .split_once(':')
+        .is_some_and(|(user, password)| !user.is_empty() && !password.is_empty());
+    if is_good {
+        Ok(text.to_owned())
+    } else {
+        Err("write a name and a password such as user:secret".to_owned())
+    }
 }
 
 /// Parses `250us`, `1.5ms`, `2s`, `10m`, `1h`.

@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::server::{Running, Simulator};
 
 /// Runs until SIGTERM or SIGINT. Prints one line of JSON on standard output when ready:
-/// `{"apns":"127.0.0.1:2197","webhook":"127.0.0.1:8443","ca":"...","journal":"..."}`.
+/// `{"apns":"127.0.0.1:2197","webhook":"127.0.0.1:8443","smtp":"127.0.0.1:2525","ca":"...","journal":"..."}`.
 ///
 /// # Errors
 /// Those of [`Simulator::start`], and a journal that can no longer be written.
@@ -37,6 +37,7 @@ fn announce(running: &Running) -> io::Result<()> {
     let ready = serde_json::json!({
         "apns": running.apns.to_string(),
         "webhook": running.webhook.to_string(),
+        "smtp": running.smtp.to_string(),
         "ca": running.ca,
         "journal": running.journal,
     });

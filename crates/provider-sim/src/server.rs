@@ -21,6 +21,7 @@ use crate::faults::{Dice, Outage};
 use crate::journal::{self, Journal};
 use crate::options::Options;
 use crate::provider::{Protocol, Provider};
+use crate::smtp::MailServer;
 use crate::webhook::Webhook;
 use crate::{http1, http2, tls};
 
@@ -44,6 +45,8 @@ pub struct Running {
     pub apns: SocketAddr,
     /// Where the webhook provider listens.
     pub webhook: SocketAddr,
+    /// Where the mail server listens.
+    pub smtp: SocketAddr,
     /// The certificate (PEM) that clients have to trust.
     pub ca: PathBuf,
     /// The journal.
@@ -60,6 +63,7 @@ struct Worker {
     outage: Arc<Outage>,
     apns: Endpoint,
     webhook: Endpoint,
+    smtp: Endpoint,
     apns_protocol: Apns,
     webhook_protocol: Webhook,
     number: u64,
@@ -77,7 +81,7 @@ struct Endpoint {
 impl Simulator {
     /// Opens the journal, makes or loads the certificates, listens, and starts the threads.
     ///
-    /// Both providers accept connections when this returns. A failing write of the journal ends
+    /// All providers accept connections when this returns. A failing write of the journal ends
     /// the simulator: [`Running::wait`] returns it.
     ///
     /// # Errors
@@ -88,6 +92,8 @@ impl Simulator {
         let webhook_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2, ALPN_HTTP1])?;
         let apns_listeners = listen(options.apns, options.threads.get())?;
         let webhook_listeners = listen(options.webhook, options.threads.get())?;
+        let smtp_tls = tls::server_config(&options.tls_dir, &[])?;
+        let smtp_listeners = listen(options.smtp, options.threads.get())?;
         let journal = Arc::new(journal::open(&options.journal)?);
         let outage = Arc::new(Outage::new(&options.faults));
         let address = |listeners: &[StdListener], asked: SocketAddr| {
@@ -97,19 +103,20 @@ impl Simulator {
         let mut running = Running {
             apns: address(&apns_listeners, options.apns),
             webhook: address(&webhook_listeners, options.webhook),
+            smtp: address(&smtp_listeners, options.smtp),
             ca: tls::ca_path(&options.tls_dir),
             journal: options.journal.clone(),
             ended,
             stop: Arc::new(stop),
             threads: Vec::new(),
         };
-        for (number, (apns, webhook)) in
-            (0..).zip(apns_listeners.into_iter().zip(webhook_listeners))
-        {
+        let http_listeners = apns_listeners.into_iter().zip(webhook_listeners);
+        for (number, ((apns, webhook), smtp)) in (0..).zip(http_listeners.zip(smtp_listeners)) {
             let public_key = options.apns_public_key.as_deref();
             running.spawn(Worker {
                 apns: Endpoint { listener: apns, tls: Arc::clone(&apns_tls) },
                 webhook: Endpoint { listener: webhook, tls: Arc::clone(&webhook_tls) },
+                smtp: Endpoint { listener: smtp, tls: Arc::clone(&smtp_tls) },
                 apns_protocol: Apns::new(public_key, options.apns_token_interval)?,
                 webhook_protocol: Webhook::new(options.webhook_secret.as_deref())?,
                 options: Arc::clone(&options),
@@ -197,18 +204,25 @@ impl Worker {
             .build()
             .map_err(Error::Start)?;
         let journal = Rc::new(Journal::new(self.journal, self.options.fsync));
-        let dice = |provider: u64| Dice::new(&self.options.faults, self.number * 2 + provider);
+        let dice = |provider: u64| Dice::new(&self.options.faults, self.number * 3 + provider);
         let provider = |protocol, dice| {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
             Rc::new(Provider::new(options, journal, protocol, dice, Arc::clone(&self.outage)))
         };
         let apns = provider(Protocol::Apns(self.apns_protocol), dice(0));
         let webhook = provider(Protocol::Webhook(self.webhook_protocol), dice(1));
+        let mail = MailServer::new(
+            Arc::clone(&self.options),
+            Rc::clone(&journal),
+            dice(2),
+            Arc::clone(&self.outage),
+        );
         let tasks = LocalSet::new();
         let serving = tasks.run_until(async {
             tokio::select! {
                 error = accept(self.apns, apns) => Err(Error::Start(error)),
                 error = accept(self.webhook, webhook) => Err(Error::Start(error)),
+                error = accept_mail(self.smtp, Rc::new(mail)) => Err(Error::Start(error)),
                 error = journal.keep_writing() => Err(Error::Journal { path: path.clone(), source: error }),
                 _ = ended.wait_for(|ended| *ended) => Ok(()),
             }
@@ -220,15 +234,34 @@ impl Worker {
 
 /// Accepts connections for ever; an error means that nothing can be accepted any more.
 async fn accept(endpoint: Endpoint, provider: Rc<Provider>) -> io::Error {
-    let listener = match TcpListener::from_std(endpoint.listener) {
+    let acceptor = TlsAcceptor::from(endpoint.tls);
+    accept_each(endpoint.listener, |tcp| serve(acceptor.clone(), tcp, Rc::clone(&provider))).await
+}
+
+/// The same for connections that begin without TLS.
+async fn accept_mail(endpoint: Endpoint, server: Rc<MailServer>) -> io::Error {
+    accept_each(endpoint.listener, |tcp| {
+        let connection = Rc::clone(&server).serve(tcp, Arc::clone(&endpoint.tls));
+        async move { Ok(connection.await?) }
+    })
+    .await
+}
+
+async fn accept_each<Serving>(
+    listener: StdListener,
+    serve: impl Fn(TcpStream) -> Serving,
+) -> io::Error
+where
+    Serving: Future<Output = Result<(), Box<dyn std::error::Error>>> + 'static,
+{
+    let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error,
     };
-    let acceptor = TlsAcceptor::from(endpoint.tls);
     loop {
         match listener.accept().await {
             Ok((tcp, peer)) => {
-                let connection = serve(acceptor.clone(), tcp, Rc::clone(&provider));
+                let connection = serve(tcp);
                 tokio::task::spawn_local(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!(%peer, %error, "connection ended");

@@ -25,6 +25,7 @@ const BACKENDS: &[(&str, &[&str])] = &[
     ("memory", &["store", "queue"]),
     ("apns", &["channel", "provider-sim"]),
     ("webhook", &["channel", "provider-sim"]),
+    ("smtp", &["channel", "provider-sim"]),
     ("dry_run", &["channel"]),
 ];
 

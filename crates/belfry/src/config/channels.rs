@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use channel::{Channel, ChannelError, apns, dry_run, webhook};
+use channel::{Channel, ChannelError, apns, dry_run, smtp, webhook};
 use notification::Name;
 use toml::{Table, Value};
 
@@ -25,6 +25,8 @@ pub(crate) enum ChannelKind {
     Apns(apns::Settings),
     /// HTTPS with signatures (Standard Webhooks).
     Webhook(webhook::Settings),
+    /// E-mail over SMTP.
+    Smtp(Box<smtp::Settings>),
     /// Everything but the last byte.
     DryRun(dry_run::Settings),
 }
@@ -46,7 +48,7 @@ impl ChannelConfig {
         let kind = if let Some(Value::String(kind)) = table.remove("kind") {
             ChannelKind::read(&kind, table, path, problems)
         } else {
-            let message = "missing: `apns`, `webhook` or `dry-run`";
+            let message = "missing: `apns`, `webhook`, `smtp` or `dry-run`";
             problems.push(Problem::new(format!("{path}.kind"), message));
             None
         };
@@ -76,6 +78,7 @@ impl ChannelKind {
         Ok(match self {
             Self::Apns(settings) => Arc::new(apns::ApnsChannel::new(settings)?),
             Self::Webhook(settings) => Arc::new(webhook::WebhookChannel::new(settings)?),
+            Self::Smtp(settings) => Arc::new(smtp::SmtpChannel::new(settings)?),
             Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
         })
     }
@@ -84,9 +87,10 @@ impl ChannelKind {
         match kind {
             "apns" => read_table(table, path, problems).map(Self::Apns),
             "webhook" => read_table(table, path, problems).map(Self::Webhook),
+            "smtp" => read_table(table, path, problems).map(Box::new).map(Self::Smtp),
             "dry-run" => read_table(table, path, problems).map(Self::DryRun),
             _ => {
-                let message = format!("{kind:?} is not `apns`, `webhook` or `dry-run`");
+                let message = format!("{kind:?} is not `apns`, `webhook`, `smtp` or `dry-run`");
                 problems.push(Problem::new(format!("{path}.kind"), message));
                 None
             }

@@ -17,7 +17,7 @@ use super::request::{Composer, Mail, Message};
 use super::response::{Advice, Delays, interpret};
 use super::route::{Exchangers, Router, Way};
 use super::session::{Manners, NoConnection};
-use super::transaction::{End, transact};
+use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
 use super::{address, request};
 use crate::guard::Guard;
@@ -223,7 +223,7 @@ impl SmtpSender {
         message: &Message<'_>,
     ) -> Attempt {
         let deadline = self.clock.monotonic() + UNTIL_SENT;
-        loop {
+        while self.clock.monotonic() < deadline {
             let mut place = match Box::pin(self.pool.place(destination)).await {
                 Ok(place) => place,
                 Err(NoPlace::Full) => return Attempt::handed_back(NO_PLACE_DELAY),
@@ -236,19 +236,15 @@ impl SmtpSender {
                 return Attempt::not_started(report);
             }
             match transact(&mut place.connection, message, deadline).await {
+                // On an old connection the server speaks of that, and not of this mail.
+                End::Replied(stage, reply)
+                    if place.is_reused && reply.is_closing() && stage != Stage::Message => {}
+                End::Cut(_) if place.is_reused => {}
                 End::Replied(stage, reply) => {
-                    // What a server says instead of hello to a mail on an old connection is about the connection.
-                    if place.is_reused
-                        && reply.is_closing()
-                        && stage != super::transaction::Stage::Message
-                    {
-                        continue;
-                    }
                     let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
                     self.conclude(place, &reply, advice);
                     return attempt;
                 }
-                End::Cut(_why) if place.is_reused && self.clock.monotonic() < deadline => {}
                 End::Cut(why) => return Attempt::unsent(why, None),
                 End::Lost(why) => return Attempt::lost(why),
                 End::Impossible(why) => {
@@ -257,6 +253,7 @@ impl SmtpSender {
                 }
             }
         }
+        Attempt::unsent("no connection stood long enough", None)
     }
 
     fn conclude(&self, place: Place, reply: &Reply, advice: Advice) {
@@ -285,6 +282,7 @@ impl SmtpSender {
                 }
                 Attempt::unsent(short(why), None)
             }
+            NoConnection::Forbidden(forbidden) => Attempt::impossible(forbidden.to_string()),
             NoConnection::Gone(why) => Attempt::answered(Answer::refused(0, true, short(why))),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! SmtpChannel (shared)      settings, TLS, DKIM key
 //!   └─ SmtpSender (one per sender thread)
-//!        ├─ Composer        content -> Mail, once per chunk; Mail -> Message per recipient (request, dkim)
+//!        ├─ Composer        content -> Mail, once per chunk; Mail -> Message per recipient (request, mime, dkim)
 //!        └─ Pool            up to `connections_max` connections per destination, one mail at a time on each
 //!             ├─ Router     destination -> server: the relay, or MX (route)
 //!             ├─ Manners    greeting, EHLO, STARTTLS, AUTH (session)
@@ -20,6 +20,7 @@ mod address;
 mod channel;
 mod config;
 mod dkim;
+mod mime;
 mod pool;
 mod request;
 mod response;

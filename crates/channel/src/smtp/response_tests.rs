@@ -1,3 +1,5 @@
+//! Every reply, and what it means.
+
 use super::*;
 use flow::Signal;
 use notification::{Report, Verdict, limits};

@@ -56,7 +56,7 @@ impl Router {
                 let server = Server { name: relay.host.clone(), is_implicit: relay.is_implicit };
                 let dial = async || {
                     let found = tokio::net::lookup_host((relay.host.as_str(), relay.port)).await?;
-                    tcp::connect(found).await
+                    Ok(tcp::connect(found).await?)
                 };
                 self.begin(&server, async || within(dial()).await).await
             }
@@ -168,10 +168,10 @@ impl Exchangers {
             let addresses: Vec<SocketAddr> =
                 found.iter().map(|address| SocketAddr::new(address, self.port)).collect();
             for address in &addresses {
-                self.guard.check(address.ip()).map_err(std::io::Error::other)?;
+                self.guard.check(address.ip())?;
             }
             let stream = tcp::connect(addresses).await?;
-            self.guard.check(stream.peer_addr()?.ip()).map_err(std::io::Error::other)?;
+            self.guard.check(stream.peer_addr()?.ip())?;
             Ok(stream)
         })
         .await
@@ -185,10 +185,9 @@ impl std::fmt::Debug for Exchangers {
 }
 
 async fn within(
-    connecting: impl Future<Output = std::io::Result<TcpStream>>,
+    connecting: impl Future<Output = Result<TcpStream, NoConnection>>,
 ) -> Result<TcpStream, NoConnection> {
-    match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
-        Ok(connected) => Ok(connected?),
-        Err(_elapsed) => Err(NoConnection::Unreachable("no connection within 30 s".to_owned())),
-    }
+    tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_elapsed| {
+        Err(NoConnection::Unreachable("no connection within 30 s".to_owned()))
+    })
 }

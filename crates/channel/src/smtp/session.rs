@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Credentials, Mechanism, Tls};
 use super::wire::{Broken, Reply, Stream, Wire};
+use crate::guard::Forbidden;
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub(super) enum NoConnection {
     Busy(Reply),
     /// There is nobody to take it, now or ever: the domain does not exist or takes no mail.
     Gone(String),
+    /// Its address must not be connected to.
+    Forbidden(Forbidden),
     /// Somebody has to do something about it: credentials, certificates, what the server demands.
     Misconfigured(String),
 }
@@ -181,7 +184,7 @@ impl Manners {
                 400..=499 => return Err(NoConnection::Busy(reply)),
                 _ => {
                     let message =
-                        format!("the server refuses user name or password: {}", reply.detail());
+                        format!("the server refuses user name or password: {}", reply.status());
                     return Err(NoConnection::Misconfigured(message));
                 }
             }
@@ -286,6 +289,12 @@ fn is_of_tls(error: &io::Error) -> bool {
 impl From<io::Error> for NoConnection {
     fn from(error: io::Error) -> Self {
         unreachable(error)
+    }
+}
+
+impl From<Forbidden> for NoConnection {
+    fn from(forbidden: Forbidden) -> Self {
+        Self::Forbidden(forbidden)
     }
 }
 

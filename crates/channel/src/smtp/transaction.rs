@@ -47,6 +47,8 @@ pub(super) enum Stage {
     Message,
 }
 
+const RESET: &[u8] = b"RSET\r\n";
+
 /// Sends `message`; everything up to its last byte must be done by `deadline`.
 pub(super) async fn transact(
     connection: &mut Connection,
@@ -134,27 +136,30 @@ async fn open(
     parameters: &str,
 ) -> Result<Option<(Stage, Reply)>, Broken> {
     let (sender, recipient) = (message.mail.return_path.as_str(), message.recipient);
-    let mut commands = Vec::with_capacity(4);
-    if connection.needs_reset {
-        commands.push((Stage::Mail, "RSET\r\n".to_owned()));
-    }
-    commands.push((Stage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")));
-    commands.push((Stage::Recipient, format!("RCPT TO:<{recipient}>\r\n")));
+    let mut commands = vec![
+        (Stage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")),
+        (Stage::Recipient, format!("RCPT TO:<{recipient}>\r\n")),
+    ];
     if !connection.offers.chunking() {
         commands.push((Stage::Data, "DATA\r\n".to_owned()));
     }
-    connection.needs_reset = true;
+    let needs_reset = std::mem::replace(&mut connection.needs_reset, true);
     if connection.offers.pipelining() {
-        open_at_once(connection, &commands).await
+        open_at_once(connection, &commands, needs_reset).await
     } else {
-        open_one_by_one(connection, &commands).await
+        open_one_by_one(connection, &commands, needs_reset).await
     }
 }
 
 async fn open_one_by_one(
     connection: &mut Connection,
     commands: &[(Stage, String)],
+    needs_reset: bool,
 ) -> Result<Option<(Stage, Reply)>, Broken> {
+    if needs_reset {
+        connection.wire.send(RESET).await?;
+        is_reset(&connection.wire.reply().await?)?;
+    }
     for (stage, command) in commands {
         connection.wire.send(command.as_bytes()).await?;
         let reply = connection.wire.reply().await?;
@@ -168,9 +173,16 @@ async fn open_one_by_one(
 async fn open_at_once(
     connection: &mut Connection,
     commands: &[(Stage, String)],
+    needs_reset: bool,
 ) -> Result<Option<(Stage, Reply)>, Broken> {
-    let all: String = commands.iter().map(|(_, command)| command.as_str()).collect();
-    connection.wire.send(all.as_bytes()).await?;
+    let mut all = if needs_reset { RESET.to_vec() } else { Vec::new() };
+    for (_, command) in commands {
+        all.extend_from_slice(command.as_bytes());
+    }
+    connection.wire.send(&all).await?;
+    if needs_reset {
+        is_reset(&connection.wire.reply().await?)?;
+    }
     let mut refusal = None;
     for (stage, _) in commands {
         let reply = connection.wire.reply().await?;
@@ -188,6 +200,11 @@ async fn open_at_once(
         }
     }
     Ok(refusal)
+}
+
+/// A connection that cannot forget the mail before is of no use; that says nothing of this one.
+fn is_reset(reply: &Reply) -> Result<(), Broken> {
+    if reply.is_positive() { Ok(()) } else { Err(Broken("the server does not reset".into())) }
 }
 
 const fn is_go_ahead(stage: Stage, reply: &Reply) -> bool {

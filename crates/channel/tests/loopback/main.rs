@@ -7,9 +7,13 @@ mod apns_time;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod mail_servers;
+#[cfg(test)]
 mod smtp;
 #[cfg(test)]
 mod smtp_hostile;
+#[cfg(test)]
+mod smtp_route;
 #[cfg(test)]
 mod smtp_session;
 #[cfg(test)]

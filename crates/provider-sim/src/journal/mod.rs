@@ -6,12 +6,12 @@
 //! 1732161600123456  apns  200  0b9c...-...  740f4707bebcf74f...
 //! ```
 //! - `received_us`: wall clock when the request was complete, microseconds since the Unix epoch.
-//! - `channel`: `apns` or `webhook`.
+//! - `channel`: `apns`, `webhook` or `smtp`.
 //! - `status`: the HTTP status of the answer; `drop` when the request was processed and left
 //!   without an answer on purpose; `refuse` when it was not processed (`REFUSED_STREAM`, or above
 //!   the last stream of an abrupt GOAWAY). 2xx and `drop` **reached the recipient**.
-//! - `id`: `apns-id` or `webhook-id`; `-` when there is none.
-//! - `recipient`: device token or path; `-` when there is none.
+//! - `id`: `apns-id`, `webhook-id`, or what `Message-ID` has before its `@`; `-` when there is none.
+//! - `recipient`: device token, path or address; `-` when there is none.
 //!
 //! The status is what the provider decided: an answer may still be lost when its connection breaks.
 //! Bytes that could be taken for a separator, or are not ASCII, are written as `?`, and a field
@@ -55,6 +55,8 @@ pub enum Channel {
     Apns,
     /// The webhook provider.
     Webhook,
+    /// The mail server: a line per recipient, with the SMTP reply's code for a status.
+    Smtp,
 }
 
 /// What became of a request.
@@ -85,6 +87,7 @@ impl fmt::Display for Channel {
         formatter.write_str(match self {
             Self::Apns => "apns",
             Self::Webhook => "webhook",
+            Self::Smtp => "smtp",
         })
     }
 }

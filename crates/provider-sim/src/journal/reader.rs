@@ -61,6 +61,7 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
         channel: match fields.next()? {
             "apns" => Channel::Apns,
             "webhook" => Channel::Webhook,
+            "smtp" => Channel::Smtp,
             _ => return None,
         },
         status: match fields.next()? {

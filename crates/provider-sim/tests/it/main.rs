@@ -6,4 +6,5 @@ mod support;
 mod apns;
 mod books;
 mod faults;
+mod smtp;
 mod webhook;

@@ -168,6 +168,7 @@ fn a_malformed_secret_is_refused_at_the_start() {
         let mut options = Options::default();
         options.apns.set_port(0);
         options.webhook.set_port(0);
+        options.smtp.set_port(0);
         options.journal = directory.path().join("journal");
         options.tls_dir = directory.path().join("tls");
         options.webhook_secret = Some(secret.to_owned());
