@@ -18,7 +18,11 @@ fn start(directory: &Path, flags: &[&str]) -> Trial {
         binary: env!("CARGO_BIN_EXE_belfry").into(),
         directory: directory.to_owned(),
         engine_settings: Vec::new(),
-        simulator_flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+        simulator_flags: ["--smtp", "127.0.0.1:0"]
+            .iter()
+            .chain(flags)
+            .map(|&flag| flag.to_owned())
+            .collect(),
     })
     .unwrap()
 }

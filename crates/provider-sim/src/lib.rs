@@ -1,4 +1,4 @@
-//! Local APNs, webhook and mail providers that speak the real protocols and keep their own books.
+//! Local providers, APNs, FCM, webhooks, Web Push and mail, that speak the real protocols and keep their own books.
 //!
 //! It serves the demo, the tests, the benchmark and a user's staging, and it is the independent
 //! judge of the engine: it shares no code with what it checks, and what it counts is what arrived.
@@ -8,9 +8,9 @@
 //! ```text
 //! server    one thread = one single-threaded runtime, one listener per provider
 //! smtp      ESMTP, beside all of the following but the dice and the journal
-//! http2     raw h2, all streams of a connection in one task      http1    hyper, webhooks only
+//! http2     raw h2, all streams of a connection in one task      http1    hyper, all but APNs
 //! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
-//!             apns, webhook: the checks         faults: the dice
+//!             apns, fcm, webhook, webpush: the checks         faults: the dice
 //! journal   one line, written (and with --fsync on disk) before the answer leaves
 //! ```
 
@@ -27,8 +27,10 @@ mod provider;
 
 mod apns;
 mod faults;
+mod fcm;
 mod smtp;
 mod webhook;
+mod webpush;
 
 pub mod journal;
 
@@ -39,6 +41,7 @@ pub use faults::is_dead;
 pub use options::{Faults, Options};
 pub use run::run;
 pub use server::{Running, Simulator};
+pub use webpush::subscription;
 
 use std::io;
 use std::net::SocketAddr;
@@ -97,9 +100,23 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// The service account cannot be made or read.
+    #[error("cannot use the service account {}: {reason}; remove it to make a new one", path.display())]
+    Account {
+        /// The file in `--tls-dir`.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
     /// The webhook secret is not of the form the standard prescribes.
     #[error("the webhook secret must be `whsec_` and the base64 of 24 to 64 bytes")]
     WebhookSecret,
+    /// The public key is not of the form the standard prescribes.
+    #[error("the webhook public key must be `whpk_` and the base64 of 32 bytes")]
+    WebhookPublicKey,
+    /// The key that browsers have subscribed with is unusable.
+    #[error("the Web Push key must be the base64url of an uncompressed point on P-256, 65 bytes")]
+    WebPushKey,
     /// A thread, a runtime or a signal handler could not be set up.
     #[error("cannot start: {0}")]
     Start(io::Error),

@@ -1,8 +1,10 @@
 //! From a destination to a server: the relay, or the mail exchangers of a domain (RFC 5321, section 5.1).
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -11,8 +13,10 @@ use tokio::net::TcpStream;
 
 use super::config::{Relay, Tls};
 use super::session::{Connection, Manners, NoConnection, Server};
-use crate::guard::Guard;
-use crate::{ChannelError, tcp};
+use crate::ChannelError;
+use crate::endpoint::Host;
+use crate::guard::{Forbidden, Guard};
+use crate::tcp::{self, Anywhere, ConnectError, Reach};
 
 /// Knows the way to destinations.
 #[derive(Debug)]
@@ -54,11 +58,11 @@ impl Router {
         match &self.way {
             Way::Relay(relay) => {
                 let server = Server { name: relay.host.clone(), is_implicit: relay.is_implicit };
-                let dial = async || {
-                    let found = tokio::net::lookup_host((relay.host.as_str(), relay.port)).await?;
-                    Ok(tcp::connect(found).await?)
+                let host = match relay.host.parse() {
+                    Ok(address) => Host::Address(address),
+                    Err(_) => Host::Name(relay.host.clone()),
                 };
-                self.begin(&server, async || within(dial()).await).await
+                self.begin(&server, async || dial(&host, relay.port, &Anywhere).await).await
             }
             Way::Exchangers(exchangers) => {
                 let mut last =
@@ -162,19 +166,19 @@ impl Exchangers {
 
     /// Connects to `host`, if all of its addresses may be connected to.
     async fn dial(&self, host: &str) -> Result<TcpStream, NoConnection> {
-        within(async {
-            let found = self.resolver.lookup_ip(format!("{host}.")).await;
-            let found = found.map_err(std::io::Error::other)?;
-            let addresses: Vec<SocketAddr> =
-                found.iter().map(|address| SocketAddr::new(address, self.port)).collect();
-            for address in &addresses {
-                self.guard.check(address.ip())?;
-            }
-            let stream = tcp::connect(addresses).await?;
-            self.guard.check(stream.peer_addr()?.ip())?;
-            Ok(stream)
-        })
-        .await
+        dial(&Host::Name(host.to_owned()), self.port, self).await
+    }
+}
+
+#[async_trait]
+impl Reach for Exchangers {
+    async fn resolve(&self, host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let found = self.resolver.lookup_ip(format!("{host}.")).await.map_err(io::Error::other)?;
+        Ok(found.iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+
+    fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
+        self.guard.check(address)
     }
 }
 
@@ -184,10 +188,12 @@ impl std::fmt::Debug for Exchangers {
     }
 }
 
-async fn within(
-    connecting: impl Future<Output = Result<TcpStream, NoConnection>>,
-) -> Result<TcpStream, NoConnection> {
-    tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_elapsed| {
-        Err(NoConnection::Unreachable("no connection within 30 s".to_owned()))
-    })
+async fn dial(host: &Host, port: u16, reach: &dyn Reach) -> Result<TcpStream, NoConnection> {
+    let connecting = tcp::connect(host, port, reach);
+    match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(ConnectError::Forbidden(forbidden))) => Err(NoConnection::Forbidden(forbidden)),
+        Ok(Err(ConnectError::Failed(why))) => Err(NoConnection::Unreachable(why)),
+        Err(_elapsed) => Err(NoConnection::Unreachable("no connection within 30 s".to_owned())),
+    }
 }

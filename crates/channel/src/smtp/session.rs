@@ -292,12 +292,6 @@ impl From<io::Error> for NoConnection {
     }
 }
 
-impl From<Forbidden> for NoConnection {
-    fn from(forbidden: Forbidden) -> Self {
-        Self::Forbidden(forbidden)
-    }
-}
-
 impl From<Broken> for NoConnection {
     fn from(broken: Broken) -> Self {
         unreachable(broken)

@@ -3,9 +3,13 @@
 #[cfg(test)]
 mod apns;
 #[cfg(test)]
+mod apns_identity;
+#[cfg(test)]
 mod apns_time;
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod fcm;
 #[cfg(test)]
 mod mail_servers;
 #[cfg(test)]
@@ -17,6 +21,12 @@ mod smtp_route;
 #[cfg(test)]
 mod smtp_session;
 #[cfg(test)]
+mod ssrf;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod webhook;
+#[cfg(test)]
+mod webpush;
+#[cfg(test)]
+mod webpush_faults;

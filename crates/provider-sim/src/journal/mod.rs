@@ -6,11 +6,13 @@
 //! 1732161600123456  apns  200  0b9c...-...  740f4707bebcf74f...
 //! ```
 //! - `received_us`: wall clock when the request was complete, microseconds since the Unix epoch.
-//! - `channel`: `apns`, `webhook` or `smtp`.
-//! - `status`: the HTTP status of the answer; `drop` when the request was processed and left
+//! - `channel`: `apns`, `webhook`, `webpush`, `fcm` or `smtp`.
+//! - `status`: the status of the answer, HTTP's or SMTP's; `drop` when the request was processed and left
 //!   without an answer on purpose; `refuse` when it was not processed (`REFUSED_STREAM`, or above
 //!   the last stream of an abrupt GOAWAY). 2xx and `drop` **reached the recipient**.
-//! - `id`: `apns-id`, `webhook-id`, or what `Message-ID` has before its `@`; `-` when there is none.
+//! - `id`: `apns-id` or `webhook-id`; of a Web Push, which has none, a hash of path and decrypted content; of FCM the
+//!   name that the message got, and `access-token` for a line of its token endpoint; of a mail what
+//!   `Message-ID` has before its `@`; `-` when there is none.
 //! - `recipient`: device token, path or address; `-` when there is none.
 //!
 //! The status is what the provider decided: an answer may still be lost when its connection breaks.
@@ -55,6 +57,10 @@ pub enum Channel {
     Apns,
     /// The webhook provider.
     Webhook,
+    /// The push service of browsers.
+    WebPush,
+    /// The FCM provider and its token endpoint.
+    Fcm,
     /// The mail server: a line per recipient, with the SMTP reply's code for a status.
     Smtp,
 }
@@ -87,6 +93,8 @@ impl fmt::Display for Channel {
         formatter.write_str(match self {
             Self::Apns => "apns",
             Self::Webhook => "webhook",
+            Self::WebPush => "webpush",
+            Self::Fcm => "fcm",
             Self::Smtp => "smtp",
         })
     }

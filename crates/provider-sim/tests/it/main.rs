@@ -6,5 +6,8 @@ mod support;
 mod apns;
 mod books;
 mod faults;
+#[cfg(test)]
+mod fcm;
 mod smtp;
 mod webhook;
+mod webpush;

@@ -4,19 +4,28 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use provider_sim::is_dead;
 use provider_sim::journal::Status;
+use provider_sim::{Options, is_dead};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::support::{Sim, tls_over};
+
+/// A simulator with a mail server.
+fn start(change: impl FnOnce(&mut Options)) -> Sim {
+    Sim::start(|options| {
+        options.smtp = Some(([127, 0, 0, 1], 0).into());
+        change(options);
+    })
+}
 
 /// A client that writes what it is told and reads replies.
 struct Client<S>(BufReader<S>);
 
 impl Client<TcpStream> {
     async fn connect(sim: &Sim) -> Self {
-        let mut client = Self(BufReader::new(TcpStream::connect(sim.running.smtp).await.unwrap()));
+        let mut client =
+            Self(BufReader::new(TcpStream::connect(sim.running.smtp.unwrap()).await.unwrap()));
         assert_eq!(client.reply().await, "220 provider-sim ESMTP");
         client
     }
@@ -55,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
 #[tokio::test]
 async fn commands_in_one_write_are_answered_in_their_order() {
-    let sim = Sim::start(|_| {});
+    let sim = start(|_| {});
     let mut client = Client::connect(&sim).await;
     assert_eq!(client.ask("EHLO me").await, "250 SIZE 16777216");
     let opening = "MAIL FROM:<a@example.com>\r\nRCPT TO:<b@example.org>\r\nDATA";
@@ -78,7 +87,7 @@ async fn commands_in_one_write_are_answered_in_their_order() {
 
 #[tokio::test]
 async fn mail_goes_on_encrypted_and_only_for_who_may_send() {
-    let sim = Sim::start(|options| options.smtp_login = Some("user:pass".to_owned()));
+    let sim = start(|options| options.smtp_login = Some("user:pass".to_owned()));
     let mut client = Client::connect(&sim).await;
     assert_eq!(client.ask("STARTTLS").await, "220 2.0.0 go ahead");
     let tls = tls_over(client.0.into_inner(), &sim.running.ca, "").await;
@@ -98,7 +107,7 @@ async fn mail_goes_on_encrypted_and_only_for_who_may_send() {
 
 #[tokio::test]
 async fn recipients_are_refused_by_their_address_by_name_and_at_first_sight() {
-    let sim = Sim::start(|options| {
+    let sim = start(|options| {
         options.faults.dead_tokens = 0.5;
         options.smtp_greylist = Some(Duration::ZERO);
     });
@@ -119,17 +128,17 @@ async fn recipients_are_refused_by_their_address_by_name_and_at_first_sight() {
 
 #[tokio::test]
 async fn faults_are_those_of_a_mail_server_and_in_the_books_first() {
-    let sim = Sim::start(|options| options.faults.drop_rate = 1.0);
+    let sim = start(|options| options.faults.drop_rate = 1.0);
     let mut client = Client::connect(&sim).await;
     assert_eq!(client.mail("id-1", "b@example.org").await.1, "", "no answer, and the end");
     assert_eq!((sim.journal()[0].status, sim.journal()[0].id.as_str()), (Status::Drop, "id-1"));
-    let sim = Sim::start(|options| options.faults.refuse_rate = 1.0);
+    let sim = start(|options| options.faults.refuse_rate = 1.0);
     let mut client = Client::connect(&sim).await;
     client.ask("MAIL FROM:<a@example.com>").await;
     assert_eq!(client.ask("RCPT TO:<b@example.org>").await, "421 4.3.2 going away");
     assert_eq!(client.reply().await, "");
     assert_eq!(sim.journal()[0].status, Status::Refuse);
-    let sim = Sim::start(|options| options.faults.goaway_every = 2.try_into().ok());
+    let sim = start(|options| options.faults.goaway_every = 2.try_into().ok());
     let mut client = Client::connect(&sim).await;
     assert_eq!(client.mail("id-1", "b@example.org").await.1, "250 2.0.0 taken");
     assert_eq!(client.mail("id-2", "b@example.org").await.1, "250 2.0.0 taken");

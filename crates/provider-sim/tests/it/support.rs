@@ -65,7 +65,6 @@ impl Sim {
         let mut options = Options::default();
         options.apns.set_port(0);
         options.webhook.set_port(0);
-        options.smtp.set_port(0);
         options.journal = directory.path().join("journal");
         options.tls_dir = directory.path().join("tls");
         change(&mut options);
