@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the servers that the tests start: PostgreSQL, RabbitMQ, NATS, from the distribution's packages. Does nothing
+# Installs the servers that the tests start: PostgreSQL, RabbitMQ, NATS, Postfix, from the distribution's packages. Does nothing
 # for those that are there, or that BELFRY_TEST_..._URL names as running elsewhere. No service is started.
 set -euo pipefail
 
@@ -12,6 +12,9 @@ missing=()
 [ -n "${BELFRY_TEST_RABBITMQ_URL:-}" ] || in_path_or rabbitmq-server '/usr/lib/rabbitmq/bin/rabbitmq-server' \
     || missing+=(rabbitmq-server)
 [ -n "${BELFRY_TEST_NATS_URL:-}" ] || in_path_or nats-server '/usr/sbin/nats-server' || missing+=(nats-server)
+in_path_or postfix /usr/sbin/postfix || missing+=(postfix)
+# Verifies signatures of mail; Ed25519 ones with the second.
+/usr/bin/python3 -c 'import dkim, nacl' 2>/dev/null || missing+=(python3-dkim python3-nacl)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 instead="install ${missing[*]}, or name running servers: BELFRY_TEST_POSTGRES_URL, BELFRY_TEST_RABBITMQ_URL, \

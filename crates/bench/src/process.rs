@@ -36,6 +36,9 @@ pub struct SimulatorReady {
     /// The service account for it.
     #[serde(default)]
     pub fcm_service_account: PathBuf,
+    /// Address of the mail server, if it was asked for.
+    #[serde(default)]
+    pub smtp: Option<String>,
     /// The certificate authority to trust.
     pub ca: PathBuf,
     /// The books.
@@ -306,6 +309,7 @@ pub fn configure(settings: EngineSettings<'_>, simulator: &SimulatorReady) -> Re
     let queue =
         settings.queue.map(|url| format!("\n[queue]\nurl = \"{url}\"\n")).unwrap_or_default();
     let fcm = simulator.fcm.as_ref().map(|address| fcm_channel(address, simulator));
+    let mail = simulator.smtp.as_ref().map(|address| mail_channel(address, simulator));
     let text = format!(
         r#"# Written by the harness.
 [server]
@@ -328,10 +332,11 @@ kind = "webhook"
 secrets = ["whsec_YmVsZnJ5IGRlbW86IG5vdCBhIHJlYWwgc2VjcmV0ISE="]
 allow_networks = ["127.0.0.0/8"]
 ca_file = "{ca}"
-{fcm}"#,
+{fcm}{mail}"#,
         listen = settings.listen,
         fcm = fcm.unwrap_or_default(),
         apns = simulator.apns,
+        mail = mail.unwrap_or_default(),
         ca = simulator.ca.display(),
         key = key.display(),
     );
@@ -353,5 +358,20 @@ ca_file = "{ca}"
 "#,
         account = fcm_service_account.display(),
         ca = ca.display(),
+    )
+}
+
+/// The channel to a simulator's mail server.
+fn mail_channel(address: &str, simulator: &SimulatorReady) -> String {
+    format!(
+        r#"
+[channels.mail]
+kind = "smtp"
+relay = "smtp://{address}"
+tls = "require"
+ca_file = "{ca}"
+from = "Belfry <news@belfry.example>"
+"#,
+        ca = simulator.ca.display()
     )
 }

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use flow::Pass;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use notification::{Delivery, Report, limits};
 
-use crate::{Attempt, Job};
+use crate::{Attempt, Job, MayStart};
 
 /// Attempts started before other tasks of the thread get a turn: among them the one that writes what was
 /// started, so the first bytes leave while the rest is still being encoded.
@@ -21,6 +22,30 @@ const STARTS_PER_TURN: usize = 64;
 /// verdict; an attempt over time is dropped, and its verdict is unknown. Of jobs that share a gate, the one
 /// under way refills its own places first: earlier chunks end before later ones, and their leases are kept.
 pub async fn drive<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
+where
+    Make: Fn(&'job Delivery) -> Attempting,
+    Attempting: Future<Output = Attempt>,
+{
+    drive_with(Pace::USUAL, job, attempt).await;
+}
+
+/// [`drive`] for attempts that may take [`limits::PATIENT_ATTEMPT_TIMEOUT`].
+pub async fn drive_patiently<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
+where
+    Make: Fn(&'job Delivery) -> Attempting,
+    Attempting: Future<Output = Attempt>,
+{
+    drive_with(Pace::PATIENT, job, attempt).await;
+}
+
+/// How long attempts may take, and how much of a lease must be left for one to start.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    timeout: Duration,
+    margin: Duration,
+}
+
+async fn drive_with<'job, Make, Attempting>(pace: Pace, job: Job<'job>, attempt: Make)
 where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
@@ -41,13 +66,13 @@ where
         if let Some(delivery) = next
             && reports.len() < limits::REPORT_ITEMS
         {
-            if let Some(report) = job.may_start().report_otherwise() {
+            if let Some(report) = pace.may_start(job).report_otherwise() {
                 reports.push((delivery.index, report));
                 next = waiting.next();
                 continue;
             }
             if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
-                under_way.push(run(job, delivery, &attempt, pass));
+                under_way.push(run(pace, job, delivery, &attempt, pass));
                 next = waiting.next();
                 started += 1;
                 if started.is_multiple_of(STARTS_PER_TURN) {
@@ -71,7 +96,20 @@ where
     }
 }
 
+// === impl Pace ===
+
+impl Pace {
+    const USUAL: Self = Self { timeout: limits::ATTEMPT_TIMEOUT, margin: limits::LEASE_MARGIN };
+    const PATIENT: Self =
+        Self { timeout: limits::PATIENT_ATTEMPT_TIMEOUT, margin: limits::PATIENT_LEASE_MARGIN };
+
+    fn may_start(self, job: Job<'_>) -> MayStart {
+        job.may_start_with(self.margin)
+    }
+}
+
 async fn run<'job, Make, Attempting>(
+    pace: Pace,
     job: Job<'job>,
     delivery: &'job Delivery,
     attempt: &Make,
@@ -83,11 +121,11 @@ where
 {
     let started = job.clock.monotonic();
     // Reporting may have waited long for settle since this was let in.
-    if let Some(report) = job.may_start().report_otherwise() {
+    if let Some(report) = pace.may_start(job).report_otherwise() {
         return (delivery.index, report);
     }
     let guarded = AssertUnwindSafe(async { attempt(delivery).await }).catch_unwind();
-    let finished = match tokio::time::timeout(limits::ATTEMPT_TIMEOUT, guarded).await {
+    let finished = match tokio::time::timeout(pace.timeout, guarded).await {
         Ok(Ok(finished)) => finished,
         Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
         Err(_elapsed) => Attempt::lost("no answer in time"),

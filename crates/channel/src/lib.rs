@@ -19,6 +19,7 @@ mod guard;
 mod http1;
 mod http2;
 mod settings;
+pub mod smtp;
 mod tcp;
 mod tls;
 pub mod webhook;
@@ -33,7 +34,7 @@ use flow::{Clock, Gate, Signal, Tenure};
 use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp, limits};
 use tokio::sync::watch;
 
-pub use drive::drive;
+pub use drive::{drive, drive_patiently};
 pub use guard::Resolve;
 pub use settings::Secret;
 
@@ -69,7 +70,9 @@ pub trait Sender: std::fmt::Debug {
     /// of what a delivery or a provider says. Several jobs may be under way at a time.
     ///
     /// Every attempt holds a pass of the job's gate; none starts after [`Job::may_start`] says no; none takes
-    /// longer than [`notification::limits::ATTEMPT_TIMEOUT`]. What the provider certainly did not process
+    /// longer than [`notification::limits::ATTEMPT_TIMEOUT`], or than
+    /// [`notification::limits::PATIENT_ATTEMPT_TIMEOUT`] where the protocol asks for that patience and so much more of
+    /// the lease is left ([`drive_patiently`]). What the provider certainly did not process
     /// may be tried again within the attempt. Anything else is reported, not retried.
     async fn send(&self, job: Job<'_>);
 
@@ -171,11 +174,16 @@ pub enum ChannelError {
 impl Job<'_> {
     /// Whether an attempt may start now.
     pub fn may_start(&self) -> MayStart {
+        self.may_start_with(limits::LEASE_MARGIN)
+    }
+
+    /// Whether an attempt may start now that needs `margin` of the lease.
+    fn may_start_with(&self, margin: Duration) -> MayStart {
         let now = timestamp(self.clock);
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
-        if now.plus(limits::LEASE_MARGIN) >= self.chunk.lease_until || *self.stopping.borrow() {
+        if now.plus(margin) >= self.chunk.lease_until || *self.stopping.borrow() {
             return MayStart::No { after: Duration::ZERO };
         }
         if !self.tenure.holds(self.chunk.tenure, self.clock) {

@@ -4,9 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -77,11 +79,7 @@ pub(crate) fn client_with(
                 .to_owned(),
         });
     }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-        .map_err(|error| ChannelError::Setting { setting: "tls", message: error.to_string() })?;
-    let builder = builder.with_root_certificates(roots);
+    let builder = builder(provider())?.with_root_certificates(roots);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some(Identity { path, chain, key }) => {
@@ -106,6 +104,67 @@ pub(crate) async fn shake_hands(
         Host::Address(address) => ServerName::from(*address),
     };
     TlsConnector::from(Arc::clone(config)).connect(name, stream).await
+}
+
+/// A client that takes any certificate. For opportunistic encryption only, where the alternative is none (RFC 7435): it keeps
+/// out who listens, and not who stands in between.
+pub(crate) fn client_without_proof() -> Result<Arc<ClientConfig>, ChannelError> {
+    let provider = provider();
+    let verifier = AnyCertificate(provider.signature_verification_algorithms);
+    let builder =
+        builder(provider)?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(Arc::new(builder.with_no_client_auth()))
+}
+
+/// Checks that the server has the key of the certificate it shows, and nothing else.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn builder(
+    provider: Arc<CryptoProvider>,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, ChannelError> {
+    ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(rustls::DEFAULT_VERSIONS)
+        .map_err(|error| ChannelError::Setting { setting: "tls", message: error.to_string() })
 }
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), ChannelError> {

@@ -100,12 +100,19 @@ pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
 pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;
 /// Deliveries claimed at once.
 pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;
-/// How long a claim lasts. Longer than any attempt; a stalled worker's chunks move after it.
-pub const LEASE: Duration = Duration::from_mins(2);
+/// How long a claim lasts: more than twice the longest attempt with its margin, so that most of it is usable. A process
+/// that dies or stalls is found out sooner ([`WORKER_LEASE`], or its next start); this is for a chunk that a defect lost.
+pub const LEASE: Duration = Duration::from_mins(40);
 /// No attempt starts when less than this is left of the lease, so none can outlive it.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(45);
 /// How long one attempt may take; below [`LEASE_MARGIN`], so that its answer is settled within the lease.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an attempt may take over a protocol whose answers do: SMTP allows ten minutes for the last one (RFC 5321,
+/// section 4.5.3.2.6), and five before it.
+pub const PATIENT_ATTEMPT_TIMEOUT: Duration = Duration::from_mins(16);
+/// [`LEASE_MARGIN`] for those attempts.
+pub const PATIENT_LEASE_MARGIN: Duration =
+    Duration::from_secs(PATIENT_ATTEMPT_TIMEOUT.as_secs() + 15);
 /// Weight of the in-process queue where claims feed it: far above what they let under way, so publishing never waits and
 /// no lane holds up another.
 pub const QUEUE_WEIGHT: usize = 20 * CLAIMED_ITEMS;
@@ -161,6 +168,13 @@ pub const DEAD_MESSAGES: u64 = 1_000;
 /// How long they are kept.
 pub const DEAD_MESSAGES_AGE: Duration = Duration::from_hours(7 * 24);
 
+// --- What one e-mail may hold (owner: channel) ---
+
+/// Attachments of one e-mail.
+pub const ATTACHMENTS: usize = 16;
+/// Their bytes before base64, in all: within [`PAYLOAD_BYTES`] that leaves 16 KiB for everything else.
+pub const ATTACHMENT_BYTES: usize = 180 * 1024;
+
 // --- What is kept of answers (owner: channel) ---
 
 /// The provider's words kept per attempt, bytes.
@@ -174,7 +188,8 @@ const _: () = {
         ATTEMPT_TIMEOUT.as_secs() < LEASE_MARGIN.as_secs(),
         "an attempt must end within the lease"
     );
-    assert!(LEASE_MARGIN.as_secs() < LEASE.as_secs() / 2, "most of a lease must be usable");
+    assert!(LEASE_MARGIN.as_secs() < PATIENT_LEASE_MARGIN.as_secs());
+    assert!(PATIENT_LEASE_MARGIN.as_secs() < LEASE.as_secs() / 2, "most of a lease must be usable");
     assert!(LANE_WINDOW <= CLAIMED_ITEMS && CLAIM_ITEMS <= CLAIMED_ITEMS);
     assert!(
         CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * (CHUNK_WEIGHT + BATCH_ITEMS) <= QUEUE_WEIGHT / 8 * 7,
@@ -195,5 +210,6 @@ const _: () = {
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
     assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
+    assert!(ATTACHMENT_BYTES.div_ceil(3) * 4 + 16 * 1024 <= PAYLOAD_BYTES);
     assert!(BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES, "any one must fit");
 };

@@ -1,4 +1,4 @@
-//! Local providers, APNs, FCM, webhooks and Web Push, that speak the real protocols over TLS and keep their own books.
+//! Local providers, APNs, FCM, webhooks, Web Push and mail, that speak the real protocols and keep their own books.
 //!
 //! It serves the demo, the tests, the benchmark and a user's staging, and it is the independent
 //! judge of the engine: it shares no code with what it checks, and what it counts is what arrived.
@@ -7,6 +7,7 @@
 //! The way of a request, module by module:
 //! ```text
 //! server    one thread = one single-threaded runtime, one listener per provider
+//! smtp      ESMTP, beside all of the following but the dice and the journal
 //! http2     raw h2, all streams of a connection in one task      http1    hyper, all but APNs
 //! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
 //!             apns, fcm, webhook, webpush: the checks         faults: the dice
@@ -27,6 +28,7 @@ mod provider;
 mod apns;
 mod faults;
 mod fcm;
+mod smtp;
 mod webhook;
 mod webpush;
 

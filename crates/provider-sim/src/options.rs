@@ -9,7 +9,7 @@ use clap::{Args, Command, FromArgMatches};
 
 /// Everything the simulator can be told. [`Options::default`] is what the flags default to.
 #[derive(Debug, Clone, Args)]
-#[command(about = "Local APNs, FCM, webhook and Web Push providers that keep their own books", long_about = None)]
+#[command(about = "Local APNs, FCM, webhook, Web Push and mail providers that keep their own books", long_about = None)]
 pub struct Options {
     /// Address of the APNs provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2197")]
@@ -35,6 +35,10 @@ pub struct Options {
     /// How long an access token is good
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub fcm_token_lifetime: Duration,
+
+    /// Address of the mail server, if there is to be one; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub smtp: Option<SocketAddr>,
 
     /// File that gets one line per request, before its answer leaves; continued when it exists
     #[arg(long, value_name = "FILE", default_value = "provider-sim.journal")]
@@ -84,6 +88,14 @@ pub struct Options {
     /// Web Push subscriptions that are printed at the start, numbered from 0; any other number exists, too
     #[arg(long, value_name = "COUNT", default_value = "0", requires = "web_push")]
     pub web_push_subscriptions: u64,
+
+    /// Who may send mail; without it everybody
+    #[arg(long, value_name = "USER:PASSWORD", requires = "smtp", value_parser = login)]
+    pub smtp_login: Option<String>,
+
+    /// Turn recipients of mail away for this long after their first mail (450 4.2.0)
+    #[arg(long, value_name = "DURATION", requires = "smtp", value_parser = duration)]
+    pub smtp_greylist: Option<Duration>,
 
     /// What goes wrong, and how often
     #[command(flatten)]
@@ -165,6 +177,17 @@ impl Default for Options {
 fn fraction(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "write a fraction such as 0.05".to_owned())?;
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("must be within 0 and 1".to_owned()) }
+}
+
+fn login(text: &str) -> Result<String, String> {
+    let is_good = text
+        .split_once(':')
+        .is_some_and(|(user, password)| !user.is_empty() && !password.is_empty());
+    if is_good {
+        Ok(text.to_owned())
+    } else {
+        Err("write a name and a password such as user:secret".to_owned())
+    }
 }
 
 /// Parses `250us`, `1.5ms`, `2s`, `10m`, `1h`.

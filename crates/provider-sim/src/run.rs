@@ -12,7 +12,7 @@ use crate::webpush::subscription;
 /// Runs until SIGTERM or SIGINT. Prints one line of JSON on standard output when ready:
 /// `{"apns":"127.0.0.1:2197","webhook":"127.0.0.1:8443","ca":"...","journal":"..."}`, and with a push service
 /// `"web_push":"127.0.0.1:8444","subscriptions":[...]` in it, and with FCM
-/// `"fcm":"127.0.0.1:8445","fcm_service_account":"..."`.
+/// `"fcm":"127.0.0.1:8445","fcm_service_account":"..."`, and with a mail server `"smtp":"127.0.0.1:2525"`.
 ///
 /// # Errors
 /// Those of [`Simulator::start`], and a journal that can no longer be written.
@@ -53,6 +53,9 @@ fn announce(running: &Running, subscriptions: u64) -> io::Result<()> {
     if let (Some(address), Some(fields)) = (running.fcm, ready.as_object_mut()) {
         fields.insert("fcm".to_owned(), address.to_string().into());
         fields.insert("fcm_service_account".to_owned(), serde_json::json!(running.fcm_account));
+    }
+    if let (Some(address), Some(fields)) = (running.smtp, ready.as_object_mut()) {
+        fields.insert("smtp".to_owned(), address.to_string().into());
     }
     let mut output = io::stdout().lock();
     writeln!(output, "{ready}")?;

@@ -22,6 +22,7 @@ use crate::fcm::{self, Fcm};
 use crate::journal::{self, Journal};
 use crate::options::Options;
 use crate::provider::{Protocol, Provider};
+use crate::smtp::MailServer;
 use crate::webhook::Webhook;
 use crate::webpush::WebPush;
 use crate::{http1, http2, tls};
@@ -52,6 +53,8 @@ pub struct Running {
     pub fcm: Option<SocketAddr>,
     /// The service account that may ask for FCM's tokens.
     pub fcm_account: PathBuf,
+    /// Where the mail server listens, if there is one.
+    pub smtp: Option<SocketAddr>,
     /// The certificate (PEM) that clients have to trust.
     pub ca: PathBuf,
     /// The journal.
@@ -70,6 +73,7 @@ struct Worker {
     webhook: Endpoint,
     web_push: Option<(Endpoint, WebPush)>,
     fcm: Option<(Endpoint, Fcm)>,
+    smtp: Option<Endpoint>,
     apns_protocol: Apns,
     webhook_protocol: Webhook,
     number: u64,
@@ -106,6 +110,9 @@ impl Simulator {
         let (fcm_address, fcm) = fcm.unzip();
         let mut fcm = fcm.unwrap_or_default().into_iter();
         let fcm_shared = options.fcm.map(|_| fcm::Shared::new(&options)).transpose()?.map(Arc::new);
+        let smtp = options.smtp.map(|address| listen(address, threads)).transpose()?;
+        let (smtp_address, smtp) = smtp.unzip();
+        let mut smtp = smtp.unwrap_or_default().into_iter();
         let journal = Arc::new(journal::open(&options.journal)?);
         let outage = Arc::new(Outage::new(&options.faults));
         let (stop, ended) = watch::channel(false);
@@ -115,6 +122,7 @@ impl Simulator {
             web_push: web_push_address,
             fcm: fcm_address,
             fcm_account: fcm::account_path(&options.tls_dir),
+            smtp: smtp_address,
             ca: tls::ca_path(&options.tls_dir),
             journal: options.journal.clone(),
             ended,
@@ -135,6 +143,7 @@ impl Simulator {
                 webhook: endpoint(webhook),
                 web_push: web_push.transpose()?,
                 fcm: fcm.map(|(listener, shared)| (endpoint(listener), Fcm::new(shared))),
+                smtp: smtp.next().map(endpoint),
                 apns_protocol: Apns::new(apns_key, options.apns_token_interval)?,
                 webhook_protocol: Webhook::new(secret.as_deref(), key.as_deref())?,
                 options: Arc::clone(&options),
@@ -239,6 +248,11 @@ impl Worker {
         let fcm = self.fcm.map(|(endpoint, protocol)| {
             accept(endpoint, provider(Protocol::Fcm(protocol), dice(3)))
         });
+        let smtp = self.smtp.map(|endpoint| {
+            let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
+            let mail = MailServer::new(options, journal, dice(4), Arc::clone(&self.outage));
+            accept_mail(endpoint, Rc::new(mail))
+        });
         let tasks = LocalSet::new();
         let serving = tasks.run_until(async {
             tokio::select! {
@@ -246,6 +260,7 @@ impl Worker {
                 error = accept(self.webhook, webhook) => Err(Error::Start(error)),
                 error = if_any(web_push) => Err(Error::Start(error)),
                 error = if_any(fcm) => Err(Error::Start(error)),
+                error = if_any(smtp) => Err(Error::Start(error)),
                 error = journal.keep_writing() => Err(Error::Journal { path: path.clone(), source: error }),
                 _ = ended.wait_for(|ended| *ended) => Ok(()),
             }
@@ -265,15 +280,34 @@ async fn if_any<T>(future: Option<impl Future<Output = T>>) -> T {
 
 /// Accepts connections for ever; an error means that nothing can be accepted any more.
 async fn accept(endpoint: Endpoint, provider: Rc<Provider>) -> io::Error {
-    let listener = match TcpListener::from_std(endpoint.listener) {
+    let acceptor = TlsAcceptor::from(endpoint.tls);
+    accept_each(endpoint.listener, |tcp| serve(acceptor.clone(), tcp, Rc::clone(&provider))).await
+}
+
+/// The same for connections that begin without TLS.
+async fn accept_mail(endpoint: Endpoint, server: Rc<MailServer>) -> io::Error {
+    accept_each(endpoint.listener, |tcp| {
+        let connection = Rc::clone(&server).serve(tcp, Arc::clone(&endpoint.tls));
+        async move { Ok(connection.await?) }
+    })
+    .await
+}
+
+async fn accept_each<Serving>(
+    listener: StdListener,
+    serve: impl Fn(TcpStream) -> Serving,
+) -> io::Error
+where
+    Serving: Future<Output = Result<(), Box<dyn std::error::Error>>> + 'static,
+{
+    let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error,
     };
-    let acceptor = TlsAcceptor::from(endpoint.tls);
     loop {
         match listener.accept().await {
             Ok((tcp, peer)) => {
-                let connection = serve(acceptor.clone(), tcp, Rc::clone(&provider));
+                let connection = serve(tcp);
                 tokio::task::spawn_local(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!(%peer, %error, "connection ended");

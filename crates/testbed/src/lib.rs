@@ -7,6 +7,7 @@
 //!
 //! - [`postgres`]: a cluster with password authentication, and a database of its own for each test.
 //! - [`rabbitmq`] and [`nats`]: brokers that can be killed, started again, and wiped.
+//! - [`mail`]: Postfix, and its sink.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
 //! - [`keeper`]: what ends the servers when their owner is gone.
 //!
@@ -16,6 +17,7 @@
 //! servers for a session at the keyboard.
 
 pub mod keeper;
+pub mod mail;
 pub mod nats;
 pub mod postgres;
 pub mod proxy;
@@ -23,6 +25,7 @@ pub mod rabbitmq;
 
 mod find;
 
+pub use mail::{Postfix, SmtpSink};
 pub use nats::Nats;
 pub use postgres::{Database, Postgres, PostgresOptions};
 pub use proxy::{Direction, Proxy};

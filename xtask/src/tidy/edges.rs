@@ -52,7 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["testbed"]),
     ("queue", &["testbed"]),
-    ("channel", &["provider-sim"]),
+    ("channel", &["provider-sim", "testbed"]),
     ("pipeline", &["provider-sim", "testbed"]),
     ("belfry", &["testbed"]),
 ];

@@ -26,6 +26,7 @@ const BACKENDS: &[(&str, &[&str])] = &[
     ("apns", &["channel", "provider-sim"]),
     ("fcm", &["channel", "provider-sim"]),
     ("webhook", &["channel", "provider-sim"]),
+    ("smtp", &["channel", "provider-sim"]),
     ("dry_run", &["channel"]),
 ];
 

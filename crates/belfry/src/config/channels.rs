@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use channel::{Channel, ChannelError, apns, dry_run, fcm, webhook, webpush};
+use channel::{Channel, ChannelError, apns, dry_run, fcm, smtp, webhook, webpush};
 use notification::Name;
 use toml::{Table, Value};
 
@@ -30,6 +30,8 @@ pub(crate) enum ChannelKind {
     Webhook(webhook::Settings),
     /// Browsers, through the push service that each of them chose.
     WebPush(webpush::Settings),
+    /// E-mail over SMTP.
+    Smtp(Box<smtp::Settings>),
     /// Everything but the last byte.
     DryRun(dry_run::Settings),
 }
@@ -60,7 +62,7 @@ impl ChannelConfig {
         let kind = if let Some(Value::String(kind)) = table.remove("kind") {
             ChannelKind::read(&kind, table, path, problems)
         } else {
-            let message = "missing: `apns`, `fcm`, `webhook`, `webpush` or `dry-run`";
+            let message = "missing: `apns`, `fcm`, `webhook`, `webpush`, `smtp` or `dry-run`";
             problems.push(Problem::new(format!("{path}.kind"), message));
             None
         };
@@ -98,6 +100,7 @@ impl ChannelKind {
             Self::Fcm(settings) => Arc::new(fcm::FcmChannel::new(settings)?),
             Self::Webhook(settings) => Arc::new(webhook::WebhookChannel::new(settings)?),
             Self::WebPush(settings) => Arc::new(webpush::WebPushChannel::new(settings)?),
+            Self::Smtp(settings) => Arc::new(smtp::SmtpChannel::new(settings)?),
             Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
         })
     }
@@ -108,10 +111,12 @@ impl ChannelKind {
             "fcm" => read_table(table, path, problems).map(Self::Fcm),
             "webhook" => read_table(table, path, problems).map(Self::Webhook),
             "webpush" => read_table(table, path, problems).map(Self::WebPush),
+            "smtp" => read_table(table, path, problems).map(Box::new).map(Self::Smtp),
             "dry-run" => read_table(table, path, problems).map(Self::DryRun),
             _ => {
-                let message =
-                    format!("{kind:?} is not `apns`, `fcm`, `webhook`, `webpush` or `dry-run`");
+                let message = format!(
+                    "{kind:?} is not `apns`, `fcm`, `webhook`, `webpush`, `smtp` or `dry-run`"
+                );
                 problems.push(Problem::new(format!("{path}.kind"), message));
                 None
             }

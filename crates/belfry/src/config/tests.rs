@@ -51,7 +51,7 @@ fn the_default_file_documents_every_key_and_no_other() {
     let mut tables = vec![("keys", keys), ("retry", retry), ("endpoints", endpoints)];
     for (_, channel) in &mut channels {
         let kind = channel.as_table_mut().unwrap().remove("kind").unwrap();
-        let kind = ["apns", "fcm", "webhook", "webpush", "dry-run"]
+        let kind = ["apns", "fcm", "webhook", "webpush", "smtp", "dry-run"]
             .into_iter()
             .find(|name| kind.as_str() == Some(name));
         tables.push((kind.unwrap(), channel.clone()));
@@ -86,6 +86,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "webhook" => probe::<channel::webhook::Settings>(),
         "endpoints" => probe::<channel::webhook::EndpointSettings>(),
         "webpush" => probe::<channel::webpush::Settings>(),
+        "smtp" => probe::<channel::smtp::Settings>(),
         "dry-run" => probe::<channel::dry_run::Settings>(),
         _ => probe::<LogConfig>(),
     };
@@ -112,6 +113,7 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: channels.browsers: vapid.pem: the key cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.hooks: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.ios: AuthKey_ABCDE12345.p8: the key cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.mail.relay: name a relay such as smtp://mail.example.com:587, or set route = \"mx\": one of them",
         ]
     );
 }
@@ -158,8 +160,8 @@ fn everything_that_is_wrong_is_named_at_once() {
             "f.toml: channels.dry.retry.atempts: unknown key, did you mean `attempts`?",
             "f.toml: channels.dry.concurency: unknown key, did you mean `concurrency`?",
             "f.toml: channels.dry.latency: invalid value: string \"soon\", expected a span of time such as 250ms, 30s, 15m or 1h 30m",
-            "f.toml: channels.none.kind: missing: `apns`, `fcm`, `webhook`, `webpush` or `dry-run`",
-            "f.toml: channels.sms.kind: \"sms\" is not `apns`, `fcm`, `webhook`, `webpush` or `dry-run`",
+            "f.toml: channels.none.kind: missing: `apns`, `fcm`, `webhook`, `webpush`, `smtp` or `dry-run`",
+            "f.toml: channels.sms.kind: \"sms\" is not `apns`, `fcm`, `webhook`, `webpush`, `smtp` or `dry-run`",
             "f.toml: channels.slow.retry.attempts: must be from 1 to 1000",
             "f.toml: channels.slow.retry: the longest delay must not be shorter than the base delay",
             "f.toml: channels.slow.latency: must be at most 20s: an attempt ends after 30s",

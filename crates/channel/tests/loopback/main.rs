@@ -11,6 +11,16 @@ mod conformance;
 #[cfg(test)]
 mod fcm;
 #[cfg(test)]
+mod mail_servers;
+#[cfg(test)]
+mod smtp;
+#[cfg(test)]
+mod smtp_hostile;
+#[cfg(test)]
+mod smtp_route;
+#[cfg(test)]
+mod smtp_session;
+#[cfg(test)]
 mod ssrf;
 #[cfg(test)]
 mod support;

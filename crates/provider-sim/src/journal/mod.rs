@@ -6,13 +6,14 @@
 //! 1732161600123456  apns  200  0b9c...-...  740f4707bebcf74f...
 //! ```
 //! - `received_us`: wall clock when the request was complete, microseconds since the Unix epoch.
-//! - `channel`: `apns`, `webhook`, `webpush` or `fcm`.
-//! - `status`: the HTTP status of the answer; `drop` when the request was processed and left
+//! - `channel`: `apns`, `webhook`, `webpush`, `fcm` or `smtp`.
+//! - `status`: the status of the answer, HTTP's or SMTP's; `drop` when the request was processed and left
 //!   without an answer on purpose; `refuse` when it was not processed (`REFUSED_STREAM`, or above
 //!   the last stream of an abrupt GOAWAY). 2xx and `drop` **reached the recipient**.
 //! - `id`: `apns-id` or `webhook-id`; of a Web Push, which has none, a hash of path and decrypted content; of FCM the
-//!   name that the message got, and `access-token` for a line of its token endpoint; `-` when there is none.
-//! - `recipient`: device token or path; `-` when there is none.
+//!   name that the message got, and `access-token` for a line of its token endpoint; of a mail what
+//!   `Message-ID` has before its `@`; `-` when there is none.
+//! - `recipient`: device token, path or address; `-` when there is none.
 //!
 //! The status is what the provider decided: an answer may still be lost when its connection breaks.
 //! Bytes that could be taken for a separator, or are not ASCII, are written as `?`, and a field
@@ -60,6 +61,8 @@ pub enum Channel {
     WebPush,
     /// The FCM provider and its token endpoint.
     Fcm,
+    /// The mail server: a line per recipient, with the SMTP reply's code for a status.
+    Smtp,
 }
 
 /// What became of a request.
@@ -92,6 +95,7 @@ impl fmt::Display for Channel {
             Self::Webhook => "webhook",
             Self::WebPush => "webpush",
             Self::Fcm => "fcm",
+            Self::Smtp => "smtp",
         })
     }
 }

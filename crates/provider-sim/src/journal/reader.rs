@@ -63,6 +63,7 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
             "webhook" => Channel::Webhook,
             "webpush" => Channel::WebPush,
             "fcm" => Channel::Fcm,
+            "smtp" => Channel::Smtp,
             _ => return None,
         },
         status: match fields.next()? {

@@ -8,5 +8,6 @@ mod books;
 mod faults;
 #[cfg(test)]
 mod fcm;
+mod smtp;
 mod webhook;
 mod webpush;

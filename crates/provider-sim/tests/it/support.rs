@@ -153,6 +153,11 @@ pub(crate) async fn tls(
     ca: &Path,
     protocol: &str,
 ) -> TlsStream<TcpStream> {
+    tls_over(TcpStream::connect(address).await.unwrap(), ca, protocol).await
+}
+
+/// Encrypts a connection that stands; an empty `protocol` leaves ALPN out.
+pub(crate) async fn tls_over(tcp: TcpStream, ca: &Path, protocol: &str) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -161,8 +166,9 @@ pub(crate) async fn tls(
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-    let tcp = TcpStream::connect(address).await.unwrap();
+    if !protocol.is_empty() {
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    }
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
 }

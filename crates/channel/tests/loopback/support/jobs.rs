@@ -53,7 +53,7 @@ pub(crate) fn chunk(
     Chunk {
         id: ChunkId(1),
         epoch: Epoch(1),
-        lease_until: now.plus(Duration::from_mins(2)),
+        lease_until: now.plus(notification::limits::LEASE),
         tenure: 0,
         batch: BatchId(7),
         realm: 1,

@@ -2,6 +2,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod jobs;
+pub(crate) mod mail;
 pub(crate) mod ssrf;
 pub(crate) mod tokens;
 
@@ -81,6 +82,23 @@ impl TlsListener {
         let (stream, _) = self.listener.accept().await?;
         stream.set_nodelay(true)?;
         self.acceptor.accept(stream).await
+    }
+
+    /// Accepts without TLS.
+    pub(crate) async fn accept_plain(&self) -> TcpStream {
+        let (stream, _) = self.listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// Goes on with TLS.
+    pub(crate) async fn encrypt(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        self.acceptor.accept(stream).await
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.listener.local_addr().unwrap().port()
     }
 
     /// Accepts and goes away before a word of TLS.

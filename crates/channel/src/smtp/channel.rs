@@ -1,0 +1,310 @@
+//! SMTP as a channel.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Backoff, Clock};
+use notification::{Answer, Content, Delivery, Timestamp};
+use tokio::time::Instant;
+
+use super::config::{Relay, Settings, Target, Tls};
+use super::dkim::Signer;
+use super::pool::{Limits, NoPlace, Place, Pool};
+use super::request::{Composer, Mail, Message};
+use super::response::{Advice, Delays, interpret};
+use super::route::{Exchangers, Router, Way};
+use super::session::{Manners, NoConnection};
+use super::transaction::{End, Stage, transact};
+use super::wire::Reply;
+use super::{address, request};
+use crate::guard::Guard;
+use crate::{
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive_patiently, timestamp, tls,
+};
+
+/// How long everything up to the last byte of a message may take. Five minutes is what RFC 5321, section 4.5.3.2, has for
+/// one command; together with the ten for the final dot an attempt stays below
+/// [`notification::limits::PATIENT_ATTEMPT_TIMEOUT`].
+const UNTIL_SENT: Duration = Duration::from_mins(5);
+/// How soon a mail that found all connections in use is worth another try.
+const NO_PLACE_DELAY: Duration = Duration::from_secs(1);
+/// How often what a person should look at is worth a line in the log.
+const COMPLAINT_EVERY: Duration = Duration::from_mins(1);
+
+/// A way to mailboxes.
+#[derive(Debug, Clone)]
+pub struct SmtpChannel {
+    target: Target,
+    /// `None` where each domain is its own.
+    destination: Option<Arc<str>>,
+    manners: Manners,
+    guard: Guard,
+    name_servers: Vec<std::net::SocketAddr>,
+    composer: Composer,
+    limits: Limits,
+    backoff: Backoff,
+    delays: Delays,
+}
+
+#[derive(Debug)]
+struct SmtpSender {
+    channel: SmtpChannel,
+    pool: Pool,
+    clock: Clock,
+    complain_at: Cell<Option<Instant>>,
+}
+
+// === impl SmtpChannel ===
+
+impl SmtpChannel {
+    /// A channel with `settings`. Reads the files that they name, and connects to nothing.
+    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
+        let checked = settings.check()?;
+        let connector = match checked.tls {
+            Tls::Opportunistic => tls::client_without_proof()?,
+            Tls::Require | Tls::Off => tls::client(settings.ca_file.as_deref(), &[])?,
+        };
+        let manners = Manners {
+            tls: checked.tls,
+            connector,
+            helo: settings.helo.clone(),
+            credentials: settings.credentials()?,
+        };
+        let composer = Composer {
+            from: checked.from,
+            return_path: checked.return_path,
+            signer: signer(settings)?,
+        };
+        let destination = match &checked.target {
+            Target::Relay(relay) => Some(Relay::to_string(relay).into()),
+            Target::Mx { .. } => None,
+        };
+        let backoff = Pool::backoff().map_err(|error| ChannelError::Setting {
+            setting: "relay",
+            message: error.to_string(),
+        })?;
+        Ok(Self {
+            target: checked.target,
+            destination,
+            manners,
+            guard: Guard::new(settings.allow_networks.clone()),
+            name_servers: settings.name_servers.clone(),
+            composer,
+            limits: Limits {
+                connections_max: settings.connections_max,
+                deliveries_per_connection: settings.deliveries_per_connection,
+            },
+            backoff,
+            delays: Delays {
+                deferred: settings.deferred_delay,
+                greylisted: settings.greylisted_delay,
+            },
+        })
+    }
+
+    /// What the domain has to publish for its signatures, as `SELECTOR._domainkey.DOMAIN`; `None` when nothing is signed.
+    pub fn dkim_record(&self) -> Option<String> {
+        self.composer.signer.as_ref().map(Signer::record)
+    }
+
+    fn router(&self) -> Result<Router, ChannelError> {
+        let way = match &self.target {
+            Target::Relay(relay) => Way::Relay(relay.clone()),
+            Target::Mx { port } => {
+                let guard = self.guard.clone();
+                Way::Exchangers(Box::new(Exchangers::new(&self.name_servers, guard, *port)?))
+            }
+        };
+        Ok(Router { manners: self.manners.clone(), way })
+    }
+}
+
+impl Channel for SmtpChannel {
+    fn kind(&self) -> &'static str {
+        "smtp"
+    }
+
+    fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
+        address::canonical(recipient)
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        let recipient = address::canonical(recipient)?;
+        Ok(match &self.destination {
+            Some(relay) => Arc::clone(relay),
+            None => request::domain(&recipient).into(),
+        })
+    }
+
+    fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+        let content = Content {
+            payload: notification::Bytes::copy_from_slice(payload),
+            options: notification::Bytes::copy_from_slice(options),
+        };
+        self.composer.compose(&content).map(|_| ())
+    }
+
+    fn concurrency(&self) -> usize {
+        self.limits.connections_max
+    }
+
+    fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        Ok(Box::new(SmtpSender {
+            pool: Pool::new(self.router()?, self.limits, self.backoff, tools),
+            channel: self.clone(),
+            clock: tools.clock,
+            complain_at: Cell::new(None),
+        }))
+    }
+}
+
+fn signer(settings: &Settings) -> Result<Option<Signer>, ChannelError> {
+    let Some(dkim) = &settings.dkim else { return Ok(None) };
+    let key = Settings::dkim_key(dkim)?;
+    let signer = Signer::new(key.expose(), &dkim.domain, &dkim.selector);
+    signer.map(Some).map_err(|message| ChannelError::File {
+        path: dkim.key_file.display().to_string(),
+        message,
+    })
+}
+
+// === impl SmtpSender ===
+
+#[async_trait(?Send)]
+impl Sender for SmtpSender {
+    async fn send(&self, job: Job<'_>) {
+        let shared = job.chunk.content.as_ref();
+        let shared = shared.map(|content| self.channel.composer.compose(content));
+        drive_patiently(job, |delivery| self.attempt(job, shared.as_ref(), delivery)).await;
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+impl SmtpSender {
+    async fn attempt(
+        &self,
+        job: Job<'_>,
+        shared: Option<&Result<Mail, Invalid>>,
+        delivery: &Delivery,
+    ) -> Attempt {
+        let own = delivery.content.as_ref().map(|content| self.channel.composer.compose(content));
+        let mail = match own.as_ref().or(shared) {
+            Some(Ok(mail)) => mail,
+            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
+            None => return Attempt::impossible("the store holds no content for it"),
+        };
+        let recipient = match address::canonical(&delivery.recipient) {
+            Ok(recipient) => recipient,
+            Err(invalid) => return Attempt::impossible(invalid.message),
+        };
+        let id = job.chunk.notification_id(delivery.index);
+        let date = job.chunk.accepted_at.max(job.chunk.envelope.due_at);
+        let Some(message) = mail.message(&recipient, id, date, self.now()) else {
+            return Attempt::unsent("the mail cannot be dated or signed", None);
+        };
+        let destination = match &self.channel.destination {
+            Some(relay) => Arc::clone(relay),
+            None => request::domain(&recipient).into(),
+        };
+        self.deliver(job, &destination, &message).await
+    }
+
+    /// Sends `message` over one connection after the other, until one does not end before it could be told anything.
+    async fn deliver(
+        &self,
+        job: Job<'_>,
+        destination: &Arc<str>,
+        message: &Message<'_>,
+    ) -> Attempt {
+        let deadline = self.clock.monotonic() + UNTIL_SENT;
+        while self.clock.monotonic() < deadline {
+            let mut place = match Box::pin(self.pool.place(destination)).await {
+                Ok(place) => place,
+                Err(NoPlace::Full) => return Attempt::handed_back(NO_PLACE_DELAY),
+                Err(NoPlace::Failed { why, is_new }) => return self.conclude_without(why, is_new),
+            };
+            if place.waited
+                && let Some(report) = job.may_start().report_otherwise()
+            {
+                self.pool.keep(place);
+                return Attempt::not_started(report);
+            }
+            match transact(&mut place.connection, message, deadline).await {
+                // On an old connection the server speaks of that, and not of this mail.
+                End::Replied(stage, reply)
+                    if place.is_reused && reply.is_closing() && stage != Stage::Message => {}
+                End::Cut(_) if place.is_reused => {}
+                End::Replied(stage, reply) => {
+                    let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
+                    self.conclude(place, &reply, advice);
+                    return attempt;
+                }
+                End::Cut(why) => return Attempt::unsent(why, None),
+                End::Lost(why) => return Attempt::lost(why),
+                End::Impossible(why) => {
+                    self.pool.keep(place);
+                    return Attempt::impossible(why);
+                }
+            }
+        }
+        Attempt::unsent("no connection stood long enough", None)
+    }
+
+    fn conclude(&self, place: Place, reply: &Reply, advice: Advice) {
+        if advice == Advice::Complain {
+            self.complain(&reply.status());
+        }
+        if advice != Advice::LeaveConnection && !place.connection.wire.has_unread() {
+            self.pool.keep(place);
+        }
+    }
+
+    /// What an attempt comes to that has no connection.
+    fn conclude_without(&self, why: NoConnection, is_new: bool) -> Attempt {
+        match why {
+            NoConnection::Unreachable(why) => Attempt::unsent(short(why), None),
+            NoConnection::Busy(reply) => {
+                if is_new && !matches!(reply.code, 400..=499) {
+                    self.complain(&reply.status());
+                }
+                let status = if matches!(reply.code, 400..=499) { reply.code } else { 0 };
+                Attempt::pushed_back(Answer::deferred(status, None, reply.detail()))
+            }
+            NoConnection::Misconfigured(why) => {
+                if is_new {
+                    self.complain(&why);
+                }
+                Attempt::unsent(short(why), None)
+            }
+            NoConnection::Forbidden(forbidden) => Attempt::impossible(forbidden.to_string()),
+            NoConnection::Gone(why) => Attempt::answered(Answer::refused(0, true, short(why))),
+        }
+    }
+
+    /// Codes and our own words only: servers repeat addresses in theirs.
+    fn complain(&self, what: &str) {
+        let now = self.clock.monotonic();
+        if self.complain_at.get().is_none_or(|at| at <= now) {
+            self.complain_at.set(Some(now + COMPLAINT_EVERY));
+            tracing::error!(
+                what,
+                "a mail server refuses more than one mail: check the channel's settings, and what the server's documentation says of this code"
+            );
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        timestamp(self.clock)
+    }
+}
+
+fn short(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(notification::limits::DETAIL_BYTES));
+    text
+}

@@ -1,0 +1,430 @@
+//! The settings of an SMTP channel, and what they are checked into.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::address::{Mailbox, is_domain};
+use crate::ChannelError;
+use crate::settings::{Secret, duration};
+
+/// Where mail goes, as whom, and how patiently.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The server that takes all mail: `smtp://host:587`, or `smtps://host:465` with TLS from the first byte. The usual
+    /// ports are 587 and 465. Either this or `route`.
+    #[serde(default)]
+    pub relay: Option<String>,
+    /// `mx`: straight to the mail servers of each recipient's domain. Either this or `relay`.
+    #[serde(default)]
+    pub route: Option<Route>,
+    /// Whether connections are encrypted. Default `require`, for a relay on this machine `off`, for the route `mx`
+    /// `opportunistic`.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+    /// More root certificates to trust, PEM, for this channel only.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// Who logs in at the relay. Default nobody.
+    #[serde(default)]
+    pub username: Option<String>,
+    /// The password, or with `auth = "xoauth2"` the access token. Either this or `password_file`.
+    #[serde(default)]
+    pub password: Option<Secret>,
+    /// The file that holds it. Either this or `password`.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// How to log in. Default whichever of `plain` and `login` the relay offers, in this order.
+    #[serde(default)]
+    pub auth: Option<Mechanism>,
+    /// The name this machine introduces itself by. Required for the route `mx`, where it should be what its address
+    /// resolves to; default the address of the connection.
+    #[serde(default)]
+    pub helo: Option<String>,
+    /// The sender of mail whose content names none: `news@example.com`, or `Example <news@example.com>`. Default none.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Where other servers report what they could not deliver (the envelope's sender). Default the sender.
+    #[serde(default)]
+    pub return_path: Option<String>,
+    /// Signs all mail. Default unsigned.
+    #[serde(default)]
+    pub dkim: Option<Dkim>,
+    /// Connections per destination and sender thread; each carries one mail at a time. Default 8.
+    #[serde(default = "connections_max_default")]
+    pub connections_max: usize,
+    /// Mails after which a connection is closed and another one opened. Default 1000.
+    #[serde(default = "deliveries_per_connection_default")]
+    pub deliveries_per_connection: u32,
+    /// How long to wait after a temporary refusal (4yz, a full mailbox). Default `30m`, the least that RFC 5321 advises.
+    #[serde(default = "deferred_delay_default", deserialize_with = "duration")]
+    pub deferred_delay: Duration,
+    /// How long to wait after a refusal that names greylisting, which ends by itself. Default `5m`.
+    #[serde(default = "greylisted_delay_default", deserialize_with = "duration")]
+    pub greylisted_delay: Duration,
+    /// Networks that the route `mx` may lead to although they are not public, such as `10.1.0.0/16`. Default none.
+    #[serde(default)]
+    pub allow_networks: Vec<IpNet>,
+    /// The port of the route `mx`. Default 25.
+    #[serde(default = "mx_port_default")]
+    pub mx_port: u16,
+    /// Name servers for the route `mx`, such as `127.0.0.1:53`. Default those of this machine.
+    #[serde(default)]
+    pub name_servers: Vec<std::net::SocketAddr>,
+}
+
+/// A way without a relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    /// To the mail exchangers of the recipient's domain.
+    Mx,
+}
+
+/// Whether connections are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tls {
+    /// Always, with a certificate that proves the server's name; else nothing is sent.
+    Require,
+    /// When the server offers it, with any certificate.
+    Opportunistic,
+    /// Never.
+    Off,
+}
+
+/// How to log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mechanism {
+    /// User and password at once (RFC 4616).
+    Plain,
+    /// User and password one after the other.
+    Login,
+    /// User and an OAuth 2.0 access token.
+    Xoauth2,
+}
+
+/// `dkim`: signs all mail (RFC 6376).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dkim {
+    /// The signing domain. Required.
+    pub domain: String,
+    /// Names the key in the domain: its public half is at `SELECTOR._domainkey.DOMAIN`. Required.
+    pub selector: String,
+    /// The private key, PEM: Ed25519 (PKCS#8) or RSA (PKCS#8 or PKCS#1) of at least 2048 bits. Required.
+    pub key_file: PathBuf,
+}
+
+/// Where mail goes, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Relay(Relay),
+    Mx { port: u16 },
+}
+
+/// A server that takes all mail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Relay {
+    /// To be resolved, or a literal address without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// TLS from the first byte.
+    pub(super) is_implicit: bool,
+}
+
+/// Who logs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Credentials {
+    pub(super) username: String,
+    pub(super) password: Secret,
+    pub(super) mechanism: Option<Mechanism>,
+}
+
+/// Settings that make sense, but for the files they name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Checked {
+    pub(super) target: Target,
+    pub(super) tls: Tls,
+    pub(super) from: Option<Mailbox>,
+    pub(super) return_path: Option<Mailbox>,
+}
+
+const CONNECTIONS_MAX: usize = 1_000;
+const USERNAME_BYTES_MAX: usize = 255;
+
+const fn connections_max_default() -> usize {
+    8
+}
+
+const fn deliveries_per_connection_default() -> u32 {
+    1000
+}
+
+const fn deferred_delay_default() -> Duration {
+    Duration::from_mins(30)
+}
+
+const fn greylisted_delay_default() -> Duration {
+    Duration::from_mins(5)
+}
+
+const fn mx_port_default() -> u16 {
+    25
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Checks what needs no file.
+    pub(super) fn check(&self) -> Result<Checked, ChannelError> {
+        let target = self.target()?;
+        let tls = self.tls.unwrap_or_else(|| target.tls_default());
+        self.check_login(&target, tls)?;
+        let mailbox = |setting, text: &Option<String>| {
+            let read = text.as_deref().map(Mailbox::parse).transpose();
+            read.map_err(|invalid| refused(setting, invalid.message))
+        };
+        let checked = Checked {
+            from: mailbox("from", &self.from)?,
+            return_path: mailbox("return_path", &self.return_path)?,
+            target,
+            tls,
+        };
+        if let Some(helo) = &self.helo
+            && !(helo.is_ascii() && is_domain(helo))
+        {
+            return Err(refused("helo", "must be a host name such as mail.example.com"));
+        }
+        if let Some(dkim) = &self.dkim {
+            let is_good = |name: &str| name.is_ascii() && is_domain(name);
+            if !is_good(&dkim.domain) {
+                return Err(refused("dkim.domain", "must be a domain such as example.com"));
+            }
+            if !is_good(&dkim.selector) {
+                return Err(refused("dkim.selector", "must be a name such as 2026a"));
+            }
+        }
+        if !(1..=CONNECTIONS_MAX).contains(&self.connections_max) {
+            let message = format!("must be from 1 to {CONNECTIONS_MAX}");
+            return Err(refused("connections_max", message));
+        }
+        if self.deliveries_per_connection == 0 {
+            return Err(refused("deliveries_per_connection", "must be at least 1"));
+        }
+        Ok(checked)
+    }
+
+    fn target(&self) -> Result<Target, ChannelError> {
+        match (&self.relay, self.route) {
+            (Some(relay), None) => {
+                let relay = Relay::parse(relay)?;
+                if relay.is_implicit && self.tls.is_some_and(|tls| tls != Tls::Require) {
+                    return Err(refused(
+                        "tls",
+                        "smtps:// is TLS from the first byte: leave it out",
+                    ));
+                }
+                Ok(Target::Relay(relay))
+            }
+            (None, Some(Route::Mx)) => {
+                if self.helo.is_none() {
+                    return Err(refused(
+                        "helo",
+                        "other domains' servers want the name of this one: mail.example.com",
+                    ));
+                }
+                Ok(Target::Mx { port: self.mx_port })
+            }
+            _ => Err(refused(
+                "relay",
+                "name a relay such as smtp://mail.example.com:587, or set route = \"mx\": one of them",
+            )),
+        }
+    }
+
+    fn check_login(&self, target: &Target, tls: Tls) -> Result<(), ChannelError> {
+        let has_password = self.password.is_some() || self.password_file.is_some();
+        let Some(username) = &self.username else {
+            if has_password || self.auth.is_some() {
+                return Err(refused("username", "is needed to log in"));
+            }
+            return Ok(());
+        };
+        if self.password.is_some() == self.password_file.is_some() {
+            return Err(refused(
+                "password_file",
+                "name the password's file, or give the password as `password`: one of them",
+            ));
+        }
+        if username.is_empty()
+            || username.len() > USERNAME_BYTES_MAX
+            || username.chars().any(char::is_control)
+        {
+            return Err(refused("username", "must be a name without control characters"));
+        }
+        match target {
+            Target::Mx { .. } => {
+                Err(refused("username", "nobody logs in at other domains' servers: name a relay"))
+            }
+            Target::Relay(relay) if tls != Tls::Require && !relay.is_local() => {
+                Err(refused("tls", "must be `require` where a password is sent"))
+            }
+            Target::Relay(_) => Ok(()),
+        }
+    }
+
+    /// Who logs in, with the password from where it is.
+    pub(super) fn credentials(&self) -> Result<Option<Credentials>, ChannelError> {
+        let Some(username) = self.username.clone() else { return Ok(None) };
+        let password = match (&self.password, &self.password_file) {
+            (Some(password), _) => password.clone(),
+            (None, Some(path)) => Secret::new(read(path)?.trim_end_matches(['\r', '\n'])),
+            (None, None) => Secret::new(""),
+        };
+        if password.expose().is_empty() || password.expose().chars().any(char::is_control) {
+            return Err(refused("password", "must be a text without control characters"));
+        }
+        Ok(Some(Credentials { username, password, mechanism: self.auth }))
+    }
+
+    /// The PEM text of the DKIM key.
+    pub(super) fn dkim_key(dkim: &Dkim) -> Result<Secret, ChannelError> {
+        read(&dkim.key_file).map(Secret::new)
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    fn tls_default(&self) -> Tls {
+        match self {
+            Self::Relay(relay) if relay.is_local() && !relay.is_implicit => Tls::Off,
+            Self::Relay(_) => Tls::Require,
+            Self::Mx { .. } => Tls::Opportunistic,
+        }
+    }
+}
+
+// === impl Relay ===
+
+impl Relay {
+    fn parse(text: &str) -> Result<Self, ChannelError> {
+        let refuse = || {
+            refused("relay", format!("{text:?} is not an address such as smtp://example.com:587"))
+        };
+        let uri: http::Uri = text.parse().map_err(|_| refuse())?;
+        let (is_implicit, port) = match uri.scheme_str() {
+            Some("smtp") => (false, 587),
+            Some("smtps") => (true, 465),
+            _ => return Err(refuse()),
+        };
+        let is_plain = matches!(uri.path(), "" | "/") && uri.query().is_none();
+        let authority = uri.into_parts().authority.ok_or_else(refuse)?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if !is_plain || authority.as_str().contains('@') || host.is_empty() {
+            return Err(refuse());
+        }
+        Ok(Self { host, port: authority.port_u16().unwrap_or(port), is_implicit })
+    }
+
+    /// Whether it is on this machine: what is sent to it passes no network.
+    fn is_local(&self) -> bool {
+        let is_loopback = |address: std::net::IpAddr| address.is_loopback();
+        self.host == "localhost" || self.host.parse().is_ok_and(is_loopback)
+    }
+}
+
+impl std::fmt::Display for Relay {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.is_implicit { "smtps" } else { "smtp" };
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(formatter, "{scheme}://{open}{}{close}:{}", self.host, self.port)
+    }
+}
+
+fn refused(setting: &'static str, message: impl Into<String>) -> ChannelError {
+    ChannelError::Setting { setting, message: message.into() }
+}
+
+fn read(path: &Path) -> Result<String, ChannelError> {
+    std::fs::read_to_string(path).map_err(|error| ChannelError::File {
+        path: path.display().to_string(),
+        message: format!("cannot be read: {error}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(json: &str) -> Settings {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_relay_is_encrypted_unless_it_is_on_this_machine() {
+        let check = |json: &str, relay: &str, tls: Tls| {
+            let checked = settings(json).check().unwrap();
+            let Target::Relay(found) = checked.target else { panic!("{json} has a relay") };
+            assert_eq!((found.to_string().as_str(), checked.tls), (relay, tls));
+        };
+        check(r#"{"relay":"smtp://a.example"}"#, "smtp://a.example:587", Tls::Require);
+        check(r#"{"relay":"smtps://a.example"}"#, "smtps://a.example:465", Tls::Require);
+        check(r#"{"relay":"smtp://a.example:25/"}"#, "smtp://a.example:25", Tls::Require);
+        check(r#"{"relay":"smtp://127.0.0.1:2525"}"#, "smtp://127.0.0.1:2525", Tls::Off);
+        check(r#"{"relay":"smtp://[::1]:2525"}"#, "smtp://[::1]:2525", Tls::Off);
+        check(r#"{"relay":"smtps://localhost"}"#, "smtps://localhost:465", Tls::Require);
+        check(r#"{"relay":"smtp://a.example","tls":"off"}"#, "smtp://a.example:587", Tls::Off);
+        let mx = settings(r#"{"route":"mx","helo":"mail.example.com"}"#).check().unwrap();
+        assert_eq!((mx.target, mx.tls), (Target::Mx { port: 25 }, Tls::Opportunistic));
+    }
+
+    #[test]
+    fn a_setting_that_makes_no_sense_is_refused_by_name() {
+        let check = |json: &str, expect: &str| {
+            let error = settings(json).check().unwrap_err().to_string();
+            assert!(error.starts_with(expect), "{json}: {error}");
+        };
+        check("{}", "relay:");
+        check(r#"{"relay":"smtp://a.example","route":"mx"}"#, "relay:");
+        check(r#"{"relay":"http://a.example"}"#, "relay:");
+        check(r#"{"relay":"smtp://u:p@a.example"}"#, "relay:");
+        check(r#"{"relay":"smtp://a.example/path"}"#, "relay:");
+        check(r#"{"relay":"smtps://a.example","tls":"off"}"#, "tls:");
+        check(r#"{"route":"mx"}"#, "helo:");
+        check(r#"{"relay":"smtp://a.example","helo":"a\r\nMAIL"}"#, "helo:");
+        check(r#"{"relay":"smtp://a.example","from":"nobody"}"#, "from:");
+        check(r#"{"relay":"smtp://a.example","from":"a@b.example\r\nBcc: c@d.example"}"#, "from:");
+        check(r#"{"relay":"smtp://a.example","return_path":"<>"}"#, "return_path:");
+        check(r#"{"relay":"smtp://a.example","username":"u"}"#, "password_file:");
+        check(r#"{"relay":"smtp://a.example","password":"p"}"#, "username:");
+        check(r#"{"relay":"smtp://a.example","auth":"plain"}"#, "username:");
+        check(r#"{"relay":"smtp://a.example","username":"u\n","password":"p"}"#, "username:");
+        let clear =
+            r#"{"relay":"smtp://a.example","username":"u","password":"p","tls":"opportunistic"}"#;
+        check(clear, "tls:");
+        check(r#"{"route":"mx","helo":"a.example","username":"u","password":"p"}"#, "username:");
+        check(r#"{"relay":"smtp://a.example","connections_max":0}"#, "connections_max:");
+        check(
+            r#"{"relay":"smtp://a.example","deliveries_per_connection":0}"#,
+            "deliveries_per_connection:",
+        );
+        let dkim =
+            r#"{"relay":"smtp://a.example","dkim":{"domain":"a b","selector":"s","key_file":"k"}}"#;
+        check(dkim, "dkim.domain:");
+    }
+
+    #[test]
+    fn a_password_shows_in_no_log() {
+        let settings =
+            settings(r#"{"relay":"smtp://a.example","username":"u","password":"canary"}"#);
+        assert!(!format!("{settings:?}").contains("canary"));
+        let credentials = settings.credentials().unwrap().unwrap();
+        assert!(!format!("{credentials:?}").contains("canary"));
+    }
+}

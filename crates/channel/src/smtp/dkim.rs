@@ -1,0 +1,236 @@
+//! DKIM signatures (RFC 6376, Ed25519: RFC 8463), `relaxed/relaxed`.
+//!
+//! The hash of a body is the same for all mails of a content, so it is made once; a signature then costs the header
+//! fields and one private-key operation.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use notification::Timestamp;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+
+/// Signs as one domain. Cloning shares the key.
+#[derive(Debug, Clone)]
+pub(super) struct Signer {
+    key: Arc<Key>,
+    domain: Arc<str>,
+    selector: Arc<str>,
+}
+
+/// The hash of a body, base64.
+#[derive(Debug, Clone)]
+pub(super) struct BodyHash(String);
+
+#[derive(Debug)]
+enum Key {
+    Rsa(RsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+}
+
+/// Which fields are signed when they are there: those that a reader sees or acts on (section 5.4.1; RFC 8058, section
+/// 4, wants the last two).
+const SIGNED: &[&str] = &[
+    "from",
+    "reply-to",
+    "subject",
+    "date",
+    "message-id",
+    "to",
+    "mime-version",
+    "content-type",
+    "content-transfer-encoding",
+    "list-unsubscribe",
+    "list-unsubscribe-post",
+];
+/// Named once more than they occur, so that none can be added (section 8.15).
+const OVERSIGNED: &[&str] = &["from", "reply-to", "subject", "to", "content-type"];
+/// RFC 8301, section 3.2.
+const RSA_BITS_MIN: usize = 2048;
+const BASE64_LINE_BYTES: usize = 70;
+
+// === impl Signer ===
+
+impl Signer {
+    /// Signs for `domain` with the private key in `pem`, whose public half is published under `selector`.
+    pub(super) fn new(pem: &str, domain: &str, selector: &str) -> Result<Self, String> {
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
+            .map_err(|error| format!("is not a private key in PEM form: {error}"))?;
+        let key = match &key {
+            PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()).map(Key::Rsa),
+            PrivateKeyDer::Pkcs8(der) => {
+                let der = der.secret_pkcs8_der();
+                Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
+                    .map(Key::Ed25519)
+                    .or_else(|_| RsaKeyPair::from_pkcs8(der).map(Key::Rsa))
+            }
+            PrivateKeyDer::Sec1(_) | _ => {
+                return Err("must be an Ed25519 or RSA key (PKCS#8 or PKCS#1)".to_owned());
+            }
+        };
+        let key = key.map_err(|error| format!("must be an Ed25519 or RSA key: {error}"))?;
+        if let Key::Rsa(pair) = &key
+            && pair.public_modulus_len() * 8 < RSA_BITS_MIN
+        {
+            return Err(format!("must have at least {RSA_BITS_MIN} bits"));
+        }
+        Ok(Self { key: Arc::new(key), domain: domain.into(), selector: selector.into() })
+    }
+
+    /// What is to be published as TXT record of `SELECTOR._domainkey.DOMAIN`.
+    pub(super) fn record(&self) -> String {
+        match &*self.key {
+            Key::Rsa(pair) => {
+                let der: Option<PublicKeyX509Der<'_>> = pair.public_key().as_der().ok();
+                let der = der.as_ref().map_or(&[][..], |der| der.as_ref());
+                format!("v=DKIM1; k=rsa; p={}", BASE64_STANDARD.encode(der))
+            }
+            Key::Ed25519(pair) => {
+                let key = BASE64_STANDARD.encode(pair.public_key().as_ref());
+                format!("v=DKIM1; k=ed25519; p={key}")
+            }
+        }
+    }
+
+    /// The signature as a header field, with its line's end, over the fields in `heads`, which follow it on the wire.
+    /// `None` when the key does not sign.
+    pub(super) fn sign(&self, heads: &[&[u8]], body: &BodyHash, now: Timestamp) -> Option<Vec<u8>> {
+        let fields: Vec<(String, String)> = heads.iter().flat_map(|head| fields(head)).collect();
+        let (mut names, mut input) = (Vec::new(), String::new());
+        for signed in SIGNED {
+            // None of these occurs twice: callers cannot set them.
+            if let Some((name, value)) = fields.iter().find(|(name, _)| name == signed) {
+                names.push(name.as_str());
+                input.extend([name, ":", value, "\r\n"]);
+            }
+        }
+        names.extend(OVERSIGNED);
+        let (domain, selector) = (&self.domain, &self.selector);
+        let (algorithm, time, list) = (self.key.algorithm(), now.seconds(), names.join(":\r\n\t"));
+        let unsigned = format!(
+            "v=1; a={algorithm}; c=relaxed/relaxed; d={domain}; s={selector};\r\n\tt={time}; bh={}; h={list};\r\n\tb=",
+            body.0
+        );
+        input.push_str("dkim-signature:");
+        input.push_str(&relaxed(&unsigned));
+        let signature = BASE64_STANDARD.encode(self.key.sign(input.as_bytes())?);
+        let mut field = format!("DKIM-Signature: {unsigned}").into_bytes();
+        for (i, line) in signature.as_bytes().chunks(BASE64_LINE_BYTES).enumerate() {
+            if i > 0 {
+                field.extend_from_slice(b"\r\n\t");
+            }
+            field.extend_from_slice(line);
+        }
+        field.extend_from_slice(b"\r\n");
+        Some(field)
+    }
+}
+
+// === impl BodyHash ===
+
+impl BodyHash {
+    /// Of what follows the header fields: the empty line, which is no part of the body, and the body.
+    pub(super) fn of(body: &[u8]) -> Self {
+        let body = body.strip_prefix(b"\r\n").unwrap_or(body);
+        Self(BASE64_STANDARD.encode(digest(&SHA256, &relaxed_body(body))))
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    const fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Rsa(_) => "rsa-sha256",
+            Self::Ed25519(_) => "ed25519-sha256",
+        }
+    }
+
+    fn sign(&self, input: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), input, &mut signature).ok()?;
+                Some(signature)
+            }
+            // RFC 8463, section 3: what is signed is the hash.
+            Self::Ed25519(pair) => {
+                Some(pair.sign(digest(&SHA256, input).as_ref()).as_ref().to_vec())
+            }
+        }
+    }
+}
+
+/// Header fields, names in lower case, values relaxed (section 3.4.2).
+fn fields(head: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(head);
+    let unfolded = text.replace("\r\n\t", "\t").replace("\r\n ", " ");
+    let split = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_ascii_lowercase(), relaxed(value)))
+    };
+    unfolded.split("\r\n").filter_map(split).collect()
+}
+
+/// Runs of white space as one space, none at the ends.
+fn relaxed(value: &str) -> String {
+    let is_space = [' ', '\t', '\r', '\n'];
+    value.split(is_space).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Section 3.4.4: white space within lines as one space, none at their ends, no empty lines at the end.
+fn relaxed_body(body: &[u8]) -> Vec<u8> {
+    let mut output = Vec::with_capacity(body.len());
+    let mut is_after_space = false;
+    for line in body.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        for &byte in line {
+            if matches!(byte, b' ' | b'\t') {
+                is_after_space = true;
+                continue;
+            }
+            if std::mem::take(&mut is_after_space) {
+                output.push(b' ');
+            }
+            output.push(byte);
+        }
+        is_after_space = false;
+        output.extend_from_slice(b"\r\n");
+    }
+    while output.ends_with(b"\r\n\r\n") {
+        output.truncate(output.len() - 2);
+    }
+    if output == b"\r\n" { Vec::new() } else { output }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_standard_are_relaxed_as_it_says() {
+        // RFC 6376, section 3.4.5.
+        let head = b"A: X\r\nB : Y\t\r\n\tZ  \r\n";
+        let found: Vec<String> = fields(head)
+            .into_iter()
+            .map(|(name, value)| format!("{}:{value}", name.trim()))
+            .collect();
+        assert_eq!(found, ["a:X", "b:Y Z"]);
+        assert_eq!(relaxed_body(b" C \r\nD \t E\r\n\r\n\r\n"), b" C\r\nD E\r\n");
+        assert_eq!(relaxed_body(b""), b"");
+        assert_eq!(relaxed_body(b"\r\n\r\n"), b"");
+    }
+
+    #[test]
+    fn what_is_no_key_of_the_right_kind_is_refused() {
+        let check = |pem: &str| assert!(Signer::new(pem, "example.com", "s").is_err(), "{pem}");
+        check("");
+        check("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+        check(&rcgen::KeyPair::generate().unwrap().serialize_pem());
+    }
+}

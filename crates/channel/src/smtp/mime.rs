@@ -1,0 +1,161 @@
+//! The body of a mail: its parts, their encodings, and what may leave at all.
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use mail_builder::MessageBuilder;
+use mail_builder::headers::content_type::ContentType;
+use mail_builder::mime::{BodyPart, MimePart};
+use notification::limits::{ATTACHMENT_BYTES, ATTACHMENTS};
+
+use super::request::{AttachmentForm, Form, plain};
+use crate::Invalid;
+
+/// A line of a message, without its end (RFC 5322, section 2.1.1).
+const LINE_BYTES_MAX: usize = 998;
+const BASE64_LINE_BYTES: usize = 76;
+
+/// The body with the header fields that say its form.
+pub(super) fn encode_body(form: &Form<'_>) -> Result<Vec<u8>, Invalid> {
+    // A boundary must not occur in what it separates; nobody can write a text with this in it.
+    let boundary = |part: &str| {
+        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        for text in
+            [Some(&form.subject), form.text.as_ref(), form.html.as_ref()].into_iter().flatten()
+        {
+            context.update(text.as_bytes());
+        }
+        for attachment in &form.attachments {
+            context.update(attachment.content.as_bytes());
+        }
+        let digest = context.finish();
+        let digest = BASE64_URL_SAFE_NO_PAD.encode(digest.as_ref());
+        format!("=_{part}_{digest}")
+    };
+    let multipart = |kind: &'static str, parts: Vec<MimePart<'static>>| {
+        let kind_of =
+            ContentType::new(format!("multipart/{kind}")).attribute("boundary", boundary(kind));
+        MimePart::new(kind_of, BodyPart::Multipart(parts))
+    };
+    let text_part = |kind: &'static str, text: &str| {
+        MimePart::new(kind, BodyPart::Text(with_crlf(text).into()))
+    };
+    let mut texts: Vec<MimePart<'static>> = Vec::new();
+    texts.extend(form.text.as_ref().map(|text| text_part("text/plain", text)));
+    texts.extend(form.html.as_ref().map(|html| text_part("text/html", html)));
+    let mut body = match texts.len() {
+        1 => texts.pop(),
+        _ => Some(multipart("alternative", texts)),
+    };
+    if !form.attachments.is_empty() {
+        let attachments = attachments(&form.attachments)?;
+        body = Some(multipart("mixed", body.into_iter().chain(attachments).collect()));
+    }
+    let mut output = Vec::new();
+    if let Some(body) = body {
+        MessageBuilder::new().body(body).serialize_body(&mut output);
+    }
+    Ok(output)
+}
+
+fn attachments(forms: &[AttachmentForm<'_>]) -> Result<Vec<MimePart<'static>>, Invalid> {
+    if forms.len() > ATTACHMENTS {
+        let message = format!("must be at most {ATTACHMENTS}, are {}", forms.len());
+        return Err(Invalid::at("/attachments", message));
+    }
+    let mut total = 0;
+    let mut parts = Vec::new();
+    for (i, form) in forms.iter().enumerate() {
+        let at = |field: &str| format!("/attachments/{i}/{field}");
+        let bytes = BASE64_STANDARD
+            .decode(form.content.as_bytes())
+            .map_err(|error| Invalid::at(at("content"), format!("is not base64: {error}")))?;
+        total += bytes.len();
+        let name = plain(&at("name"), &form.name)?;
+        if name.is_empty() || name.contains(['/', '\\']) {
+            return Err(Invalid::at(at("name"), "must be a file name"));
+        }
+        if !is_media_type(&form.kind) {
+            return Err(Invalid::at(at("type"), "must be a media type such as application/pdf"));
+        }
+        let part = MimePart::new(
+            form.kind.clone().into_owned(),
+            BodyPart::Binary(in_lines(&bytes).into()),
+        );
+        parts.push(part.attachment(name.into_owned()).transfer_encoding("base64"));
+    }
+    if total > ATTACHMENT_BYTES {
+        let over = total - ATTACHMENT_BYTES;
+        let message = format!(
+            "must have at most {ATTACHMENT_BYTES} bytes in all, have {total}: {over} too many"
+        );
+        return Err(Invalid::at("/attachments", message));
+    }
+    Ok(parts)
+}
+
+/// `type/subtype`, tokens of RFC 2045. What the form of a mail is made of cannot be attached.
+fn is_media_type(text: &str) -> bool {
+    let is_token = |token: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+        (1..=127).contains(&token.len()) && token.bytes().all(is_letter)
+    };
+    let lower = text.to_ascii_lowercase();
+    let is_composite = lower.starts_with("multipart/") || lower.starts_with("message/");
+    !is_composite && text.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub))
+}
+
+/// Base64 in lines (RFC 2045, section 6.8).
+fn in_lines(bytes: &[u8]) -> Vec<u8> {
+    let text = BASE64_STANDARD.encode(bytes);
+    let mut lines = Vec::with_capacity(text.len() + text.len() / 32 + 2);
+    for line in text.as_bytes().chunks(BASE64_LINE_BYTES) {
+        lines.extend_from_slice(line);
+        lines.extend_from_slice(b"\r\n");
+    }
+    lines
+}
+
+/// Every line break, however it is written, as CR and LF.
+fn with_crlf(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n").replace('\n', "\r\n")
+}
+
+/// Moves the header fields of `encoded` to `head`; what is left begins with the empty line, and ends with a line's end.
+pub(super) fn split_body(mut encoded: Vec<u8>, head: &mut Vec<u8>) -> Result<Vec<u8>, Invalid> {
+    let end = encoded.windows(4).position(|window| window == b"\r\n\r\n");
+    let Some(end) = end else { return Err(Invalid::new("cannot be written as a mail")) };
+    let mut body = encoded.split_off(end + 2);
+    head.extend_from_slice(&encoded);
+    if !body.ends_with(b"\r\n") || body.len() == 2 {
+        body.extend_from_slice(b"\r\n");
+    }
+    Ok(body)
+}
+
+/// The last word on what leaves: lines end with CR and LF, which occur nowhere else, are short enough, and have no NUL.
+pub(super) fn check_lines(bytes: &[u8]) -> Result<(), Invalid> {
+    let refuse = || Invalid::new("cannot be written as lines of a mail");
+    let lines = bytes.strip_suffix(b"\n").ok_or_else(refuse)?.split(|byte| *byte == b'\n');
+    for line in lines {
+        let line = line.strip_suffix(b"\r").ok_or_else(refuse)?;
+        if line.len() > LINE_BYTES_MAX || line.iter().any(|byte| matches!(byte, b'\r' | b'\0')) {
+            return Err(refuse());
+        }
+    }
+    Ok(())
+}
+
+/// Every line that begins with a dot gets another (RFC 5321, section 4.5.2).
+pub(super) fn stuffed(body: &[u8]) -> Option<Vec<u8>> {
+    let mut output = Vec::new();
+    let mut copied = 0;
+    for (i, window) in body.windows(2).enumerate() {
+        if window == b"\n." {
+            output.extend_from_slice(body.get(copied..=i).unwrap_or_default());
+            output.push(b'.');
+            copied = i + 1;
+        }
+    }
+    output.extend_from_slice(body.get(copied..).unwrap_or_default());
+    (copied > 0).then_some(output)
+}

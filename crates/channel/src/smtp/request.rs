@@ -1,0 +1,365 @@
+//! From a notification to a message: what callers write, checked, and the MIME form of it.
+//!
+//! Everything but date, identifier and recipient is the same for all mails of a content, so it is encoded once
+//! ([`Mail`]), and each recipient's message is that with a few lines before it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use jiff::tz::TimeZone;
+use mail_builder::headers::Header as _;
+use mail_builder::headers::address::Address;
+use mail_builder::headers::text::Text;
+use notification::{Content, NotificationId, Timestamp};
+use serde::Deserialize;
+
+use super::address::{Mailbox, domain_of};
+use super::dkim::{BodyHash, Signer};
+use super::mime::{check_lines, encode_body, split_body, stuffed};
+use crate::Invalid;
+
+/// Turns contents into mail, with what the channel adds to all of it.
+#[derive(Debug, Clone)]
+pub(super) struct Composer {
+    pub(super) from: Option<Mailbox>,
+    pub(super) return_path: Option<Mailbox>,
+    pub(super) signer: Option<Signer>,
+}
+
+/// A content, ready but for whom it is for.
+#[derive(Debug, Clone)]
+pub(super) struct Mail {
+    /// The envelope's sender.
+    pub(super) return_path: String,
+    /// The domain of message identifiers.
+    domain: String,
+    /// Header fields that are the same for all, those of the body's form among them; without the empty line.
+    head: Vec<u8>,
+    /// From the empty line on, with a line's end as its own.
+    body: Vec<u8>,
+    /// The same with the dots that `DATA` wants doubled, when it has any.
+    stuffed: Option<Vec<u8>>,
+    signature: Option<(Signer, BodyHash)>,
+}
+
+/// One recipient's message.
+#[derive(Debug)]
+pub(super) struct Message<'a> {
+    pub(super) recipient: &'a str,
+    pub(super) mail: &'a Mail,
+    /// Header fields of its own.
+    pub(super) head: Vec<u8>,
+}
+
+/// What a caller writes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+pub(super) struct Form<'a> {
+    #[serde(default, borrow)]
+    from: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    reply_to: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) subject: Cow<'a, str>,
+    #[serde(default, borrow)]
+    pub(super) text: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(super) html: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(super) attachments: Vec<AttachmentForm<'a>>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default, borrow)]
+    unsubscribe: Option<UnsubscribeForm<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AttachmentForm<'a> {
+    #[serde(borrow)]
+    pub(super) name: Cow<'a, str>,
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) content: Cow<'a, str>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnsubscribeForm<'a> {
+    #[serde(default, borrow)]
+    url: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    mailto: Option<Cow<'a, str>>,
+    #[serde(default)]
+    one_click: bool,
+}
+
+/// What the form of the mail and we ourselves decide.
+const RESERVED: &[&str] = &[
+    "authentication-results",
+    "bcc",
+    "cc",
+    "date",
+    "dkim-signature",
+    "from",
+    "list-unsubscribe",
+    "list-unsubscribe-post",
+    "message-id",
+    "mime-version",
+    "received",
+    "reply-to",
+    "return-path",
+    "sender",
+    "subject",
+    "to",
+];
+const RESERVED_PREFIXES: &[&str] = &["arc-", "content-", "resent-"];
+
+/// A header field's value as the caller writes it.
+const VALUE_BYTES_MAX: usize = 4096;
+const NAME_BYTES_MAX: usize = 76;
+
+// === impl Composer ===
+
+impl Composer {
+    /// Composes the mail of `content`; this is also its check.
+    pub(super) fn compose(&self, content: &Content) -> Result<Mail, Invalid> {
+        check_options(&content.options)?;
+        let form = read(&content.payload)?;
+        let from = match (&form.from, &self.from) {
+            (Some(text), _) => Mailbox::parse(text).map_err(|invalid| below("/from", invalid))?,
+            (None, Some(from)) => from.clone(),
+            (None, None) => {
+                return Err(Invalid::at(
+                    "/from",
+                    "is missing, and the channel has no sender of its own",
+                ));
+            }
+        };
+        let mut head = Vec::new();
+        write_mailbox(&mut head, "From", &from);
+        if let Some(text) = &form.reply_to {
+            let reply_to = Mailbox::parse(text).map_err(|invalid| below("/reply_to", invalid))?;
+            write_mailbox(&mut head, "Reply-To", &reply_to);
+        }
+        write_text(&mut head, "Subject", &plain("/subject", &form.subject)?);
+        if let Some(unsubscribe) = &form.unsubscribe {
+            write_unsubscribe(&mut head, unsubscribe)?;
+        }
+        for (name, value) in &form.headers {
+            write_custom(&mut head, name, value)?;
+        }
+        head.extend_from_slice(b"MIME-Version: 1.0\r\n");
+        let body = split_body(encode_body(&form)?, &mut head)?;
+        check_lines(&head)?;
+        check_lines(&body)?;
+        let return_path = self.return_path.as_ref().unwrap_or(&from);
+        Ok(Mail {
+            return_path: return_path.address.clone(),
+            domain: from.domain().to_owned(),
+            signature: self.signer.clone().map(|signer| (signer, BodyHash::of(&body))),
+            stuffed: stuffed(&body),
+            head,
+            body,
+        })
+    }
+}
+
+// === impl Mail ===
+
+impl Mail {
+    /// The message to `recipient`, a checked address. The same notification is the same message at every attempt, but
+    /// for its signature's time, so that receivers can tell a repetition.
+    pub(super) fn message<'a>(
+        &'a self,
+        recipient: &'a str,
+        id: NotificationId,
+        date: Timestamp,
+        now: Timestamp,
+    ) -> Option<Message<'a>> {
+        let mut buffer = [0; 36];
+        let id: &str = id.encode(&mut buffer);
+        let date = jiff::Timestamp::from_millisecond(date.millis()).ok()?;
+        let date =
+            date.to_zoned(TimeZone::UTC).strftime("%a, %-d %b %Y %H:%M:%S +0000").to_string();
+        let own =
+            format!("Date: {date}\r\nMessage-ID: <{id}@{}>\r\nTo: {recipient}\r\n", self.domain);
+        let mut head = Vec::new();
+        if let Some((signer, body_hash)) = &self.signature {
+            head = signer.sign(&[own.as_bytes(), &self.head], body_hash, now)?;
+        }
+        head.extend_from_slice(own.as_bytes());
+        Some(Message { recipient, mail: self, head })
+    }
+}
+
+// === impl Message ===
+
+impl Message<'_> {
+    /// Its bytes as `BDAT` takes them.
+    pub(super) fn len(&self) -> usize {
+        self.head.len() + self.mail.head.len() + self.mail.body.len()
+    }
+
+    /// Whether it can only be sent to servers that take international addresses (RFC 6531).
+    pub(super) fn is_international(&self) -> bool {
+        !(self.recipient.is_ascii()
+            && self.mail.return_path.is_ascii()
+            && self.head.is_ascii()
+            && self.mail.head.is_ascii())
+    }
+
+    /// Appends it as it is.
+    pub(super) fn write_plain(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(&self.head);
+        output.extend_from_slice(&self.mail.head);
+        output.extend_from_slice(&self.mail.body);
+    }
+
+    /// Appends it as `DATA` takes it: with its dots doubled and the final dot.
+    pub(super) fn write_dotted(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(&self.head);
+        output.extend_from_slice(&self.mail.head);
+        output.extend_from_slice(self.mail.stuffed.as_deref().unwrap_or(&self.mail.body));
+        output.extend_from_slice(b".\r\n");
+    }
+}
+
+// === reading ===
+
+fn read(payload: &[u8]) -> Result<Form<'_>, Invalid> {
+    let mut reader = serde_json::Deserializer::from_slice(payload);
+    let form: Form<'_> = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let pointer = if path == "." { String::new() } else { pointer(&path) };
+        Invalid::at(pointer, error.inner().to_string())
+    })?;
+    reader.end().map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
+    if form.text.is_none() && form.html.is_none() {
+        return Err(Invalid::new("needs `text`, `html` or both"));
+    }
+    for (field, text) in [("/text", &form.text), ("/html", &form.html)] {
+        if text.as_ref().is_some_and(|text| text.contains('\0')) {
+            return Err(Invalid::at(field, "must not contain NUL"));
+        }
+    }
+    Ok(form)
+}
+
+/// `attachments[0].type` as `/attachments/0/type`.
+fn pointer(path: &str) -> String {
+    format!("/{}", path.replace(['.', '['], "/").replace(']', ""))
+}
+
+fn check_options(options: &[u8]) -> Result<(), Invalid> {
+    if options.is_empty() {
+        return Ok(());
+    }
+    let fields: BTreeMap<String, serde_json::Value> = serde_json::from_slice(options)
+        .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
+    match fields.keys().next() {
+        Some(key) => Err(Invalid::at(format!("/{key}"), "is unknown: an e-mail has no options")),
+        None => Ok(()),
+    }
+}
+
+fn below(pointer: &str, invalid: Invalid) -> Invalid {
+    Invalid::at(pointer, invalid.message)
+}
+
+/// A text that may go into a header field once it is encoded.
+pub(super) fn plain<'a>(pointer: &str, text: &'a str) -> Result<Cow<'a, str>, Invalid> {
+    if text.chars().any(char::is_control) {
+        return Err(Invalid::at(pointer, "must not have control characters or line breaks"));
+    }
+    if text.len() > VALUE_BYTES_MAX {
+        let message = format!("must have at most {VALUE_BYTES_MAX} bytes, has {}", text.len());
+        return Err(Invalid::at(pointer, message));
+    }
+    Ok(Cow::Borrowed(text))
+}
+
+// === writing ===
+
+fn write_mailbox(head: &mut Vec<u8>, field: &str, mailbox: &Mailbox) {
+    start(head, field);
+    let address = Address::new_address(mailbox.name.as_deref(), mailbox.address.as_str());
+    address.write_header(head, field.len() + 2);
+}
+
+fn write_text(head: &mut Vec<u8>, field: &str, text: &str) {
+    start(head, field);
+    Text::new(text).write_header(head, field.len() + 2);
+}
+
+fn start(head: &mut Vec<u8>, field: &str) {
+    head.extend_from_slice(field.as_bytes());
+    head.extend_from_slice(b": ");
+}
+
+fn write_custom(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Invalid> {
+    let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+    let lower = name.to_ascii_lowercase();
+    let is_reserved = RESERVED.contains(&lower.as_str())
+        || RESERVED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
+    if is_reserved {
+        return Err(Invalid::at(pointer, "is set by Belfry itself"));
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_name) {
+        let message =
+            format!("is not a header name: 1 to {NAME_BYTES_MAX} letters, digits, - and _");
+        return Err(Invalid::at(pointer, message));
+    }
+    write_text(head, name, &plain(&pointer, value)?);
+    Ok(())
+}
+
+/// RFC 2369, section 3.2, and RFC 8058.
+fn write_unsubscribe(head: &mut Vec<u8>, form: &UnsubscribeForm<'_>) -> Result<(), Invalid> {
+    let check = |field: &str, text: &str, is_start_good: bool, example: &str| {
+        let is_plain =
+            text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>,\"".contains(&byte));
+        if is_start_good && is_plain && text.len() <= VALUE_BYTES_MAX / 2 {
+            return Ok(());
+        }
+        Err(Invalid::at(format!("/unsubscribe/{field}"), format!("must be like {example}")))
+    };
+    let mut ways = Vec::new();
+    if let Some(url) = &form.url {
+        check(
+            "url",
+            url,
+            url.starts_with("https://"),
+            "https://example.com/u?token=1, encoded as RFC 3986 says",
+        )?;
+        ways.push(format!("<{url}>"));
+    }
+    if let Some(mailto) = &form.mailto {
+        let address = mailto.split('?').next().unwrap_or_default();
+        let is_good = super::address::canonical(address).is_ok();
+        check("mailto", mailto, is_good, "unsubscribe@example.com?subject=token")?;
+        ways.push(format!("<mailto:{mailto}>"));
+    }
+    if ways.is_empty() {
+        return Err(Invalid::at("/unsubscribe", "needs `url`, `mailto` or both"));
+    }
+    if form.one_click && form.url.is_none() {
+        return Err(Invalid::at("/unsubscribe/one_click", "needs `url`, which is posted to"));
+    }
+    head.extend_from_slice(format!("List-Unsubscribe: {}\r\n", ways.join(",\r\n ")).as_bytes());
+    if form.one_click {
+        head.extend_from_slice(b"List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n");
+    }
+    Ok(())
+}
+
+/// The destination of a checked recipient where mail goes to its domain.
+pub(super) fn domain(recipient: &str) -> &str {
+    domain_of(recipient)
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

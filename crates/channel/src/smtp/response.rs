@@ -1,0 +1,107 @@
+//! What a server's replies mean.
+//!
+//! The first digit decides (RFC 5321, section 4.2.1): 4yz may be tried again, 5yz not. The enhanced code (RFC 3463, and the
+//! registry of RFC 5248) says who is meant: the recipient, the mailbox, the policy. `docs/channels/email.md` has the table.
+
+use std::time::Duration;
+
+use notification::Answer;
+
+use super::transaction::Stage;
+use super::wire::Reply;
+use crate::Attempt;
+
+/// Waits that the settings name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delays {
+    /// After a temporary refusal.
+    pub(super) deferred: Duration,
+    /// After greylisting.
+    pub(super) greylisted: Duration,
+}
+
+/// What else to do about a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Advice {
+    CarryOn,
+    /// The connection is of no more use.
+    LeaveConnection,
+    /// A person should look: it concerns more than this mail.
+    Complain,
+}
+
+/// What `reply` to `stage` means.
+pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
+    match reply.code {
+        200..=299 if stage == Stage::Message => {
+            (Attempt::answered(Answer::accepted(reply.code)), Advice::CarryOn)
+        }
+        // Not an answer to a message; it may have been taken all the same.
+        200..=399 if stage == Stage::Message => (
+            Attempt::lost(format!("an unexpected reply: {}", reply.detail())),
+            Advice::LeaveConnection,
+        ),
+        200..=399 => {
+            let detail = format!("an unexpected reply: {}", reply.detail());
+            (Attempt::unsent(detail, None), Advice::LeaveConnection)
+        }
+        421 => {
+            let answer = Answer::deferred(421, None, reply.detail());
+            (Attempt::pushed_back(answer), Advice::LeaveConnection)
+        }
+        400..=499 => temporary(reply, delays),
+        _ => permanent(stage, reply, delays),
+    }
+}
+
+fn temporary(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
+    let is_greylisting = is_greylisting(&reply.text);
+    let after = if is_greylisting { delays.greylisted } else { delays.deferred };
+    let answer = Answer::deferred(reply.code, Some(after), reply.detail());
+    match reply.enhanced {
+        _ if is_greylisting => (Attempt::answered(answer), Advice::CarryOn),
+        // Policy: often a limit on how much or how fast.
+        [_, 7, _] => (Attempt::pushed_back(answer), Advice::Complain),
+        // The server itself: no space, too much to do, too many recipients.
+        [_, 3, _] | [_, 4, 5] | [_, 5, 3] => (Attempt::pushed_back(answer), Advice::CarryOn),
+        _ => (Attempt::answered(answer), Advice::CarryOn),
+    }
+}
+
+fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
+    let refused = |gone| Attempt::answered(Answer::refused(reply.code, gone, reply.detail()));
+    let is_about_recipient = matches!(stage, Stage::Recipient | Stage::Message);
+    match (reply.code, reply.enhanced) {
+        // We are not logged in, or not encrypted: it is our settings, and waits until they are mended.
+        (530 | 534 | 535 | 538, _) => (not_now(reply, None), Advice::Complain),
+        // The mailbox is full. That passes, although this server calls it permanent.
+        (_, [_, 2, 2]) => (not_now(reply, Some(delays.deferred)), Advice::CarryOn),
+        // No such mailbox, no such domain, not an address, moved away; the domain takes no mail (RFC 7504, 7505).
+        (_, [_, 1, 1 | 2 | 3 | 6 | 10]) | (556, _) if is_about_recipient => {
+            (refused(true), Advice::CarryOn)
+        }
+        // Our sender, our commands, or policy.
+        (_, [_, 1, 7 | 8] | [_, 5 | 7, _]) | (500..=504 | 521 | 555, _) => {
+            (refused(false), Advice::Complain)
+        }
+        _ => (refused(false), Advice::CarryOn),
+    }
+}
+
+/// A refusal by name that is none in effect. Its status is left out: a deferral with a status above 499 would read as that
+/// of an HTTP server that failed.
+fn not_now(reply: &Reply, after: Option<Duration>) -> Attempt {
+    Attempt::answered(Answer::deferred(0, after, reply.detail()))
+}
+
+/// Greylisting has no code of its own; the programs that do it say so.
+fn is_greylisting(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["greylist", "graylist", "grey-list", "gray-list", "grey list", "gray list"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+#[cfg(test)]
+#[path = "response_tests.rs"]
+mod tests;

@@ -1,0 +1,299 @@
+//! From a TCP connection to one over which mail can be sent: greeting, EHLO, STARTTLS, AUTH.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustls::pki_types::ServerName;
+use smtp_proto::EhloResponse;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::config::{Credentials, Mechanism, Tls};
+use super::wire::{Broken, Reply, Stream, Wire};
+use crate::guard::Forbidden;
+
+/// A connection over which mail can be sent.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) wire: Wire<Box<dyn Stream>>,
+    pub(super) offers: Offers,
+    /// Mails begun over it.
+    pub(super) transactions: u32,
+    /// A transaction was begun and neither ended nor reset.
+    pub(super) needs_reset: bool,
+}
+
+/// What a server offers after EHLO.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Offers {
+    bits: u32,
+    mechanisms: u64,
+    /// The longest message it takes, bytes, if it says.
+    pub(super) size_max: Option<usize>,
+}
+
+/// How connections begin.
+#[derive(Debug, Clone)]
+pub(super) struct Manners {
+    pub(super) tls: Tls,
+    pub(super) connector: Arc<rustls::ClientConfig>,
+    /// `None`: the address of the connection.
+    pub(super) helo: Option<String>,
+    pub(super) credentials: Option<Credentials>,
+}
+
+/// Who is called.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    /// As its certificate has it.
+    pub(super) name: String,
+    pub(super) is_implicit: bool,
+}
+
+/// Why there is no connection. Nothing of a mail was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoConnection {
+    /// It cannot be reached, or does not speak SMTP.
+    Unreachable(String),
+    /// It speaks, and will not take mail now.
+    Busy(Reply),
+    /// There is nobody to take it, now or ever: the domain does not exist or takes no mail.
+    Gone(String),
+    /// Its address must not be connected to.
+    Forbidden(Forbidden),
+    /// Somebody has to do something about it: credentials, certificates, what the server demands.
+    Misconfigured(String),
+}
+
+// === impl Offers ===
+
+impl Offers {
+    fn read(reply: &[u8]) -> Self {
+        let Ok(response) = EhloResponse::parse(&mut reply.iter()) else { return Self::default() };
+        Self {
+            bits: response.capabilities,
+            mechanisms: response.auth_mechanisms,
+            size_max: (response.size > 0).then_some(response.size),
+        }
+    }
+
+    const fn has(self, capability: u32) -> bool {
+        self.bits & capability != 0
+    }
+
+    pub(super) const fn pipelining(self) -> bool {
+        self.has(smtp_proto::EXT_PIPELINING)
+    }
+
+    pub(super) const fn chunking(self) -> bool {
+        self.has(smtp_proto::EXT_CHUNKING)
+    }
+
+    pub(super) const fn size(self) -> bool {
+        self.has(smtp_proto::EXT_SIZE)
+    }
+
+    pub(super) const fn international(self) -> bool {
+        self.has(smtp_proto::EXT_SMTP_UTF8)
+    }
+
+    pub(super) const fn eight_bit(self) -> bool {
+        self.has(smtp_proto::EXT_8BIT_MIME)
+    }
+
+    const fn starttls(self) -> bool {
+        self.has(smtp_proto::EXT_START_TLS)
+    }
+}
+
+// === impl Manners ===
+
+impl Manners {
+    /// Makes a connection to `server` out of a TCP connection to it.
+    pub(super) async fn begin(
+        &self,
+        tcp: TcpStream,
+        server: &Server,
+    ) -> Result<Connection, NoConnection> {
+        let helo = match &self.helo {
+            Some(name) => name.clone(),
+            None => literal(tcp.local_addr().map_err(unreachable)?),
+        };
+        if server.is_implicit {
+            let wire = greeted(Wire::new(self.encrypt(tcp, &server.name).await?)).await?;
+            return self.introduce(wire, &helo, true).await;
+        }
+        let mut wire = greeted(Wire::new(tcp)).await?;
+        if self.tls == Tls::Off {
+            return self.introduce(wire.boxed(), &helo, false).await;
+        }
+        let offers = hello(&mut wire, &helo).await?;
+        if offers.starttls() {
+            let reply = ask(&mut wire, "STARTTLS").await?;
+            if reply.code == 220 {
+                let tls = self.encrypt(wire.into_stream(), &server.name).await?;
+                return self.introduce(Wire::new(tls), &helo, true).await;
+            }
+            if self.tls == Tls::Require {
+                return Err(NoConnection::Busy(reply));
+            }
+        } else if self.tls == Tls::Require {
+            return Err(NoConnection::Misconfigured(
+                "the server does not offer STARTTLS, and `tls` requires it".to_owned(),
+            ));
+        }
+        self.log_in(wire.boxed(), offers, false).await
+    }
+
+    async fn encrypt(&self, tcp: TcpStream, name: &str) -> Result<Box<dyn Stream>, NoConnection> {
+        let name = ServerName::try_from(name.to_owned()).map_err(unreachable)?;
+        let connector = TlsConnector::from(Arc::clone(&self.connector));
+        match connector.connect(name, tcp).await {
+            Ok(tls) => Ok(Box::new(tls)),
+            Err(error) if is_of_tls(&error) => {
+                Err(NoConnection::Misconfigured(format!("TLS: {error}")))
+            }
+            Err(error) => Err(unreachable(error)),
+        }
+    }
+
+    async fn introduce(
+        &self,
+        mut wire: Wire<Box<dyn Stream>>,
+        helo: &str,
+        is_encrypted: bool,
+    ) -> Result<Connection, NoConnection> {
+        let offers = hello(&mut wire, helo).await?;
+        self.log_in(wire, offers, is_encrypted).await
+    }
+
+    async fn log_in(
+        &self,
+        mut wire: Wire<Box<dyn Stream>>,
+        offers: Offers,
+        is_encrypted: bool,
+    ) -> Result<Connection, NoConnection> {
+        if let Some(credentials) = &self.credentials {
+            debug_assert!(is_encrypted || self.tls != Tls::Require);
+            let reply = authenticate(&mut wire, credentials, offers).await?;
+            match reply.code {
+                235 => {}
+                400..=499 => return Err(NoConnection::Busy(reply)),
+                _ => {
+                    let message =
+                        format!("the server refuses user name or password: {}", reply.status());
+                    return Err(NoConnection::Misconfigured(message));
+                }
+            }
+        }
+        Ok(Connection { wire, offers, transactions: 0, needs_reset: false })
+    }
+}
+
+async fn greeted<S: Stream>(mut wire: Wire<S>) -> Result<Wire<S>, NoConnection> {
+    let greeting = wire.reply().await.map_err(unreachable)?;
+    // Whoever speaks before it is asked may be anybody in between (and STARTTLS forgets what it said).
+    if greeting.code == 220 { Ok(wire) } else { Err(NoConnection::Busy(greeting)) }
+}
+
+/// EHLO; HELO when the server does not know it.
+async fn hello<S: Stream>(wire: &mut Wire<S>, helo: &str) -> Result<Offers, NoConnection> {
+    let reply = ask(wire, &format!("EHLO {helo}")).await?;
+    if reply.code == 250 {
+        return Ok(Offers::read(wire.raw()));
+    }
+    if matches!(reply.code, 500 | 502 | 504) {
+        let reply = ask(wire, &format!("HELO {helo}")).await?;
+        return if reply.code == 250 {
+            Ok(Offers::default())
+        } else {
+            Err(NoConnection::Busy(reply))
+        };
+    }
+    Err(NoConnection::Busy(reply))
+}
+
+async fn authenticate<S: Stream>(
+    wire: &mut Wire<S>,
+    credentials: &Credentials,
+    offers: Offers,
+) -> Result<Reply, NoConnection> {
+    let Credentials { username, password, mechanism } = credentials;
+    let password = password.expose();
+    let offered = |bit: u64| offers.mechanisms & bit != 0;
+    let mechanism = match mechanism {
+        Some(mechanism) => *mechanism,
+        None if offered(smtp_proto::AUTH_PLAIN) => Mechanism::Plain,
+        None if offered(smtp_proto::AUTH_LOGIN) => Mechanism::Login,
+        None => {
+            let message = "the server offers neither AUTH PLAIN nor AUTH LOGIN";
+            return Err(NoConnection::Misconfigured(message.to_owned()));
+        }
+    };
+    match mechanism {
+        Mechanism::Plain => {
+            let secret = BASE64_STANDARD.encode(format!("\0{username}\0{password}"));
+            ask(wire, &format!("AUTH PLAIN {secret}")).await
+        }
+        Mechanism::Login => {
+            let mut reply = ask(wire, "AUTH LOGIN").await?;
+            for answer in [username.as_str(), password] {
+                if reply.code != 334 {
+                    break;
+                }
+                reply = ask(wire, &BASE64_STANDARD.encode(answer)).await?;
+            }
+            Ok(reply)
+        }
+        Mechanism::Xoauth2 => {
+            let secret = format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}");
+            let reply =
+                ask(wire, &format!("AUTH XOAUTH2 {}", BASE64_STANDARD.encode(secret))).await?;
+            // A challenge holds the reason; an empty answer gets the reply.
+            if reply.code == 334 { ask(wire, "").await } else { Ok(reply) }
+        }
+    }
+}
+
+/// One command and its reply. Nothing may have arrived before: it would be taken for the answer.
+async fn ask<S: Stream>(wire: &mut Wire<S>, command: &str) -> Result<Reply, NoConnection> {
+    debug_assert!(!command.contains(['\r', '\n', '\0']), "commands are built of what was checked");
+    if wire.has_unread() {
+        return Err(unreachable("the server answers before it is asked"));
+    }
+    wire.send(format!("{command}\r\n").as_bytes()).await.map_err(unreachable)?;
+    wire.reply().await.map_err(unreachable)
+}
+
+/// An address as EHLO takes it (RFC 5321, section 4.1.3).
+fn literal(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(address) => format!("[{}]", address.ip()),
+        SocketAddr::V6(address) => format!("[IPv6:{}]", address.ip()),
+    }
+}
+
+fn unreachable(error: impl std::fmt::Display) -> NoConnection {
+    NoConnection::Unreachable(error.to_string())
+}
+
+/// Whether the other side is there, and TLS is what does not work.
+fn is_of_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    inner.is_some()
+}
+
+impl From<io::Error> for NoConnection {
+    fn from(error: io::Error) -> Self {
+        unreachable(error)
+    }
+}
+
+impl From<Broken> for NoConnection {
+    fn from(broken: Broken) -> Self {
+        unreachable(broken)
+    }
+}

@@ -1,0 +1,231 @@
+//! One mail over a connection.
+//!
+//! Two round trips with PIPELINING (RFC 2920), whatever else is offered:
+//! ```text
+//! [RSET] MAIL RCPT DATA  -> 250 250 354         [RSET] MAIL RCPT        -> 250 250
+//! message and final dot  -> 250                 BDAT n LAST and message -> 250       (CHUNKING, RFC 3030)
+//! ```
+//! `BDAT` could go along with what is before it. Then every cut would leave the mail unknown, and a refused recipient would
+//! still get the whole message; so it waits, as `DATA` does.
+//!
+//! What a cut means depends on one instant: when the last byte of the message is handed to the connection. Before it the
+//! server cannot have the whole message and must not act (RFC 5321, section 4.2.5); after it nobody knows.
+
+use std::borrow::Cow;
+
+use flow::Clock;
+use tokio::time::Instant;
+
+use super::FINAL_TIMEOUT;
+use super::request::Message;
+use super::session::Connection;
+use super::wire::{Broken, Reply};
+
+/// How a transaction ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// The server said so.
+    Replied(Stage, Reply),
+    /// The connection ended, or time was over, before the whole message was sent: nothing came of it.
+    Cut(Cow<'static, str>),
+    /// It ended, or time was over, after that.
+    Lost(Cow<'static, str>),
+    /// This server cannot take this message.
+    Impossible(String),
+}
+
+/// What a reply answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The sender, or that there is a mail at all.
+    Mail,
+    /// The recipient.
+    Recipient,
+    /// That the message follows.
+    Data,
+    /// The message.
+    Message,
+}
+
+const RESET: &[u8] = b"RSET\r\n";
+
+/// Sends `message`; everything up to its last byte must be done by `deadline`.
+pub(super) async fn transact(
+    connection: &mut Connection,
+    message: &Message<'_>,
+    deadline: Instant,
+) -> End {
+    let parameters = match parameters(connection, message) {
+        Ok(parameters) => parameters,
+        Err(impossible) => return End::Impossible(impossible),
+    };
+    connection.transactions += 1;
+    let opening = tokio::time::timeout_at(deadline, open(connection, message, &parameters));
+    match opening.await {
+        Ok(Ok(None)) => {}
+        Ok(Ok(Some((stage, reply)))) => return End::Replied(stage, reply),
+        Ok(Err(Broken(why))) => return End::Cut(why),
+        Err(_elapsed) => return End::Cut("the server took too long to take the mail".into()),
+    }
+    let mut bytes = Vec::with_capacity(message.len() + 64);
+    if connection.offers.chunking() {
+        bytes.extend_from_slice(format!("BDAT {} LAST\r\n", message.len()).as_bytes());
+        message.write_plain(&mut bytes);
+    } else {
+        message.write_dotted(&mut bytes);
+    }
+    if let Err(cut) = send(connection, &bytes, deadline).await {
+        return cut;
+    }
+    // From here on the server may have it all.
+    let answer = tokio::time::timeout(FINAL_TIMEOUT, async {
+        connection.wire.flush().await?;
+        connection.wire.reply().await
+    });
+    match answer.await {
+        Ok(Ok(reply)) => {
+            connection.needs_reset = connection.offers.chunking() && !reply.is_positive();
+            End::Replied(Stage::Message, reply)
+        }
+        Ok(Err(Broken(why))) => End::Lost(why),
+        Err(_elapsed) => {
+            End::Lost("the server did not answer the message within 10 minutes".into())
+        }
+    }
+}
+
+/// Ends a conversation politely. Nothing depends on it.
+pub(super) async fn quit(mut connection: Connection, clock: Clock) {
+    let deadline = clock.monotonic() + super::QUIT_TIMEOUT;
+    let farewell = tokio::time::timeout_at(deadline, async {
+        connection.wire.send(b"QUIT\r\n").await?;
+        connection.wire.reply().await
+    });
+    // Whether the server answers or is gone already is the same to us.
+    drop(farewell.await);
+}
+
+/// What is said of the message beside its sender (RFC 1870, 6152, 6531).
+fn parameters(connection: &Connection, message: &Message<'_>) -> Result<String, String> {
+    let (offers, bytes) = (connection.offers, message.len());
+    let mut parameters = String::new();
+    if let Some(most) = offers.size_max.filter(|most| bytes > *most) {
+        return Err(format!("the message has {bytes} bytes, and the server takes at most {most}"));
+    }
+    if offers.size() {
+        parameters = format!(" SIZE={bytes}");
+    }
+    if message.is_international() {
+        if !offers.international() {
+            return Err(
+                "an address is international, and the server does not offer SMTPUTF8".to_owned()
+            );
+        }
+        if offers.eight_bit() {
+            parameters.push_str(" BODY=8BITMIME");
+        }
+        parameters.push_str(" SMTPUTF8");
+    }
+    Ok(parameters)
+}
+
+/// Everything before the message; `None` when it may follow.
+async fn open(
+    connection: &mut Connection,
+    message: &Message<'_>,
+    parameters: &str,
+) -> Result<Option<(Stage, Reply)>, Broken> {
+    let (sender, recipient) = (message.mail.return_path.as_str(), message.recipient);
+    let mut commands = vec![
+        (Stage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")),
+        (Stage::Recipient, format!("RCPT TO:<{recipient}>\r\n")),
+    ];
+    if !connection.offers.chunking() {
+        commands.push((Stage::Data, "DATA\r\n".to_owned()));
+    }
+    let needs_reset = std::mem::replace(&mut connection.needs_reset, true);
+    if connection.offers.pipelining() {
+        open_at_once(connection, &commands, needs_reset).await
+    } else {
+        open_one_by_one(connection, &commands, needs_reset).await
+    }
+}
+
+async fn open_one_by_one(
+    connection: &mut Connection,
+    commands: &[(Stage, String)],
+    needs_reset: bool,
+) -> Result<Option<(Stage, Reply)>, Broken> {
+    if needs_reset {
+        connection.wire.send(RESET).await?;
+        is_reset(&connection.wire.reply().await?)?;
+    }
+    for (stage, command) in commands {
+        connection.wire.send(command.as_bytes()).await?;
+        let reply = connection.wire.reply().await?;
+        if !is_go_ahead(*stage, &reply) {
+            return Ok(Some((*stage, reply)));
+        }
+    }
+    Ok(None)
+}
+
+async fn open_at_once(
+    connection: &mut Connection,
+    commands: &[(Stage, String)],
+    needs_reset: bool,
+) -> Result<Option<(Stage, Reply)>, Broken> {
+    let mut all = if needs_reset { RESET.to_vec() } else { Vec::new() };
+    for (_, command) in commands {
+        all.extend_from_slice(command.as_bytes());
+    }
+    connection.wire.send(&all).await?;
+    if needs_reset {
+        is_reset(&connection.wire.reply().await?)?;
+    }
+    let mut refusal = None;
+    for (stage, _) in commands {
+        let reply = connection.wire.reply().await?;
+        if reply.is_closing() {
+            return Ok(Some(refusal.unwrap_or((*stage, reply))));
+        }
+        let goes_ahead = is_go_ahead(*stage, &reply);
+        if refusal.is_some() && *stage == Stage::Data && goes_ahead {
+            // Wants a message all the same (RFC 2920, section 3.1): an empty one, which nobody is to receive.
+            connection.wire.send(b".\r\n").await?;
+            connection.wire.reply().await?;
+            connection.needs_reset = false;
+        } else if refusal.is_none() && !goes_ahead {
+            refusal = Some((*stage, reply));
+        }
+    }
+    Ok(refusal)
+}
+
+/// A connection that cannot forget the mail before is of no use; that says nothing of this one.
+fn is_reset(reply: &Reply) -> Result<(), Broken> {
+    if reply.is_positive() { Ok(()) } else { Err(Broken("the server does not reset".into())) }
+}
+
+const fn is_go_ahead(stage: Stage, reply: &Reply) -> bool {
+    match stage {
+        Stage::Data => reply.code == 354,
+        Stage::Mail | Stage::Recipient | Stage::Message => reply.is_positive(),
+    }
+}
+
+/// Hands all of `bytes` to the connection. An error means that the last of them was not.
+async fn send(connection: &mut Connection, bytes: &[u8], deadline: Instant) -> Result<(), End> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let sent = match tokio::time::timeout_at(deadline, connection.wire.send_some(rest)).await {
+            Ok(Ok(sent)) => sent,
+            Ok(Err(Broken(why))) => return Err(End::Cut(why)),
+            Err(_elapsed) => {
+                return Err(End::Cut("the server took too long to read the message".into()));
+            }
+        };
+        rest = rest.get(sent..).unwrap_or_default();
+    }
+    Ok(())
+}

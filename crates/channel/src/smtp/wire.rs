@@ -1,0 +1,186 @@
+//! One side of a conversation: commands out, replies in, nothing without a bound.
+
+use std::borrow::Cow;
+
+use notification::limits;
+use smtp_proto::response::parser::ResponseReceiver;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// A connection to a server, encrypted or not.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + std::fmt::Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + std::fmt::Debug> Stream for T {}
+
+/// The conversation over a connection.
+#[derive(Debug)]
+pub(super) struct Wire<S> {
+    stream: S,
+    received: Box<[u8; BUFFER_BYTES]>,
+    /// What of `received` is not read yet.
+    unread: std::ops::Range<usize>,
+    /// The last reply as it came.
+    raw: Vec<u8>,
+}
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// Three digits: 200 to 599.
+    pub(super) code: u16,
+    /// The enhanced status code (RFC 3463), or zeros.
+    pub(super) enhanced: [u8; 3],
+    /// The words, lines separated by LF.
+    pub(super) text: String,
+}
+
+/// The conversation is over, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Broken(pub(super) Cow<'static, str>);
+
+const BUFFER_BYTES: usize = 4096;
+
+// === impl Wire ===
+
+impl<S: Stream> Wire<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, received: Box::new([0; BUFFER_BYTES]), unread: 0..0, raw: Vec::new() }
+    }
+
+    /// The stream alone. What was received and not read is forgotten: whoever sent it before encryption began may be anybody
+    /// (RFC 3207, section 6).
+    pub(super) fn into_stream(self) -> S {
+        self.stream
+    }
+
+    /// The same conversation over a stream of any kind.
+    pub(super) fn boxed(self) -> Wire<Box<dyn Stream>>
+    where
+        S: 'static,
+    {
+        let Self { stream, received, unread, raw } = self;
+        Wire { stream: Box::new(stream), received, unread, raw }
+    }
+
+    /// Writes one or more commands.
+    pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), Broken> {
+        self.stream.write_all(commands).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    /// Writes some of `bytes`, and says how many. Safe to give up: then it was none.
+    pub(super) async fn send_some(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+        match self.stream.write(bytes).await? {
+            0 => Err(Broken("the connection takes no more".into())),
+            sent => Ok(sent),
+        }
+    }
+
+    /// Sees to it that what was written leaves.
+    pub(super) async fn flush(&mut self) -> Result<(), Broken> {
+        Ok(self.stream.flush().await?)
+    }
+
+    /// Reads the next reply.
+    pub(super) async fn reply(&mut self) -> Result<Reply, Broken> {
+        let mut receiver = ResponseReceiver::default();
+        self.raw.clear();
+        loop {
+            if self.unread.is_empty() {
+                let bytes = self.stream.read(self.received.as_mut_slice()).await?;
+                if bytes == 0 {
+                    return Err(Broken("the server closed the connection".into()));
+                }
+                self.unread = 0..bytes;
+            }
+            let unread = self.received.get(self.unread.clone()).unwrap_or_default();
+            let mut rest = unread.iter();
+            let parsed = receiver.parse(&mut rest);
+            let read = unread.len() - rest.len();
+            self.raw.extend_from_slice(unread.get(..read).unwrap_or_default());
+            self.unread.start += read;
+            match parsed {
+                Ok(response) => return Reply::check(response),
+                Err(smtp_proto::Error::NeedsMoreData { .. })
+                    if self.raw.len() < limits::ANSWER_BYTES => {}
+                Err(
+                    smtp_proto::Error::NeedsMoreData { .. } | smtp_proto::Error::ResponseTooLong,
+                ) => {
+                    return Err(Broken("the server's reply is too long".into()));
+                }
+                Err(_) => return Err(Broken("what the server says is not SMTP".into())),
+            }
+        }
+    }
+
+    /// The last reply as it came, for those who read more of it than [`Reply`] has.
+    pub(super) fn raw(&self) -> &[u8] {
+        &self.raw
+    }
+
+    /// Whether the server says nothing, as it must while it is not asked; `false` also when it is gone.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        use futures_util::FutureExt as _;
+        let mut byte = [0];
+        self.unread.is_empty() && self.stream.read(&mut byte).now_or_never().is_none()
+    }
+
+    /// Whether more arrived than was asked for.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    fn check(response: smtp_proto::Response<String>) -> Result<Self, Broken> {
+        let smtp_proto::Response { code, esc: enhanced, message: text } = response;
+        if !(200..=599).contains(&code) {
+            return Err(Broken("what the server says is not SMTP".into()));
+        }
+        Ok(Self { code, enhanced, text })
+    }
+
+    /// 2yz: done.
+    pub(super) const fn is_positive(&self) -> bool {
+        matches!(self.code, 200..=299)
+    }
+
+    /// The server is about to close the connection.
+    pub(super) const fn is_closing(&self) -> bool {
+        self.code == 421
+    }
+
+    /// Code, enhanced code and words on one line, without control characters, short enough to keep.
+    pub(super) fn detail(&self) -> String {
+        let mut detail = format!("{} ", self.code);
+        if let [class, subject, number] = self.enhanced
+            && class > 0
+        {
+            detail = format!("{detail}{class}.{subject}.{number} ");
+        }
+        let words = self.text.chars().take(limits::DETAIL_BYTES);
+        detail.extend(words.map(|letter| if letter.is_control() { ' ' } else { letter }));
+        detail.truncate(detail.floor_char_boundary(limits::DETAIL_BYTES));
+        detail.truncate(detail.trim_end().len());
+        detail
+    }
+
+    /// Code and enhanced code: what may be logged, since servers repeat addresses in their words.
+    pub(super) fn status(&self) -> String {
+        let [class, subject, detail] = self.enhanced;
+        format!("{} {class}.{subject}.{detail}", self.code)
+    }
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl From<std::io::Error> for Broken {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string().into())
+    }
+}

@@ -1,0 +1,74 @@
+//! A mail server that keeps nothing but its books: ESMTP with PIPELINING, CHUNKING, STARTTLS, AUTH, SIZE, 8BITMIME and
+//! SMTPUTF8.
+//!
+//! A mail is decided about recipient by recipient: first by its address (`450-4.2.1@anywhere` is answered `450 4.2.1`), then by
+//! the same faults as everything else here ([`rules`]).
+
+mod rules;
+mod talk;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use rustls::ServerConfig;
+use tokio::io::BufReader;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::faults::{Dice, Outage};
+use crate::journal::{Channel, Journal, Record, Status};
+use crate::options::Options;
+use rules::Greylist;
+use talk::{Ended, Talk};
+
+/// The mail server in one serving thread.
+#[derive(Debug)]
+pub(crate) struct MailServer {
+    options: Arc<Options>,
+    journal: Rc<Journal>,
+    outage: Arc<Outage>,
+    dice: RefCell<Dice>,
+    greylist: Greylist,
+}
+
+impl MailServer {
+    pub(crate) fn new(
+        options: Arc<Options>,
+        journal: Rc<Journal>,
+        dice: Dice,
+        outage: Arc<Outage>,
+    ) -> Self {
+        Self { options, journal, outage, dice: RefCell::new(dice), greylist: Greylist::default() }
+    }
+
+    /// Serves one connection to its end.
+    pub(crate) async fn serve(
+        self: Rc<Self>,
+        tcp: TcpStream,
+        tls: Arc<ServerConfig>,
+    ) -> std::io::Result<()> {
+        tcp.set_nodelay(true)?;
+        let mut talk = Talk::new(BufReader::new(tcp), Rc::clone(&self), false);
+        talk.greet().await?;
+        if talk.run().await? == Ended::StartTls {
+            // What was sent ahead of the encryption is forgotten with the buffer.
+            let tcp = talk.into_stream().into_inner();
+            let encrypted = TlsAcceptor::from(tls).accept(tcp).await?;
+            Talk::new(BufReader::new(encrypted), self, true).run().await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a line into the books, and waits until it is written.
+    async fn record(&self, received_us: u64, status: Status, id: &str, recipient: &str) {
+        let record = Record { received_us, channel: Channel::Smtp, status, id, recipient };
+        let number = self.journal.add(&record);
+        std::future::poll_fn(|context| match self.journal.poll_written(number, context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+    }
+}

@@ -1,0 +1,149 @@
+//! What becomes of a recipient, and of a mail.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::MailServer;
+use crate::faults::{Fault, is_dead};
+use crate::journal::Status;
+
+/// What is said of a recipient.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It is good, and this is what becomes of the mail.
+    Good(Taken),
+    /// It is answered so.
+    Reply(u16, String),
+    /// It is answered 421, and the connection ends.
+    Close,
+}
+
+/// What is done about a whole mail for one recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// 250.
+    Accepted,
+    /// 451: not taken.
+    Failed,
+    /// Taken, and the connection ends without a word.
+    Silence,
+}
+
+/// Who was turned away once, and when, in microseconds since the Unix epoch.
+#[derive(Debug, Default)]
+pub(super) struct Greylist(RefCell<HashMap<String, u64>>);
+
+/// Recipients remembered; beyond it everybody is new again.
+const GREYLIST_MAX: usize = 1 << 20;
+
+// === impl MailServer ===
+
+impl MailServer {
+    /// Whether an outage is under way.
+    pub(super) fn is_out(&self, now_us: u64) -> bool {
+        self.outage.strikes(now_us)
+    }
+
+    /// Decides about a recipient.
+    pub(super) fn admit(&self, recipient: &str, now_us: u64) -> Admission {
+        if let Some((code, enhanced)) = asked_for(recipient) {
+            return Admission::Reply(code, format!("{enhanced} as the address asks for"));
+        }
+        let faults = &self.options.faults;
+        if faults.dead_tokens > 0.0 && is_dead(recipient, faults.dead_tokens) {
+            return Admission::Reply(550, "5.1.1 no such user here".to_owned());
+        }
+        if let Some(wait) = self.options.smtp_greylist {
+            let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+            if self.greylist.turns_away(recipient, now_us, wait_us) {
+                return Admission::Reply(450, "4.2.0 Greylisted, try again".to_owned());
+            }
+        }
+        match self.dice.borrow_mut().fault() {
+            None => Admission::Good(Taken::Accepted),
+            Some(Fault::Refuse | Fault::Unavailable) => Admission::Close,
+            Some(Fault::Throttle) => Admission::Reply(451, "4.7.1 too many mails".to_owned()),
+            Some(Fault::InternalError) => Admission::Good(Taken::Failed),
+            Some(Fault::Drop | Fault::Disconnect) => Admission::Good(Taken::Silence),
+        }
+    }
+
+    /// How long the answer to a mail takes, microseconds.
+    pub(super) fn latency_us(&self) -> u64 {
+        self.dice.borrow_mut().latency_us()
+    }
+
+    /// Mails after which a connection ends.
+    pub(super) fn closes_after(&self) -> Option<u64> {
+        self.options.faults.goaway_every.map(std::num::NonZeroU64::get)
+    }
+
+    /// Who may send, as AUTH PLAIN has it; `None`: everybody.
+    pub(super) fn login(&self) -> Option<(&str, &str)> {
+        self.options.smtp_login.as_deref().and_then(|login| login.split_once(':'))
+    }
+}
+
+// === impl Taken ===
+
+impl Taken {
+    pub(super) const fn status(self) -> Status {
+        match self {
+            Self::Accepted => Status::Answered(250),
+            Self::Failed => Status::Answered(451),
+            Self::Silence => Status::Drop,
+        }
+    }
+}
+
+// === impl Greylist ===
+
+impl Greylist {
+    /// Whether `recipient` comes too early: for the first time, or again before `wait_us` is over.
+    fn turns_away(&self, recipient: &str, now_us: u64, wait_us: u64) -> bool {
+        let mut seen = self.0.borrow_mut();
+        if seen.len() >= GREYLIST_MAX {
+            seen.clear();
+        }
+        if let Some(first_us) = seen.get(recipient) {
+            return now_us < first_us.saturating_add(wait_us);
+        }
+        seen.insert(recipient.to_owned(), now_us);
+        true
+    }
+}
+
+/// The reply that an address asks for: `450-4.2.1@anywhere`, `550-5.1.1+more@anywhere`.
+fn asked_for(recipient: &str) -> Option<(u16, &str)> {
+    let local = recipient.split(['@', '+']).next()?;
+    let (code, enhanced) = local.split_once('-')?;
+    let code: u16 = code.parse().ok().filter(|code| (400..600).contains(code))?;
+    let is_enhanced = enhanced.split('.').count() == 3
+        && enhanced.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_enhanced.then_some((code, enhanced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_can_ask_for_its_reply() {
+        let check = |address, expect| assert_eq!(asked_for(address), expect, "{address}");
+        check("450-4.2.1@example.org", Some((450, "4.2.1")));
+        check("550-5.1.10+more@example.org", Some((550, "5.1.10")));
+        check("250-2.0.0@example.org", None);
+        check("550@example.org", None);
+        check("550-x.y.z@example.org", None);
+        check("somebody@example.org", None);
+        check("", None);
+    }
+
+    #[test]
+    fn who_is_greylisted_comes_through_after_the_wait() {
+        let greylist = Greylist::default();
+        let turned_away = [(0, "a"), (5, "a"), (5, "b"), (10, "a"), (11, "a"), (12, "b")]
+            .map(|(now_us, who)| greylist.turns_away(who, now_us, 10));
+        assert_eq!(turned_away, [true, true, true, false, false, true]);
+    }
+}
