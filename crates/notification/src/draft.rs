@@ -67,3 +67,12 @@ pub struct Draft {
     /// The caller's key, if it gave one.
     pub idempotency: Option<Idempotency>,
 }
+
+// === impl Content ===
+
+impl Content {
+    /// Bytes of payload and options.
+    pub fn bytes(&self) -> usize {
+        self.payload.len() + self.options.len()
+    }
+}

@@ -99,6 +99,8 @@ pub async fn exercise(make: impl AsyncFn() -> Subject) {
         broadcasts:
             an_open_broadcast_is_not_there_yet
             a_sealed_broadcast_is_claimed_with_one_content
+            recipients_with_contents_of_their_own_are_sent_those
+            large_contents_of_recipients_are_cut_into_batches
             an_abandoned_broadcast_never_was
             a_key_belongs_to_a_broadcast_from_sealing_on;
         claiming:

@@ -126,7 +126,7 @@ impl BroadcastShape {
 /// One group of recipients `0`, `1`, ...
 pub fn groups(count: usize) -> Vec<RecipientGroup> {
     let recipients = (0..count).map(|number| number.to_string().into()).collect();
-    vec![RecipientGroup { destination: "here".into(), recipients }]
+    vec![RecipientGroup { recipients, ..RecipientGroup::new("here".into()) }]
 }
 
 /// An instant.

@@ -1,6 +1,7 @@
 //! The way in.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Lane, Name, Timestamp, limits,
@@ -98,7 +99,7 @@ impl Books {
         for group in groups {
             let lane = Lane {
                 channel: draft.channel.clone(),
-                destination: group.destination,
+                destination: Arc::clone(&group.destination),
                 priority: draft.priority,
             };
             let envelope = Envelope {
@@ -109,12 +110,13 @@ impl Books {
                 expires_at: draft.expires_at,
                 broadcast: Some(id),
             };
-            for recipients in group.recipients.chunks(limits::BATCH_ITEMS) {
-                let with_content = |recipient: &ByteString| -> (ByteString, Content) {
-                    (recipient.clone(), draft.content.clone())
-                };
-                let entries = recipients.iter().map(with_content).collect();
-                self.store(envelope.clone(), now, entries);
+            let has_contents = group.has_contents();
+            let with_content = |(recipient, own): (&ByteString, Content)| {
+                (recipient.clone(), if has_contents { own } else { draft.content.clone() })
+            };
+            let entries: Vec<_> = group.items().map(with_content).collect();
+            for entries in entries.chunks(limits::BATCH_ITEMS) {
+                self.store(envelope.clone(), now, entries.to_vec());
             }
         }
         Ok(())

@@ -29,6 +29,8 @@ pub(crate) struct Filling {
     pub(crate) accepted_at: Timestamp,
     pub(crate) items: Vec<(ByteString, Content)>,
     bytes: usize,
+    /// Whether contents are stored here, and not with the broadcast.
+    has_contents: bool,
     /// Whether all items have the same content so far.
     is_shared: bool,
 }
@@ -124,7 +126,7 @@ impl Packing {
                 Some(&open) if self.batches.get(open).is_some_and(fits) => open,
                 _ => {
                     let position = self.batches.len();
-                    let batch = Filling::new(store.next_batch(), envelope.clone(), now);
+                    let batch = Filling::new(store.next_batch(), envelope.clone(), now, true);
                     self.open.insert(envelope, position);
                     self.batches.push(batch);
                     position
@@ -142,8 +144,15 @@ impl Packing {
 // === impl Filling ===
 
 impl Filling {
-    pub(crate) fn new(id: BatchId, envelope: Envelope, accepted_at: Timestamp) -> Self {
-        Self { id, envelope, accepted_at, items: Vec::new(), bytes: 0, is_shared: true }
+    /// A batch without items. Without contents, its items are all sent their broadcast's.
+    pub(crate) fn new(
+        id: BatchId,
+        envelope: Envelope,
+        accepted_at: Timestamp,
+        has_contents: bool,
+    ) -> Self {
+        let (items, bytes) = (Vec::new(), 0);
+        Self { id, envelope, accepted_at, items, bytes, has_contents, is_shared: true }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -153,7 +162,7 @@ impl Filling {
     /// The content of all, when they have one in common that is not their broadcast's.
     pub(crate) fn shared_content(&self) -> Option<&Content> {
         let (_, first) = self.items.first()?;
-        (self.is_shared && self.envelope.broadcast.is_none()).then_some(first)
+        (self.is_shared && self.has_contents).then_some(first)
     }
 
     /// The items as a row keeps them.
@@ -179,13 +188,13 @@ impl Filling {
 
     /// The bytes of all items, and whether they share their content, with one more.
     fn with(&self, recipient: &ByteString, content: &Content) -> (usize, bool) {
-        let content_bytes = content.payload.len() + content.options.len();
+        let content_bytes = content.bytes();
         let grown = self.bytes + recipient.len() + PREFIX_BYTES;
         match self.items.first() {
             None => (recipient.len() + PREFIX_BYTES, true),
             Some((_, first)) if self.is_shared && is_same(first, content) => (grown, true),
             Some((_, first)) if self.is_shared => {
-                let first_bytes = first.payload.len() + first.options.len();
+                let first_bytes = first.bytes();
                 (grown + first_bytes * self.items.len() + content_bytes, false)
             }
             Some(_) => (grown + content_bytes, false),

@@ -107,9 +107,9 @@ impl Round<'_> {
         if members.is_empty() {
             return Ok(Taken::Ended(chunk.count));
         }
-        let content = match batch.envelope.broadcast {
-            Some(broadcast) => Some(self.content_of(broadcast)?),
-            None => batch.content.take(),
+        let content = match (batch.content.take(), batch.envelope.broadcast) {
+            (None, Some(broadcast)) => Some(self.content_of(broadcast)?),
+            (content, _) => content,
         };
         let epoch = Epoch(chunk.epoch.0.saturating_add(1));
         let lease_until = now.plus(request.lease);

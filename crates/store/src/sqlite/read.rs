@@ -125,7 +125,9 @@ impl Snapshot {
         let lane = rows::lane(&self.connection, lane)?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
         let mut batch = BatchRow::find(&self.connection, id, &lane)?.ok_or_else(missing)?;
-        if let Some(broadcast) = batch.envelope.broadcast {
+        if batch.content.is_none()
+            && let Some(broadcast) = batch.envelope.broadcast
+        {
             batch.content = Some(rows::broadcast_content(&self.connection, broadcast)?);
         }
         let select = self.connection.prepare_cached(select_chunk!("batch = ?1"))?;
