@@ -17,8 +17,8 @@ use serde_json::value::RawValue;
 /// The fields of [`Terms`].
 macro_rules! with_terms {
     ($($more:literal),*) => {
-        &["channel", "content", "options", "guarantee", "priority", "send_at", "expires_at", "late",
-          "idempotency_key", $($more),*]
+        &["channel", "content", "options", "template", "variables", "guarantee", "priority", "send_at",
+          "expires_at", "late", "idempotency_key", $($more),*]
     };
 }
 
@@ -28,11 +28,11 @@ pub(crate) const NOTIFICATION: &[&str] = with_terms!("to");
 pub(crate) const BROADCAST: &[&str] = with_terms!();
 /// The fields of a broadcast that has its recipients with it.
 pub(crate) const BROADCAST_WHOLE: &[&str] = with_terms!("recipients");
-/// The one field of a recipient that is not just a string.
-pub(crate) const RECIPIENT: &[&str] = &["to"];
+/// The fields of a recipient that is not just a string.
+pub(crate) const RECIPIENT: &[&str] = &["to", "variables"];
 
 /// More fields than any object has.
-const SLOTS: usize = 10;
+const SLOTS: usize = 16;
 
 /// An object's values, by the names of `fields`.
 #[derive(Debug)]
@@ -132,17 +132,42 @@ impl<'a> Object<'a> {
         value.ok_or_else(|| Fault::new(format!("/{field}"), "is missing"))
     }
 
+    /// The value of `field`, an object, as a part of `whole`, the text that was read.
+    pub(crate) fn object(
+        &self,
+        field: &'static str,
+        whole: &ByteString,
+    ) -> Result<Option<Bytes>, Fault> {
+        match self.raw(field).map(RawValue::get) {
+            Some(json) if !json.starts_with('{') => {
+                Err(Fault::new(format!("/{field}"), "must be a JSON object"))
+            }
+            Some(json) => Ok(Some(whole.as_bytes().slice_ref(json.as_bytes()))),
+            None => Ok(None),
+        }
+    }
+
     /// Everything but the recipient. `whole` is the text that was read.
     pub(crate) fn terms(&self, whole: &ByteString) -> Result<Terms<'a>, Fault> {
-        let bytes = |value: &RawValue| whole.as_bytes().slice_ref(value.get().as_bytes());
-        let options = self.raw("options");
-        if options.is_some_and(|options| !options.get().starts_with('{')) {
-            return Err(Fault::new("/options", "must be a JSON object"));
-        }
+        let channel = Self::required("channel", self.text("channel")?)?;
+        let template = self.text("template")?;
+        let content = match (self.raw("content"), &template) {
+            (Some(_), Some(_)) => {
+                let message = "is a content already: give `content` or `template`";
+                return Err(Fault::new("/template", message));
+            }
+            (None, Some(_)) => Bytes::new(),
+            (content, None) => {
+                let content = Self::required("content", content)?;
+                whole.as_bytes().slice_ref(content.get().as_bytes())
+            }
+        };
         Ok(Terms {
-            channel: Self::required("channel", self.text("channel")?)?,
-            content: bytes(Self::required("content", self.raw("content"))?),
-            options: options.map(bytes).unwrap_or_default(),
+            channel,
+            content,
+            options: self.object("options", whole)?.unwrap_or_default(),
+            template,
+            variables: self.object("variables", whole)?,
             guarantee: self.text("guarantee")?,
             priority: self.text("priority")?,
             send_at: self.text("send_at")?,

@@ -168,7 +168,7 @@ impl Notification {
 }
 
 /// JSON as it was given; nothing when there is none.
-fn raw(json: &[u8]) -> Option<Box<RawValue>> {
+pub(crate) fn raw(json: &[u8]) -> Option<Box<RawValue>> {
     serde_json::from_slice(json).ok()
 }
 

@@ -17,6 +17,7 @@ use notification::{
 };
 use store::BroadcastDraft;
 
+use super::template::{Template, Templates, Variables};
 use crate::Channels;
 
 /// Everything a caller says of a notification but whom it is for, in the caller's own words.
@@ -24,10 +25,14 @@ use crate::Channels;
 pub struct Terms<'a> {
     /// The channel's name.
     pub channel: Cow<'a, str>,
-    /// The payload: valid JSON, byte for byte.
+    /// The payload: valid JSON, byte for byte. A template when there are variables.
     pub content: Bytes,
-    /// The channel's options: a JSON object, empty when there are none.
+    /// The channel's options: a JSON object, empty when there are none. A template likewise.
     pub options: Bytes,
+    /// The name of a configured template, in place of content and options.
+    pub template: Option<Cow<'a, str>>,
+    /// What is put into the template: valid JSON.
+    pub variables: Option<Bytes>,
     /// A [`Guarantee`].
     pub guarantee: Option<Cow<'a, str>>,
     /// A [`Priority`].
@@ -51,6 +56,27 @@ pub struct Fault {
     pub message: String,
 }
 
+/// What callers may name.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    pub(super) channels: Arc<Channels>,
+    pub(super) templates: Templates,
+}
+
+/// A content that each recipient of a broadcast gets its own of.
+#[derive(Debug)]
+pub(super) struct Personal {
+    template: Arc<Template>,
+    common: Variables,
+}
+
+/// A broadcast whose recipients are not known yet.
+pub(super) struct Broadcast {
+    pub(super) draft: BroadcastDraft,
+    pub(super) channel: Arc<dyn Channel>,
+    pub(super) personal: Option<Personal>,
+}
+
 /// Whom a notification is for.
 pub(super) struct Recipient {
     /// In the channel's canonical spelling.
@@ -68,18 +94,26 @@ struct Checked<'a> {
     send_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
     late: LatePolicy,
-    content: Content,
+    what: What,
+}
+
+/// What is to be sent.
+enum What {
+    Plain(Content),
+    Personal(Personal),
 }
 
 /// Checks one notification.
 pub(super) fn notification(
-    channels: &Channels,
+    catalog: &Catalog,
     tenant: &Name,
     terms: &Terms<'_>,
     to: ByteString,
     now: Timestamp,
 ) -> Result<Draft, Fault> {
-    let checked = Checked::new(channels, terms, now)?;
+    let checked = Checked::new(catalog, terms, now)?;
+    let content = checked.what.render()?;
+    check_content(&**checked.channel, &content)?;
     let Recipient { to, destination } = recipient(&**checked.channel, to)?;
     let idempotency = checked.idempotency(terms, &to)?;
     let envelope = Envelope {
@@ -90,28 +124,45 @@ pub(super) fn notification(
         expires_at: checked.ends_at(),
         broadcast: None,
     };
-    Ok(Draft { envelope, recipient: to, content: checked.content, idempotency })
+    Ok(Draft { envelope, recipient: to, content, idempotency })
+}
+
+/// What a notification would send, whatever its channel says to that.
+pub(super) fn rendered(catalog: &Catalog, terms: &Terms<'_>) -> Result<Content, Fault> {
+    let (name, channel) = channel(&catalog.channels, &terms.channel)?;
+    What::new(catalog, (name, &**channel), terms)?.render()
 }
 
 /// Checks a broadcast before its recipients are known.
-pub(super) fn broadcast<'a>(
-    channels: &'a Channels,
+pub(super) fn broadcast(
+    catalog: &Catalog,
     tenant: &Name,
     terms: &Terms<'_>,
     now: Timestamp,
-) -> Result<(BroadcastDraft, &'a Arc<dyn Channel>), Fault> {
-    let checked = Checked::new(channels, terms, now)?;
+) -> Result<Broadcast, Fault> {
+    let checked = Checked::new(catalog, terms, now)?;
+    let channel = Arc::clone(checked.channel);
+    let idempotency = checked.idempotency(terms, "")?;
+    let due_at = checked.due_at(now);
+    let expires_at = checked.ends_at();
+    let (content, personal) = match checked.what {
+        What::Plain(content) => (content, None),
+        What::Personal(personal) => (personal.template.source(), Some(personal)),
+    };
+    if personal.as_ref().is_none_or(|personal| personal.template.is_constant()) {
+        check_content(&*channel, &content)?;
+    }
     let draft = BroadcastDraft {
         tenant: tenant.clone(),
         channel: checked.name.clone(),
         priority: checked.priority,
         guarantee: checked.guarantee,
-        due_at: checked.due_at(now),
-        expires_at: checked.ends_at(),
-        idempotency: checked.idempotency(terms, "")?,
-        content: checked.content,
+        due_at,
+        expires_at,
+        idempotency,
+        content,
     };
-    Ok((draft, checked.channel))
+    Ok(Broadcast { draft, channel, personal })
 }
 
 /// The channel called `name`, with its name as everybody else shares it.
@@ -153,6 +204,11 @@ impl Fault {
         Self::new("/idempotency_key", "was used before for something else: take a new key")
     }
 
+    /// Whether it is about what is sent.
+    pub(super) fn is_about_content(&self) -> bool {
+        self.pointer.starts_with("/content") || self.pointer.starts_with("/options")
+    }
+
     fn below(pointer: &'static str, invalid: Invalid) -> Self {
         if invalid.pointer.is_empty() {
             return Self::new(pointer, invalid.message);
@@ -170,15 +226,68 @@ impl fmt::Display for Fault {
     }
 }
 
+// === impl Personal ===
+
+impl Personal {
+    /// What the recipient with these `variables` is sent; nothing of its own when everybody gets the same. Faults are its
+    /// variables'.
+    pub(super) fn content_for(
+        &self,
+        channel: &dyn Channel,
+        variables: Option<Bytes>,
+    ) -> Result<Option<Content>, Fault> {
+        let own = Variables::read(&variables.unwrap_or_default())?;
+        if self.template.is_constant() {
+            return Ok(None);
+        }
+        let rendered = self.template.render(&own.over(&self.common)).and_then(|content| {
+            check_content(channel, &content)?;
+            Ok(content)
+        });
+        rendered.map(Some).map_err(|fault| match fault.pointer.strip_prefix("/variables") {
+            Some(_) => fault,
+            None => Fault::new("/variables", format!("with these, {fault}")),
+        })
+    }
+}
+
+// === impl What ===
+
+impl What {
+    fn new(
+        catalog: &Catalog,
+        (name, channel): (&Name, &dyn Channel),
+        terms: &Terms<'_>,
+    ) -> Result<Self, Fault> {
+        let content = || Content { payload: terms.content.clone(), options: terms.options.clone() };
+        let template = match (&terms.template, &terms.variables) {
+            (None, None) => return Ok(Self::Plain(content())),
+            (None, Some(_)) => Arc::new(Template::compile(&content(), channel.html_fields())?),
+            (Some(_), _) if !terms.options.is_empty() => {
+                return Err(Fault::new("/options", "are part of the template: leave them out"));
+            }
+            (Some(template), _) => catalog.templates.get(template, name)?,
+        };
+        let common = Variables::read(terms.variables.as_deref().unwrap_or_default())?;
+        Ok(Self::Personal(Personal { template, common }))
+    }
+
+    fn render(&self) -> Result<Content, Fault> {
+        match self {
+            Self::Plain(content) => Ok(content.clone()),
+            Self::Personal(personal) => personal.template.render(&personal.common),
+        }
+    }
+}
+
 // === impl Checked ===
 
 impl<'a> Checked<'a> {
-    fn new(channels: &'a Channels, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
-        let (name, channel) = channel(channels, &terms.channel)?;
+    fn new(catalog: &'a Catalog, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
+        let (name, channel) = channel(&catalog.channels, &terms.channel)?;
         let send_at = parse("/send_at", terms.send_at.as_deref())?;
         let expires_at = parse("/expires_at", terms.expires_at.as_deref())?;
         check_times(send_at, expires_at, now)?;
-        check_content(&**channel, &terms.content, &terms.options)?;
         Ok(Self {
             name,
             channel,
@@ -187,7 +296,7 @@ impl<'a> Checked<'a> {
             send_at,
             expires_at,
             late: parse("/late", terms.late.as_deref())?.unwrap_or_default(),
-            content: Content { payload: terms.content.clone(), options: terms.options.clone() },
+            what: What::new(catalog, (name, &**channel), terms)?,
         })
     }
 
@@ -214,25 +323,29 @@ impl<'a> Checked<'a> {
         if key.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(Fault::new("/idempotency_key", "must not have control characters"));
         }
-        Ok(Some(Idempotency { key, fingerprint: self.fingerprint(to) }))
+        Ok(Some(Idempotency { key, fingerprint: self.fingerprint(terms, to) }))
     }
 
     /// SHA-256 of what was asked for, each part after its length; the key and the present time are no part.
-    fn fingerprint(&self, to: &str) -> [u8; 32] {
+    fn fingerprint(&self, terms: &Terms<'_>, to: &str) -> [u8; 32] {
         let time = |instant: Option<Timestamp>| instant.map(|at| at.millis().to_be_bytes());
         let (send_at, expires_at) = (time(self.send_at), time(self.expires_at));
         let codes = [self.guarantee.code(), self.priority.code(), self.late.code()];
         let parts: [&[u8]; 7] = [
             self.name.as_str().as_bytes(),
             to.as_bytes(),
-            &self.content.payload,
-            &self.content.options,
+            &terms.content,
+            &terms.options,
             &codes,
             send_at.as_ref().map_or(&[], |bytes| bytes.as_slice()),
             expires_at.as_ref().map_or(&[], |bytes| bytes.as_slice()),
         ];
+        let template = [terms.template.as_deref().map(str::as_bytes), terms.variables.as_deref()];
+        // What has no template has the fingerprint that it had before there were any.
+        let template = template.iter().filter(|_| template.iter().any(Option::is_some));
+        let template = template.map(|part| part.unwrap_or_default());
         let mut context = Context::new(&SHA256);
-        for part in parts {
+        for part in parts.into_iter().chain(template) {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -289,7 +402,8 @@ fn check_times(
     Ok(())
 }
 
-fn check_content(channel: &dyn Channel, payload: &[u8], options: &[u8]) -> Result<(), Fault> {
+fn check_content(channel: &dyn Channel, content: &Content) -> Result<(), Fault> {
+    let Content { payload, options } = content;
     if payload.len() > PAYLOAD_BYTES {
         let message = format!("must have at most {PAYLOAD_BYTES} bytes, has {}", payload.len());
         return Err(Fault::new("/content", message));

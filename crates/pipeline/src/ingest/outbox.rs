@@ -86,6 +86,8 @@ fn screen(intake: &Intake, row: OutboxRow, now: Timestamp) -> Result<Draft, Stri
         channel: row.channel.into(),
         content: row.content,
         options,
+        template: None,
+        variables: None,
         guarantee: Some(row.guarantee.into()),
         priority: Some(row.priority.into()),
         send_at: row.send_at.map(|instant| instant.to_string().into()),
