@@ -201,7 +201,7 @@ async fn create_many(
     for (index, item) in items.into_iter().enumerate() {
         match read_draft(intake, tenant, (whole, item.get()), None, now) {
             Ok(draft) => {
-                rendered += draft.content.bytes();
+                rendered += draft.content.bytes_stored();
                 hold(intake, reservation, &mut held, rendered)?;
                 drafts.push(draft);
             }

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use notification::limits::DETAIL_BYTES;
+use notification::limits::{DETAIL_BYTES, FALLBACKS};
 use notification::{ByteString, Bytes};
-use pipeline::ingest::{Fault, Terms};
+use pipeline::ingest::{FallbackTerms, Fault, Terms};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
@@ -23,13 +23,16 @@ macro_rules! with_terms {
 }
 
 /// The fields of a notification.
-pub(crate) const NOTIFICATION: &[&str] = with_terms!("to");
+pub(crate) const NOTIFICATION: &[&str] = with_terms!("to", "fallback");
 /// The fields of a broadcast whose recipients come in further lines.
 pub(crate) const BROADCAST: &[&str] = with_terms!();
 /// The fields of a broadcast that has its recipients with it.
 pub(crate) const BROADCAST_WHOLE: &[&str] = with_terms!("recipients");
 /// The fields of a recipient that is not just a string.
 pub(crate) const RECIPIENT: &[&str] = &["to", "variables"];
+
+/// The fields of a fallback.
+const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
 
 /// More fields than any object has.
 const SLOTS: usize = 16;
@@ -147,9 +150,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Everything but the recipient. `whole` is the text that was read.
-    pub(crate) fn terms(&self, whole: &ByteString) -> Result<Terms<'a>, Fault> {
-        let channel = Self::required("channel", self.text("channel")?)?;
+    /// A content, or the name of a template in place of it.
+    fn content(&self, whole: &ByteString) -> Result<(Option<Cow<'a, str>>, Bytes), Fault> {
         let template = self.text("template")?;
         let content = match (self.raw("content"), &template) {
             (Some(_), Some(_)) => {
@@ -162,12 +164,41 @@ impl<'a> Object<'a> {
                 whole.as_bytes().slice_ref(content.get().as_bytes())
             }
         };
+        Ok((template, content))
+    }
+
+    /// What stands in for a notification.
+    fn fallback(&self, whole: &ByteString) -> Result<Vec<FallbackTerms<'a>>, Fault> {
+        let Some(json) = self.raw("fallback") else { return Ok(Vec::new()) };
+        let Ok((items, count)) = list(json.get(), FALLBACKS) else {
+            return Err(Fault::new("/fallback", "must be an array"));
+        };
+        if count > FALLBACKS {
+            let message = format!("must have at most {FALLBACKS} items, has {count}");
+            return Err(Fault::new("/fallback", message));
+        }
+        let mut fallback = Vec::with_capacity(count);
+        for (index, item) in items.into_iter().enumerate() {
+            let item = read_fallback(item.get(), whole);
+            fallback.push(item.map_err(|fault| {
+                let pointer = format!("/fallback/{index}{}", fault.pointer);
+                Fault::new(pointer, fault.message)
+            })?);
+        }
+        Ok(fallback)
+    }
+
+    /// Everything but the recipient. `whole` is the text that was read.
+    pub(crate) fn terms(&self, whole: &ByteString) -> Result<Terms<'a>, Fault> {
+        let channel = Self::required("channel", self.text("channel")?)?;
+        let (template, content) = self.content(whole)?;
         Ok(Terms {
             channel,
             content,
             options: self.object("options", whole)?.unwrap_or_default(),
             template,
             variables: self.object("variables", whole)?,
+            fallback: self.fallback(whole)?,
             guarantee: self.text("guarantee")?,
             priority: self.text("priority")?,
             send_at: self.text("send_at")?,
@@ -270,6 +301,21 @@ impl<'de> Visitor<'de> for ListSeed {
 }
 
 // === helpers ===
+
+fn read_fallback<'a>(json: &'a str, whole: &ByteString) -> Result<FallbackTerms<'a>, Fault> {
+    let object = Object::read(json, FALLBACK).map_err(|error| match error {
+        ReadError::Fault(fault) => fault,
+        ReadError::Syntax(message) => Fault::new("", message),
+    })?;
+    let (template, content) = object.content(whole)?;
+    Ok(FallbackTerms {
+        channel: Object::required("channel", object.text("channel")?)?,
+        to: share(whole, Object::required("to", object.text("to")?)?),
+        content,
+        options: object.object("options", whole)?.unwrap_or_default(),
+        template,
+    })
+}
 
 /// A fault of the field called `name`, which may be anything.
 fn wrong(name: &str, message: impl Into<String>) -> Fault {

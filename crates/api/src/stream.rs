@@ -198,7 +198,7 @@ impl Answers {
         match draft {
             Ok(draft) => {
                 // What is rendered may be larger than its line.
-                self.group.bytes += draft.content.bytes().saturating_sub(length);
+                self.group.bytes += draft.content.bytes_stored().saturating_sub(length);
                 self.group.drafts.push(draft);
                 self.group.lines.push((line.number, None));
             }

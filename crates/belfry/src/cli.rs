@@ -165,6 +165,9 @@ pub(crate) struct SendArgs {
     /// A JSON object: the content is a template, and this is put into it
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub(crate) variables: Option<serde_json::Value>,
+    /// A JSON array of {"channel", "to", "content"}: tried in order once the one before is definitely refused
+    #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "to_file")]
+    pub(crate) fallback: Option<serde_json::Value>,
     /// Show what would be sent, and send nothing
     #[arg(long, conflicts_with = "to_file")]
     pub(crate) preview: bool,

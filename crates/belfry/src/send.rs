@@ -26,6 +26,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     variables: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guarantee: Option<&'a str>,
@@ -123,6 +125,7 @@ impl<'a> From<&'a SendArgs> for Body<'a> {
             content: args.content.as_ref(),
             template: args.template.as_ref().map(Name::as_str),
             variables: args.variables.as_ref(),
+            fallback: args.fallback.as_ref(),
             options: args.options.as_ref(),
             guarantee: args.guarantee.map(Guarantee::as_str),
             priority: args.priority.map(Priority::as_str),

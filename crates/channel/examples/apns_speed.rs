@@ -122,7 +122,7 @@ fn chunk(clock: Clock, body_bytes: usize) -> Result<Chunk, Box<dyn Error>> {
             broadcast: None,
         },
         attempt: 1,
-        content: Some(Content { payload, options: Bytes::new() }),
+        content: Some(Content { payload, options: Bytes::new(), fallback: None }),
         deliveries: deliveries.collect(),
     })
 }

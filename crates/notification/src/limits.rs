@@ -54,6 +54,10 @@ pub const TEMPLATE_STEPS: u64 = 50_000;
 pub const TEMPLATE_TAG_BYTES: usize = 1024;
 /// Variables of one recipient, or of a whole broadcast, bytes.
 pub const VARIABLES_BYTES: usize = 64 * 1024;
+/// Fallbacks of a notification: a person has few addresses.
+pub const FALLBACKS: usize = 3;
+/// Bytes of all fallbacks of a notification: with its own content they fit a batch.
+pub const FALLBACK_BYTES: usize = PAYLOAD_BYTES;
 /// What a caller is told to wait when the bytes are used up: a few commits.
 pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -208,5 +212,8 @@ const _: () = {
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
     assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
-    assert!(BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES, "any one must fit");
+    assert!(
+        BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES + FALLBACK_BYTES,
+        "any one must fit"
+    );
 };

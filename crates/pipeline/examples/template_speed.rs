@@ -41,15 +41,16 @@ async fn run(name: &str, content: &str, is_template: bool, count: usize) {
     let mut channels = Channels::default();
     let channel = DryRunChannel::new(Settings::default()).expect("a channel");
     channels.insert("dry".parse().expect("a name"), Arc::new(channel));
-    let clock = Clock::starting_at(Duration::from_secs(1_800_000_000));
+    let clock = Clock::starting_at(Duration::from_secs(1_795_249_801));
     let intake = Arc::new(Intake::new(Arc::new(store::Memory::new()), Arc::new(channels), clock));
     let items: Vec<String> =
         (0..10).map(|item| format!(r#"{{"name":"Thing {item}","price":"9.9{item}"}}"#)).collect();
     let items = items.join(",");
     let recipients: Vec<(ByteString, Option<Bytes>)> = (0..count)
         .map(|number| {
-            let variables =
-                format!(r#"{{"name":"Ann {number}","order":{number},"count":3,"items":[{items}]}}"#);
+            let variables = format!(
+                r#"{{"name":"Ann {number}","order":{number},"count":3,"items":[{items}]}}"#
+            );
             (format!("recipient-{number:040}").into(), is_template.then(|| variables.into()))
         })
         .collect();

@@ -215,6 +215,7 @@ fn parts(chunk: &Chunk, part: usize) -> impl Iterator<Item = Settlement> + '_ {
             suppress: false,
             indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
         }],
+        fallbacks: Vec::new(),
     })
 }
 

@@ -149,6 +149,7 @@ async fn the_way_through(store: &Sqlite, part: usize, own: bool) {
                     suppress: false,
                     indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
                 }],
+                fallbacks: Vec::new(),
             })
         });
         store.settle(settlements.collect()).await.expect("settle");

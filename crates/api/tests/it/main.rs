@@ -8,6 +8,7 @@
 
 mod bad_input;
 mod create;
+mod fallback;
 mod keys;
 mod operate;
 mod sockets;

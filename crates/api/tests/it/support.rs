@@ -71,6 +71,7 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
     let welcome = Content {
         payload: Bytes::from_static(br#"{"hello":"{{ name }}"}"#),
         options: Bytes::from_static(br#"{"topic":"{{ topic|default('t') }}"}"#),
+        fallback: None,
     };
     let welcome = BTreeMap::from([("welcome".parse().unwrap(), welcome)]);
     let templates = Templates::compile(&welcome, &channels).unwrap();

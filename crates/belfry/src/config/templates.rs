@@ -52,7 +52,8 @@ impl TemplateConfig {
             }
         };
         let options = self.options.as_ref().map(|options| to_json("options", options));
-        Ok(Content { payload, options: options.transpose()?.unwrap_or_default() })
+        let options = options.transpose()?.unwrap_or_default();
+        Ok(Content { payload, options, fallback: None })
     }
 
     /// Reads and compiles the template, and forgets it.

@@ -313,7 +313,10 @@ fn a_template_is_checked_with_the_configuration() {
     check("[templates.a]", "f.toml: templates.a.content: set either this or `file`");
     check("templates.a = { content = {}, file = 'x' }", "f.toml: templates.a.content: set either");
     check("templates.a.file = '/no/such'", "f.toml: templates.a.file: cannot read /no/such: ");
-    check("templates.a.fil = 'x'", "f.toml: templates.a.fil: unknown key, did you mean `file`?");
+    check(
+        "templates.a = { content = 1, fil = 'x' }",
+        "f.toml: templates.a.fil: unknown key, did you mean `file`?",
+    );
     check("templates.'A b'.content = 1", "f.toml: templates.A b: \"A b\" is not a name");
     check(
         "templates.a.content.aps.alert = 'x{{ 1 2 }}'",

@@ -25,7 +25,7 @@ const TEXT_FIELDS: [&str; 9] = [
     "late",
     "idempotency_key",
 ];
-const JSON_FIELDS: [&str; 3] = ["content", "options", "variables"];
+const JSON_FIELDS: [&str; 4] = ["content", "options", "variables", "fallback"];
 
 /// Reads a file row by row. A row longer than [`LINE_BYTES`] is read to its end and not kept.
 #[derive(Debug)]

@@ -40,7 +40,7 @@ impl Subject for Apns {
 
     fn content(&self) -> Content {
         let payload = Bytes::from_static(br#"{"aps":{"alert":"hello"}}"#);
-        Content { payload, options: Bytes::from_static(br#"{"collapse_id":"x"}"#) }
+        Content { payload, options: Bytes::from_static(br#"{"collapse_id":"x"}"#), fallback: None }
     }
 }
 
@@ -60,7 +60,7 @@ impl Subject for Webhook {
 
     fn content(&self) -> Content {
         let options = Bytes::from_static(br#"{"headers":{"x-tenant":"a"}}"#);
-        Content { payload: Bytes::from_static(b"[1, 2]"), options }
+        Content { payload: Bytes::from_static(b"[1, 2]"), options, fallback: None }
     }
 }
 

@@ -11,7 +11,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use notification::{BroadcastId, ByteString, Bytes, limits};
 use store::{RecipientGroup, StoreError};
 
-use super::check::{Personal, Recipient, recipient};
+use super::check::{Recipient, recipient};
+use super::content::Personal;
 use super::{Fault, IngestError, Intake};
 
 /// The answer to opening a broadcast.

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256};
 use channel::{Channel, Invalid};
 use notification::limits::{
-    CLOCK_TOLERANCE, CONTENT_DEPTH, KEY_BYTES, LATE_AFTER, OPTIONS_BYTES, PAYLOAD_BYTES,
-    RECIPIENT_BYTES, SCHEDULE_AHEAD,
+    CLOCK_TOLERANCE, KEY_BYTES, LATE_AFTER, RECIPIENT_BYTES, SCHEDULE_AHEAD,
 };
 use notification::{
-    ByteString, Bytes, Content, Draft, Envelope, Guarantee, Idempotency, Lane, LatePolicy, Name,
-    Priority, Timestamp,
+    ByteString, Bytes, Draft, Envelope, Guarantee, Idempotency, Lane, LatePolicy, Name, Priority,
+    Timestamp,
 };
 use store::BroadcastDraft;
 
-use super::template::{Template, Templates, Variables};
+use super::content::{Personal, What, check_content, fallback};
+use super::template::Templates;
 use crate::Channels;
 
 /// Everything a caller says of a notification but whom it is for, in the caller's own words.
@@ -33,6 +33,8 @@ pub struct Terms<'a> {
     pub template: Option<Cow<'a, str>>,
     /// What is put into the template: valid JSON.
     pub variables: Option<Bytes>,
+    /// What stands in for it once it is definitely refused, in order. Not for broadcasts.
+    pub fallback: Vec<FallbackTerms<'a>>,
     /// A [`Guarantee`].
     pub guarantee: Option<Cow<'a, str>>,
     /// A [`Priority`].
@@ -45,6 +47,21 @@ pub struct Terms<'a> {
     pub late: Option<Cow<'a, str>>,
     /// The caller's key.
     pub idempotency_key: Option<ByteString>,
+}
+
+/// Another way to tell somebody the same, in the caller's own words.
+#[derive(Debug, Clone, Default)]
+pub struct FallbackTerms<'a> {
+    /// The channel's name.
+    pub channel: Cow<'a, str>,
+    /// Device token, endpoint, address.
+    pub to: ByteString,
+    /// As in [`Terms`].
+    pub content: Bytes,
+    /// As in [`Terms`].
+    pub options: Bytes,
+    /// As in [`Terms`].
+    pub template: Option<Cow<'a, str>>,
 }
 
 /// One thing a caller got wrong.
@@ -61,13 +78,6 @@ pub struct Fault {
 pub(super) struct Catalog {
     pub(super) channels: Arc<Channels>,
     pub(super) templates: Templates,
-}
-
-/// A content that each recipient of a broadcast gets its own of.
-#[derive(Debug)]
-pub(super) struct Personal {
-    template: Arc<Template>,
-    common: Variables,
 }
 
 /// A broadcast whose recipients are not known yet.
@@ -97,12 +107,6 @@ struct Checked<'a> {
     what: What,
 }
 
-/// What is to be sent.
-enum What {
-    Plain(Content),
-    Personal(Personal),
-}
-
 /// Checks one notification.
 pub(super) fn notification(
     catalog: &Catalog,
@@ -112,8 +116,9 @@ pub(super) fn notification(
     now: Timestamp,
 ) -> Result<Draft, Fault> {
     let checked = Checked::new(catalog, terms, now)?;
-    let content = checked.what.render()?;
+    let mut content = checked.what.render()?;
     check_content(&**checked.channel, &content)?;
+    content.fallback = fallback(catalog, terms)?;
     let Recipient { to, destination } = recipient(&**checked.channel, to)?;
     let idempotency = checked.idempotency(terms, &to)?;
     let envelope = Envelope {
@@ -125,12 +130,6 @@ pub(super) fn notification(
         broadcast: None,
     };
     Ok(Draft { envelope, recipient: to, content, idempotency })
-}
-
-/// What a notification would send, whatever its channel says to that.
-pub(super) fn rendered(catalog: &Catalog, terms: &Terms<'_>) -> Result<Content, Fault> {
-    let (name, channel) = channel(&catalog.channels, &terms.channel)?;
-    What::new(catalog, (name, &**channel), terms)?.render()
 }
 
 /// Checks a broadcast before its recipients are known.
@@ -200,6 +199,14 @@ impl Fault {
         Self { pointer: pointer.into(), message: message.into() }
     }
 
+    /// The same of a part at `pointer`; what is wrong with the variables is wrong with all parts.
+    pub(super) fn within(self, pointer: &str) -> Self {
+        if self.pointer.starts_with("/variables") {
+            return self;
+        }
+        Self { pointer: format!("{pointer}{}", self.pointer).into(), ..self }
+    }
+
     pub(super) fn key_reused() -> Self {
         Self::new("/idempotency_key", "was used before for something else: take a new key")
     }
@@ -209,7 +216,7 @@ impl Fault {
         self.pointer.starts_with("/content") || self.pointer.starts_with("/options")
     }
 
-    fn below(pointer: &'static str, invalid: Invalid) -> Self {
+    pub(super) fn below(pointer: &'static str, invalid: Invalid) -> Self {
         if invalid.pointer.is_empty() {
             return Self::new(pointer, invalid.message);
         }
@@ -222,60 +229,6 @@ impl fmt::Display for Fault {
         match self.pointer.strip_prefix('/') {
             Some(field) => write!(formatter, "{field}: {}", self.message),
             None => formatter.write_str(&self.message),
-        }
-    }
-}
-
-// === impl Personal ===
-
-impl Personal {
-    /// What the recipient with these `variables` is sent; nothing of its own when everybody gets the same. Faults are its
-    /// variables'.
-    pub(super) fn content_for(
-        &self,
-        channel: &dyn Channel,
-        variables: Option<Bytes>,
-    ) -> Result<Option<Content>, Fault> {
-        let own = Variables::read(&variables.unwrap_or_default())?;
-        if self.template.is_constant() {
-            return Ok(None);
-        }
-        let rendered = self.template.render(&own.over(&self.common)).and_then(|content| {
-            check_content(channel, &content)?;
-            Ok(content)
-        });
-        rendered.map(Some).map_err(|fault| match fault.pointer.strip_prefix("/variables") {
-            Some(_) => fault,
-            None => Fault::new("/variables", format!("with these, {fault}")),
-        })
-    }
-}
-
-// === impl What ===
-
-impl What {
-    fn new(
-        catalog: &Catalog,
-        (name, channel): (&Name, &dyn Channel),
-        terms: &Terms<'_>,
-    ) -> Result<Self, Fault> {
-        let content = || Content { payload: terms.content.clone(), options: terms.options.clone() };
-        let template = match (&terms.template, &terms.variables) {
-            (None, None) => return Ok(Self::Plain(content())),
-            (None, Some(_)) => Arc::new(Template::compile(&content(), channel.html_fields())?),
-            (Some(_), _) if !terms.options.is_empty() => {
-                return Err(Fault::new("/options", "are part of the template: leave them out"));
-            }
-            (Some(template), _) => catalog.templates.get(template, name)?,
-        };
-        let common = Variables::read(terms.variables.as_deref().unwrap_or_default())?;
-        Ok(Self::Personal(Personal { template, common }))
-    }
-
-    fn render(&self) -> Result<Content, Fault> {
-        match self {
-            Self::Plain(content) => Ok(content.clone()),
-            Self::Personal(personal) => personal.template.render(&personal.common),
         }
     }
 }
@@ -302,7 +255,7 @@ impl<'a> Checked<'a> {
 
     /// When to send it: the present second if nothing else was said.
     fn due_at(&self, now: Timestamp) -> Timestamp {
-        self.send_at.unwrap_or_else(|| Timestamp::from_millis(now.seconds() * 1000))
+        self.send_at.unwrap_or_else(|| now.whole_second())
     }
 
     /// When it ends unsent: asked for, or too late.
@@ -344,8 +297,12 @@ impl<'a> Checked<'a> {
         // What has no template has the fingerprint that it had before there were any.
         let template = template.iter().filter(|_| template.iter().any(Option::is_some));
         let template = template.map(|part| part.unwrap_or_default());
+        let fallback = terms.fallback.iter().flat_map(|item| {
+            let template = item.template.as_deref().unwrap_or_default().as_bytes();
+            [item.channel.as_bytes(), item.to.as_bytes(), &item.content, &item.options, template]
+        });
         let mut context = Context::new(&SHA256);
-        for part in parts.into_iter().chain(template) {
+        for part in parts.into_iter().chain(template).chain(fallback) {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -400,49 +357,4 @@ fn check_times(
         return Err(Fault::new("/expires_at", "must be after `send_at`"));
     }
     Ok(())
-}
-
-fn check_content(channel: &dyn Channel, content: &Content) -> Result<(), Fault> {
-    let Content { payload, options } = content;
-    if payload.len() > PAYLOAD_BYTES {
-        let message = format!("must have at most {PAYLOAD_BYTES} bytes, has {}", payload.len());
-        return Err(Fault::new("/content", message));
-    }
-    if options.len() > OPTIONS_BYTES {
-        let message = format!("must have at most {OPTIONS_BYTES} bytes, has {}", options.len());
-        return Err(Fault::new("/options", message));
-    }
-    if is_too_deep(payload) {
-        return Err(Fault::new(
-            "/content",
-            format!("is nested deeper than {CONTENT_DEPTH} levels"),
-        ));
-    }
-    let Err(invalid) = channel.check_content(payload, options) else { return Ok(()) };
-    // A channel names a part without saying whose: a payload that is fine on its own puts it on the options.
-    let options_are_wrong = !options.is_empty() && channel.check_content(payload, b"").is_ok();
-    Err(Fault::below(if options_are_wrong { "/options" } else { "/content" }, invalid))
-}
-
-/// Whether valid JSON is nested deeper than [`CONTENT_DEPTH`].
-fn is_too_deep(json: &[u8]) -> bool {
-    let opens = |byte: &u8| matches!(byte, b'[' | b'{');
-    if json.iter().filter(|byte| opens(byte)).count() <= CONTENT_DEPTH {
-        return false;
-    }
-    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => is_text = !is_text,
-            b'[' | b'{' if !is_text => depth += 1,
-            b']' | b'}' if !is_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > CONTENT_DEPTH {
-            return true;
-        }
-    }
-    false
 }

@@ -7,6 +7,7 @@
 
 mod broadcast;
 mod check;
+mod content;
 mod outbox;
 mod template;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::Channels;
 
 pub use broadcast::{Opening, Upload};
-pub use check::{Fault, Terms};
+pub use check::{FallbackTerms, Fault, Terms};
 pub use outbox::Drain;
 pub use template::Templates;
 
@@ -129,7 +130,7 @@ impl Intake {
     ) -> Result<Preview, Fault> {
         match self.check(tenant, terms, to, self.now()) {
             Ok(draft) => Ok(Preview { content: draft.content, refused: None }),
-            Err(fault) => match check::rendered(&self.catalog, terms) {
+            Err(fault) => match content::rendered(&self.catalog, terms) {
                 Ok(content) if fault.is_about_content() => {
                     Ok(Preview { content, refused: Some(fault) })
                 }

@@ -88,6 +88,7 @@ fn screen(intake: &Intake, row: OutboxRow, now: Timestamp) -> Result<Draft, Stri
         options,
         template: None,
         variables: None,
+        fallback: Vec::new(),
         guarantee: Some(row.guarantee.into()),
         priority: Some(row.priority.into()),
         send_at: row.send_at.map(|instant| instant.to_string().into()),

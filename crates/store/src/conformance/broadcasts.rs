@@ -67,10 +67,11 @@ pub(super) async fn recipients_with_contents_of_their_own_are_sent_those(store: 
     let own = |number: usize| Content {
         payload: number.to_string().into(),
         options: Bytes::from_static(b"{}"),
+        fallback: None,
     };
     check_personal(store, &personal(store, 12, own).await, own).await;
     // Equal ones, which need not be the broadcast's.
-    let equal = |_| Content { payload: Bytes::from_static(b"1"), options: Bytes::new() };
+    let equal = |_| Content { payload: Bytes::from_static(b"1"), ..Content::default() };
     let chunks = personal(store, 3, equal).await;
     check_personal(store, &chunks, equal).await;
     let broadcast = chunks[0].envelope.broadcast;
@@ -81,7 +82,7 @@ pub(super) async fn recipients_with_contents_of_their_own_are_sent_those(store: 
 pub(super) async fn large_contents_of_recipients_are_cut_into_batches(store: &dyn Store) {
     let large = |number: usize| Content {
         payload: vec![u8::try_from(number).unwrap(); limits::PAYLOAD_BYTES].into(),
-        options: Bytes::new(),
+        ..Content::default()
     };
     let chunks = personal(store, 9, large).await;
     check_personal(store, &chunks, large).await;

@@ -12,6 +12,7 @@
 mod broadcasts;
 mod cancelling;
 mod claiming;
+mod fallbacks;
 mod idempotency;
 mod ingest;
 mod leases;
@@ -127,6 +128,11 @@ pub async fn exercise(make: impl AsyncFn() -> Subject) {
             a_suppressed_recipient_is_not_sent_to
             a_gone_recipient_joins_the_list
             the_list_is_kept_in_order_and_taken_back;
+        fallbacks:
+            a_fallback_is_accepted_with_the_refusal_and_takes_the_others_along
+            a_settlement_that_is_stale_accepts_no_fallback
+            a_fallback_is_accepted_when_its_recipient_is_suppressed
+            fallbacks_are_kept_beside_contents_without;
         cancelling:
             what_is_pending_is_cancelled_once
             what_is_claimed_is_under_way

@@ -49,6 +49,12 @@ impl Books {
         Ok(admissions)
     }
 
+    /// Accepts what stands in for notifications that end in this transaction.
+    #[expect(clippy::expect_used, reason = "keys of fallbacks are nobody else's")]
+    pub(super) fn accept_fallbacks(&mut self, drafts: Vec<Draft>, now: Timestamp) {
+        self.ingest(drafts, now).expect("a fallback is accepted once");
+    }
+
     /// Refuses a list in which any key was used for something else.
     fn check_keys(&self, drafts: &[Draft]) -> Result<(), StoreError> {
         let mut seen = HashMap::new();

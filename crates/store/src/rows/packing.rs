@@ -7,7 +7,7 @@ use notification::{
     limits,
 };
 
-use super::codec::encode_items;
+use super::codec::{Own, encode_items};
 use crate::{Admission, StoreError};
 
 /// Batches that still fill up in this round.
@@ -168,7 +168,14 @@ impl Filling {
     /// The items as a row keeps them.
     pub(crate) fn encoded_items(&self) -> Vec<u8> {
         let items = self.items.iter().map(|(recipient, content)| (recipient, content));
-        encode_items(items, !self.is_shared, self.bytes + 2)
+        let own = if self.is_shared {
+            Own::Nothing
+        } else if self.items.iter().any(|(_, content)| content.fallback.is_some()) {
+            Own::Fallback
+        } else {
+            Own::Content
+        };
+        encode_items(items, own, self.bytes + 2)
     }
 
     /// Whether one more stays within the bounds of a batch.
@@ -188,13 +195,15 @@ impl Filling {
 
     /// The bytes of all items, and whether they share their content, with one more.
     fn with(&self, recipient: &ByteString, content: &Content) -> (usize, bool) {
-        let content_bytes = content.bytes();
+        let content_bytes = content.bytes_stored();
         let grown = self.bytes + recipient.len() + PREFIX_BYTES;
         match self.items.first() {
-            None => (recipient.len() + PREFIX_BYTES, true),
+            // Fallbacks are its own: no two persons have the same address.
+            None if content.fallback.is_some() => (grown + content_bytes, false),
+            None => (grown, true),
             Some((_, first)) if self.is_shared && is_same(first, content) => (grown, true),
             Some((_, first)) if self.is_shared => {
-                let first_bytes = first.bytes();
+                let first_bytes = first.bytes_stored();
                 (grown + first_bytes * self.items.len() + content_bytes, false)
             }
             Some(_) => (grown + content_bytes, false),
@@ -206,6 +215,7 @@ impl Filling {
 fn is_same(one: &Content, other: &Content) -> bool {
     let same_place = one.payload.as_ptr() == other.payload.as_ptr()
         && one.payload.len() == other.payload.len()
-        && one.options == other.options;
+        && one.options == other.options
+        && one.fallback == other.fallback;
     same_place || one == other
 }

@@ -1,6 +1,8 @@
 //! Claims, the fence before the first byte, and the end of leases.
 
-use notification::{BroadcastId, Chunk, Content, Epoch, Guarantee, State, Timestamp, limits};
+use notification::{
+    BroadcastId, Chunk, Content, Draft, Epoch, Guarantee, State, Timestamp, limits,
+};
 use rusqlite::{OptionalExtension, params};
 
 use super::round::Round;
@@ -30,7 +32,7 @@ impl Round<'_> {
         for chunk in self.leases_ended(now)? {
             self.end_lease(&chunk, now, "lease ended")?;
         }
-        let mut chunks = Vec::new();
+        let (mut chunks, mut fallbacks) = (Vec::new(), Vec::new());
         let (mut items, mut ended) = (0, 0);
         // What ends here is bounded like all work of a round; the caller is told to come again at once.
         while ended < limits::ROUND_ITEMS
@@ -42,7 +44,7 @@ impl Round<'_> {
                 continue;
             };
             let room = if items == 0 { usize::MAX } else { request.items.saturating_sub(items) };
-            match self.take(&first, request, room)? {
+            match self.take(&first, request, room, &mut fallbacks)? {
                 Taken::Left => break,
                 Taken::Ended(count) => {
                     ended += count;
@@ -56,6 +58,8 @@ impl Round<'_> {
                 }
             }
         }
+        // Behind the loop, which knows when its lanes are due without them.
+        self.accept_fallbacks(fallbacks, now)?;
         let next_due = self.desk.lanes.next_at(&request);
         let next_at = next_due.into_iter().chain(self.next_lease_end()?).min();
         Ok(Claim { chunks, next_at })
@@ -80,6 +84,7 @@ impl Round<'_> {
         chunk: &ChunkRow,
         request: ClaimRequest,
         room: usize,
+        fallbacks: &mut Vec<Draft>,
     ) -> Result<Taken, StoreError> {
         let now = request.now;
         let lane = self.lane(chunk.lane)?;
@@ -101,6 +106,8 @@ impl Round<'_> {
             for index in suppressed.iter() {
                 members.remove(index);
             }
+            let gone = deliveries.iter().filter(|delivery| suppressed.contains(delivery.index));
+            fallbacks.extend(model::fallbacks(&batch, self.desk.realm, gone, now));
             deliveries.retain(|delivery| !suppressed.contains(delivery.index));
             self.shrink(chunk.id, &members)?;
         }

@@ -74,6 +74,14 @@ enum Kind {
     Json,
 }
 
+/// Why a string cannot be rendered.
+enum Reason {
+    /// The variables lack this one.
+    Missing(String),
+    /// Anything else.
+    Other(String),
+}
+
 // === impl Template ===
 
 impl Template {
@@ -111,7 +119,11 @@ impl Template {
 
     /// The content as it was written.
     pub(super) fn source(&self) -> Content {
-        Content { payload: self.payload.json.clone(), options: self.options.json.clone() }
+        Content {
+            payload: self.payload.json.clone(),
+            options: self.options.json.clone(),
+            fallback: None,
+        }
     }
 
     /// Renders it. A fault names the string that could not be rendered.
@@ -119,6 +131,7 @@ impl Template {
         Ok(Content {
             payload: self.payload.render(&self.environment, &variables.0)?,
             options: self.options.render(&self.environment, &variables.0)?,
+            fallback: None,
         })
     }
 }
@@ -211,12 +224,6 @@ impl Pattern {
 }
 
 // === impl Slot ===
-
-/// Why a string cannot be rendered.
-enum Reason {
-    Missing(String),
-    Other(String),
-}
 
 impl Slot {
     /// Appends to `rendered` what takes the string's place.

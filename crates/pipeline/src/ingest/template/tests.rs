@@ -4,7 +4,7 @@ use super::*;
 
 fn compile(payload: &str) -> Result<Template, Fault> {
     let content =
-        Content { payload: Bytes::copy_from_slice(payload.as_bytes()), options: Bytes::new() };
+        Content { payload: Bytes::copy_from_slice(payload.as_bytes()), ..Content::default() };
     Template::compile(&content, &["html"])
 }
 
