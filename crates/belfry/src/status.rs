@@ -51,7 +51,7 @@ struct Worker {
     listen: Option<String>,
     started_at: String,
     alive_for_seconds: f64,
-    leaving: bool,
+    standing_by: bool,
     partitions: u16,
     claimed: u64,
     settled: u64,
@@ -177,7 +177,7 @@ impl Worker {
     fn state(&self) -> &'static str {
         match self {
             _ if self.alive_for_seconds <= 0.0 => "overdue",
-            _ if self.leaving => "leaving",
+            _ if self.standing_by => "standing by",
             _ => "alive",
         }
     }
@@ -231,10 +231,10 @@ mod tests {
             "lanes": [{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 1200, "next_due_at": null}],
             "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [
                 {"id": 1, "name": "a-7", "role": "serve", "version": "0.1.0", "listen": "127.0.0.1:8473",
-                    "started_at": "2026-11-21T08:30:00.000Z", "alive_for_seconds": 9.5, "leaving": false,
+                    "started_at": "2026-11-21T08:30:00.000Z", "alive_for_seconds": 9.5, "standing_by": false,
                     "partitions": 62, "claimed": 1200, "settled": 7, "settled_per_second": 81000.4},
                 {"id": 2, "name": "bb-17", "role": "consume", "version": "0.1.0", "listen": null,
-                    "started_at": "2026-11-21T08:30:02.000Z", "alive_for_seconds": 0.0, "leaving": false,
+                    "started_at": "2026-11-21T08:30:02.000Z", "alive_for_seconds": 0.0, "standing_by": false,
                     "partitions": 0, "claimed": 0, "settled": 0, "settled_per_second": 0.0},
             ]},
         });

@@ -29,7 +29,7 @@ pub mod workload;
 
 pub use caller::Caller;
 pub use client::{Audit, Client};
-pub use process::{Engine, EngineSettings, Role, Simulator, SimulatorReady};
+pub use process::{Engine, EngineSettings, Role, Simulator, SimulatorReady, Watch};
 pub use tally::{Books, JournalTail, Tally};
 pub use trial::{Finished, Import, Setup, Trial};
 pub use usage::Usage;

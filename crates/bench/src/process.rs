@@ -1,6 +1,7 @@
 //! The engine and the simulator as child processes, started as a user would start them.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -75,9 +76,20 @@ struct EngineReady {
     listen: String,
 }
 
-/// A child that does not outlive its handle.
+/// A child that does not outlive its handle, nor whoever holds it.
 #[derive(Debug)]
-struct Running(Child);
+struct Running {
+    child: Child,
+    /// Dropped after the child was ended.
+    _watch: Watch,
+}
+
+/// Kills a process when whoever holds this ends in whatever way, by SIGKILL too: the kernel closes a pipe then.
+#[derive(Debug)]
+pub struct Watch(Child);
+
+/// Waits for the end of its input.
+const WATCH: &str = r#"trap '' INT TERM HUP; read -r line; kill -s KILL "$1""#;
 
 // === impl Simulator ===
 
@@ -158,8 +170,8 @@ impl Engine {
     /// # Errors
     /// When it is gone already.
     pub fn kill(&mut self) -> Result<()> {
-        self.child.0.kill()?;
-        self.child.0.wait()?;
+        self.child.child.kill()?;
+        self.child.child.wait()?;
         Ok(())
     }
 
@@ -169,7 +181,7 @@ impl Engine {
     /// When it ends with another code than 0.
     pub fn stop(&mut self) -> Result<()> {
         kill_process(self.child.pid()?, Signal::TERM)?;
-        let status = self.child.0.wait()?;
+        let status = self.child.child.wait()?;
         anyhow::ensure!(status.success(), "the engine ended with {status}");
         Ok(())
     }
@@ -187,7 +199,7 @@ impl Engine {
     /// # Errors
     /// When the kernel does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        Ok(self.child.0.try_wait()?)
+        Ok(self.child.child.try_wait()?)
     }
 
     /// What it has used so far.
@@ -203,17 +215,42 @@ impl Engine {
 
 impl Running {
     fn pid(&self) -> Result<Pid> {
-        Pid::from_raw(i32::try_from(self.0.id())?).context("a process has a positive number")
+        Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a positive number")
     }
 
     fn usage(&self) -> Result<Usage> {
-        Usage::of_process(self.0.id())
+        Usage::of_process(self.child.id())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // Both fail only when it is gone already, which is what is wanted.
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Watches over `process`.
+    ///
+    /// # Errors
+    /// When there is no `sh`.
+    pub fn over(process: &Child) -> Result<Self> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", WATCH, "watch"]).arg(process.id().to_string());
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // What a terminal sends to everybody must not end it before its holder.
+        let shell = shell.process_group(0).spawn().context("cannot start sh")?;
+        Ok(Self(shell))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Before its pipe is closed: the number may be another's by now.
         let _gone = self.0.kill();
         let _reaped = self.0.wait();
     }
@@ -226,18 +263,19 @@ fn start<Ready: for<'de> Deserialize<'de>>(
 ) -> Result<(Running, Ready)> {
     let stderr = std::fs::File::options().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-    let mut child = Running(command.spawn().with_context(|| format!("cannot start {command:?}"))?);
-    let stdout = child.0.stdout.take().context("stdout is piped")?;
+    let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let mut running = Running { _watch: Watch::over(&child)?, child };
+    let stdout = running.child.stdout.take().context("stdout is piped")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
     if line.is_empty() {
-        let status = child.0.wait()?;
+        let status = running.child.wait()?;
         let said = std::fs::read_to_string(log).unwrap_or_default();
         let last = said.lines().last().unwrap_or("nothing");
         bail!("{command:?} ended with {status}; it said: {last}");
     }
     Ok((
-        child,
+        running,
         serde_json::from_str(&line).with_context(|| format!("unexpected first line: {line}"))?,
     ))
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Gate, Signal, Tenure};
-use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
+use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp, limits};
 use tokio::sync::watch;
 
 pub use drive::drive;
@@ -126,8 +126,11 @@ pub enum MayStart {
     Yes,
     /// The notification's time is over.
     Expired,
-    /// Too little is left of the lease, the process is being stopped, or others take over from it: hand it back.
-    No,
+    /// Too little is left of the lease, the process is being stopped, or others may be taking over from it: hand it back.
+    No {
+        /// Due again after so long.
+        after: Duration,
+    },
 }
 
 /// Why a recipient or a content is not acceptable.
@@ -170,9 +173,14 @@ impl Job<'_> {
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
-        let lease_ends = now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until;
-        let is_over = lease_ends || !self.tenure.holds(self.chunk.tenure, self.clock);
-        if is_over || *self.stopping.borrow() { MayStart::No } else { MayStart::Yes }
+        if now.plus(limits::LEASE_MARGIN) >= self.chunk.lease_until || *self.stopping.borrow() {
+            return MayStart::No { after: Duration::ZERO };
+        }
+        if !self.tenure.holds(self.chunk.tenure, self.clock) {
+            // Claimed again at once, it would go to and fro until this process is sure that it is alive.
+            return MayStart::No { after: limits::WORKER_BEAT };
+        }
+        MayStart::Yes
     }
 
     /// The priority of the job's lane.
@@ -189,7 +197,7 @@ impl MayStart {
         match self {
             Self::Yes => None,
             Self::Expired => Some(Report::Expired),
-            Self::No => Some(Report::HandedBack { after: Duration::ZERO }),
+            Self::No { after } => Some(Report::HandedBack { after }),
         }
     }
 }

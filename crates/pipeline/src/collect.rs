@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flow::Clock;
-use notification::{Chunk, Ticket, limits};
+use notification::{Chunk, Priority, Ticket, limits};
 use queue::{Consume, Message, Publish};
 use store::{StoreError, Take};
 use tokio::sync::watch;
@@ -32,10 +32,22 @@ impl Collect {
     ///
     /// # Errors
     /// When the store failed. What was not taken is given out again by the broker, or claimed again when its lease ends.
-    pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+    pub async fn run(self, stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+        // What is not urgent may have to wait for room once it is taken; what is urgent does not wait behind it.
+        let urgent = self.exchange(Priority::Urgent, stopping.clone());
+        tokio::try_join!(urgent, self.exchange(Priority::Bulk, stopping))?;
+        Ok(())
+    }
+
+    /// The same for tickets of the priority `down_to` and above.
+    async fn exchange(
+        &self,
+        down_to: Priority,
+        mut stopping: watch::Receiver<bool>,
+    ) -> Result<(), StoreError> {
         let mut room = self.queue.room();
         loop {
-            let lowest = *room.borrow_and_update();
+            let lowest = room.borrow_and_update().map(|lowest| lowest.min(down_to));
             let receive = async {
                 match lowest {
                     Some(lowest) => self.tickets.receive(lowest, limits::TAKE_TICKETS).await,

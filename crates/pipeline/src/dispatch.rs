@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::Clock;
-use notification::{Timestamp, limits};
+use notification::{Priority, Timestamp, limits};
 use queue::{Item, Publish};
 use store::{ClaimRequest, Claims, StoreError};
 use tokio::sync::watch;
@@ -37,21 +37,19 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
         let (mut changes, mut room) = (self.claims.changes(), self.queue.room());
         while !*stopping.borrow() {
-            // What is claimed for a queue that takes nothing, such as a broker that is away, waits out its lease in vain.
-            tokio::select! {
+            // What is claimed for a queue that does not take it, such as a broker that is away, waits out its lease in vain.
+            let there_is_room = tokio::select! {
                 biased;
                 _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
-                there_is_room = room.wait_for(Option::is_some) => {
-                    if there_is_room.is_err() {
-                        return Ok(());
-                    }
-                }
-            }
+                there_is_room = room.wait_for(Option::is_some) => there_is_room,
+            };
+            let Ok(Some(lowest)) = there_is_room.map(|lowest| *lowest) else { return Ok(()) };
             // What changes from here on wakes the wait below, also if it changes during the claim.
             changes.mark_unchanged();
-            let next_at = self.claim_and_publish().await?;
+            let next_at = self.claim_and_publish(lowest).await?;
             tokio::select! {
                 store_is_gone = changes.changed() => if store_is_gone.is_err() { return Ok(()) },
+                _queue_is_gone = room.changed() => {}
                 () = self.sleep_until(next_at) => {}
                 _ = stopping.wait_for(|stopping| *stopping) => {}
             }
@@ -59,11 +57,12 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
         Ok(())
     }
 
-    async fn claim_and_publish(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn claim_and_publish(&self, lowest: Priority) -> Result<Option<Timestamp>, StoreError> {
         let request = ClaimRequest {
             now: channel::timestamp(self.clock),
             lease: self.lease,
             items: limits::CLAIM_ITEMS,
+            lowest,
             lane_window: limits::LANE_WINDOW,
             total_window: limits::CLAIMED_ITEMS,
         };

@@ -96,17 +96,7 @@ async fn main() {
 }
 
 async fn open(url: &str) -> Postgres {
-    let options = Options {
-        url: url.to_owned(),
-        ca_file: None,
-        name: "speed".to_owned(),
-        version: "1".to_owned(),
-        produces: true,
-        consumes: true,
-        listen: None,
-        seed: 1,
-    };
-    Postgres::open(options, Clock::system()).await.expect("open")
+    Postgres::open(Options::new(url), Clock::system()).await.expect("open")
 }
 
 /// A device token of 64 characters.

@@ -17,6 +17,8 @@ pub struct ClaimRequest {
     pub lease: Duration,
     /// Deliveries wanted at most; a chunk that would exceed it is left, unless it is the first.
     pub items: usize,
+    /// Only lanes of this priority and above: what goes further takes no others now.
+    pub lowest: Priority,
     /// Deliveries of one lane that may be claimed and unsettled at a time; every chunk weighs
     /// [`CHUNK_WEIGHT`](notification::limits::CHUNK_WEIGHT) deliveries more than it has. A lane below it may be given one
     /// chunk beyond it.
@@ -77,6 +79,9 @@ impl ClaimRequest {
     /// one still finds room (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for
     /// shared-memory packet switches", 1998).
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
+        if priority > self.lowest {
+            return false;
+        }
         let left = self.total_window_of(priority).saturating_sub(of_all);
         of_lane < self.lane_window.min(left.div_ceil(2))
     }

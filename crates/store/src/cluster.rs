@@ -94,7 +94,7 @@ pub struct WorkerStatus {
     /// How long its lease on itself still lasts; zero when it is overdue and about to be removed.
     pub alive_for: Duration,
     /// Whether it is finishing what it has and takes nothing new.
-    pub is_leaving: bool,
+    pub is_standing_by: bool,
     /// Partitions it owns.
     pub partitions: u16,
     /// Deliveries that it holds.

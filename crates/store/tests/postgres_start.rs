@@ -5,12 +5,13 @@
 mod support;
 
 use flow::Clock;
+use store::postgres::Options;
 use store::{ErrorKind, Ledger, Postgres, StoreError};
-use support::{fresh, open, options};
+use support::{fresh, open};
 
 /// Opens a store at `url`, and says how it was refused.
 async fn refusal(url: &str) -> String {
-    match Postgres::open(options(url), Clock::system()).await {
+    match Postgres::open(Options::new(url), Clock::system()).await {
         Ok(_) => panic!("{url} was taken"),
         Err(error) => {
             let is_refused = matches!(error, StoreError::Refused(_) | StoreError::Schema(_));

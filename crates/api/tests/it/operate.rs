@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
-use notification::{Chunk, Disposition, OutcomeGroup, Settlement, State};
+use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
 use store::{ClaimRequest, Claims, ClusterStatus, Settle, WorkerStatus};
 
 use crate::support::{Fixture, JSON, fixture, notification};
@@ -15,8 +15,9 @@ async fn worked() -> (Fixture, String) {
     let fixture = fixture(Vec::new());
     let first = fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
     let lease = notification::limits::LEASE;
-    let (now, items) = (fixture.now(), 10);
-    let request = ClaimRequest { now, lease, items, lane_window: items, total_window: items };
+    let (now, items, lowest) = (fixture.now(), 10, Priority::Bulk);
+    let (lane_window, total_window) = (items, items);
+    let request = ClaimRequest { now, lease, items, lowest, lane_window, total_window };
     let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
     let groups = vec![OutcomeGroup {
         disposition: Disposition::Ended(State::Delivered),
@@ -92,7 +93,7 @@ async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
         listen: None,
         started_at: fixture.now(),
         alive_for: Duration::from_millis(9_500),
-        is_leaving: true,
+        is_standing_by: true,
         partitions: 40,
         claimed: 7,
         settled: 0,
@@ -120,7 +121,7 @@ async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
     assert_eq!(
         worker,
         json!({"id": 3, "name": "here", "role": "produce", "version": "0.1.0", "listen": null,
-            "alive_for_seconds": 9.5, "leaving": true, "partitions": 40, "claimed": 7, "settled": 0,
+            "alive_for_seconds": 9.5, "standing_by": true, "partitions": 40, "claimed": 7, "settled": 0,
             "settled_per_second": 0.5})
     );
     let metrics = fixture.get("/metrics").await;

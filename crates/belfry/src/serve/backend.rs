@@ -29,6 +29,9 @@ pub(super) enum Backend {
     },
 }
 
+/// A difference of two clocks that is told, ms.
+const CLOCK_APART_MS: u64 = 1_000;
+
 // === impl Backend ===
 
 impl Backend {
@@ -50,7 +53,7 @@ impl Backend {
                 Ok(Self::Sqlite(Arc::new(store)))
             }
             StorePlace::Server(url) => {
-                let worker = worker_name();
+                let worker = worker_name(seed);
                 let options = postgres::Options {
                     url: url.expose(),
                     ca_file: config.store.ca_file.clone(),
@@ -64,6 +67,9 @@ impl Backend {
                 let store = reach(url, options, clock).await?;
                 let ahead_ms = store.time_offset();
                 tracing::info!(%url, worker, ahead_ms, "store opened");
+                if ahead_ms.unsigned_abs() > CLOCK_APART_MS {
+                    tracing::warn!(ahead_ms, "the database's clock differs: synchronize both");
+                }
                 Ok(Self::Postgres { store: Arc::new(store), worker })
             }
         }
@@ -169,8 +175,13 @@ async fn reach(
     }
 }
 
-/// Host and process: nobody else's at the same time.
-fn worker_name() -> String {
+/// Host and process: nobody else's at the same time. Containers may share a host's name, and all have process 1, so there
+/// it is chance that tells them apart.
+fn worker_name(seed: u64) -> String {
     let system = rustix::system::uname();
-    format!("{}-{}", system.nodename().to_string_lossy(), std::process::id())
+    let host = system.nodename().to_string_lossy();
+    match std::process::id() {
+        1 => format!("{host}-{:06x}", seed & 0xff_ffff),
+        process => format!("{host}-{process}"),
+    }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Audit, Books, Guarantee, Simulator, Workload};
+use bench::{Audit, Books, Guarantee, Simulator, Watch, Workload};
 use flow::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -31,6 +31,8 @@ pub(crate) struct Process {
     config: PathBuf,
     listen: String,
     log: PathBuf,
+    /// Dropped after the child was ended.
+    _watch: Watch,
 }
 
 // === impl Cluster ===
@@ -73,7 +75,13 @@ impl Cluster {
         command.arg(role).arg("--config").arg(&config).envs(self.environment.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let child = command.spawn().unwrap();
-        Process { child, config, listen: listen.to_owned(), log }
+        Process {
+            _watch: Watch::over(&child).unwrap(),
+            child,
+            config,
+            listen: listen.to_owned(),
+            log,
+        }
     }
 
     /// A command of the same configuration that talks to `process`.

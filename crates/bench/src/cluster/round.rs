@@ -271,7 +271,10 @@ fn happen(cluster: &Cluster, fault: Fault, notes: &Mutex<Notes>) -> Result<()> {
         }
         Fault::Link { member: i, server, harm, lasts } => {
             harm_link(member(i)?, server, harm)?;
-            note_claims(cluster, Some(member(i)?), notes)?;
+            // Without its broker a process goes on with what it has: nothing of that may be repeated.
+            if server == Server::Store {
+                note_claims(cluster, Some(member(i)?), notes)?;
+            }
             std::thread::sleep(lasts);
             link_of(member(i)?, server)?.pass();
             Ok(())

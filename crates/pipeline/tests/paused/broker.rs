@@ -83,6 +83,28 @@ fn nothing_is_claimed_while_the_broker_takes_nothing() {
 }
 
 #[test]
+fn what_is_urgent_does_not_wait_behind_what_has_no_room() {
+    on_one_thread(async || {
+        let rig = Rig::new(Script::new(limits::ATTEMPT_TIMEOUT, 1));
+        for _ in 0..limits::CONSUMER_WEIGHT / limits::BATCH_ITEMS + 64 {
+            let drafts = (0..limits::BATCH_ITEMS).map(|_| rig.draft("x", Guarantee::AtLeastOnce));
+            rig.accept_drafts(drafts.collect()).await;
+        }
+        let broker = broker();
+        broker.publish(rig.issue_tickets().await).await;
+        let running = rig.start_behind(&broker);
+        tokio::time::sleep(1_000 * MS).await;
+        let mut urgent = rig.draft("urgent", Guarantee::AtLeastOnce);
+        urgent.envelope.lane.priority = Priority::Urgent;
+        rig.accept_drafts(vec![urgent]).await;
+        broker.publish(rig.issue_tickets().await).await;
+        tokio::time::sleep(1_000 * MS).await;
+        assert_eq!(rig.script.attempts_for("urgent"), 1);
+        running.crash().await;
+    });
+}
+
+#[test]
 fn a_consumer_leaves_to_others_what_it_has_no_room_for() {
     on_one_thread(async || {
         let rig = Rig::new(Script::new(limits::ATTEMPT_TIMEOUT, 1));

@@ -192,6 +192,7 @@ impl Rig {
             now: self.now(),
             lease: limits::TICKET_LEASE,
             items: usize::MAX,
+            lowest: Priority::Bulk,
             lane_window: usize::MAX,
             total_window: usize::MAX,
         };

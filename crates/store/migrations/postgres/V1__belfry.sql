@@ -113,7 +113,7 @@ CREATE TABLE worker (
     listen             text,
     started_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     alive_until        timestamptz NOT NULL,
-    is_leaving         boolean     NOT NULL DEFAULT false,
+    is_standing_by     boolean     NOT NULL DEFAULT false,
     settled            bigint      NOT NULL DEFAULT 0,
     settled_per_second real        NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
@@ -123,9 +123,10 @@ INSERT INTO partition (id) SELECT generate_series(0, 63);
 
 -- Every transaction that writes to the log takes the lock (4782301, 1), shared, before it gets a number. So whoever
 -- follows the log can tell how far it is complete: what runs without that lock, however long, writes no log. A running
--- transaction whose locks cannot be seen yet, or any more, counts as one that writes. What is below is complete in the
--- snapshot of the statement that asks, because locks are looked at after it was taken.
-CREATE FUNCTION log_horizon() RETURNS xid8 LANGUAGE sql STABLE AS $$
+-- transaction whose locks cannot be seen yet, or any more, counts as one that writes, but that is not sure: who asks again
+-- knows more. What is below is complete in the snapshot of the transaction that asks, because locks are looked at after
+-- it was taken.
+CREATE FUNCTION log_horizon(OUT horizon xid8, OUT is_sure boolean) LANGUAGE sql STABLE AS $$
     WITH held AS MATERIALIZED (
         SELECT locktype, virtualtransaction AS holder, transactionid AS xid
         FROM pg_locks
@@ -133,15 +134,15 @@ CREATE FUNCTION log_horizon() RETURNS xid8 LANGUAGE sql STABLE AS $$
            OR (locktype = 'advisory' AND classid = 4782301 AND objid = 1 AND objsubid = 2
                AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
     )
-    SELECT coalesce(
-        (SELECT running FROM pg_snapshot_xip(pg_current_snapshot()) AS running
-         WHERE NOT EXISTS (
-             SELECT FROM held AS own
-             WHERE own.xid = running::xid
-               AND NOT EXISTS (SELECT FROM held AS writer
-                               WHERE writer.locktype = 'advisory' AND writer.holder = own.holder))
-         ORDER BY running LIMIT 1),
-        pg_snapshot_xmax(pg_current_snapshot()))
+    (SELECT running, EXISTS (SELECT FROM held WHERE held.xid = running::xid)
+     FROM pg_snapshot_xip(pg_current_snapshot()) AS running
+     WHERE NOT EXISTS (
+         SELECT FROM held AS own
+         WHERE own.xid = running::xid
+           AND NOT EXISTS (SELECT FROM held AS writer
+                           WHERE writer.locktype = 'advisory' AND writer.holder = own.holder))
+     UNION ALL SELECT pg_snapshot_xmax(pg_current_snapshot()), true)
+    ORDER BY 1 LIMIT 1
 $$;
 
 -- The outbox: applications insert here within their own transactions (docs/outbox.md is the contract). Rows are never

@@ -38,6 +38,19 @@ pub(super) async fn urgent_lanes_go_first_and_equal_ones_in_turn(store: &dyn Sto
     assert!(order == urgent_then_in_turn || order == other_lane_first, "{order:?}");
 }
 
+pub(super) async fn lanes_below_the_lowest_priority_wait(store: &dyn Store) {
+    for &priority in Priority::ALL {
+        Shape { priority, ..Shape::default() }.ingest(store, 1).await;
+    }
+    for lowest in Priority::ALL.iter().copied() {
+        let claim = store.claim(ClaimRequest { lowest, ..claim_request(9) }).await.unwrap();
+        let priorities: Vec<_> =
+            claim.chunks.iter().map(|chunk| chunk.envelope.lane.priority).collect();
+        assert_eq!(priorities, [lowest], "the ones above are claimed already");
+        assert!(claim.next_at.is_none_or(|at_next| at_next > at(9)), "what waits is no work now");
+    }
+}
+
 pub(super) async fn when_all_lanes_together_are_full_only_urgent_ones_get_more(store: &dyn Store) {
     let total_window = 8 * (1 + limits::CHUNK_WEIGHT);
     let request = ClaimRequest { total_window, ..claim_request(9) };

@@ -107,6 +107,7 @@ pub async fn exercise(make: impl AsyncFn() -> Subject) {
         claiming:
             nothing_is_claimed_before_it_is_due
             urgent_lanes_go_first_and_equal_ones_in_turn
+            lanes_below_the_lowest_priority_wait
             when_all_lanes_together_are_full_only_urgent_ones_get_more
             lanes_that_answer_nobody_leave_room_for_the_next
             a_full_lane_gets_nothing_more

@@ -154,7 +154,9 @@ pub(super) fn accepted(admission: Admission) -> NotificationId {
 /// A claim of everything, at `millis`.
 pub const fn claim_request(millis: i64) -> ClaimRequest {
     let (items, window) = (usize::MAX, usize::MAX);
-    ClaimRequest { now: at(millis), lease: LEASE, items, lane_window: window, total_window: window }
+    let lowest = Priority::Bulk;
+    let (lane_window, total_window) = (window, window);
+    ClaimRequest { now: at(millis), lease: LEASE, items, lowest, lane_window, total_window }
 }
 
 /// Claims everything that is due.

@@ -71,7 +71,6 @@ pub(super) struct Stats {
 /// What a beat found.
 #[derive(Debug)]
 struct Beat {
-    is_known: bool,
     dead: i64,
     /// When the next lease of another ends, unless it is renewed: that is looked at in time.
     next_end: Option<Duration>,
@@ -80,12 +79,12 @@ struct Beat {
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until) \
      VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond') RETURNING id";
 const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + $2 * interval '1 millisecond', \
-     is_leaving = $3, settled = $4, settled_per_second = $5 \
+     is_standing_by = $3, settled = $4, settled_per_second = $5 \
      WHERE id = $1 RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::int8";
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_leaving), \
-     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_leaving AND id < $1), \
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by), \
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_standing_by), \
+     count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by AND id < $1), \
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
        - clock_timestamp())::float8 FROM worker";
 /// A partition without an owner is anybody's, and so is one whose owner is not among the workers any more: a statement
@@ -96,6 +95,8 @@ const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE 
 const RELEASE: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 ORDER BY id DESC LIMIT $2 FOR UPDATE)";
 const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
+/// How long a process must have been linked before it buries others.
+const BURY_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
 /// Clocks that differ by more are told.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 const PARTITIONS: usize = limits::PARTITIONS as usize;
@@ -167,6 +168,7 @@ impl Member {
     ) {
         let backoff = Backoff::new(Duration::from_millis(100), limits::WORKER_BEAT);
         let mut failures = 0;
+        let mut linked_since = None;
         loop {
             let intended = *intent.borrow_and_update();
             if intended == Intent::Leave {
@@ -175,11 +177,17 @@ impl Member {
             let beaten = self.beat(intended == Intent::Finish).await;
             let is_linked = beaten.is_ok() && self.session.is_some();
             available.send_if_modified(|told| std::mem::replace(told, is_linked) != is_linked);
+            let now = self.clock.monotonic();
+            linked_since = is_linked.then(|| linked_since.unwrap_or(now));
+            // After an outage everybody is overdue, and most are about to say that they live.
+            let knows = linked_since.is_some_and(|since| now.duration_since(since) >= BURY_AFTER);
             let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
                     self.tell(&standing);
-                    self.bury(beat.dead).await;
+                    if knows {
+                        self.bury(beat.dead).await;
+                    }
                     beat.next_end.map_or(limits::WORKER_BEAT, |end| end.min(limits::WORKER_BEAT))
                 }
                 Err(error) => {
@@ -216,33 +224,26 @@ impl Member {
 
     /// Says that this process is alive, and brings its share of partitions in order. One that takes too long has lost
     /// its connection.
-    async fn beat(&mut self, is_leaving: bool) -> Result<Beat, Error> {
+    async fn beat(&mut self, is_standing_by: bool) -> Result<Beat, Error> {
         let sent_at = self.clock.monotonic();
         let session = match self.session.take() {
             Some(session) => session,
             None => self.connector.connect(None).await?,
         };
-        let beat = tokio::time::timeout(limits::WORKER_LEASE / 2, self.say(&session, is_leaving));
+        let beat =
+            tokio::time::timeout(limits::WORKER_LEASE / 2, self.say(&session, is_standing_by));
         let beat = match beat.await {
             Ok(beat) => beat?,
             // The session is dropped with its silence.
-            Err(_elapsed) => return Ok(Beat { is_known: false, dead: 0, next_end: None }),
+            Err(_elapsed) => return Ok(Beat { dead: 0, next_end: None }),
         };
-        if beat.is_known {
-            self.tenure.renew(
-                self.standing.worker.cast_unsigned(),
-                sent_at,
-                limits::WORKER_LEASE / 2,
-            );
-        } else {
-            // Buried: nothing that was started is ours any more.
-            self.tenure.end();
-        }
+        // Of one who was buried and joined anew, this ends the former tenure: nothing that was started in it is ours.
+        self.tenure.renew(self.standing.worker.cast_unsigned(), sent_at, limits::WORKER_LEASE / 2);
         self.session = Some(session);
         Ok(beat)
     }
 
-    async fn say(&mut self, session: &Session, is_leaving: bool) -> Result<Beat, Error> {
+    async fn say(&mut self, session: &Session, is_standing_by: bool) -> Result<Beat, Error> {
         let client = &session.client;
         let lease = millis(limits::WORKER_LEASE);
         let settled = self.stats.as_ref().map_or(0, |stats| stats.settled.load(Ordering::Relaxed));
@@ -251,7 +252,7 @@ impl Member {
         let worker = self.standing.worker;
         let asked_at = self.clock.monotonic();
         let known = client
-            .query_opt(&renew, &[&worker, &lease, &is_leaving, &settled.cast_signed(), &rate])
+            .query_opt(&renew, &[&worker, &lease, &is_standing_by, &settled.cast_signed(), &rate])
             .await?;
         if let Some(row) = &known {
             // An answer that took long says little of the present time.
@@ -274,14 +275,14 @@ impl Member {
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
         (self.standing.producers, self.standing.consumers) = (count(1)?, count(2)?);
         if self.options.produces {
-            let share = if is_leaving { 0 } else { share(self.standing.producers, count(3)?) };
+            let share = if is_standing_by { 0 } else { share(self.standing.producers, count(3)?) };
             self.balance(session, share).await?;
         }
         let next_end: Option<f64> = row.try_get(4)?;
         // A little later, so that it is over then.
         let next_end =
             next_end.and_then(|seconds| Duration::try_from_secs_f64(seconds + 0.01).ok());
-        Ok(Beat { is_known: known.is_some() || worker == 0, dead: row.try_get(0)?, next_end })
+        Ok(Beat { dead: row.try_get(0)?, next_end })
     }
 
     /// Says so, once, when the machine's clock and the database's move apart, whose time is `told`, ms: ours follows theirs

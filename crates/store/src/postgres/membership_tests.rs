@@ -13,16 +13,7 @@ use super::{Options, Postgres};
 use crate::Ledger as _;
 
 async fn join(database: &Database, produces: bool) -> Postgres {
-    let options = Options {
-        url: database.url().to_owned(),
-        ca_file: None,
-        name: "test".to_owned(),
-        version: "1".to_owned(),
-        produces,
-        consumes: true,
-        listen: None,
-        seed: 1,
-    };
+    let options = Options { produces, ..Options::new(database.url()) };
     Postgres::open(options, Clock::system()).await.unwrap()
 }
 

@@ -27,6 +27,7 @@ mod listener;
 mod membership;
 #[cfg(test)]
 mod membership_tests;
+mod notices;
 mod outbox;
 mod read;
 #[cfg(test)]
@@ -124,6 +125,24 @@ const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
 /// Batches of notices waiting for the writer that claims.
 const NOTICES: usize = 1_024;
 
+// === impl Options ===
+
+impl Options {
+    /// The store at `url`, for a process without a name that claims and delivers.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            ca_file: None,
+            name: String::new(),
+            version: String::new(),
+            produces: true,
+            consumes: true,
+            listen: None,
+            seed: 0,
+        }
+    }
+}
+
 // === impl Postgres ===
 
 impl Postgres {
@@ -154,21 +173,21 @@ impl Postgres {
             changes: changes.clone(),
             settled: Arc::clone(&settled),
         };
-        let (notices, arrivals) = mpsc::channel(NOTICES);
+        let (teller, hearer) = notices::channel(NOTICES);
         let mut tasks = Tasks::default();
         let intake = parts.start(
             &mut tasks,
             "store-intake",
-            Notices::Forward(notices.clone()),
+            Notices::Forward(teller.clone()),
             random.fork(),
         );
-        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(arrivals), random.fork());
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(hearer), random.fork());
         let (intent, intended) = watch::channel(Intent::Work);
         let cluster = Arc::new(tokio::sync::Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
         let listener = Listener {
             connector: connector.clone(),
-            notices,
+            teller,
             changes: changes.clone(),
             cluster: Arc::clone(&cluster),
             outbox,
@@ -308,7 +327,8 @@ impl Ingest for Postgres {
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        self.intake.ask_patiently(broadcast::Abandon(broadcast)).await
+        while !self.intake.ask_patiently(broadcast::Abandon(broadcast)).await? {}
+        Ok(())
     }
 }
 

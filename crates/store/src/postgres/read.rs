@@ -239,28 +239,32 @@ impl<'a> Snapshot<'a> {
         Ok(lanes)
     }
 
-    /// Rows of transactions that were complete when the snapshot was taken, and before which none can follow.
+    /// Rows of transactions that were complete when the snapshot was taken, and before which none can follow; and whether
+    /// it is sure that no more of them are.
     pub(super) async fn log(
         &self,
         position: LogPosition,
         entries: usize,
-    ) -> Result<LogPage, StoreError> {
+    ) -> Result<(LogPage, bool), StoreError> {
         let mut page = LogPage { entries: Vec::new(), next: position };
+        let horizon = "SELECT horizon, is_sure FROM log_horizon()";
+        let row = self.transaction.query_one(horizon, &[]).await?;
+        let (horizon, is_sure) = (row.try_get::<_, Xid>(0)?, row.try_get(1)?);
         let select = "SELECT txid, batch.id, accepted_at, entries FROM log JOIN batch ON batch.id = batch \
-             WHERE txid > $1 AND txid < (SELECT log_horizon()) ORDER BY txid, log.id";
-        let portal = self.transaction.bind(select, &[&Xid(position.0)]).await?;
+             WHERE txid > $1 AND txid < $2 ORDER BY txid, log.id";
+        let portal = self.transaction.bind(select, &[&Xid(position.0), &horizon]).await?;
         loop {
             let rows = self.transaction.query_portal(&portal, LOG_ROWS).await?;
             for row in &rows {
                 let Xid(txid) = row.try_get(0)?;
                 if page.entries.len() >= entries && txid != page.next.0 {
-                    return Ok(page);
+                    return Ok((page, is_sure));
                 }
                 page.next = LogPosition(txid);
                 page.entries.extend(log_entries(row, self.realm)?);
             }
             if rows.is_empty() {
-                return Ok(page);
+                return Ok((page, is_sure));
             }
         }
     }
@@ -289,7 +293,7 @@ impl<'a> Snapshot<'a> {
 
     /// The processes of the cluster, in order of start.
     pub(super) async fn cluster(&self) -> Result<ClusterStatus, StoreError> {
-        let select = "SELECT id, name, version, produces, consumes, listen, is_leaving, settled, settled_per_second, \
+        let select = "SELECT id, name, version, produces, consumes, listen, is_standing_by, settled, settled_per_second, \
              (extract(epoch FROM started_at) * 1000)::int8, \
              (greatest(extract(epoch FROM alive_until - clock_timestamp()), 0) * 1000)::int8, \
              (SELECT count(*) FROM partition WHERE owner = worker.id), \
@@ -331,7 +335,7 @@ fn worker_at(row: &Row) -> Result<WorkerStatus, StoreError> {
         listen: row.try_get(5)?,
         started_at: instant(row, 9)?,
         alive_for: Duration::from_millis(unsigned(row, 10)?),
-        is_leaving: row.try_get(6)?,
+        is_standing_by: row.try_get(6)?,
         partitions: u16::try_from(unsigned(row, 11)?).unwrap_or(u16::MAX),
         claimed: unsigned(row, 12)?,
         settled: unsigned(row, 7)?,

@@ -9,16 +9,19 @@ use super::reader::PostgresReader;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::{Ledger as _, LogPosition, StoreError};
 
-/// A store with one batch of a hundred.
-async fn store() -> (Database, Connector) {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+/// A store with one batch of a hundred, on a server on which nothing else runs: whatever transaction ends anywhere on a
+/// server while the log is looked at holds back, for that look, what came after it.
+async fn store() -> (testbed::Postgres, Database, Connector) {
+    let options = testbed::PostgresOptions { settings: &[("autovacuum", "off")], tls: None };
+    let server = testbed::Postgres::start_with(options).unwrap();
+    let database = server.create_database().unwrap();
     let connector = Connector::new(database.url(), "test", None).unwrap();
     connector.prepare().await.unwrap();
     let rows = "INSERT INTO meta VALUES ('realm', 7) ON CONFLICT DO NOTHING; \
          INSERT INTO batch (id, lane, guarantee, accepted_at, due_at, count, tenant, items) \
          VALUES (1, 1, 0, 0, 0, 100, 'tenant', '')";
     connector.connect(None).await.unwrap().client.batch_execute(rows).await.unwrap();
-    (database, connector)
+    (server, database, connector)
 }
 
 /// A transaction that has written the end of one member to the log.
@@ -54,7 +57,7 @@ async fn read(
 
 #[tokio::test]
 async fn the_log_is_read_up_to_the_first_transaction_that_may_still_write() {
-    let (database, connector) = store().await;
+    let (_server, database, connector) = store().await;
     let reader = PostgresReader::open(database.url(), None).await.unwrap();
     let start = LogPosition::default();
     // Whoever only writes elsewhere, for however long, holds nobody up.
@@ -84,7 +87,7 @@ async fn the_log_is_read_up_to_the_first_transaction_that_may_still_write() {
 
 #[tokio::test]
 async fn what_a_transaction_wrote_is_never_split_over_pages() {
-    let (database, connector) = store().await;
+    let (_server, database, connector) = store().await;
     let reader = PostgresReader::open(database.url(), None).await.unwrap();
     for first in [0, 10, 20] {
         let session = writing(&connector, first).await;
@@ -108,7 +111,7 @@ async fn what_a_transaction_wrote_is_never_split_over_pages() {
 
 #[tokio::test]
 async fn a_reader_outlives_its_sessions_and_says_what_is_missing() {
-    let (database, connector) = store().await;
+    let (server, database, connector) = store().await;
     let reader = PostgresReader::open(database.url(), None).await.unwrap();
     let others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
          WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -117,7 +120,7 @@ async fn a_reader_outlives_its_sessions_and_says_what_is_missing() {
     assert!(ended > 0);
     assert_eq!(reader.totals().await.unwrap().accepted, 0);
 
-    let empty = testbed::postgres::shared().unwrap().create().unwrap();
+    let empty = server.create_database().unwrap();
     let refused = PostgresReader::open(empty.url(), None).await.unwrap_err();
     assert!(
         matches!(&refused, StoreError::Schema(words) if words.contains("belfry serve")),

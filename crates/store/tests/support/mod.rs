@@ -32,26 +32,13 @@ pub(crate) fn fresh_like(template: &Database) -> Database {
 
 /// A process that does everything.
 pub(crate) async fn open(url: &str) -> Postgres {
-    Postgres::open(options(url), Clock::system()).await.unwrap()
+    Postgres::open(Options::new(url), Clock::system()).await.unwrap()
 }
 
 /// A process that delivers and owns no partition.
 pub(crate) async fn open_consumer(url: &str) -> Postgres {
-    let options = Options { produces: false, ..options(url) };
+    let options = Options { produces: false, ..Options::new(url) };
     Postgres::open(options, Clock::system()).await.unwrap()
-}
-
-pub(crate) fn options(url: &str) -> Options {
-    Options {
-        url: url.to_owned(),
-        ca_file: None,
-        name: "test".to_owned(),
-        version: "1".to_owned(),
-        produces: true,
-        consumes: true,
-        listen: None,
-        seed: 1,
-    }
 }
 
 /// Settles all of `chunk` as delivered.

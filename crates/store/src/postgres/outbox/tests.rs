@@ -54,17 +54,7 @@ impl Bench {
 }
 
 async fn open(database: &Database) -> Postgres {
-    let options = Options {
-        url: database.url().to_owned(),
-        ca_file: None,
-        name: "test".to_owned(),
-        version: "1".to_owned(),
-        produces: true,
-        consumes: true,
-        listen: None,
-        seed: 1,
-    };
-    Postgres::open(options, Clock::system()).await.unwrap()
+    Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap()
 }
 
 /// Takes everything but what is addressed to `nobody`.
