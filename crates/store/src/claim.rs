@@ -106,7 +106,7 @@ pub trait Claims<T>: Send + Sync + std::fmt::Debug {
     /// Leases due chunks, each with a new epoch. Before that, in the same transaction: a chunk whose lease
     /// ended is due again ([`State::after`] decides: at-most-once deliveries that were begun are in doubt),
     /// what expired is settled as expired, and what is suppressed as suppressed; neither is returned. What stands in for
-    /// a suppressed one ([`Draft::in_place_of`]) is accepted in the same transaction, and may be claimed by the next call.
+    /// a suppressed one ([`Draft::in_place_of`]) is accepted in the same transaction, and may be claimed by it.
     ///
     /// [`State::after`]: notification::State::after
     /// [`Draft::in_place_of`]: notification::Draft::in_place_of

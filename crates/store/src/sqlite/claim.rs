@@ -5,7 +5,7 @@ use notification::{
 };
 use rusqlite::{OptionalExtension, params};
 
-use super::round::Round;
+use super::round::{self, Round};
 use super::rows::{self, select_chunk};
 use crate::rows::codec::LogLine;
 use crate::rows::lanes::LaneId;
@@ -32,7 +32,7 @@ impl Round<'_> {
         for chunk in self.leases_ended(now)? {
             self.end_lease(&chunk, now, "lease ended")?;
         }
-        let (mut chunks, mut fallbacks) = (Vec::new(), Vec::new());
+        let mut chunks = Vec::new();
         let (mut items, mut ended) = (0, 0);
         // What ends here is bounded like all work of a round; the caller is told to come again at once.
         while ended < limits::ROUND_ITEMS
@@ -44,7 +44,16 @@ impl Round<'_> {
                 continue;
             };
             let room = if items == 0 { usize::MAX } else { request.items.saturating_sub(items) };
-            match self.take(&first, request, room, &mut fallbacks)? {
+            let mut fallbacks = Vec::new();
+            let taken = self.take(&first, request, room, &mut fallbacks)?;
+            let next_due = if fallbacks.is_empty() {
+                next_due
+            } else {
+                // One of them may be due in this lane.
+                self.accept_fallbacks(fallbacks, now)?;
+                round::next_due(self.connection, lane)?
+            };
+            match taken {
                 Taken::Left => break,
                 Taken::Ended(count) => {
                     ended += count;
@@ -58,8 +67,6 @@ impl Round<'_> {
                 }
             }
         }
-        // Behind the loop, which knows when its lanes are due without them.
-        self.accept_fallbacks(fallbacks, now)?;
         let next_due = self.desk.lanes.next_at(&request);
         let next_at = next_due.into_iter().chain(self.next_lease_end()?).min();
         Ok(Claim { chunks, next_at })
