@@ -64,6 +64,8 @@ pub(crate) enum Command {
     CheckConfig(CheckConfigArgs),
     /// Make a key for callers of the engine
     ApiKey(ApiKeyArgs),
+    /// Make a key pair with which browsers know who sends (Web Push, VAPID)
+    VapidKey,
     /// Print the reference of the command line
     #[command(hide = true)]
     Reference,

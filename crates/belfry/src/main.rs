@@ -18,6 +18,7 @@ mod output;
 mod send;
 mod serve;
 mod status;
+mod vapid_key;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::CheckConfig(args) => check_config::run(&args, global.config.as_deref()),
         Command::ApiKey(args) => api_key::run(&args),
+        Command::VapidKey => vapid_key::run(),
         Command::Reference => output::print(&cli::to_markdown()),
     }
 }

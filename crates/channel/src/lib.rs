@@ -4,7 +4,9 @@
 //! [`Sender`] on every sender thread. A sender takes a [`Job`], some deliveries of one chunk, and reports
 //! per delivery; [`drive`] is the loop that most senders share. Channels know nothing of stores and queues.
 
+mod answers;
 pub mod apns;
+mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "double")]
@@ -12,11 +14,15 @@ pub mod double;
 mod drive;
 pub mod dry_run;
 mod endpoint;
+pub mod fcm;
 mod guard;
+mod http1;
+mod http2;
 mod settings;
 mod tcp;
 mod tls;
 pub mod webhook;
+pub mod webpush;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +34,7 @@ use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp, limits}
 use tokio::sync::watch;
 
 pub use drive::drive;
+pub use guard::Resolve;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.

@@ -146,8 +146,13 @@ impl Config {
     /// Builds every channel. Reads the files that they name, and connects to nothing.
     pub(crate) fn build_channels(&self) -> anyhow::Result<Channels> {
         let mut channels = Channels::default();
+        let state_directory = match self.store.place() {
+            StorePlace::Directory(directory) => Some(directory.join("state")),
+            StorePlace::Server(_) => None,
+        };
+        let shared = channels::Shared { state_directory, ..channels::Shared::default() };
         for (name, channel) in &self.channels {
-            let built = channel.kind.build().with_context(|| format!("channels.{name}"))?;
+            let built = channel.kind.build(&shared).with_context(|| format!("channels.{name}"))?;
             channels.insert(name.clone(), built);
         }
         Ok(channels)
