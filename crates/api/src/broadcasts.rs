@@ -108,6 +108,10 @@ async fn create_whole(
         if let Err(error) = add(&mut upload, &whole, recipient) {
             faults.push(in_recipients(index, error)?);
         }
+        // Rendered contents may be larger than the body was.
+        if upload.is_full() {
+            upload.flush().await?;
+        }
         if faults.len() >= limits::FAULTS {
             break;
         }
@@ -183,16 +187,20 @@ fn add_line(upload: &mut Upload, line: Line) -> Result<(), Problem> {
     added.map_err(|error| in_line(number, error))
 }
 
-/// Adds a recipient, a string or an object with `to`; `json` is a part of `whole`.
+/// Adds a recipient, a string or an object with `to` and `variables`; `json` is a part of `whole`.
 fn add(upload: &mut Upload, whole: &ByteString, json: &RawValue) -> Result<(), ReadError> {
     if json.get().starts_with('{') {
         let object = Object::read(json.get(), RECIPIENT)?;
         let to = Object::required("to", object.text("to")?)?;
-        return Ok(upload.add(share(whole, to))?);
+        return Ok(upload.add(share(whole, to), object.object("variables", whole)?)?);
     }
     let to = text(json).map_err(|_| Fault::new("", "must be a string, or an object with `to`"))?;
-    let added = upload.add(share(whole, to));
-    Ok(added.map_err(|fault| Fault::new("", fault.message))?)
+    let added = upload.add(share(whole, to), None);
+    // What is wrong with the recipient is wrong with the line.
+    Ok(added.map_err(|fault| match &*fault.pointer {
+        "/to" => Fault::new("", fault.message),
+        _ => fault,
+    })?)
 }
 
 /// Opens the broadcast whose terms stand in `line`, if the body has lines.

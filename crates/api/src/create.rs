@@ -11,8 +11,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, Draft, Name, Timestamp, limits};
 use pipeline::Intake;
-use pipeline::ingest::{Fault, Terms};
+use pipeline::ingest::{Fault, Preview, Reservation, Terms};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use store::Admission;
 
 use crate::Shared;
@@ -21,6 +22,7 @@ use crate::keys::Caller;
 use crate::object::{NOTIFICATION, Object, ReadError, list, share, utf8};
 use crate::problem::{Located, Problem};
 use crate::stream;
+use crate::view::raw;
 
 #[derive(Serialize)]
 struct One {
@@ -35,6 +37,17 @@ struct Many {
     ids: Vec<String>,
 }
 
+#[derive(Serialize)]
+struct Previewed {
+    content: Option<Box<RawValue>>,
+    options: Option<Box<RawValue>>,
+    /// Of content and options.
+    bytes: usize,
+    accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Located>,
+}
+
 /// Reads one notification from `json`, a part of `whole`.
 pub(crate) fn read_draft(
     intake: &Intake,
@@ -43,11 +56,17 @@ pub(crate) fn read_draft(
     header_key: Option<&str>,
     now: Timestamp,
 ) -> Result<Draft, ReadError> {
-    let object = Object::read(json, NOTIFICATION)?;
-    let mut terms = object.terms(whole)?;
+    let (mut terms, to) = read_terms(whole, json)?;
     add_key(&mut terms, header_key)?;
+    Ok(intake.check(tenant, &terms, to, now)?)
+}
+
+/// Reads what a notification says, and whom it is for, from `json`, a part of `whole`.
+fn read_terms<'a>(whole: &ByteString, json: &'a str) -> Result<(Terms<'a>, ByteString), ReadError> {
+    let object = Object::read(json, NOTIFICATION)?;
+    let terms = object.terms(whole)?;
     let to = Object::required("to", object.text("to")?)?;
-    Ok(intake.check(tenant, &terms, share(whole, to), now)?)
+    Ok((terms, share(whole, to)))
 }
 
 /// The key in the header, if there is one.
@@ -83,7 +102,7 @@ pub(crate) async fn create(
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json, Format::Lines])?;
         let key = header_key(&parts.headers)?;
-        let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let (bytes, mut reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
         let whole = utf8(bytes)?;
         if whole.trim_ascii_start().starts_with('[') {
             if key.is_some() {
@@ -91,7 +110,7 @@ pub(crate) async fn create(
                               give each of several its own idempotency_key";
                 return Err(Problem::bad_request(detail));
             }
-            create_many(&shared.intake, &caller.tenant, &whole).await
+            create_many(&shared.intake, &caller.tenant, &whole, &mut reservation).await
         } else {
             create_one(&shared.intake, &caller.tenant, &whole, key).await
         }
@@ -129,10 +148,47 @@ async fn create_one(
     Ok((StatusCode::CREATED, location, Json(One { id, replayed })).into_response())
 }
 
+/// `POST /v1/preview`: what a notification would send. Nothing is stored.
+pub(crate) async fn preview(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
+    with_body(request, async |parts, incoming| {
+        format(&parts.headers, &[Format::Json])?;
+        let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let whole = utf8(bytes)?;
+        let (terms, to) = read_terms(&whole, &whole)?;
+        let preview = shared.intake.preview(&caller.tenant, &terms, to)?;
+        Ok(Json(Previewed::from(preview)).into_response())
+    })
+    .await
+}
+
+/// Reserves what rendered contents take beyond `held`, the bytes of the body that they stand for.
+fn hold(
+    intake: &Intake,
+    reservation: &mut Reservation,
+    held: &mut usize,
+    rendered: usize,
+) -> Result<(), Problem> {
+    if rendered > limits::REQUEST_BYTES {
+        let bytes_max = limits::REQUEST_BYTES;
+        let message = format!("render to more than {bytes_max} bytes: send application/x-ndjson");
+        return Err(Fault::new("", message).into());
+    }
+    if rendered > *held {
+        reservation.merge(intake.reserve(rendered - *held)?);
+        *held = rendered;
+    }
+    Ok(())
+}
+
 async fn create_many(
     intake: &Intake,
     tenant: &Name,
     whole: &ByteString,
+    reservation: &mut Reservation,
 ) -> Result<Response, Problem> {
     let (items, count) = list(whole, limits::REQUEST_ITEMS)?;
     if count > limits::REQUEST_ITEMS {
@@ -141,9 +197,14 @@ async fn create_many(
     let now = intake.now();
     let mut drafts = Vec::with_capacity(items.len());
     let mut faults = Vec::new();
+    let (mut held, mut rendered) = (whole.len(), 0);
     for (index, item) in items.into_iter().enumerate() {
         match read_draft(intake, tenant, (whole, item.get()), None, now) {
-            Ok(draft) => drafts.push(draft),
+            Ok(draft) => {
+                rendered += draft.content.bytes_stored();
+                hold(intake, reservation, &mut held, rendered)?;
+                drafts.push(draft);
+            }
             Err(ReadError::Fault(fault)) => faults.push(Located::in_item(index, fault)),
             Err(error @ ReadError::Syntax(_)) => return Err(error.into()),
         }
@@ -180,6 +241,18 @@ pub(crate) fn too_many(pointer: &'static str, count: usize) -> Fault {
         pointer,
         format!("must have at most {limit} items, has {count}: send application/x-ndjson instead"),
     )
+}
+
+impl From<Preview> for Previewed {
+    fn from(Preview { content, refused }: Preview) -> Self {
+        Self {
+            bytes: content.bytes(),
+            content: raw(&content.payload),
+            options: raw(&content.options),
+            accepted: refused.is_none(),
+            error: refused.map(Located::from),
+        }
+    }
 }
 
 impl From<ReadError> for Problem {

@@ -135,6 +135,7 @@ fn for_callers() -> Router<Arc<Shared>> {
         .route("/v1/notifications", get(notifications::list).post(create::create))
         .route("/v1/notifications/{id}", get(notifications::read))
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
+        .route("/v1/preview", post(create::preview))
         .route("/v1/broadcasts", post(broadcasts::create))
         .route("/v1/broadcasts/{id}", get(broadcasts::read))
         .route("/v1/broadcasts/{id}/cancel", post(broadcasts::cancel))

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use notification::limits::DETAIL_BYTES;
+use notification::limits::{DETAIL_BYTES, FALLBACKS};
 use notification::{ByteString, Bytes};
-use pipeline::ingest::{Fault, Terms};
+use pipeline::ingest::{FallbackTerms, Fault, Terms};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
@@ -17,22 +17,25 @@ use serde_json::value::RawValue;
 /// The fields of [`Terms`].
 macro_rules! with_terms {
     ($($more:literal),*) => {
-        &["channel", "content", "options", "guarantee", "priority", "send_at", "expires_at", "late",
-          "idempotency_key", $($more),*]
+        &["channel", "content", "options", "template", "variables", "guarantee", "priority", "send_at",
+          "expires_at", "late", "idempotency_key", $($more),*]
     };
 }
 
 /// The fields of a notification.
-pub(crate) const NOTIFICATION: &[&str] = with_terms!("to");
+pub(crate) const NOTIFICATION: &[&str] = with_terms!("to", "fallback");
 /// The fields of a broadcast whose recipients come in further lines.
 pub(crate) const BROADCAST: &[&str] = with_terms!();
 /// The fields of a broadcast that has its recipients with it.
 pub(crate) const BROADCAST_WHOLE: &[&str] = with_terms!("recipients");
-/// The one field of a recipient that is not just a string.
-pub(crate) const RECIPIENT: &[&str] = &["to"];
+/// The fields of a recipient that is not just a string.
+pub(crate) const RECIPIENT: &[&str] = &["to", "variables"];
+
+/// The fields of a fallback.
+const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
 
 /// More fields than any object has.
-const SLOTS: usize = 10;
+const SLOTS: usize = 16;
 
 /// An object's values, by the names of `fields`.
 #[derive(Debug)]
@@ -132,17 +135,70 @@ impl<'a> Object<'a> {
         value.ok_or_else(|| Fault::new(format!("/{field}"), "is missing"))
     }
 
+    /// The value of `field`, an object, as a part of `whole`, the text that was read.
+    pub(crate) fn object(
+        &self,
+        field: &'static str,
+        whole: &ByteString,
+    ) -> Result<Option<Bytes>, Fault> {
+        match self.raw(field).map(RawValue::get) {
+            Some(json) if !json.starts_with('{') => {
+                Err(Fault::new(format!("/{field}"), "must be a JSON object"))
+            }
+            Some(json) => Ok(Some(whole.as_bytes().slice_ref(json.as_bytes()))),
+            None => Ok(None),
+        }
+    }
+
+    /// A content, or the name of a template in place of it.
+    fn content(&self, whole: &ByteString) -> Result<(Option<Cow<'a, str>>, Bytes), Fault> {
+        let template = self.text("template")?;
+        let content = match (self.raw("content"), &template) {
+            (Some(_), Some(_)) => {
+                let message = "is a content already: give `content` or `template`";
+                return Err(Fault::new("/template", message));
+            }
+            (None, Some(_)) => Bytes::new(),
+            (content, None) => {
+                let content = Self::required("content", content)?;
+                whole.as_bytes().slice_ref(content.get().as_bytes())
+            }
+        };
+        Ok((template, content))
+    }
+
+    /// What stands in for a notification.
+    fn fallback(&self, whole: &ByteString) -> Result<Vec<FallbackTerms<'a>>, Fault> {
+        let Some(json) = self.raw("fallback") else { return Ok(Vec::new()) };
+        let Ok((items, count)) = list(json.get(), FALLBACKS) else {
+            return Err(Fault::new("/fallback", "must be an array"));
+        };
+        if count > FALLBACKS {
+            let message = format!("must have at most {FALLBACKS} items, has {count}");
+            return Err(Fault::new("/fallback", message));
+        }
+        let mut fallback = Vec::with_capacity(count);
+        for (index, item) in items.into_iter().enumerate() {
+            let item = read_fallback(item.get(), whole);
+            fallback.push(item.map_err(|fault| {
+                let pointer = format!("/fallback/{index}{}", fault.pointer);
+                Fault::new(pointer, fault.message)
+            })?);
+        }
+        Ok(fallback)
+    }
+
     /// Everything but the recipient. `whole` is the text that was read.
     pub(crate) fn terms(&self, whole: &ByteString) -> Result<Terms<'a>, Fault> {
-        let bytes = |value: &RawValue| whole.as_bytes().slice_ref(value.get().as_bytes());
-        let options = self.raw("options");
-        if options.is_some_and(|options| !options.get().starts_with('{')) {
-            return Err(Fault::new("/options", "must be a JSON object"));
-        }
+        let channel = Self::required("channel", self.text("channel")?)?;
+        let (template, content) = self.content(whole)?;
         Ok(Terms {
-            channel: Self::required("channel", self.text("channel")?)?,
-            content: bytes(Self::required("content", self.raw("content"))?),
-            options: options.map(bytes).unwrap_or_default(),
+            channel,
+            content,
+            options: self.object("options", whole)?.unwrap_or_default(),
+            template,
+            variables: self.object("variables", whole)?,
+            fallback: self.fallback(whole)?,
             guarantee: self.text("guarantee")?,
             priority: self.text("priority")?,
             send_at: self.text("send_at")?,
@@ -245,6 +301,21 @@ impl<'de> Visitor<'de> for ListSeed {
 }
 
 // === helpers ===
+
+fn read_fallback<'a>(json: &'a str, whole: &ByteString) -> Result<FallbackTerms<'a>, Fault> {
+    let object = Object::read(json, FALLBACK).map_err(|error| match error {
+        ReadError::Fault(fault) => fault,
+        ReadError::Syntax(message) => Fault::new("", message),
+    })?;
+    let (template, content) = object.content(whole)?;
+    Ok(FallbackTerms {
+        channel: Object::required("channel", object.text("channel")?)?,
+        to: share(whole, Object::required("to", object.text("to")?)?),
+        content,
+        options: object.object("options", whole)?.unwrap_or_default(),
+        template,
+    })
+}
 
 /// A fault of the field called `name`, which may be anything.
 fn wrong(name: &str, message: impl Into<String>) -> Fault {

@@ -187,19 +187,18 @@ impl Answers {
 
     fn read(&mut self, line: Line) {
         let now = self.intake.now();
+        let length = line.text.as_ref().map_or(0, Bytes::len);
+        self.group.bytes += length;
         let draft = match line.text {
             None => Err(LineError::too_long()),
-            Some(text) => {
-                self.group.bytes += text.len();
-                utf8(text)
-                    .and_then(|text| {
-                        read_draft(&self.intake, &self.tenant, (&text, &text), None, now)
-                    })
-                    .map_err(LineError::from)
-            }
+            Some(text) => utf8(text)
+                .and_then(|text| read_draft(&self.intake, &self.tenant, (&text, &text), None, now))
+                .map_err(LineError::from),
         };
         match draft {
             Ok(draft) => {
+                // What is rendered may be larger than its line.
+                self.group.bytes += draft.content.bytes_stored().saturating_sub(length);
                 self.group.drafts.push(draft);
                 self.group.lines.push((line.number, None));
             }

@@ -36,6 +36,8 @@ pub(crate) struct Notification {
     expires_at: Option<String>,
     broadcast: Option<String>,
     next_attempt_at: Option<String>,
+    fallback_of: Option<String>,
+    fell_back_to: Option<String>,
     attempts: Vec<Entry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<RawValue>>,
@@ -153,6 +155,8 @@ impl Notification {
             expires_at: envelope.expires_at.map(show),
             broadcast: envelope.broadcast.map(show),
             next_attempt_at: history.next_attempt_at.map(show),
+            fallback_of: history.content.fallback.as_ref().and_then(|it| it.of).map(show),
+            fell_back_to: history.fell_back_to.map(show),
             attempts: history.attempts.into_iter().map(Entry::from).collect(),
             content: None,
             options: None,
@@ -168,7 +172,7 @@ impl Notification {
 }
 
 /// JSON as it was given; nothing when there is none.
-fn raw(json: &[u8]) -> Option<Box<RawValue>> {
+pub(crate) fn raw(json: &[u8]) -> Option<Box<RawValue>> {
     serde_json::from_slice(json).ok()
 }
 

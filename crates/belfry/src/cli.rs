@@ -154,12 +154,25 @@ pub(crate) struct SendArgs {
     /// Device token, URL, address
     #[arg(long, value_name = "RECIPIENT", required_unless_present = "to_file")]
     pub(crate) to: Option<String>,
-    /// One recipient per line (`-` is standard input): a broadcast, accepted whole or not at all
+    /// One recipient per line (`-` is standard input): a broadcast, accepted whole or not at all. With a template, a
+    /// line may be {"to": ..., "variables": {...}}
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     pub(crate) to_file: Option<PathBuf>,
     /// What to send, in the channel's own format
+    #[arg(long, value_name = "JSON", value_parser = json, required_unless_present = "template")]
+    pub(crate) content: Option<serde_json::Value>,
+    /// Name of a configured template, in place of a content
+    #[arg(long, value_name = "NAME", conflicts_with = "content")]
+    pub(crate) template: Option<Name>,
+    /// A JSON object: the content is a template, and this is put into it
     #[arg(long, value_name = "JSON", value_parser = json)]
-    pub(crate) content: serde_json::Value,
+    pub(crate) variables: Option<serde_json::Value>,
+    /// A JSON array of {"channel", "to", "content"}: tried in order once the one before is definitely refused
+    #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "to_file")]
+    pub(crate) fallback: Option<serde_json::Value>,
+    /// Show what would be sent, and send nothing
+    #[arg(long, conflicts_with = "to_file")]
+    pub(crate) preview: bool,
     /// The channel's options
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub(crate) options: Option<serde_json::Value>,
@@ -272,6 +285,15 @@ impl StoreArgs {
     /// What they say of the configuration.
     pub(crate) fn flags(&self) -> Flags {
         Flags { store: self.store.clone(), queue: None }
+    }
+}
+
+// === impl SendArgs ===
+
+impl SendArgs {
+    /// Whether recipients may have variables.
+    pub(crate) fn is_template(&self) -> bool {
+        self.template.is_some() || self.variables.is_some()
     }
 }
 

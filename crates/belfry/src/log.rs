@@ -43,6 +43,8 @@ struct Story {
     accepted_at: String,
     state: &'static str,
     next_attempt_at: Option<String>,
+    fallback_of: Option<String>,
+    fell_back_to: Option<String>,
     attempts: Vec<Line>,
 }
 
@@ -88,8 +90,14 @@ async fn tell(args: &LogArgs, id: NotificationId, ledger: &dyn Ledger) -> anyhow
     }
     let Story { id, channel, to, accepted_at, state, .. } = &story;
     output::line(format_args!("{id} {state}: {channel} to {to}, accepted {accepted_at}"))?;
+    if let Some(of) = &story.fallback_of {
+        output::line(format_args!("stands in for {of}, which was refused"))?;
+    }
     for attempt in &story.attempts {
         output::line(attempt.to_text())?;
+    }
+    if let Some(to) = &story.fell_back_to {
+        output::line(format_args!("{to} stands in for it"))?;
     }
     if let Some(instant) = &story.next_attempt_at {
         output::line(format_args!("next attempt {instant}"))?;
@@ -143,6 +151,8 @@ impl From<History> for Story {
             accepted_at: history.accepted_at.to_string(),
             state: history.state.as_str(),
             next_attempt_at: history.next_attempt_at.map(|instant| instant.to_string()),
+            fallback_of: history.content.fallback.and_then(|it| it.of).map(|id| id.to_string()),
+            fell_back_to: history.fell_back_to.map(|id| id.to_string()),
             attempts: history.attempts.into_iter().map(|line| Line::new(None, line)).collect(),
         }
     }

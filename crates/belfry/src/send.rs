@@ -4,12 +4,14 @@ mod recipients;
 
 use std::process::ExitCode;
 
-use notification::{Guarantee, LatePolicy, Priority};
+use notification::{Guarantee, LatePolicy, Name, Priority};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cli::SendArgs;
 use crate::client::Client;
+use crate::exit::{self, Failure, FailureKind};
 use crate::output;
 
 #[derive(Debug, Serialize)]
@@ -17,7 +19,14 @@ struct Body<'a> {
     channel: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
-    content: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variables: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,8 +56,27 @@ struct Broadcast {
     replayed: bool,
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+struct Preview {
+    content: Box<RawValue>,
+    options: Option<Box<RawValue>>,
+    bytes: u64,
+    accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<PreviewError>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PreviewError {
+    pointer: String,
+    message: String,
+}
+
 /// Prints the identifier of the notification, or of the broadcast.
 pub(crate) fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    if args.preview {
+        return preview(args, client);
+    }
     match &args.to_file {
         None => {
             let created: Created = client.post("/v1/notifications", &Body::from(args))?;
@@ -56,11 +84,30 @@ pub(crate) fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> 
         }
         Some(file) => {
             let head = serde_json::to_vec(&Body::from(args))?;
-            let created: Broadcast =
-                client.upload("/v1/broadcasts", recipients::body(head, file)?)?;
+            let created: Broadcast = client
+                .upload("/v1/broadcasts", recipients::body(head, file, args.is_template())?)?;
             show(args, &created, &format!("{} ({} notifications)", created.id, created.accepted))?;
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what would be sent. What its channel says to it goes to standard error.
+fn preview(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let preview: Preview = client.post("/v1/preview", &Body::from(args))?;
+    if args.json {
+        output::json(&preview)?;
+    } else {
+        output::line(&preview.content)?;
+        if let Some(options) = &preview.options {
+            output::line(format_args!("options: {options}"))?;
+        }
+    }
+    if let Some(PreviewError { pointer, message }) = preview.error {
+        let field = pointer.trim_start_matches('/');
+        return Err(Failure::new(FailureKind::BadInput, format!("{field}: {message}")).into());
+    }
+    exit::complain(&format!("{} bytes, which the channel accepts", preview.bytes));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,7 +122,10 @@ impl<'a> From<&'a SendArgs> for Body<'a> {
         Self {
             channel: args.channel.as_str(),
             to: args.to.as_deref(),
-            content: &args.content,
+            content: args.content.as_ref(),
+            template: args.template.as_ref().map(Name::as_str),
+            variables: args.variables.as_ref(),
+            fallback: args.fallback.as_ref(),
             options: args.options.as_ref(),
             guarantee: args.guarantee.map(Guarantee::as_str),
             priority: args.priority.map(Priority::as_str),

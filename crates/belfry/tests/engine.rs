@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bench::workload::token;
 use bench::{Guarantee, Setup, Trial, Webhook, Workload};
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -65,6 +66,63 @@ fn faults_of_the_provider_lose_nothing_and_double_nothing_that_must_not_be() {
     assert!(books.tally_of(most.clone()).processed_max <= 1);
     // What was dropped has arrived, and nobody can say so: it is in doubt, and in the books.
     assert!(audit.in_doubt > 0 && books.tally_of(most).missing <= audit.in_doubt, "{audit:?}");
+}
+
+/// Imports tokens `0..count`, each with a webhook to fall back to, whose endpoint is not dead at `dead`.
+fn import_with_fallbacks(trial: &Trial, guarantee: Guarantee, dead: f64, count: u64) -> Workload {
+    let address = &trial.simulator().ready.webhook;
+    let path = |number: u64| {
+        let mut paths = (0..).map(|salt| format!("/instead/{number}/{salt}"));
+        paths.find(|path| !provider_sim::is_dead(path, dead)).unwrap()
+    };
+    let webhook = |number| Webhook { path: path(number), payload: number.to_string() };
+    let workload = Workload { tokens: count, webhooks: (0..count).map(webhook).collect() };
+    let rows = workload.webhooks.iter().zip(0..).map(|(Webhook { path, payload }, number)| {
+        let (to, guarantee) = (token(number), guarantee.as_str());
+        format!(
+            r#"{{"channel":"ios","to":"{to}","content":{{"aps":{{}}}},"guarantee":"{guarantee}","fallback":[{{"channel":"hooks","to":"https://{address}{path}","content":{payload}}}]}}"#
+        )
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, rows.collect::<Vec<_>>().join("\n")).unwrap();
+    let output = trial.engine().client().command("import").arg(file.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    workload
+}
+
+#[test]
+fn every_dead_token_falls_back_to_its_webhook_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let trial = start(directory.path(), &["--dead-tokens", "0.3"]);
+    let workload = import_with_fallbacks(&trial, Guarantee::AtLeastOnce, 0.3, 1_000);
+    trial.drain(PATIENCE, || Ok(())).unwrap();
+    let finished = trial.finish(&workload).unwrap();
+    let (audit, tally) = (finished.audit, finished.books.tally());
+    let dead =
+        (0..1_000).filter(|number| provider_sim::is_dead(&token(*number), 0.3)).count() as u64;
+    assert!(audit.balanced && dead > 200, "{audit:?}");
+    assert_eq!((audit.accepted, audit.refused, audit.delivered), (1_000 + dead, dead, 1_000));
+    assert_eq!((tally.accepted, tally.refused, tally.missing), (1_000, dead, 1_000 - dead));
+    assert_eq!((tally.duplicates, tally.processed_max), (0, 1));
+}
+
+#[test]
+fn a_kill_makes_no_fallback_twice_and_none_of_what_is_in_doubt() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut trial = start(directory.path(), &["--dead-tokens", "0.3"]);
+    let workload = import_with_fallbacks(&trial, Guarantee::AtMostOnce, 0.3, 2_000);
+    trial.kill().unwrap();
+    trial.restart().unwrap();
+    trial.drain(PATIENCE, || Ok(())).unwrap();
+    let finished = trial.finish(&workload).unwrap();
+    let (audit, books) = (finished.audit, finished.books);
+    let (all, tokens) = (books.tally(), books.tally_of(0..2_000));
+    assert!(audit.balanced, "{audit:?}");
+    assert!(all.processed_max <= 1, "{all:?}");
+    assert_eq!(audit.accepted, 2_000 + audit.refused, "each refusal has its fallback");
+    let arrived = all.accepted - tokens.accepted;
+    assert!(arrived <= audit.refused && audit.refused - arrived <= audit.in_doubt, "{audit:?}");
+    assert!(audit.refused <= tokens.refused, "nothing stands in for what is in doubt");
 }
 
 #[test]

@@ -56,6 +56,11 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// Checks a payload and its options (empty when there are none).
     fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid>;
 
+    /// Top-level keys of the payload whose strings are HTML: what a template puts there is escaped. Default: none.
+    fn html_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// How many attempts may be under way at a time per lane and sender thread, at least 1.
     fn concurrency(&self) -> usize;
 

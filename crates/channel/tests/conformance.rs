@@ -13,7 +13,7 @@ struct DryRun;
 struct Scripted;
 
 fn content() -> Content {
-    Content { payload: Bytes::from_static(b"{}"), options: Bytes::new() }
+    Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None }
 }
 
 impl Subject for DryRun {

@@ -21,6 +21,7 @@
 //! | **partition** | a fixed share of all batches; the worker that owns it claims from it |
 //! | **ticket** | a chunk on its way through a broker, to be exchanged for the chunk by its consumer |
 //! | **suppression** | a recipient that must not be tried again |
+//! | **fallback** | a notification that stands in for one that was definitely refused |
 //!
 //! Read in this order: [`id`], [`time`], [`terms`], [`draft`], [`chunk`], [`verdict`], [`outcome`],
 //! [`lifecycle`], [`account`], [`limits`].
@@ -40,7 +41,7 @@ pub use account::Account;
 pub use bytes::Bytes;
 pub use bytestring::ByteString;
 pub use chunk::{Chunk, Delivery, Epoch, Ticket};
-pub use draft::{Content, Draft, Envelope, Idempotency, Lane};
+pub use draft::{Alternative, Content, Draft, Envelope, Fallback, Idempotency, Lane};
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
 pub use lifecycle::{Event, State};
 pub use outcome::{Disposition, OutcomeGroup, Settlement};

@@ -41,6 +41,23 @@ pub const STREAM_RECIPIENTS: usize = 8 * BATCH_ITEMS;
 pub const STREAM_GROUP_BYTES: usize = STREAM_BYTES / 4;
 /// Levels of arrays and objects in a content: what common JSON readers take.
 pub const CONTENT_DEPTH: usize = 128;
+/// Payload and options of a template, bytes: a mail that its readers' programs show whole (102 kB), and half of what may be
+/// sent, so that there is room for what is put in.
+pub const TEMPLATE_BYTES: usize = PAYLOAD_BYTES / 2;
+/// Strings of a template that have tags.
+pub const TEMPLATE_STRINGS: usize = 64;
+/// Steps of the template engine for one recipient, shared out equally among the strings. A tag takes two or three, so this
+/// is a mail with a list of a few hundred lines; it is a few milliseconds.
+pub const TEMPLATE_STEPS: u64 = 50_000;
+/// One tag of a template, bytes: what a tag makes of the variables is in memory for a moment, and is at most so many
+/// times as large as they are.
+pub const TEMPLATE_TAG_BYTES: usize = 1024;
+/// Variables of one recipient, or of a whole broadcast, bytes.
+pub const VARIABLES_BYTES: usize = 64 * 1024;
+/// Fallbacks of a notification: a person has few addresses.
+pub const FALLBACKS: usize = 3;
+/// Bytes of all fallbacks of a notification: with its own content they fit a batch.
+pub const FALLBACK_BYTES: usize = PAYLOAD_BYTES;
 /// What a caller is told to wait when the bytes are used up: a few commits.
 pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -211,5 +228,8 @@ const _: () = {
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
     assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
     assert!(ATTACHMENT_BYTES.div_ceil(3) * 4 + 16 * 1024 <= PAYLOAD_BYTES);
-    assert!(BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES, "any one must fit");
+    assert!(
+        BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES + FALLBACK_BYTES,
+        "any one must fit"
+    );
 };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::chunk::Epoch;
+use crate::draft::Draft;
 use crate::id::ChunkId;
 use crate::lifecycle::State;
 use crate::time::Timestamp;
@@ -50,4 +51,6 @@ pub struct Settlement {
     pub at: Timestamp,
     /// Never empty; no index twice.
     pub groups: Vec<OutcomeGroup>,
+    /// What stands in for those that were refused ([`Draft::in_place_of`]): accepted together with this, or not at all.
+    pub fallbacks: Vec<Draft>,
 }

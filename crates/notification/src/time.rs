@@ -34,6 +34,12 @@ impl Timestamp {
         self.0.div_euclid(1000)
     }
 
+    /// The beginning of the second that it lies in.
+    #[must_use]
+    pub const fn whole_second(self) -> Self {
+        Self(self.seconds() * 1000)
+    }
+
     /// This instant and `duration` later; [`Timestamp::MAX`] at most.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {

@@ -111,7 +111,7 @@ async fn broadcast(store: &Postgres, count: usize) {
     let BroadcastOpened::Opened(id) = opened else { return };
     for first in (0..count).step_by(8 * limits::BATCH_ITEMS) {
         let recipients = (first..count.min(first + 8 * limits::BATCH_ITEMS)).map(token).collect();
-        let groups = vec![RecipientGroup { destination: "apns".into(), recipients }];
+        let groups = vec![RecipientGroup { recipients, ..RecipientGroup::new("apns".into()) }];
         store.add_recipients(id, groups, at(0)).await.expect("add");
     }
     assert_eq!(store.seal_broadcast(id, at(0)).await.expect("seal"), count as u64);
@@ -205,6 +205,7 @@ fn parts(chunk: &Chunk, part: usize) -> impl Iterator<Item = Settlement> + '_ {
             suppress: false,
             indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
         }],
+        fallbacks: Vec::new(),
     })
 }
 

@@ -76,7 +76,7 @@ async fn run_broadcast(store: &Sqlite, count: usize) {
     let BroadcastOpened::Opened(id) = opened else { return };
     for first in (0..count).step_by(limits::BATCH_ITEMS) {
         let recipients = (first..count.min(first + limits::BATCH_ITEMS)).map(token).collect();
-        let groups = vec![RecipientGroup { destination: "apns".into(), recipients }];
+        let groups = vec![RecipientGroup { recipients, ..RecipientGroup::new("apns".into()) }];
         store.add_recipients(id, groups, at(0)).await.expect("add");
     }
     assert_eq!(store.seal_broadcast(id, at(0)).await.expect("seal"), count as u64);
@@ -149,6 +149,7 @@ async fn the_way_through(store: &Sqlite, part: usize, own: bool) {
                     suppress: false,
                     indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
                 }],
+                fallbacks: Vec::new(),
             })
         });
         store.settle(settlements.collect()).await.expect("settle");

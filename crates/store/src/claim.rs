@@ -105,9 +105,11 @@ impl ClaimRequest {
 pub trait Claims<T>: Send + Sync + std::fmt::Debug {
     /// Leases due chunks, each with a new epoch. Before that, in the same transaction: a chunk whose lease
     /// ended is due again ([`State::after`] decides: at-most-once deliveries that were begun are in doubt),
-    /// what expired is settled as expired, and what is suppressed as suppressed; neither is returned.
+    /// what expired is settled as expired, and what is suppressed as suppressed; neither is returned. What stands in for
+    /// a suppressed one ([`Draft::in_place_of`]) is accepted in the same transaction, and may be claimed by it.
     ///
     /// [`State::after`]: notification::State::after
+    /// [`Draft::in_place_of`]: notification::Draft::in_place_of
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<T>, StoreError>;
 
     /// Changes after every commit that may have made more claimable: work came in, a chunk was settled or
@@ -127,7 +129,7 @@ pub trait Begin: Send + Sync + std::fmt::Debug {
 /// Writes outcomes. For settle, and nobody else.
 #[async_trait]
 pub trait Settle: Send + Sync + std::fmt::Debug {
-    /// Writes log, retries and suppressions, and answers in order. Each settlement applies whole or not at
-    /// all; an index that is settled already makes it [`Settled::Stale`].
+    /// Writes log, retries and suppressions, accepts fallbacks, and answers in order. Each settlement applies whole or
+    /// not at all, in one transaction; an index that is settled already makes it [`Settled::Stale`].
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
 }

@@ -34,7 +34,7 @@ pub struct BroadcastDraft {
     pub due_at: Timestamp,
     /// Not to be sent at or after this instant.
     pub expires_at: Option<Timestamp>,
-    /// Sent to everybody; stored once.
+    /// Sent to everybody who has none of its own; stored once.
     pub content: Content,
     /// The caller's key. The recipients are not part of its fingerprint.
     pub idempotency: Option<Idempotency>,
@@ -47,6 +47,8 @@ pub struct RecipientGroup {
     pub destination: Arc<str>,
     /// Device tokens, endpoints, addresses; at most [`notification::limits::REQUEST_ITEMS`] a call.
     pub recipients: Vec<ByteString>,
+    /// What each of them is sent, in the same order; empty when all are sent the broadcast's content.
+    pub contents: Vec<Content>,
 }
 
 /// The answer to opening a broadcast.
@@ -56,6 +58,30 @@ pub enum BroadcastOpened {
     Opened(BroadcastId),
     /// Its key was used before for the same content, and that broadcast was sealed.
     Replayed(BroadcastId),
+}
+
+// === impl RecipientGroup ===
+
+impl RecipientGroup {
+    /// A group of nobody yet.
+    pub const fn new(destination: Arc<str>) -> Self {
+        Self { destination, recipients: Vec::new(), contents: Vec::new() }
+    }
+
+    /// Each recipient with its own content, or the default one where it has none.
+    pub(crate) fn items(&self) -> impl Iterator<Item = (&ByteString, Content)> {
+        debug_assert!(
+            self.contents.is_empty() || self.contents.len() == self.recipients.len(),
+            "all have a content of their own, or none has"
+        );
+        let content = |index| self.contents.get(index).cloned().unwrap_or_default();
+        self.recipients.iter().enumerate().map(move |(index, to)| (to, content(index)))
+    }
+
+    /// Whether they have contents of their own.
+    pub(crate) fn has_contents(&self) -> bool {
+        !self.contents.is_empty()
+    }
 }
 
 /// Stores what was accepted. Durable on return.

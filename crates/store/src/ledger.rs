@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Content, Envelope, Lane, Name, NotificationId, State,
-    Timestamp,
+    Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Lane, Name, NotificationId,
+    State, Timestamp,
 };
 
 use crate::{ClusterStatus, StoreError};
@@ -42,6 +42,8 @@ pub struct History {
     pub next_attempt_at: Option<Timestamp>,
     /// Its log, oldest first.
     pub attempts: Vec<Attempted>,
+    /// The notification that stands in for this one, which was refused or suppressed.
+    pub fell_back_to: Option<NotificationId>,
 }
 
 /// Which notifications to list. `None` matches all.
@@ -158,6 +160,17 @@ pub struct Audit {
     pub problems: Vec<String>,
     /// How many problems there are.
     pub problem_count: u64,
+}
+
+// === impl History ===
+
+impl History {
+    /// The key under which to look for [`History::fell_back_to`], if something may be there.
+    pub(crate) fn fallback_key(&self) -> Option<ByteString> {
+        let has_next = self.content.fallback.as_ref().is_some_and(|it| !it.next.is_empty());
+        let falls_back = has_next && matches!(self.state, State::Refused | State::Suppressed);
+        falls_back.then(|| Idempotency::in_place_of(self.id).key)
+    }
 }
 
 // === impl Filter ===

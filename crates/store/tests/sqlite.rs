@@ -261,8 +261,8 @@ async fn a_list_passes_what_does_not_match_in_bounded_steps() {
     let (_directory, store) = fresh();
     let id = BroadcastShape::default().open(&store, 1).await;
     let group = |number: usize| RecipientGroup {
-        destination: number.to_string().into(),
         recipients: vec!["somebody".into()],
+        ..RecipientGroup::new(number.to_string().into())
     };
     store.add_recipients(id, (0..5_000).map(group).collect(), at(0)).await.unwrap();
     store.seal_broadcast(id, at(0)).await.unwrap();

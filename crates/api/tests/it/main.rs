@@ -8,7 +8,9 @@
 
 mod bad_input;
 mod create;
+mod fallback;
 mod keys;
 mod operate;
 mod sockets;
 mod support;
+mod templates;

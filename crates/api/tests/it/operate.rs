@@ -27,7 +27,7 @@ async fn worked() -> (Fixture, String) {
         indexes: vec![0],
     }];
     let (chunk, epoch) = (claim.chunks[0].id, claim.chunks[0].epoch);
-    let settlement = Settlement { chunk, epoch, at: fixture.now(), groups };
+    let settlement = Settlement { chunk, epoch, at: fixture.now(), groups, fallbacks: Vec::new() };
     fixture.store.settle(vec![settlement]).await.unwrap();
     fixture.post("/v1/notifications", JSON, notification("a2", r#","priority":"bulk""#)).await;
     let id = first.json()["id"].as_str().unwrap().to_owned();

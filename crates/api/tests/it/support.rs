@@ -1,5 +1,6 @@
 //! An API over an in-memory store, and a channel that is easy to please.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{Channel, ChannelError, Invalid, Sender, Tools};
 use flow::{Clock, Tasks};
 use http_body_util::BodyExt;
-use notification::{Account, Timestamp};
+use notification::{Account, Content, Timestamp};
+use pipeline::ingest::Templates;
 use pipeline::{Channels, Intake};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -50,7 +52,7 @@ pub(crate) struct Listening {
 }
 
 /// Takes tokens of hexadecimal digits for host `h`, or `digits@host`; objects as content; `{"topic":..}` as
-/// options.
+/// options. An object that begins with `short` has at most 30 bytes.
 #[derive(Debug)]
 struct TestChannel;
 
@@ -66,7 +68,15 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
     for name in ["hooks", "ios"] {
         channels.insert(name.parse().unwrap(), Arc::new(TestChannel));
     }
-    let intake = Arc::new(Intake::new(ingest, Arc::new(channels), clock));
+    let welcome = Content {
+        payload: Bytes::from_static(br#"{"hello":"{{ name }}"}"#),
+        options: Bytes::from_static(br#"{"topic":"{{ topic|default('t') }}"}"#),
+        fallback: None,
+    };
+    let welcome = BTreeMap::from([("welcome".parse().unwrap(), welcome)]);
+    let templates = Templates::compile(&welcome, &channels).unwrap();
+    let intake = Intake::new(ingest, Arc::new(channels), clock).with_templates(templates);
+    let intake = Arc::new(intake);
     let (ready, is_ready) = watch::channel(false);
     let site = api::site(api::State {
         intake: Arc::clone(&intake),
@@ -244,6 +254,12 @@ impl Channel for TestChannel {
         }
         if payload.starts_with(b"{\"bad\"") {
             return Err(Invalid::at("/bad", "must not be there"));
+        }
+        if let Some(over) = payload.len().checked_sub(30).filter(|over| *over > 0)
+            && payload.starts_with(b"{\"short\"")
+        {
+            let message = format!("must have at most 30 bytes, has {}: {over} over", payload.len());
+            return Err(Invalid::new(message));
         }
         if !options.is_empty() && !options.starts_with(b"{\"topic\"") {
             return Err(Invalid::at("/topic", "is missing"));

@@ -15,6 +15,7 @@ use crate::exit::{Failure, FailureKind};
 
 use super::{
     ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
+    TemplateConfig,
 };
 
 /// Read in the working directory when no file is named.
@@ -76,6 +77,7 @@ struct Document {
     delivery: DeliveryConfig,
     log: LogConfig,
     channels: BTreeMap<String, Table>,
+    templates: BTreeMap<String, TemplateConfig>,
 }
 
 // === impl Config ===
@@ -222,10 +224,19 @@ impl Document {
                 Err(error) => problems.push(Problem::new(path, error.to_string())),
             }
         }
-        let Self { server, mut store, mut queue, delivery, log, channels: _ } = self;
+        let mut templates = BTreeMap::new();
+        for (name, template) in self.templates {
+            match name.parse::<Name>() {
+                Ok(name) => drop(templates.insert(name, template)),
+                Err(error) => {
+                    problems.push(Problem::new(format!("templates.{name}"), error.to_string()));
+                }
+            }
+        }
+        let Self { server, mut store, mut queue, delivery, log, .. } = self;
         store.resolve(problems);
         queue.resolve(problems);
-        Config { server, store, queue, delivery, log, channels }
+        Config { server, store, queue, delivery, log, channels, templates }
     }
 }
 

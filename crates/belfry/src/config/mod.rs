@@ -8,6 +8,7 @@ mod load;
 mod places;
 mod reference;
 mod server_url;
+mod templates;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use flow::Backoff;
 use notification::Name;
+use pipeline::ingest::Templates;
 use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
@@ -25,6 +27,7 @@ pub(crate) use load::Flags;
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::ServerUrl;
+pub(crate) use templates::TemplateConfig;
 
 use load::Problem;
 
@@ -43,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// The ways out, by name. None by default.
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
+    /// Contents that callers name in place of one. None by default.
+    pub(crate) templates: BTreeMap<Name, TemplateConfig>,
 }
 
 /// `[server]`: how callers reach the engine.
@@ -153,6 +158,18 @@ impl Config {
         Ok(channels)
     }
 
+    /// Compiles every template for `channels`. Reads the files that they name.
+    pub(crate) fn build_templates(&self, channels: &Channels) -> anyhow::Result<Templates> {
+        let mut contents = BTreeMap::new();
+        for (name, template) in &self.templates {
+            let content = template.read();
+            let content = content.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
+            contents.insert(name.clone(), content);
+        }
+        Templates::compile(&contents, channels)
+            .map_err(|(name, fault)| anyhow::anyhow!("templates.{name}.{fault}"))
+    }
+
     /// How often and when each channel tries again.
     pub(crate) fn retry_policies(&self) -> anyhow::Result<BTreeMap<Name, RetryPolicy>> {
         let policy = |(name, channel): (&Name, &ChannelConfig)| {
@@ -173,6 +190,9 @@ impl Config {
         }
         for (name, channel) in &self.channels {
             problems.extend(channel.check(name));
+        }
+        for (name, template) in &self.templates {
+            problems.extend(template.check(name));
         }
         problems
     }

@@ -48,7 +48,9 @@ fn the_default_file_documents_every_key_and_no_other() {
     let mut channels = document.remove("channels").unwrap().as_table().unwrap().clone();
     let retry = channels["ios"].as_table_mut().unwrap().remove("retry").unwrap();
     let endpoints = channels["hooks"]["endpoints"][0].clone();
-    let mut tables = vec![("keys", keys), ("retry", retry), ("endpoints", endpoints)];
+    let template = document["templates"]["welcome"].clone();
+    let mut tables =
+        vec![("keys", keys), ("retry", retry), ("endpoints", endpoints), ("template", template)];
     for (_, channel) in &mut channels {
         let kind = channel.as_table_mut().unwrap().remove("kind").unwrap();
         let kind = ["apns", "fcm", "webhook", "webpush", "smtp", "dry-run"]
@@ -77,6 +79,7 @@ fn known_keys(table: &str) -> Vec<String> {
     let message = match table {
         "keys" => probe::<KeyConfig>(),
         "retry" => probe::<RetryConfig>(),
+        "template" => probe::<TemplateConfig>(),
         "server" => probe::<ServerConfig>(),
         "store" => probe::<StoreConfig>(),
         "queue" => probe::<QueueConfig>(),
@@ -114,6 +117,7 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: channels.hooks: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.ios: AuthKey_ABCDE12345.p8: the key cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.mail.relay: name a relay such as smtp://mail.example.com:587, or set route = \"mx\": one of them",
+            "f.toml: templates.welcome.content: set either this or `file`",
         ]
     );
 }
@@ -312,4 +316,31 @@ fn what_is_said_closest_to_the_command_wins() {
     let flags = Flags { store: Some(channel::Secret::new("mysql://me:canary@db")), queue: None };
     let wrong = Source { flags, ..source(file, &[]) };
     assert!(complaints(&wrong)[0].starts_with("--store: there is no store for mysql:// URLs"));
+}
+
+#[test]
+fn a_template_is_checked_with_the_configuration() {
+    let check = |text: &str, expect: &str| {
+        let complaints = complaints(&source(text, &[]));
+        assert_eq!(complaints.len(), 1, "{text}: {complaints:?}");
+        assert!(complaints[0].starts_with(expect), "{text}: {complaints:?}");
+    };
+    check("[templates.a]", "f.toml: templates.a.content: set either this or `file`");
+    check("templates.a = { content = {}, file = 'x' }", "f.toml: templates.a.content: set either");
+    check("templates.a.file = '/no/such'", "f.toml: templates.a.file: cannot read /no/such: ");
+    check(
+        "templates.a = { content = 1, fil = 'x' }",
+        "f.toml: templates.a.fil: unknown key, did you mean `file`?",
+    );
+    check("templates.'A b'.content = 1", "f.toml: templates.A b: \"A b\" is not a name");
+    check(
+        "templates.a.content.aps.alert = 'x{{ 1 2 }}'",
+        "f.toml: templates.a.content.aps.alert: is no template: ",
+    );
+    check(
+        "templates.a = { content = 1, options.x = '{% set x = 1 %}' }",
+        "f.toml: templates.a.options.x: ",
+    );
+    let good = source("templates.a.content.aps.alert = 'Dear {{ name }}'", &[]).read().unwrap();
+    assert!(good.build_templates(&Channels::default()).is_ok());
 }

@@ -14,9 +14,18 @@ use super::row::{BadRow, Parsed, Row};
 const COLUMNS: usize = 256;
 
 /// What a column may hold: fields with texts, and fields with JSON.
-const TEXT_FIELDS: [&str; 8] =
-    ["channel", "to", "guarantee", "priority", "send_at", "expires_at", "late", "idempotency_key"];
-const JSON_FIELDS: [&str; 2] = ["content", "options"];
+const TEXT_FIELDS: [&str; 9] = [
+    "channel",
+    "to",
+    "template",
+    "guarantee",
+    "priority",
+    "send_at",
+    "expires_at",
+    "late",
+    "idempotency_key",
+];
+const JSON_FIELDS: [&str; 4] = ["content", "options", "variables", "fallback"];
 
 /// Reads a file row by row. A row longer than [`LINE_BYTES`] is read to its end and not kept.
 #[derive(Debug)]
@@ -158,7 +167,7 @@ impl Column {
         }
         let known = [TEXT_FIELDS.as_slice(), &JSON_FIELDS].concat().join(", ");
         Err(format!(
-            "names the unknown column `{name}`; known are {known}, and parts such as content.aps.alert"
+            "names the unknown column `{name}`; known are {known}, parts such as content.aps.alert, and variables.NAME"
         ))
     }
 
@@ -327,6 +336,15 @@ mod tests {
         assert_eq!(
             rows[0].as_ref().unwrap().json,
             r#"{"content":{"aps":{"alert":{"body":"B","title":"T"}}},"to":"a"}"#
+        );
+    }
+
+    #[test]
+    fn a_column_is_a_variable_when_it_is_named_as_one() {
+        let rows = rows(b"channel,to,template,variables.name,variables.n\nios,a,welcome,Ann,\n");
+        assert_eq!(
+            rows[0].as_ref().unwrap().json,
+            r#"{"channel":"ios","template":"welcome","to":"a","variables":{"name":"Ann"}}"#
         );
     }
 

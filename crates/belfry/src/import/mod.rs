@@ -45,7 +45,8 @@ NDJSON: one notification per line, as for POST /v1/notifications:
 
 CSV: the header names the fields. `content` and `options` hold JSON, or are put together from
 columns such as `content.aps.alert`, whose cells are texts. An empty cell is a field that is not
-there.
+there. With `template` or `variables` the content is a template; columns `variables.NAME` are put
+into it.
 
 Rejects: bad rows go to the rejects file as they are (under the header, for CSV), ready to be
 mended and imported. REJECTS.reasons says why, one JSON object per bad row, in the same order:

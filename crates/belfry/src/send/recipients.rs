@@ -18,8 +18,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 const PIECES: usize = 8;
 
 /// A line of `head`, and a line per recipient in `file`; `-` is standard input. Blank lines are no
-/// recipients.
-pub(super) fn body(head: Vec<u8>, file: &Path) -> anyhow::Result<Body> {
+/// recipients. If `may_be_objects`, lines that begin with a brace are JSON.
+pub(super) fn body(head: Vec<u8>, file: &Path, may_be_objects: bool) -> anyhow::Result<Body> {
     let input: Box<dyn io::Read + Send> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {
@@ -28,7 +28,7 @@ pub(super) fn body(head: Vec<u8>, file: &Path) -> anyhow::Result<Body> {
     let (pieces, arrived) = mpsc::channel(PIECES);
     std::thread::spawn(move || {
         let input = BufReader::with_capacity(PIECE_BYTES, input);
-        if let Err(error) = read(head, input, &pieces) {
+        if let Err(error) = read(head, input, may_be_objects, &pieces) {
             // A body that ends by an error is not accepted; a receiver that is gone has said why.
             let _nobody_waits = pieces.blocking_send(Err(error));
         }
@@ -42,6 +42,7 @@ pub(super) fn body(head: Vec<u8>, file: &Path) -> anyhow::Result<Body> {
 fn read(
     head: Vec<u8>,
     mut input: impl BufRead,
+    may_be_objects: bool,
     pieces: &mpsc::Sender<io::Result<Bytes>>,
 ) -> io::Result<()> {
     let mut piece = head;
@@ -49,7 +50,10 @@ fn read(
     let mut line = String::new();
     while input.read_line(&mut line)? > 0 {
         let recipient = line.trim();
-        if !recipient.is_empty() {
+        if may_be_objects && recipient.starts_with('{') {
+            piece.extend_from_slice(recipient.as_bytes());
+            piece.write_all(b"\n")?;
+        } else if !recipient.is_empty() {
             serde_json::to_writer(&mut piece, recipient)?;
             piece.write_all(b"\n")?;
         }

@@ -60,7 +60,7 @@ impl Engine {
 
         let registry = Registry::default();
         let mut parts = Parts { config, backend: &backend, channels, clock, random, registry };
-        let intake = parts.intake();
+        let intake = parts.intake()?;
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
         }

@@ -196,9 +196,11 @@ impl Stages {
 
 impl Parts<'_> {
     /// What takes notifications in.
-    pub(super) fn intake(&self) -> Arc<Intake> {
+    pub(super) fn intake(&self) -> anyhow::Result<Arc<Intake>> {
+        let templates = self.config.build_templates(&self.channels)?;
         let channels = Arc::new(self.channels.clone());
-        Arc::new(Intake::new(self.backend.store() as _, channels, self.clock))
+        let intake = Intake::new(self.backend.store() as _, channels, self.clock);
+        Ok(Arc::new(intake.with_templates(templates)))
     }
 
     /// What the server serves once everything runs.

@@ -154,6 +154,33 @@ fn one_notification_is_sent_and_its_identifier_printed() {
 }
 
 #[test]
+fn a_preview_prints_what_would_be_sent_and_fails_where_the_channel_would_not_have_it() {
+    let workspace = Workspace::new();
+    let send = |answer: serde_json::Value| {
+        let engine = Engine::start(move |_| Reply::Json(200, answer.clone()));
+        let arguments = ["send", "--channel", "ios", "--to", "t", "--template", "welcome"];
+        let preview = ["--variables", "{\"n\":1}", "--preview", "--url", &engine.url];
+        let ended = workspace.belfry(&[arguments.as_slice(), &preview].concat());
+        let request = engine.requests().remove(0);
+        assert_eq!(request.target, "POST /v1/preview");
+        let expect =
+            json!({"channel": "ios", "to": "t", "template": "welcome", "variables": {"n": 1}});
+        assert_eq!(request.body, expect);
+        ended
+    };
+    let good = json!({"content": {"aps": 1}, "options": null, "bytes": 9, "accepted": true});
+    let ended = send(good);
+    assert_eq!((ended.code, ended.out.as_str()), (0, "{\"aps\":1}\n"));
+    assert_eq!(ended.err, ["belfry: 9 bytes, which the channel accepts"]);
+    let error = json!({"pointer": "/content", "message": "must have at most 4096 bytes"});
+    let bad =
+        json!({"content": 1, "options": {"a": 2}, "bytes": 9, "accepted": false, "error": error});
+    let ended = send(bad);
+    assert_eq!((ended.code, ended.out.as_str()), (65, "1\noptions: {\"a\":2}\n"));
+    assert_eq!(ended.err, ["belfry: content: must have at most 4096 bytes"]);
+}
+
+#[test]
 fn what_the_engine_complains_of_is_told_field_by_field() {
     let errors = json!([
         {"pointer": "/to", "message": "must be a device token"},

@@ -75,7 +75,7 @@ pub(crate) fn chunk(
         recipient: ByteString::from(recipient),
         content: None,
     });
-    let content = Content { payload: Bytes::from(content), options: Bytes::new() };
+    let content = Content { payload: Bytes::from(content), options: Bytes::new(), fallback: None };
     Ok(Chunk {
         id: ChunkId(1),
         epoch: Epoch(1),

@@ -46,6 +46,7 @@ fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &
     let content = Content {
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         options: Bytes::copy_from_slice(options.as_bytes()),
+        fallback: None,
     };
     let shared = encoder.encode(&content, &common).unwrap();
     let id = chunk.notification_id(3);
@@ -244,7 +245,8 @@ fn blocks_are_cut_without_mixing_requests_up() {
     let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
     let chunk = chunk(Priority::Bulk, None);
     let common = Common::new(&chunk, None);
-    let content = Content { payload: Bytes::from_static(b"{}"), options: Bytes::new() };
+    let content =
+        Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None };
     let shared = encoder.encode(&content, &common).unwrap();
     let requests: Vec<_> = (0..500u16)
         .map(|index| {

@@ -19,7 +19,7 @@ pub(super) fn recipients_and_contents(subject: &dyn Subject) {
     let destination = channel.destination(&recipient);
     assert!(destination.is_ok(), "{recipient}: {destination:?}");
     assert_eq!(destination, channel.destination(&recipient), "a recipient keeps its destination");
-    let Content { payload, options } = subject.content();
+    let Content { payload, options, .. } = subject.content();
     assert_eq!(channel.check_content(&payload, &options), Ok(()));
     assert!(channel.concurrency() >= 1, "nothing could ever be sent");
     assert!(!channel.kind().is_empty());
@@ -106,7 +106,8 @@ pub(super) async fn own_contents_come_first(subject: &dyn Subject, clock: Clock)
         delivery.content = Some(subject.content());
     }
     // Nobody may send this: it is what the chunk has for deliveries without their own.
-    chunk.content = Some(Content { payload: Bytes::from_static(b"\0"), options: Bytes::new() });
+    chunk.content =
+        Some(Content { payload: Bytes::from_static(b"\0"), options: Bytes::new(), fallback: None });
     all_accepted(&rig.send(&chunk, &Counting::new(8).gate()).await);
     rig.sender.close().await;
 }

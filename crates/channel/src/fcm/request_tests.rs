@@ -9,6 +9,7 @@ fn content(payload: &str, options: &str) -> Content {
     Content {
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         options: Bytes::copy_from_slice(options.as_bytes()),
+        fallback: None,
     }
 }
 

@@ -179,7 +179,7 @@ mod tests {
 
     fn head(options: &str, priority: Priority, left: Option<Duration>) -> Request<()> {
         let options = Bytes::copy_from_slice(options.as_bytes());
-        let content = Content { payload: Bytes::from_static(b"{}"), options };
+        let content = Content { payload: Bytes::from_static(b"{}"), options, fallback: None };
         let expires_at = left.map(|left| NOW.plus(left));
         let terms = Terms { priority, expires_at, ttl: Duration::from_mins(10), now: NOW };
         let endpoint = Endpoint::parse("https://push.example/a?b=c").unwrap();

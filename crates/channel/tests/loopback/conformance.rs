@@ -54,7 +54,7 @@ impl Subject for Apns {
 
     fn content(&self) -> Content {
         let payload = Bytes::from_static(br#"{"aps":{"alert":"hello"}}"#);
-        Content { payload, options: Bytes::from_static(br#"{"collapse_id":"x"}"#) }
+        Content { payload, options: Bytes::from_static(br#"{"collapse_id":"x"}"#), fallback: None }
     }
 }
 
@@ -76,7 +76,11 @@ impl Subject for Fcm {
 
     fn content(&self) -> Content {
         let payload = Bytes::from_static(br#"{"notification":{"title":"hello"}}"#);
-        Content { payload, options: Bytes::from_static(br#"{"validate_only":true}"#) }
+        Content {
+            payload,
+            options: Bytes::from_static(br#"{"validate_only":true}"#),
+            fallback: None,
+        }
     }
 }
 
@@ -96,7 +100,7 @@ impl Subject for Webhook {
 
     fn content(&self) -> Content {
         let options = Bytes::from_static(br#"{"headers":{"x-tenant":"a"}}"#);
-        Content { payload: Bytes::from_static(b"[1, 2]"), options }
+        Content { payload: Bytes::from_static(b"[1, 2]"), options, fallback: None }
     }
 }
 
@@ -120,7 +124,7 @@ impl Subject for WebPush {
 
     fn content(&self) -> Content {
         let options = Bytes::from_static(br#"{"ttl":60,"urgency":"low","topic":"x"}"#);
-        Content { payload: Bytes::from_static(b"\"hello\""), options }
+        Content { payload: Bytes::from_static(b"\"hello\""), options, fallback: None }
     }
 }
 

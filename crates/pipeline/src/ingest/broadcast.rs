@@ -8,10 +8,11 @@ use std::task::Poll;
 use channel::Channel;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use notification::{BroadcastId, ByteString, limits};
-use store::{BroadcastOpened, RecipientGroup, StoreError};
+use notification::{BroadcastId, ByteString, Bytes, limits};
+use store::{RecipientGroup, StoreError};
 
 use super::check::{Recipient, recipient};
+use super::content::Personal;
 use super::{Fault, IngestError, Intake};
 
 /// The answer to opening a broadcast.
@@ -29,6 +30,7 @@ pub struct Upload {
     intake: Arc<Intake>,
     channel: Arc<dyn Channel>,
     id: BroadcastId,
+    personal: Option<Personal>,
     groups: Vec<RecipientGroup>,
     group_of: HashMap<Arc<str>, usize>,
     collected_items: usize,
@@ -38,47 +40,56 @@ pub struct Upload {
     is_closed: bool,
 }
 
-// === impl Opening ===
-
-impl Opening {
-    pub(super) fn new(
-        intake: Arc<Intake>,
-        opened: BroadcastOpened,
-        channel: Arc<dyn Channel>,
-    ) -> Self {
-        match opened {
-            BroadcastOpened::Replayed(id) => Self::Replayed(id),
-            BroadcastOpened::Opened(id) => Self::Open(Upload {
-                intake,
-                channel,
-                id,
-                groups: Vec::new(),
-                group_of: HashMap::new(),
-                collected_items: 0,
-                collected_bytes: 0,
-                accepted: 0,
-                calls: FuturesUnordered::new(),
-                is_closed: false,
-            }),
-        }
-    }
-}
-
 // === impl Upload ===
 
 impl Upload {
+    /// An upload for the open broadcast `id`. Everybody gets its content, or a `personal` one.
+    pub(super) fn new(
+        intake: Arc<Intake>,
+        id: BroadcastId,
+        channel: Arc<dyn Channel>,
+        personal: Option<Personal>,
+    ) -> Self {
+        Self {
+            intake,
+            channel,
+            id,
+            personal,
+            groups: Vec::new(),
+            group_of: HashMap::new(),
+            collected_items: 0,
+            collected_bytes: 0,
+            accepted: 0,
+            calls: FuturesUnordered::new(),
+            is_closed: false,
+        }
+    }
+
     /// Its number.
     pub fn id(&self) -> BroadcastId {
         self.id
     }
 
-    /// Checks and collects one recipient. After it, see whether the upload [is full](Self::is_full).
-    pub fn add(&mut self, to: ByteString) -> Result<(), Fault> {
+    /// Checks and collects one recipient, with its variables (JSON) if the content is a template. After it, see whether the
+    /// upload [is full](Self::is_full).
+    pub fn add(&mut self, to: ByteString, variables: Option<Bytes>) -> Result<(), Fault> {
         let Recipient { to, destination } = recipient(&*self.channel, to)?;
+        let content = match (&self.personal, variables) {
+            (Some(personal), variables) => personal.content_for(&*self.channel, variables)?,
+            (None, None) => None,
+            (None, Some(_)) => {
+                let message = "the broadcast's content is no template: give the broadcast `variables`, `{}` will do";
+                return Err(Fault::new("/variables", message));
+            }
+        };
         self.collected_items += 1;
         self.collected_bytes += to.len();
+        if let Some(content) = &content {
+            self.collected_bytes += content.bytes();
+        }
         let group = self.group(destination);
         group.recipients.push(to);
+        group.contents.extend(content);
         Ok(())
     }
 
@@ -149,7 +160,7 @@ impl Upload {
         }
         let position = *self.group_of.entry(destination).or_insert_with_key(|destination| {
             let destination = Arc::clone(destination);
-            self.groups.push(RecipientGroup { destination, recipients: Vec::new() });
+            self.groups.push(RecipientGroup::new(destination));
             last.wrapping_add(1)
         });
         &mut self.groups[position]

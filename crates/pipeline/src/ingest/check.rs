@@ -8,15 +8,16 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256};
 use channel::{Channel, Invalid};
 use notification::limits::{
-    CLOCK_TOLERANCE, CONTENT_DEPTH, KEY_BYTES, LATE_AFTER, OPTIONS_BYTES, PAYLOAD_BYTES,
-    RECIPIENT_BYTES, SCHEDULE_AHEAD,
+    CLOCK_TOLERANCE, KEY_BYTES, LATE_AFTER, RECIPIENT_BYTES, SCHEDULE_AHEAD,
 };
 use notification::{
-    ByteString, Bytes, Content, Draft, Envelope, Guarantee, Idempotency, Lane, LatePolicy, Name,
-    Priority, Timestamp,
+    ByteString, Bytes, Draft, Envelope, Guarantee, Idempotency, Lane, LatePolicy, Name, Priority,
+    Timestamp,
 };
 use store::BroadcastDraft;
 
+use super::content::{Personal, What, check_content, fallback};
+use super::template::Templates;
 use crate::Channels;
 
 /// Everything a caller says of a notification but whom it is for, in the caller's own words.
@@ -24,10 +25,16 @@ use crate::Channels;
 pub struct Terms<'a> {
     /// The channel's name.
     pub channel: Cow<'a, str>,
-    /// The payload: valid JSON, byte for byte.
+    /// The payload: valid JSON, byte for byte. A template when there are variables.
     pub content: Bytes,
-    /// The channel's options: a JSON object, empty when there are none.
+    /// The channel's options: a JSON object, empty when there are none. A template likewise.
     pub options: Bytes,
+    /// The name of a configured template, in place of content and options.
+    pub template: Option<Cow<'a, str>>,
+    /// What is put into the template: valid JSON.
+    pub variables: Option<Bytes>,
+    /// What stands in for it once it is definitely refused, in order. Not for broadcasts.
+    pub fallback: Vec<FallbackTerms<'a>>,
     /// A [`Guarantee`].
     pub guarantee: Option<Cow<'a, str>>,
     /// A [`Priority`].
@@ -42,6 +49,21 @@ pub struct Terms<'a> {
     pub idempotency_key: Option<ByteString>,
 }
 
+/// Another way to tell somebody the same, in the caller's own words.
+#[derive(Debug, Clone, Default)]
+pub struct FallbackTerms<'a> {
+    /// The channel's name.
+    pub channel: Cow<'a, str>,
+    /// Device token, endpoint, address.
+    pub to: ByteString,
+    /// As in [`Terms`].
+    pub content: Bytes,
+    /// As in [`Terms`].
+    pub options: Bytes,
+    /// As in [`Terms`].
+    pub template: Option<Cow<'a, str>>,
+}
+
 /// One thing a caller got wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
@@ -49,6 +71,20 @@ pub struct Fault {
     pub pointer: Cow<'static, str>,
     /// What is wrong and what would be right.
     pub message: String,
+}
+
+/// What callers may name.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    pub(super) channels: Arc<Channels>,
+    pub(super) templates: Templates,
+}
+
+/// A broadcast whose recipients are not known yet.
+pub(super) struct Broadcast {
+    pub(super) draft: BroadcastDraft,
+    pub(super) channel: Arc<dyn Channel>,
+    pub(super) personal: Option<Personal>,
 }
 
 /// Whom a notification is for.
@@ -68,18 +104,21 @@ struct Checked<'a> {
     send_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
     late: LatePolicy,
-    content: Content,
+    what: What,
 }
 
 /// Checks one notification.
 pub(super) fn notification(
-    channels: &Channels,
+    catalog: &Catalog,
     tenant: &Name,
     terms: &Terms<'_>,
     to: ByteString,
     now: Timestamp,
 ) -> Result<Draft, Fault> {
-    let checked = Checked::new(channels, terms, now)?;
+    let checked = Checked::new(catalog, terms, now)?;
+    let mut content = checked.what.render()?;
+    check_content(&**checked.channel, &content)?;
+    content.fallback = fallback(catalog, terms)?;
     let Recipient { to, destination } = recipient(&**checked.channel, to)?;
     let idempotency = checked.idempotency(terms, &to)?;
     let envelope = Envelope {
@@ -90,28 +129,39 @@ pub(super) fn notification(
         expires_at: checked.ends_at(),
         broadcast: None,
     };
-    Ok(Draft { envelope, recipient: to, content: checked.content, idempotency })
+    Ok(Draft { envelope, recipient: to, content, idempotency })
 }
 
 /// Checks a broadcast before its recipients are known.
-pub(super) fn broadcast<'a>(
-    channels: &'a Channels,
+pub(super) fn broadcast(
+    catalog: &Catalog,
     tenant: &Name,
     terms: &Terms<'_>,
     now: Timestamp,
-) -> Result<(BroadcastDraft, &'a Arc<dyn Channel>), Fault> {
-    let checked = Checked::new(channels, terms, now)?;
+) -> Result<Broadcast, Fault> {
+    let checked = Checked::new(catalog, terms, now)?;
+    let channel = Arc::clone(checked.channel);
+    let idempotency = checked.idempotency(terms, "")?;
+    let due_at = checked.due_at(now);
+    let expires_at = checked.ends_at();
+    let (content, personal) = match checked.what {
+        What::Plain(content) => (content, None),
+        What::Personal(personal) => (personal.template.source(), Some(personal)),
+    };
+    if personal.as_ref().is_none_or(|personal| personal.template.is_constant()) {
+        check_content(&*channel, &content)?;
+    }
     let draft = BroadcastDraft {
         tenant: tenant.clone(),
         channel: checked.name.clone(),
         priority: checked.priority,
         guarantee: checked.guarantee,
-        due_at: checked.due_at(now),
-        expires_at: checked.ends_at(),
-        idempotency: checked.idempotency(terms, "")?,
-        content: checked.content,
+        due_at,
+        expires_at,
+        idempotency,
+        content,
     };
-    Ok((draft, checked.channel))
+    Ok(Broadcast { draft, channel, personal })
 }
 
 /// The channel called `name`, with its name as everybody else shares it.
@@ -149,11 +199,24 @@ impl Fault {
         Self { pointer: pointer.into(), message: message.into() }
     }
 
+    /// The same of a part at `pointer`; what is wrong with the variables is wrong with all parts.
+    pub(super) fn within(self, pointer: &str) -> Self {
+        if self.pointer.starts_with("/variables") {
+            return self;
+        }
+        Self { pointer: format!("{pointer}{}", self.pointer).into(), ..self }
+    }
+
     pub(super) fn key_reused() -> Self {
         Self::new("/idempotency_key", "was used before for something else: take a new key")
     }
 
-    fn below(pointer: &'static str, invalid: Invalid) -> Self {
+    /// Whether it is about what is sent.
+    pub(super) fn is_about_content(&self) -> bool {
+        self.pointer.starts_with("/content") || self.pointer.starts_with("/options")
+    }
+
+    pub(super) fn below(pointer: &'static str, invalid: Invalid) -> Self {
         if invalid.pointer.is_empty() {
             return Self::new(pointer, invalid.message);
         }
@@ -173,12 +236,11 @@ impl fmt::Display for Fault {
 // === impl Checked ===
 
 impl<'a> Checked<'a> {
-    fn new(channels: &'a Channels, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
-        let (name, channel) = channel(channels, &terms.channel)?;
+    fn new(catalog: &'a Catalog, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
+        let (name, channel) = channel(&catalog.channels, &terms.channel)?;
         let send_at = parse("/send_at", terms.send_at.as_deref())?;
         let expires_at = parse("/expires_at", terms.expires_at.as_deref())?;
         check_times(send_at, expires_at, now)?;
-        check_content(&**channel, &terms.content, &terms.options)?;
         Ok(Self {
             name,
             channel,
@@ -187,13 +249,13 @@ impl<'a> Checked<'a> {
             send_at,
             expires_at,
             late: parse("/late", terms.late.as_deref())?.unwrap_or_default(),
-            content: Content { payload: terms.content.clone(), options: terms.options.clone() },
+            what: What::new(catalog, (name, &**channel), terms)?,
         })
     }
 
     /// When to send it: the present second if nothing else was said.
     fn due_at(&self, now: Timestamp) -> Timestamp {
-        self.send_at.unwrap_or_else(|| Timestamp::from_millis(now.seconds() * 1000))
+        self.send_at.unwrap_or_else(|| now.whole_second())
     }
 
     /// When it ends unsent: asked for, or too late.
@@ -214,25 +276,33 @@ impl<'a> Checked<'a> {
         if key.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(Fault::new("/idempotency_key", "must not have control characters"));
         }
-        Ok(Some(Idempotency { key, fingerprint: self.fingerprint(to) }))
+        Ok(Some(Idempotency { key, fingerprint: self.fingerprint(terms, to) }))
     }
 
     /// SHA-256 of what was asked for, each part after its length; the key and the present time are no part.
-    fn fingerprint(&self, to: &str) -> [u8; 32] {
+    fn fingerprint(&self, terms: &Terms<'_>, to: &str) -> [u8; 32] {
         let time = |instant: Option<Timestamp>| instant.map(|at| at.millis().to_be_bytes());
         let (send_at, expires_at) = (time(self.send_at), time(self.expires_at));
         let codes = [self.guarantee.code(), self.priority.code(), self.late.code()];
         let parts: [&[u8]; 7] = [
             self.name.as_str().as_bytes(),
             to.as_bytes(),
-            &self.content.payload,
-            &self.content.options,
+            &terms.content,
+            &terms.options,
             &codes,
             send_at.as_ref().map_or(&[], |bytes| bytes.as_slice()),
             expires_at.as_ref().map_or(&[], |bytes| bytes.as_slice()),
         ];
+        let template = [terms.template.as_deref().map(str::as_bytes), terms.variables.as_deref()];
+        // What has no template has the fingerprint that it had before there were any.
+        let template = template.iter().filter(|_| template.iter().any(Option::is_some));
+        let template = template.map(|part| part.unwrap_or_default());
+        let fallback = terms.fallback.iter().flat_map(|item| {
+            let template = item.template.as_deref().unwrap_or_default().as_bytes();
+            [item.channel.as_bytes(), item.to.as_bytes(), &item.content, &item.options, template]
+        });
         let mut context = Context::new(&SHA256);
-        for part in parts {
+        for part in parts.into_iter().chain(template).chain(fallback) {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -287,48 +357,4 @@ fn check_times(
         return Err(Fault::new("/expires_at", "must be after `send_at`"));
     }
     Ok(())
-}
-
-fn check_content(channel: &dyn Channel, payload: &[u8], options: &[u8]) -> Result<(), Fault> {
-    if payload.len() > PAYLOAD_BYTES {
-        let message = format!("must have at most {PAYLOAD_BYTES} bytes, has {}", payload.len());
-        return Err(Fault::new("/content", message));
-    }
-    if options.len() > OPTIONS_BYTES {
-        let message = format!("must have at most {OPTIONS_BYTES} bytes, has {}", options.len());
-        return Err(Fault::new("/options", message));
-    }
-    if is_too_deep(payload) {
-        return Err(Fault::new(
-            "/content",
-            format!("is nested deeper than {CONTENT_DEPTH} levels"),
-        ));
-    }
-    let Err(invalid) = channel.check_content(payload, options) else { return Ok(()) };
-    // A channel names a part without saying whose: a payload that is fine on its own puts it on the options.
-    let options_are_wrong = !options.is_empty() && channel.check_content(payload, b"").is_ok();
-    Err(Fault::below(if options_are_wrong { "/options" } else { "/content" }, invalid))
-}
-
-/// Whether valid JSON is nested deeper than [`CONTENT_DEPTH`].
-fn is_too_deep(json: &[u8]) -> bool {
-    let opens = |byte: &u8| matches!(byte, b'[' | b'{');
-    if json.iter().filter(|byte| opens(byte)).count() <= CONTENT_DEPTH {
-        return false;
-    }
-    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => is_text = !is_text,
-            b'[' | b'{' if !is_text => depth += 1,
-            b']' | b'}' if !is_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > CONTENT_DEPTH {
-            return true;
-        }
-    }
-    false
 }

@@ -7,7 +7,9 @@
 
 mod broadcast;
 mod check;
+mod content;
 mod outbox;
+mod template;
 #[cfg(test)]
 mod tests;
 
@@ -15,25 +17,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use flow::Clock;
-use notification::{BroadcastId, ByteString, Draft, Name, Timestamp, limits};
-use store::{Admission, Ingest, StoreError};
+use notification::{BroadcastId, ByteString, Content, Draft, Name, Timestamp, limits};
+use store::{Admission, BroadcastOpened, Ingest, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Channels;
 
 pub use broadcast::{Opening, Upload};
-pub use check::{Fault, Terms};
+pub use check::{FallbackTerms, Fault, Terms};
 pub use outbox::Drain;
+pub use template::Templates;
+
+use check::{Broadcast, Catalog};
 
 /// The ingest stage. Shared by all edges.
 #[derive(Debug)]
 pub struct Intake {
     store: Arc<dyn Ingest>,
-    channels: Arc<Channels>,
+    catalog: Catalog,
     clock: Clock,
     bytes: Arc<Semaphore>,
     /// Broadcasts whose upload was dropped half-way, for [`Intake::sweep`].
     left_open: Mutex<Vec<BroadcastId>>,
+}
+
+/// What a notification would send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// What is sent, rendered.
+    pub content: Content,
+    /// Why its channel will not have it.
+    pub refused: Option<Fault>,
 }
 
 /// Bytes set aside for one request; given back when dropped.
@@ -65,7 +79,15 @@ impl Intake {
     /// An intake for `channels` into `store`.
     pub fn new(store: Arc<dyn Ingest>, channels: Arc<Channels>, clock: Clock) -> Self {
         let bytes = Arc::new(Semaphore::new(limits::INGEST_BYTES));
-        Self { store, channels, clock, bytes, left_open: Mutex::default() }
+        let catalog = Catalog { channels, templates: Templates::default() };
+        Self { store, catalog, clock, bytes, left_open: Mutex::default() }
+    }
+
+    /// The same with named templates, which were compiled for its channels.
+    #[must_use]
+    pub fn with_templates(mut self, templates: Templates) -> Self {
+        self.catalog.templates = templates;
+        self
     }
 
     /// Sets `bytes` aside for a request that will be parsed, or refuses at once: it never waits.
@@ -93,7 +115,28 @@ impl Intake {
         to: ByteString,
         now: Timestamp,
     ) -> Result<Draft, Fault> {
-        check::notification(&self.channels, tenant, terms, to, now)
+        check::notification(&self.catalog, tenant, terms, to, now)
+    }
+
+    /// What [`Intake::check`] would accept, also when the channel will not have the content. Stores nothing.
+    ///
+    /// # Errors
+    /// What is wrong besides, so that there is nothing to show.
+    pub fn preview(
+        &self,
+        tenant: &Name,
+        terms: &Terms<'_>,
+        to: ByteString,
+    ) -> Result<Preview, Fault> {
+        match self.check(tenant, terms, to, self.now()) {
+            Ok(draft) => Ok(Preview { content: draft.content, refused: None }),
+            Err(fault) => match content::rendered(&self.catalog, terms) {
+                Ok(content) if fault.is_about_content() => {
+                    Ok(Preview { content, refused: Some(fault) })
+                }
+                Ok(_) | Err(_) => Err(fault),
+            },
+        }
     }
 
     /// Checks that `to` is a recipient that `channel` could have; gives the channel's shared name, and the spelling
@@ -103,7 +146,7 @@ impl Intake {
         channel: &str,
         to: ByteString,
     ) -> Result<(Name, ByteString), Fault> {
-        let (name, channel) = check::channel(&self.channels, channel)?;
+        let (name, channel) = check::channel(&self.catalog.channels, channel)?;
         Ok((name.clone(), check::recipient(&**channel, to)?.to))
     }
 
@@ -152,10 +195,14 @@ impl Intake {
     ) -> Result<Opening, IngestError> {
         self.sweep().await;
         let now = self.now();
-        let (draft, channel) = check::broadcast(&self.channels, tenant, terms, now)?;
-        let channel = Arc::clone(channel);
-        let opened = self.store.open_broadcast(draft, now).await?;
-        Ok(Opening::new(Arc::clone(self), opened, channel))
+        let Broadcast { draft, channel, personal } =
+            check::broadcast(&self.catalog, tenant, terms, now)?;
+        Ok(match self.store.open_broadcast(draft, now).await? {
+            BroadcastOpened::Replayed(id) => Opening::Replayed(id),
+            BroadcastOpened::Opened(id) => {
+                Opening::Open(Upload::new(Arc::clone(self), id, channel, personal))
+            }
+        })
     }
 
     /// Abandons the broadcasts whose upload was dropped half-way: a caller that hung up. Whoever drops

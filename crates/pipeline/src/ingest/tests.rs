@@ -182,12 +182,12 @@ async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     };
     let mut upload = open().await;
     for index in 0..2 * limits::STREAM_RECIPIENTS {
-        upload.add(format!("{index}@h{}", index % 3).into()).unwrap();
+        upload.add(format!("{index}@h{}", index % 3).into(), None).unwrap();
         if upload.is_full() {
             upload.flush().await.unwrap();
         }
     }
-    assert_eq!(upload.add("nowhere".into()).unwrap_err().pointer, "/to");
+    assert_eq!(upload.add("nowhere".into(), None).unwrap_err().pointer, "/to");
     assert_eq!(store.totals().await.unwrap(), Account::default());
     drop(upload);
     let empty = open().await.seal().await.unwrap_err();
@@ -197,8 +197,8 @@ async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     assert_eq!((audit.account, audit.problem_count), (Account::default(), 0));
 
     let mut upload = open().await;
-    upload.add("1@h".into()).unwrap();
-    upload.add("2@g".into()).unwrap();
+    upload.add("1@h".into(), None).unwrap();
+    upload.add("2@g".into(), None).unwrap();
     assert_eq!(upload.seal().await, Ok(2));
     let lanes = store.lanes().await.unwrap();
     let destinations: Vec<_> = lanes.iter().map(|lane| &*lane.lane.destination).collect();

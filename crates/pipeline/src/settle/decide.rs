@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notification::{
-    Answer, Chunk, Disposition, Event, OutcomeGroup, Report, Settlement, State, Timestamp, Verdict,
+    Answer, Chunk, Disposition, Draft, Event, OutcomeGroup, Report, Settlement, State, Timestamp,
+    Verdict,
 };
 
 use super::RetryPolicy;
@@ -59,13 +60,29 @@ impl Decision {
         for group in &mut groups {
             group.indexes.sort_unstable();
         }
-        let chunk = &self.chunk;
+        let (chunk, fallbacks) = (&self.chunk, self.fallbacks(at));
         (!groups.is_empty()).then_some(Settlement {
             chunk: chunk.id,
             epoch: chunk.epoch,
             at,
             groups,
+            fallbacks,
         })
+    }
+
+    /// What stands in for what was refused: a definite answer of the provider, and nothing else, leads here.
+    fn fallbacks(&self, at: Timestamp) -> Vec<Draft> {
+        let is_refused =
+            |group: &&OutcomeGroup| group.disposition == Disposition::Ended(State::Refused);
+        let refused = self.groups.iter().filter(is_refused).flat_map(|group| &group.indexes);
+        let fallback = |&index: &u16| {
+            let deliveries = &self.chunk.deliveries;
+            let place = deliveries.binary_search_by_key(&index, |delivery| delivery.index).ok()?;
+            let content = deliveries.get(place)?.content.as_ref()?;
+            let id = self.chunk.notification_id(index);
+            Draft::in_place_of(id, &self.chunk.envelope, content, at)
+        };
+        refused.filter_map(fallback).collect()
     }
 
     fn open(

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 mod broker;
+mod fallback;
 mod rig;
 mod script;
 

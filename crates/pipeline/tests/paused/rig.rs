@@ -72,7 +72,7 @@ impl Rig {
             expires_at: None,
             broadcast: None,
         };
-        let content = Content { payload: Bytes::from_static(b"{}"), options: Bytes::new() };
+        let content = Content { payload: Bytes::from_static(b"{}"), ..Content::default() };
         Draft { envelope, recipient: ByteString::from(recipient), content, idempotency: None }
     }
 

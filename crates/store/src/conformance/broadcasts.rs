@@ -1,6 +1,6 @@
 //! Accepted whole, or not at all.
 
-use notification::{BroadcastId, limits};
+use notification::{BroadcastId, Bytes, Chunk, Content, limits};
 
 use super::support::{BroadcastShape, Shape, at, claim_all, find, groups, name};
 use crate::{BroadcastOpened, Filter, Store, StoreError};
@@ -36,6 +36,57 @@ pub(super) async fn a_sealed_broadcast_is_claimed_with_one_content(store: &dyn S
     }
     let history = find(store, chunks[0].notification_id(3)).await;
     assert_eq!((&*history.recipient, history.content), ("3", content));
+}
+
+/// A broadcast to recipients `0`, `1`, ... each of whom is sent `content(number)`.
+async fn personal(
+    store: &dyn Store,
+    count: usize,
+    content: impl Fn(usize) -> Content,
+) -> Vec<Chunk> {
+    let opened = store.open_broadcast(BroadcastShape::default().draft(), at(0)).await.unwrap();
+    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    let mut groups = groups(count);
+    groups[0].contents = (0..count).map(content).collect();
+    store.add_recipients(id, groups, at(0)).await.unwrap();
+    assert_eq!(store.seal_broadcast(id, at(0)).await.unwrap(), count as u64);
+    claim_all(store, 0).await
+}
+
+async fn check_personal(store: &dyn Store, chunks: &[Chunk], content: impl Fn(usize) -> Content) {
+    for chunk in chunks {
+        for delivery in &chunk.deliveries {
+            let expect = content(delivery.recipient.parse().unwrap());
+            assert_eq!(chunk.content_of(delivery), Some(&expect));
+            assert_eq!(find(store, chunk.notification_id(delivery.index)).await.content, expect);
+        }
+    }
+}
+
+pub(super) async fn recipients_with_contents_of_their_own_are_sent_those(store: &dyn Store) {
+    let own = |number: usize| Content {
+        payload: number.to_string().into(),
+        options: Bytes::from_static(b"{}"),
+        fallback: None,
+    };
+    check_personal(store, &personal(store, 12, own).await, own).await;
+    // Equal ones, which need not be the broadcast's.
+    let equal = |_| Content { payload: Bytes::from_static(b"1"), ..Content::default() };
+    let chunks = personal(store, 3, equal).await;
+    check_personal(store, &chunks, equal).await;
+    let broadcast = chunks[0].envelope.broadcast;
+    let listed = store.list(Filter { broadcast, ..Filter::default() }, None, 9).await.unwrap();
+    assert!(listed.items.iter().all(|history| history.content == equal(0)));
+}
+
+pub(super) async fn large_contents_of_recipients_are_cut_into_batches(store: &dyn Store) {
+    let large = |number: usize| Content {
+        payload: vec![u8::try_from(number).unwrap(); limits::PAYLOAD_BYTES].into(),
+        ..Content::default()
+    };
+    let chunks = personal(store, 9, large).await;
+    check_personal(store, &chunks, large).await;
+    assert_eq!(chunks.iter().map(|chunk| chunk.deliveries.len()).sum::<usize>(), 9);
 }
 
 pub(super) async fn an_abandoned_broadcast_never_was(store: &dyn Store) {

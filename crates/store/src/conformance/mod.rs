@@ -12,6 +12,7 @@
 mod broadcasts;
 mod cancelling;
 mod claiming;
+mod fallbacks;
 mod idempotency;
 mod ingest;
 mod leases;
@@ -99,6 +100,8 @@ pub async fn exercise(make: impl AsyncFn() -> Subject) {
         broadcasts:
             an_open_broadcast_is_not_there_yet
             a_sealed_broadcast_is_claimed_with_one_content
+            recipients_with_contents_of_their_own_are_sent_those
+            large_contents_of_recipients_are_cut_into_batches
             an_abandoned_broadcast_never_was
             a_key_belongs_to_a_broadcast_from_sealing_on;
         claiming:
@@ -126,6 +129,11 @@ pub async fn exercise(make: impl AsyncFn() -> Subject) {
             a_suppressed_recipient_is_not_sent_to
             a_gone_recipient_joins_the_list
             the_list_is_kept_in_order_and_taken_back;
+        fallbacks:
+            a_fallback_is_accepted_with_the_refusal_and_takes_the_others_along
+            a_settlement_that_is_stale_accepts_no_fallback
+            a_fallback_is_accepted_when_its_recipient_is_suppressed
+            fallbacks_are_kept_beside_contents_without;
         cancelling:
             what_is_pending_is_cancelled_once
             what_is_claimed_is_under_way

@@ -30,7 +30,13 @@ pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
         indexes: vec![index],
     };
     let groups = (0..).zip(ends).map(group).collect();
-    let settlement = Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(7), groups };
+    let settlement = Settlement {
+        chunk: chunk.id,
+        epoch: chunk.epoch,
+        at: at(7),
+        groups,
+        fallbacks: Vec::new(),
+    };
     assert_eq!(settle_one(store, settlement).await, Settled::Applied { remaining: 1 });
     for (id, (state, status)) in ids.iter().zip(ends) {
         let history = find(store, *id).await;

@@ -77,7 +77,7 @@ impl Shape {
                 broadcast: None,
             },
             recipient: ByteString::from(recipient),
-            content: Content { payload: self.payload.clone(), options: Bytes::new() },
+            content: Content { payload: self.payload.clone(), ..Content::default() },
             idempotency: self.key.map(idempotency),
         }
     }
@@ -109,6 +109,7 @@ impl BroadcastShape {
             content: Content {
                 payload: Bytes::from_static(b"{\"all\":1}"),
                 options: Bytes::from_static(b"{}"),
+                fallback: None,
             },
             idempotency: self.key.map(idempotency),
         }
@@ -126,7 +127,7 @@ impl BroadcastShape {
 /// One group of recipients `0`, `1`, ...
 pub fn groups(count: usize) -> Vec<RecipientGroup> {
     let recipients = (0..count).map(|number| number.to_string().into()).collect();
-    vec![RecipientGroup { destination: "here".into(), recipients }]
+    vec![RecipientGroup { recipients, ..RecipientGroup::new("here".into()) }]
 }
 
 /// An instant.
@@ -178,7 +179,13 @@ pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> 
         suppress: false,
         indexes: indexes.to_vec(),
     };
-    Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(7), groups: vec![group] }
+    Settlement {
+        chunk: chunk.id,
+        epoch: chunk.epoch,
+        at: at(7),
+        groups: vec![group],
+        fallbacks: Vec::new(),
+    }
 }
 
 pub(super) fn indexes(chunk: &Chunk) -> Vec<u16> {

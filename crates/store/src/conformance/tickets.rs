@@ -132,5 +132,6 @@ fn part_of(ticket: Ticket, indexes: &[u16]) -> notification::Settlement {
         epoch: ticket.epoch,
         at: at(7),
         groups: vec![group],
+        fallbacks: Vec::new(),
     }
 }

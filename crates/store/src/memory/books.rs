@@ -106,10 +106,18 @@ impl Books {
             .expect("a member of a batch is one of its entries")
     }
 
-    #[expect(clippy::expect_used, reason = "indexes are checked against a chunk's members first")]
     pub(super) fn recipient(&self, batch: BatchId, index: u16) -> &ByteString {
+        &self.read_entry(batch, index).recipient
+    }
+
+    pub(super) fn content(&self, batch: BatchId, index: u16) -> &Content {
+        &self.read_entry(batch, index).content
+    }
+
+    #[expect(clippy::expect_used, reason = "indexes are checked against a chunk's members first")]
+    fn read_entry(&self, batch: BatchId, index: u16) -> &Entry {
         let entry = self.batch(batch).entries.get(usize::from(index));
-        &entry.expect("a member of a batch is one of its entries").recipient
+        entry.expect("a member of a batch is one of its entries")
     }
 
     /// Stores `entries` as one batch, and returns its number.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use notification::{
-    Chunk, ChunkId, Epoch, Event, Guarantee, Lane, State, Ticket, Timestamp, limits,
+    Chunk, ChunkId, Draft, Epoch, Event, Guarantee, Lane, State, Ticket, Timestamp, limits,
 };
 
 use super::books::{Books, Line, Piece};
@@ -118,10 +118,16 @@ impl Books {
             };
             (piece.members.iter().copied().filter(suppressed).collect(), Event::Suppress)
         };
+        let mut fallbacks = Vec::new();
         for &index in &ended {
             self.advance(piece.batch, index, event);
             self.note(piece.batch, index, &Line { at: now, attempt: 0, status: 0, detail: "" });
+            if event == Event::Suppress {
+                let (id, content) = (self.id(piece.batch, index), self.content(piece.batch, index));
+                fallbacks.extend(Draft::in_place_of(id, &envelope, content, now));
+            }
         }
+        self.accept_fallbacks(fallbacks, now);
         self.take_members(id, &ended) == 0
     }
 

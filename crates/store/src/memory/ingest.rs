@@ -1,6 +1,7 @@
 //! The way in.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Lane, Name, Timestamp, limits,
@@ -46,6 +47,12 @@ impl Books {
             self.release(batch);
         }
         Ok(admissions)
+    }
+
+    /// Accepts what stands in for notifications that end in this transaction.
+    #[expect(clippy::expect_used, reason = "keys of fallbacks are nobody else's")]
+    pub(super) fn accept_fallbacks(&mut self, drafts: Vec<Draft>, now: Timestamp) {
+        self.ingest(drafts, now).expect("a fallback is accepted once");
     }
 
     /// Refuses a list in which any key was used for something else.
@@ -98,7 +105,7 @@ impl Books {
         for group in groups {
             let lane = Lane {
                 channel: draft.channel.clone(),
-                destination: group.destination,
+                destination: Arc::clone(&group.destination),
                 priority: draft.priority,
             };
             let envelope = Envelope {
@@ -109,12 +116,13 @@ impl Books {
                 expires_at: draft.expires_at,
                 broadcast: Some(id),
             };
-            for recipients in group.recipients.chunks(limits::BATCH_ITEMS) {
-                let with_content = |recipient: &ByteString| -> (ByteString, Content) {
-                    (recipient.clone(), draft.content.clone())
-                };
-                let entries = recipients.iter().map(with_content).collect();
-                self.store(envelope.clone(), now, entries);
+            let has_contents = group.has_contents();
+            let with_content = |(recipient, own): (&ByteString, Content)| {
+                (recipient.clone(), if has_contents { own } else { draft.content.clone() })
+            };
+            let entries: Vec<_> = group.items().map(with_content).collect();
+            for entries in entries.chunks(limits::BATCH_ITEMS) {
+                self.store(envelope.clone(), now, entries.to_vec());
             }
         }
         Ok(())

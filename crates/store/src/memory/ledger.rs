@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, BatchId, BroadcastId, ByteString, Lane, Name, NotificationId, State};
 
-use super::books::Books;
+use super::books::{Books, Known};
 use crate::{
     Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page, Suppression,
 };
@@ -19,7 +19,7 @@ impl Books {
         let stored = self.batches.get(&batch)?;
         let entry = stored.entries.get(usize::from(index))?;
         let chunk = self.chunk_with(batch, index).and_then(|chunk| self.chunks.get(&chunk));
-        Some(History {
+        let mut history = History {
             id: self.id(batch, index),
             envelope: stored.envelope.clone(),
             accepted_at: stored.accepted_at,
@@ -28,7 +28,15 @@ impl Books {
             state: entry.state,
             next_attempt_at: chunk.filter(|_| entry.state == State::Pending).map(|it| it.due_at),
             attempts: entry.attempts.clone(),
-        })
+            fell_back_to: None,
+        };
+        if let Some(key) = history.fallback_key()
+            && let Some((Known::Notification(id), _)) =
+                self.keys.get(&(stored.envelope.tenant.clone(), key))
+        {
+            history.fell_back_to = Some(*id);
+        }
+        Some(history)
     }
 
     pub(super) fn list(

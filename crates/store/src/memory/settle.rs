@@ -22,7 +22,9 @@ impl Books {
         for group in &settlement.groups {
             self.settle_group(&piece, group, settlement.at);
         }
-        Settled::Applied { remaining: self.take_members(settlement.chunk, &indexes) }
+        let remaining = self.take_members(settlement.chunk, &indexes);
+        self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at);
+        Settled::Applied { remaining }
     }
 
     fn settle_group(&mut self, piece: &Piece, group: &OutcomeGroup, at: Timestamp) {

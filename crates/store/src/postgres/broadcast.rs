@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::{BroadcastId, Content, Envelope, Timestamp};
+use notification::{BroadcastId, Envelope, Timestamp};
 
 use super::ingest::number_of;
 use super::round::{Failure, Round};
@@ -95,16 +95,16 @@ impl Ask for AddRecipients {
         let lanes = round.lane_numbers(lanes).await?;
         for (group, envelope) in self.groups.iter().zip(envelopes) {
             let lane = number_of(&lanes, &envelope.lane);
-            let content = Content::default();
             let new = |round: &mut Round<'_>| {
-                Filling::new(round.desk.next_batch(), envelope.clone(), self.now)
+                let id = round.desk.next_batch();
+                Filling::new(id, envelope.clone(), self.now, group.has_contents())
             };
             let mut batch = new(round);
-            for recipient in &group.recipients {
+            for (recipient, content) in group.items() {
                 if !batch.fits(recipient, &content) {
                     batches.push((lane, std::mem::replace(&mut batch, new(round))));
                 }
-                batch.push(recipient.clone(), content.clone());
+                batch.push(recipient.clone(), content);
             }
             if !batch.is_empty() {
                 batches.push((lane, batch));

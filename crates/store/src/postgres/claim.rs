@@ -131,12 +131,13 @@ impl Round<'_> {
         let suppressed = self.suppressed_among(&contents, &batches).await?;
         let mut writes = Writes::default();
         let mut opened = Vec::with_capacity(chosen.len());
+        let mut fallbacks = Vec::new();
         let mut place = 0;
         for (chunk, (batch, mut deliveries)) in chosen.iter_mut().zip(contents) {
             let places = place..place + deliveries.len();
             place = places.end;
-            let envelope = &batches.get(&batch).ok_or_else(|| missing(batch))?.envelope;
-            let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
+            let row = batches.get(&batch).ok_or_else(|| missing(batch))?;
+            let is_expired = row.envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
             let (state, ended): (State, Members) = if is_expired {
                 (State::Expired, chunk.members())
             } else {
@@ -146,6 +147,10 @@ impl Round<'_> {
             };
             if !ended.is_empty() {
                 self.end(&mut writes, batch, &LogLine::unattempted(now, state), &ended);
+                if state == State::Suppressed {
+                    let gone = deliveries.iter().filter(|delivery| ended.contains(delivery.index));
+                    fallbacks.extend(model::fallbacks(row, self.desk.realm, gone, now));
+                }
                 deliveries.retain(|delivery| !ended.contains(delivery.index));
                 self.freed(chunk, ended.len(), deliveries.is_empty());
                 let rest: Members = deliveries.iter().map(|delivery| delivery.index).collect();
@@ -157,6 +162,7 @@ impl Round<'_> {
             opened.push(deliveries);
         }
         self.write(writes).await?;
+        self.accept_fallbacks(fallbacks, now).await?;
         let alive: Vec<ChunkRow> = chosen.iter().filter(|chunk| chunk.count > 0).cloned().collect();
         let leased = self.lease(&alive, lease).await?;
         let realm = self.desk.realm;
@@ -237,6 +243,7 @@ pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
         (Some(options), Some(payload)) => Some(Content {
             payload: Bytes::copy_from_slice(payload),
             options: Bytes::copy_from_slice(options),
+            fallback: None,
         }),
         _ => None,
     };

@@ -115,6 +115,25 @@ impl Round<'_> {
         packing.pack(&mut Stored { known, desk }, drafts, now)
     }
 
+    /// Accepts what stands in for notifications that end in this round.
+    pub(super) async fn accept_fallbacks(
+        &mut self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        self.reserve_batches(drafts.len()).await?;
+        let keys = drafts.iter().filter_map(|draft| {
+            let key = draft.idempotency.as_ref()?.key.clone();
+            Some((draft.envelope.tenant.clone(), key))
+        });
+        self.look_up(keys.collect()).await?;
+        self.pack(drafts, now)?;
+        Ok(())
+    }
+
     /// Sees to it that `count` numbers of batches are in hand.
     pub(super) async fn reserve_batches(&mut self, count: usize) -> Result<(), Error> {
         let in_hand: u64 =

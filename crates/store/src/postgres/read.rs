@@ -9,6 +9,7 @@ use notification::{
 };
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
+use uuid::Uuid;
 
 use super::claim::{batch_at, select_batch};
 use super::connection::Session;
@@ -71,7 +72,21 @@ impl<'a> Snapshot<'a> {
         }
         let Some(standing) = self.standing(id.batch()).await? else { return Ok(None) };
         let history = standing.histories(self.realm, &Members::from_iter([id.index()]))?.pop();
-        Ok(history.filter(|history| history.id == id))
+        match history.filter(|history| history.id == id) {
+            Some(history) => Ok(Some(self.linked(history).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// With what stands in for it.
+    async fn linked(&self, history: History) -> Result<History, StoreError> {
+        let Some(key) = history.fallback_key() else { return Ok(history) };
+        let select = "SELECT notification FROM idempotency WHERE tenant = $1 AND key = $2";
+        let parameters: Parameters<'_> = &[&history.envelope.tenant.as_str(), &&*key];
+        let row = self.transaction.query_opt(select, parameters).await?;
+        let found: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
+        let fell_back_to = found.map(|id| NotificationId::from_bytes(id.into_bytes()));
+        Ok(History { fell_back_to, ..history })
     }
 
     pub(super) async fn list(
@@ -97,7 +112,7 @@ impl<'a> Snapshot<'a> {
                 }
                 page.next = Some(history.id);
                 if filter.matches(&history) {
-                    page.items.push(history);
+                    page.items.push(self.linked(history).await?);
                 }
             }
             if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {

@@ -60,6 +60,10 @@ impl Ask for SettleAll {
             round.suppress_group(&chunk, group, since).await?;
         }
         round.write(writes).await?;
+        let applied = self.0.iter().zip(&answers).filter(|(_, answer)| **answer != Settled::Stale);
+        for (settlement, _) in applied {
+            round.accept_fallbacks(settlement.fallbacks.clone(), settlement.at).await?;
+        }
         Ok(answers)
     }
 }

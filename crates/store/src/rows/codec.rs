@@ -4,8 +4,15 @@
 //!
 //! ```text
 //! 1           version
-//! 0 | 1       whether each item has its own content
-//! { recipient [payload options] } ...
+//! 0 | 1 | 2   what each item has of its own: no content, a content, a content with fallbacks
+//! { recipient [payload options [fallback]] } ...
+//! ```
+//!
+//! A fallback is a blob, empty when there is none:
+//!
+//! ```text
+//! of          16 bytes, or none
+//! { channel destination recipient payload options } ...
 //! ```
 //!
 //! Entries of a log row, in order of settling:
@@ -18,18 +25,40 @@
 //! A run is `length` indexes in a row that start `gap` after the end of the run before: a thousand
 //! deliveries that came to the same take two bytes.
 
-use notification::{ByteString, Bytes, Content, State, Timestamp};
+use std::sync::Arc;
 
+use notification::{
+    Alternative, ByteString, Bytes, Content, Fallback, NotificationId, State, Timestamp,
+};
+
+use super::model;
 use crate::StoreError;
 
 const VERSION: u8 = 1;
 
+/// What the items of a batch have of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// No content: it is elsewhere.
+    Nothing = 0,
+    /// A content.
+    Content = 1,
+    /// A content, some of them with fallbacks.
+    Fallback = 2,
+}
+
 /// Reads the items of a batch. What it returns shares one allocation.
 #[derive(Debug)]
 pub(crate) struct Items {
+    pieces: Pieces,
+    own: Own,
+}
+
+/// Reads blobs from the front, without copying.
+#[derive(Debug)]
+struct Pieces {
     bytes: Bytes,
     position: usize,
-    has_contents: bool,
 }
 
 /// Deliveries of one log row that came to the same.
@@ -70,34 +99,55 @@ struct Input<'a> {
 
 impl Items {
     pub(crate) fn new(bytes: Bytes) -> Result<Self, StoreError> {
-        let has_contents = match bytes.first_chunk() {
-            Some([VERSION, 0]) => false,
-            Some([VERSION, 1]) => true,
+        let own = match bytes.first_chunk() {
+            Some([VERSION, 0]) => Own::Nothing,
+            Some([VERSION, 1]) => Own::Content,
+            Some([VERSION, 2]) => Own::Fallback,
             _ => return Err(damaged("items of a batch")),
         };
-        Ok(Self { bytes, position: 2, has_contents })
+        Ok(Self { pieces: Pieces { bytes, position: 2 }, own })
     }
 
     /// The next item.
     pub(crate) fn read(&mut self) -> Result<(ByteString, Option<Content>), StoreError> {
-        let recipient = self.piece()?;
-        let recipient = ByteString::try_from(recipient).map_err(|_| damaged("a recipient"))?;
-        if !self.has_contents {
+        let recipient = self.pieces.text()?;
+        if self.own == Own::Nothing {
             return Ok((recipient, None));
         }
-        let (payload, options) = (self.piece()?, self.piece()?);
-        Ok((recipient, Some(Content { payload, options })))
+        let (payload, options) = (self.pieces.next()?, self.pieces.next()?);
+        let fallback = match self.own {
+            Own::Nothing | Own::Content => None,
+            Own::Fallback => decode_fallback(self.pieces.next()?)?,
+        };
+        Ok((recipient, Some(Content { payload, options, fallback })))
     }
 
     /// Passes over the next item.
     pub(crate) fn skip(&mut self) -> Result<(), StoreError> {
-        for _ in 0..if self.has_contents { 3 } else { 1 } {
-            self.range()?;
+        let pieces = match self.own {
+            Own::Nothing => 1,
+            Own::Content => 3,
+            Own::Fallback => 4,
+        };
+        for _ in 0..pieces {
+            self.pieces.range()?;
         }
         Ok(())
     }
+}
 
-    fn piece(&mut self) -> Result<Bytes, StoreError> {
+// === impl Pieces ===
+
+impl Pieces {
+    fn is_empty(&self) -> bool {
+        self.position >= self.bytes.len()
+    }
+
+    fn text(&mut self) -> Result<ByteString, StoreError> {
+        ByteString::try_from(self.next()?).map_err(|_| damaged("a text"))
+    }
+
+    fn next(&mut self) -> Result<Bytes, StoreError> {
         let range = self.range()?;
         Ok(if range.is_empty() { Bytes::new() } else { self.bytes.slice(range) })
     }
@@ -110,22 +160,66 @@ impl Items {
     }
 }
 
-/// Writes the items of a batch; `contents` says whether each has its own.
+/// Writes the items of a batch, as far as each has its `own`.
 pub(crate) fn encode_items<'a>(
     items: impl Iterator<Item = (&'a ByteString, &'a Content)>,
-    contents: bool,
+    own: Own,
     bytes_expected: usize,
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(bytes_expected);
-    bytes.extend([VERSION, u8::from(contents)]);
+    bytes.extend([VERSION, own as u8]);
     for (recipient, content) in items {
         put_slice(&mut bytes, recipient.as_bytes());
-        if contents {
+        if own != Own::Nothing {
             put_slice(&mut bytes, &content.payload);
             put_slice(&mut bytes, &content.options);
         }
+        if own == Own::Fallback {
+            put_slice(&mut bytes, &encode_fallback(content.fallback.as_deref()));
+        }
     }
     bytes
+}
+
+fn encode_fallback(fallback: Option<&Fallback>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let Some(Fallback { of, next }) = fallback else { return bytes };
+    put_slice(
+        &mut bytes,
+        of.map(NotificationId::to_bytes).as_ref().map_or(&[], <[u8; 16]>::as_slice),
+    );
+    for Alternative { channel, destination, recipient, payload, options } in next {
+        put_slice(&mut bytes, channel.as_str().as_bytes());
+        put_slice(&mut bytes, destination.as_bytes());
+        put_slice(&mut bytes, recipient.as_bytes());
+        put_slice(&mut bytes, payload);
+        put_slice(&mut bytes, options);
+    }
+    bytes
+}
+
+fn decode_fallback(bytes: Bytes) -> Result<Option<Arc<Fallback>>, StoreError> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut pieces = Pieces { bytes, position: 0 };
+    let of = pieces.next()?;
+    let of = match <[u8; 16]>::try_from(&*of) {
+        Ok(bytes) => Some(NotificationId::from_bytes(bytes)),
+        Err(_) if of.is_empty() => None,
+        Err(_) => return Err(damaged("a fallback")),
+    };
+    let mut next = Vec::new();
+    while !pieces.is_empty() {
+        next.push(Alternative {
+            channel: model::name(&pieces.text()?)?,
+            destination: Arc::from(&*pieces.text()?),
+            recipient: pieces.text()?,
+            payload: pieces.next()?,
+            options: pieces.next()?,
+        });
+    }
+    Ok(Some(Arc::new(Fallback { of, next })))
 }
 
 // === impl LogLine ===
@@ -271,24 +365,35 @@ mod tests {
     proptest! {
         #[test]
         fn items_are_read_back_from_one_allocation(
-            items in prop::collection::vec((".*", prop::collection::vec(any::<u8>(), 0..300)), 1..20),
-            contents: bool,
+            items in prop::collection::vec((".*", prop::collection::vec(any::<u8>(), 0..300), 0usize..4), 1..20),
+            own in prop::sample::select(vec![Own::Nothing, Own::Content, Own::Fallback]),
         ) {
-            let items: Vec<_> = items.into_iter().map(|(recipient, payload)| {
-                let content = Content { payload: payload.into(), options: Bytes::from_static(b"{}") };
+            let items: Vec<_> = items.into_iter().map(|(recipient, payload, followers)| {
+                let payload = Bytes::from(payload);
+                let fallback = (own == Own::Fallback && followers > 0).then(|| Arc::new(Fallback {
+                    of: (followers > 2).then(|| NotificationId::from_bytes([7; 16])),
+                    next: vec![Alternative {
+                        channel: "other".parse().unwrap(),
+                        destination: "there".into(),
+                        recipient: recipient.as_str().into(),
+                        payload: payload.clone(),
+                        options: Bytes::new(),
+                    }; followers - 1],
+                }));
+                let content = Content { payload, options: Bytes::from_static(b"{}"), fallback };
                 (ByteString::from(recipient), content)
             }).collect();
-            let bytes = encode_items(items.iter().map(|(one, other)| (one, other)), contents, 0);
+            let bytes = encode_items(items.iter().map(|(one, other)| (one, other)), own, 0);
             let bytes = Bytes::from(bytes);
             let mut read = Items::new(bytes.clone()).unwrap();
             let mut skipping = Items::new(bytes.clone()).unwrap();
             for (recipient, content) in &items {
                 let (read_recipient, read_content) = read.read().unwrap();
                 prop_assert_eq!(&read_recipient, recipient);
-                prop_assert_eq!(read_content, contents.then(|| content.clone()));
+                prop_assert_eq!(read_content, (own != Own::Nothing).then(|| content.clone()));
                 prop_assert!(recipient.is_empty() || bytes.as_ptr_range().contains(&read_recipient.as_ptr()));
                 skipping.skip().unwrap();
-                prop_assert_eq!(skipping.position, read.position);
+                prop_assert_eq!(skipping.pieces.position, read.pieces.position);
             }
             prop_assert!(read.read().is_err(), "nothing follows the last item");
         }

@@ -1,10 +1,11 @@
 //! Rows as both backends have them, and what they say.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use notification::{
-    BatchId, ByteString, Bytes, ChunkId, Content, Delivery, Envelope, Epoch, Guarantee, Name,
-    NotificationId, Priority, State, Timestamp,
+    Alternative, BatchId, ByteString, Bytes, ChunkId, Content, Delivery, Draft, Envelope, Epoch,
+    Fallback, Guarantee, Name, NotificationId, Priority, State, Timestamp,
 };
 
 use super::codec::{Items, LogGroup};
@@ -102,6 +103,7 @@ impl Standing {
                 state,
                 next_attempt_at,
                 attempts,
+                fell_back_to: None,
             });
         }
         Ok(histories)
@@ -142,11 +144,37 @@ pub(crate) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Deli
     Ok(deliveries)
 }
 
+/// What stands in for `suppressed` ones among the deliveries of a batch.
+pub(crate) fn fallbacks<'a>(
+    batch: &BatchRow,
+    realm: u16,
+    suppressed: impl Iterator<Item = &'a Delivery>,
+    now: Timestamp,
+) -> Vec<Draft> {
+    let fallback = |delivery: &Delivery| {
+        let id = NotificationId::new(batch.accepted_at, realm, batch.id, delivery.index);
+        Draft::in_place_of(id, &batch.envelope, delivery.content.as_ref()?, now)
+    };
+    suppressed.filter_map(fallback).collect()
+}
+
 /// The same delivery in bytes of its own.
 fn detach(delivery: &Delivery) -> Delivery {
+    let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+    let next = |alternative: &Alternative| Alternative {
+        recipient: ByteString::from(&*alternative.recipient),
+        payload: copy(&alternative.payload),
+        options: copy(&alternative.options),
+        ..alternative.clone()
+    };
+    let fallback = |fallback: &Arc<Fallback>| {
+        let Fallback { of, next: all } = &**fallback;
+        Arc::new(Fallback { of: *of, next: all.iter().map(next).collect() })
+    };
     let own = |content: &Content| Content {
-        payload: Bytes::copy_from_slice(&content.payload),
-        options: Bytes::copy_from_slice(&content.options),
+        payload: copy(&content.payload),
+        options: copy(&content.options),
+        fallback: content.fallback.as_ref().map(fallback),
     };
     Delivery {
         index: delivery.index,

@@ -7,7 +7,7 @@ use notification::{
     limits,
 };
 
-use super::codec::encode_items;
+use super::codec::{Own, encode_items};
 use crate::{Admission, StoreError};
 
 /// Batches that still fill up in this round.
@@ -29,6 +29,8 @@ pub(crate) struct Filling {
     pub(crate) accepted_at: Timestamp,
     pub(crate) items: Vec<(ByteString, Content)>,
     bytes: usize,
+    /// Whether contents are stored here, and not with the broadcast.
+    has_contents: bool,
     /// Whether all items have the same content so far.
     is_shared: bool,
 }
@@ -124,7 +126,7 @@ impl Packing {
                 Some(&open) if self.batches.get(open).is_some_and(fits) => open,
                 _ => {
                     let position = self.batches.len();
-                    let batch = Filling::new(store.next_batch(), envelope.clone(), now);
+                    let batch = Filling::new(store.next_batch(), envelope.clone(), now, true);
                     self.open.insert(envelope, position);
                     self.batches.push(batch);
                     position
@@ -142,8 +144,15 @@ impl Packing {
 // === impl Filling ===
 
 impl Filling {
-    pub(crate) fn new(id: BatchId, envelope: Envelope, accepted_at: Timestamp) -> Self {
-        Self { id, envelope, accepted_at, items: Vec::new(), bytes: 0, is_shared: true }
+    /// A batch without items. Without contents, its items are all sent their broadcast's.
+    pub(crate) fn new(
+        id: BatchId,
+        envelope: Envelope,
+        accepted_at: Timestamp,
+        has_contents: bool,
+    ) -> Self {
+        let (items, bytes) = (Vec::new(), 0);
+        Self { id, envelope, accepted_at, items, bytes, has_contents, is_shared: true }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -153,13 +162,20 @@ impl Filling {
     /// The content of all, when they have one in common that is not their broadcast's.
     pub(crate) fn shared_content(&self) -> Option<&Content> {
         let (_, first) = self.items.first()?;
-        (self.is_shared && self.envelope.broadcast.is_none()).then_some(first)
+        (self.is_shared && self.has_contents).then_some(first)
     }
 
     /// The items as a row keeps them.
     pub(crate) fn encoded_items(&self) -> Vec<u8> {
         let items = self.items.iter().map(|(recipient, content)| (recipient, content));
-        encode_items(items, !self.is_shared, self.bytes + 2)
+        let own = if self.is_shared {
+            Own::Nothing
+        } else if self.items.iter().any(|(_, content)| content.fallback.is_some()) {
+            Own::Fallback
+        } else {
+            Own::Content
+        };
+        encode_items(items, own, self.bytes + 2)
     }
 
     /// Whether one more stays within the bounds of a batch.
@@ -179,13 +195,15 @@ impl Filling {
 
     /// The bytes of all items, and whether they share their content, with one more.
     fn with(&self, recipient: &ByteString, content: &Content) -> (usize, bool) {
-        let content_bytes = content.payload.len() + content.options.len();
+        let content_bytes = content.bytes_stored();
         let grown = self.bytes + recipient.len() + PREFIX_BYTES;
         match self.items.first() {
-            None => (recipient.len() + PREFIX_BYTES, true),
+            // Fallbacks are its own: no two persons have the same address.
+            None if content.fallback.is_some() => (grown + content_bytes, false),
+            None => (grown, true),
             Some((_, first)) if self.is_shared && is_same(first, content) => (grown, true),
             Some((_, first)) if self.is_shared => {
-                let first_bytes = first.payload.len() + first.options.len();
+                let first_bytes = first.bytes_stored();
                 (grown + first_bytes * self.items.len() + content_bytes, false)
             }
             Some(_) => (grown + content_bytes, false),
@@ -197,6 +215,7 @@ impl Filling {
 fn is_same(one: &Content, other: &Content) -> bool {
     let same_place = one.payload.as_ptr() == other.payload.as_ptr()
         && one.payload.len() == other.payload.len()
-        && one.options == other.options;
+        && one.options == other.options
+        && one.fallback == other.fallback;
     same_place || one == other
 }

@@ -1,6 +1,8 @@
 //! Broadcasts: stored as they come in, due only once they are sealed.
 
-use notification::{BroadcastId, Content, Envelope, Timestamp};
+use std::sync::Arc;
+
+use notification::{BroadcastId, Envelope, Timestamp};
 use rusqlite::params;
 
 use super::round::Round;
@@ -52,22 +54,24 @@ impl Round<'_> {
     pub(super) fn add_recipients(
         &mut self,
         id: BroadcastId,
-        groups: Vec<RecipientGroup>,
+        groups: &[RecipientGroup],
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let template = self.open_envelope(id)?;
         for group in groups {
             let mut envelope = template.clone();
-            envelope.lane.destination = group.destination;
+            envelope.lane.destination = Arc::clone(&group.destination);
             let lane = self.lane_number(&envelope.lane)?;
-            let content = Content::default();
-            let mut batch = Filling::new(self.next_batch(), envelope.clone(), now);
-            for recipient in group.recipients {
-                if !batch.fits(&recipient, &content) {
+            let new = |round: &mut Self| {
+                Filling::new(round.next_batch(), envelope.clone(), now, group.has_contents())
+            };
+            let mut batch = new(self);
+            for (recipient, content) in group.items() {
+                if !batch.fits(recipient, &content) {
                     self.store_batch(&batch, lane)?;
-                    batch = Filling::new(self.next_batch(), envelope.clone(), now);
+                    batch = new(self);
                 }
-                batch.push(recipient, content.clone());
+                batch.push(recipient.clone(), content);
             }
             if !batch.is_empty() {
                 self.store_batch(&batch, lane)?;

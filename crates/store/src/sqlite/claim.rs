@@ -1,9 +1,11 @@
 //! Claims, the fence before the first byte, and the end of leases.
 
-use notification::{BroadcastId, Chunk, Content, Epoch, Guarantee, State, Timestamp, limits};
+use notification::{
+    BroadcastId, Chunk, Content, Draft, Epoch, Guarantee, State, Timestamp, limits,
+};
 use rusqlite::{OptionalExtension, params};
 
-use super::round::Round;
+use super::round::{self, Round};
 use super::rows::{self, select_chunk};
 use crate::rows::codec::LogLine;
 use crate::rows::lanes::LaneId;
@@ -42,7 +44,16 @@ impl Round<'_> {
                 continue;
             };
             let room = if items == 0 { usize::MAX } else { request.items.saturating_sub(items) };
-            match self.take(&first, request, room)? {
+            let mut fallbacks = Vec::new();
+            let taken = self.take(&first, request, room, &mut fallbacks)?;
+            let next_due = if fallbacks.is_empty() {
+                next_due
+            } else {
+                // One of them may be due in this lane.
+                self.accept_fallbacks(fallbacks, now)?;
+                round::next_due(self.connection, lane)?
+            };
+            match taken {
                 Taken::Left => break,
                 Taken::Ended(count) => {
                     ended += count;
@@ -80,6 +91,7 @@ impl Round<'_> {
         chunk: &ChunkRow,
         request: ClaimRequest,
         room: usize,
+        fallbacks: &mut Vec<Draft>,
     ) -> Result<Taken, StoreError> {
         let now = request.now;
         let lane = self.lane(chunk.lane)?;
@@ -101,15 +113,17 @@ impl Round<'_> {
             for index in suppressed.iter() {
                 members.remove(index);
             }
+            let gone = deliveries.iter().filter(|delivery| suppressed.contains(delivery.index));
+            fallbacks.extend(model::fallbacks(&batch, self.desk.realm, gone, now));
             deliveries.retain(|delivery| !suppressed.contains(delivery.index));
             self.shrink(chunk.id, &members)?;
         }
         if members.is_empty() {
             return Ok(Taken::Ended(chunk.count));
         }
-        let content = match batch.envelope.broadcast {
-            Some(broadcast) => Some(self.content_of(broadcast)?),
-            None => batch.content.take(),
+        let content = match (batch.content.take(), batch.envelope.broadcast) {
+            (None, Some(broadcast)) => Some(self.content_of(broadcast)?),
+            (content, _) => content,
         };
         let epoch = Epoch(chunk.epoch.0.saturating_add(1));
         let lease_until = now.plus(request.lease);

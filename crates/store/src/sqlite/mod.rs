@@ -208,7 +208,7 @@ impl Ingest for Sqlite {
     ) -> Result<(), StoreError> {
         let items = groups.iter().map(|group| group.recipients.len()).sum();
         let (answer, answered) = oneshot::channel();
-        let job = writer::job(answer, move |round| round.add_recipients(broadcast, groups, now));
+        let job = writer::job(answer, move |round| round.add_recipients(broadcast, &groups, now));
         self.send(Command::Job { job, durability: WithTheNext, items }, answered).await
     }
 

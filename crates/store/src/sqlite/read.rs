@@ -49,7 +49,18 @@ impl Snapshot {
         }
         let only = Members::from_iter([id.index()]);
         let history = self.standing(id.batch(), lane)?.histories(self.realm, &only)?.pop();
-        Ok(history.filter(|history| history.id == id))
+        history.filter(|history| history.id == id).map(|history| self.linked(history)).transpose()
+    }
+
+    /// With what stands in for it.
+    fn linked(&self, history: History) -> Result<History, StoreError> {
+        let Some(key) = history.fallback_key() else { return Ok(history) };
+        let mut select = self.connection.prepare_cached(
+            "SELECT notification FROM idempotency WHERE tenant = ?1 AND key = ?2",
+        )?;
+        let parameters = params![history.envelope.tenant.as_str(), &*key];
+        let found: Option<[u8; 16]> = select.query_row(parameters, |row| row.get(0)).optional()?;
+        Ok(History { fell_back_to: found.map(NotificationId::from_bytes), ..history })
     }
 
     pub(super) fn list(
@@ -75,7 +86,7 @@ impl Snapshot {
                 }
                 page.next = Some(history.id);
                 if filter.matches(&history) {
-                    page.items.push(history);
+                    page.items.push(self.linked(history)?);
                 }
             }
             if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
@@ -125,7 +136,9 @@ impl Snapshot {
         let lane = rows::lane(&self.connection, lane)?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
         let mut batch = BatchRow::find(&self.connection, id, &lane)?.ok_or_else(missing)?;
-        if let Some(broadcast) = batch.envelope.broadcast {
+        if batch.content.is_none()
+            && let Some(broadcast) = batch.envelope.broadcast
+        {
             batch.content = Some(rows::broadcast_content(&self.connection, broadcast)?);
         }
         let select = self.connection.prepare_cached(select_chunk!("batch = ?1"))?;

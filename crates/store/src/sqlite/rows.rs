@@ -65,6 +65,7 @@ impl BatchRow {
             (ValueRef::Blob(options), ValueRef::Blob(payload)) => Some(Content {
                 payload: Bytes::copy_from_slice(payload),
                 options: Bytes::copy_from_slice(options),
+                fallback: None,
             }),
             _ => None,
         };
@@ -97,6 +98,7 @@ pub(super) fn broadcast_content(
         Ok(Content {
             payload: Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?),
             options: Bytes::copy_from_slice(row.get_ref(1)?.as_blob()?),
+            fallback: None,
         })
     });
     content.optional()?.ok_or_else(|| StoreError::Damaged(format!("broadcast {id} is missing")))

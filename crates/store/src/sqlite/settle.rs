@@ -1,10 +1,11 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
 
-use notification::{OutcomeGroup, Settlement, Timestamp};
+use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
 use super::round::{NewChunk, Round};
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, deliveries};
+use crate::rows::packing::Packing;
 use crate::rows::settlement::{self, Part};
 use crate::{Settled, StoreError};
 
@@ -25,11 +26,26 @@ impl Round<'_> {
             self.suppress_group(&chunk, group, settlement.at)?;
         }
         self.shrink(chunk.id, &applied.rest)?;
+        self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
         self.desk.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);
         // A lane that was full has room again.
         self.woke = true;
         Ok(Settled::Applied { remaining })
+    }
+
+    /// Accepts what stands in for notifications that end in this round.
+    pub(super) fn accept_fallbacks(
+        &mut self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        let mut packing = Packing::default();
+        packing.pack(self, drafts, now)?;
+        self.store_packed(packing)
     }
 
     /// Stores members of `chunk` as a chunk of their own.

@@ -59,6 +59,7 @@ pub(crate) fn delivered(chunk: &Chunk) -> Settlement {
         epoch: chunk.epoch,
         at: store::conformance::at(7),
         groups: vec![group],
+        fallbacks: Vec::new(),
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) fn chunk(
         content: Some(Content {
             payload: Bytes::copy_from_slice(payload.as_bytes()),
             options: Bytes::new(),
+            fallback: None,
         }),
         deliveries: deliveries.collect(),
     }

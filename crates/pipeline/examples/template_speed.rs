@@ -1,0 +1,104 @@
+//! What a template costs per recipient: microseconds of one thread to read the variables, render, and check.
+//!
+//! `cargo run --release -p pipeline --example template_speed [recipients]`
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a measurement reads the clock, prints, and fails by panicking"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use channel::dry_run::{DryRunChannel, Settings};
+use flow::Clock;
+use notification::{ByteString, Bytes};
+use pipeline::ingest::{Opening, Terms};
+use pipeline::{Channels, Intake};
+
+/// A push message with two strings, as most are.
+const PUSH: &str = r#"{"aps":{"alert":{"title":"{{ shop }}","body":"Dear {{ name }}, your order {{ order }} is on its way"},"badge":"{{ count }}"}}"#;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(300_000);
+    let line = "<tr><td>{{ item.name }}</td><td>{{ item.price }}</td></tr>";
+    let mail = format!(
+        r#"{{"subject":"Order {{{{ order }}}}","html":"<p>Dear {{{{ name|e }}}},</p><table>{{% for item in items %}}{line}{{% endfor %}}</table>{}"}}"#,
+        "<p>text that stays as it is</p>".repeat(300)
+    );
+    for round in 1..=3 {
+        run(&format!("{round}: no template"), PUSH, false, count).await;
+        run(&format!("{round}: push, 4 tags"), PUSH, true, count).await;
+        run(&format!("{round}: mail of 10 kB, 10 rows"), &mail, true, count / 10).await;
+        single(&format!("{round}: push by itself, compiled"), count / 10);
+    }
+}
+
+/// A notification with a content of its own, which is compiled for it.
+fn single(name: &str, count: usize) {
+    let intake = intake();
+    let tenant = "default".parse().expect("a name");
+    let terms = Terms {
+        channel: "dry".into(),
+        content: Bytes::from_static(PUSH.as_bytes()),
+        variables: Some(Bytes::from_static(
+            br#"{"shop":"The shop","name":"Ann","order":1,"count":3}"#,
+        )),
+        ..Terms::default()
+    };
+    let started = Instant::now();
+    for _ in 0..count {
+        intake.check(&tenant, &terms, "somebody".into(), intake.now()).expect("a good one");
+    }
+    show(name, started, count);
+}
+
+async fn run(name: &str, content: &str, is_template: bool, count: usize) {
+    let intake = Arc::new(intake());
+    let items: Vec<String> =
+        (0..10).map(|item| format!(r#"{{"name":"Thing {item}","price":"9.9{item}"}}"#)).collect();
+    let items = items.join(",");
+    let recipients: Vec<(ByteString, Option<Bytes>)> = (0..count)
+        .map(|number| {
+            let variables = format!(
+                r#"{{"name":"Ann {number}","order":{number},"count":3,"items":[{items}]}}"#
+            );
+            (format!("recipient-{number:040}").into(), is_template.then(|| variables.into()))
+        })
+        .collect();
+    let terms = Terms {
+        channel: "dry".into(),
+        content: Bytes::copy_from_slice(content.as_bytes()),
+        variables: is_template.then(|| Bytes::from_static(br#"{"shop":"The shop"}"#)),
+        ..Terms::default()
+    };
+    let tenant = "default".parse().expect("a name");
+    let Ok(Opening::Open(mut upload)) = intake.open_broadcast(&tenant, &terms).await else {
+        panic!("the broadcast is not open");
+    };
+    let started = Instant::now();
+    for (to, variables) in recipients {
+        upload.add(to, variables).expect("a good recipient");
+    }
+    show(name, started, count);
+    upload.abandon().await;
+}
+
+fn intake() -> Intake {
+    let mut channels = Channels::default();
+    let channel = DryRunChannel::new(Settings::default()).expect("a channel");
+    channels.insert("dry".parse().expect("a name"), Arc::new(channel));
+    let clock = Clock::starting_at(Duration::from_secs(1_795_249_801));
+    Intake::new(Arc::new(store::Memory::new()), Arc::new(channels), clock)
+}
+
+fn show(name: &str, started: Instant, count: usize) {
+    let micros = started.elapsed().as_secs_f64() * 1e6;
+    #[expect(clippy::cast_precision_loss, reason = "shown with two decimals")]
+    let each = micros / count as f64;
+    println!("{name:32} {each:8.2} us per recipient");
+}

@@ -1,0 +1,160 @@
+//! The template engine, as it is set up here.
+
+use std::io;
+use std::sync::{Arc, LazyLock};
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Enumerator, Object, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
+use notification::limits::PAYLOAD_BYTES;
+
+use super::Kind;
+
+/// How deep a loop may call itself.
+const RECURSION: usize = 32;
+
+/// A recipient's variables over those of all.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub(super) own: Value,
+    pub(super) common: Value,
+}
+
+/// Takes no more than `bytes_max`.
+#[derive(Debug)]
+pub(super) struct Limited<'a> {
+    pub(super) target: &'a mut Vec<u8>,
+    pub(super) bytes_max: usize,
+}
+
+/// Lets JSON be written where a template writes.
+struct Writer<'a, 'b>(&'a mut Output<'b>);
+
+/// An environment without templates.
+pub(super) fn environment() -> Environment<'static> {
+    static BASE: LazyLock<Environment<'static>> = LazyLock::new(|| {
+        let mut base = Environment::new();
+        for function in ["range", "dict", "debug", "namespace"] {
+            base.remove_global(function);
+        }
+        base.add_filter("join", join);
+        base.set_undefined_behavior(UndefinedBehavior::Strict);
+        let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
+        base.set_syntax(syntax.unwrap_or_default());
+        base.set_recursion_limit(RECURSION);
+        base.set_auto_escape_callback(|name| {
+            let is_html = name.starts_with(Kind::Html.prefix());
+            if is_html { AutoEscape::Html } else { AutoEscape::None }
+        });
+        base.set_formatter(format);
+        base
+    });
+    BASE.clone()
+}
+
+/// What went wrong, as a person would put it.
+pub(super) fn in_words(error: &Error) -> String {
+    let what = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => "takes too many steps".to_owned(),
+        (ErrorKind::UndefinedError, _) => "uses a value that is undefined".to_owned(),
+        (_, Some(detail)) => detail.to_owned(),
+        (kind, None) => kind.to_string(),
+    };
+    match error.line() {
+        Some(line) if line > 1 => format!("{what} (line {line})"),
+        _ => what,
+    }
+}
+
+/// The variable that `template` needs and `variables` lack: the first by name, if there is one.
+pub(super) fn missing(template: &minijinja::Template<'_, '_>, variables: &Value) -> Option<String> {
+    let is_missing = |path: &String| {
+        let mut value = variables.clone();
+        for step in path.split('.') {
+            value = match value.get_attr(step) {
+                Ok(value) if !value.is_undefined() => value,
+                _ => return true,
+            };
+        }
+        false
+    };
+    // The engine's own; only a loop has it.
+    let is_own = |path: &String| path == "loop" || path.starts_with("loop.");
+    let needed = template.undeclared_variables(true).into_iter();
+    needed.filter(|path| !is_own(path)).filter(is_missing).min()
+}
+
+/// Writes a value where a template puts it.
+fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    if !state.name().starts_with(Kind::Json.prefix()) {
+        return minijinja::escape_formatter(out, state, value);
+    }
+    // Nothing, as `{{ x if y }}` gives it.
+    if value.is_undefined() {
+        return Ok(out.write_str("\"\"")?);
+    }
+    serde_json::to_writer(Writer(out), value)
+        .map_err(|error| Error::new(ErrorKind::WriteFailure, error.to_string()))
+}
+
+/// The filter `join`: bounded, unlike the engine's.
+fn join(values: &Value, separator: Option<&str>) -> Result<String, Error> {
+    let mut joined = String::new();
+    for (position, value) in values.try_iter()?.enumerate() {
+        if position > 0 {
+            joined.push_str(separator.unwrap_or_default());
+        }
+        match value.as_str() {
+            Some(text) => joined.push_str(text),
+            None => joined.push_str(&value.to_string()),
+        }
+        if joined.len() > PAYLOAD_BYTES {
+            let message = format!("joins to more than {PAYLOAD_BYTES} bytes");
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+    }
+    Ok(joined)
+}
+
+// === impl Scope ===
+
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let of = |values: &Value| values.get_item(key).ok().filter(|value| !value.is_undefined());
+        of(&self.own).or_else(|| of(&self.common))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
+}
+
+// === impl Limited ===
+
+impl io::Write for Limited<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.target.len() + bytes.len() > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.target.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// === impl Writer ===
+
+impl io::Write for Writer<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.0.write_str(text).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! Contents as templates: compiled once, rendered for each recipient, and complete before anything is stored.
+//!
+//! ```text
+//! {"aps": {"alert": "Dear {{ name }}", "badge": "{{ count }}"}}     the content
+//!  ^^^^^^^^^^^^^^^^  ^^^^^^^^^^^^^^^^           ^^^^^^^^^^^^^
+//!  copied            a text, escaped for JSON   one expression: keeps its type
+//! ```
+//!
+//! Every string among the values is a template by itself; the rest of the JSON is copied byte for byte. So what comes out is
+//! valid JSON whatever the variables hold, and nobody writes escapes.
+
+mod engine;
+mod named;
+mod strings;
+#[cfg(test)]
+mod tests;
+mod vet;
+
+use std::ops::Range;
+
+use minijinja::value::Value;
+use minijinja::{Environment, ErrorKind};
+use notification::limits::{
+    OPTIONS_BYTES, PAYLOAD_BYTES, TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, VARIABLES_BYTES,
+};
+use notification::{Bytes, Content};
+
+use super::Fault;
+use engine::{Limited, Scope};
+pub use named::Templates;
+
+/// A compiled content. What it renders still has to pass the channel.
+#[derive(Debug)]
+pub(super) struct Template {
+    environment: Environment<'static>,
+    payload: Pattern,
+    options: Pattern,
+}
+
+/// What a template is rendered with: a JSON object.
+#[derive(Debug, Clone)]
+pub(super) struct Variables(Value);
+
+/// A JSON text with strings to be rendered.
+#[derive(Debug)]
+struct Pattern {
+    /// `/content` or `/options`.
+    pointer: &'static str,
+    json: Bytes,
+    slots: Vec<Slot>,
+    /// Bytes that it may have when rendered.
+    bytes_max: usize,
+}
+
+/// A string that is rendered.
+#[derive(Debug)]
+struct Slot {
+    at: Range<usize>,
+    /// Below the pattern's.
+    pointer: String,
+    /// In the environment.
+    name: String,
+    kind: Kind,
+}
+
+/// How what is rendered gets into the JSON text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// As a string.
+    Text,
+    /// As a string; values are escaped for HTML within it.
+    Html,
+    /// As the JSON of a single value.
+    Json,
+}
+
+/// Why a string cannot be rendered.
+enum Reason {
+    /// The variables lack this one.
+    Missing(String),
+    /// Anything else.
+    Other(String),
+}
+
+// === impl Template ===
+
+impl Template {
+    /// Compiles a content. Strings below the top-level keys `html` are HTML.
+    pub(super) fn compile(content: &Content, html: &[&str]) -> Result<Self, Fault> {
+        let bytes = content.bytes();
+        if bytes > TEMPLATE_BYTES {
+            let message =
+                format!("a template must have at most {TEMPLATE_BYTES} bytes, has {bytes}");
+            return Err(Fault::new("/content", message));
+        }
+        let mut environment = engine::environment();
+        let payload = Pattern::compile(
+            ("/content", &content.payload),
+            html,
+            PAYLOAD_BYTES,
+            &mut environment,
+        )?;
+        let options =
+            Pattern::compile(("/options", &content.options), &[], OPTIONS_BYTES, &mut environment)?;
+        let strings = payload.slots.len() + options.slots.len();
+        if strings > TEMPLATE_STRINGS {
+            let message =
+                format!("must have at most {TEMPLATE_STRINGS} strings with tags, has {strings}");
+            return Err(Fault::new("/content", message));
+        }
+        environment.set_fuel(Some(TEMPLATE_STEPS / strings.max(1) as u64));
+        Ok(Self { environment, payload, options })
+    }
+
+    /// Whether it renders the same for everybody.
+    pub(super) fn is_constant(&self) -> bool {
+        self.payload.slots.is_empty() && self.options.slots.is_empty()
+    }
+
+    /// The content as it was written.
+    pub(super) fn source(&self) -> Content {
+        Content {
+            payload: self.payload.json.clone(),
+            options: self.options.json.clone(),
+            fallback: None,
+        }
+    }
+
+    /// Renders it. A fault names the string that could not be rendered.
+    pub(super) fn render(&self, variables: &Variables) -> Result<Content, Fault> {
+        Ok(Content {
+            payload: self.payload.render(&self.environment, &variables.0)?,
+            options: self.options.render(&self.environment, &variables.0)?,
+            fallback: None,
+        })
+    }
+}
+
+// === impl Variables ===
+
+impl Variables {
+    /// Reads `json`, which is valid. Empty stands for no variables.
+    pub(super) fn read(json: &[u8]) -> Result<Self, Fault> {
+        if json.len() > VARIABLES_BYTES {
+            let message = format!("must have at most {VARIABLES_BYTES} bytes, has {}", json.len());
+            return Err(Fault::new("/variables", message));
+        }
+        let json = if json.is_empty() { b"{}" } else { json };
+        if !json.starts_with(b"{") {
+            return Err(Fault::new("/variables", "must be a JSON object"));
+        }
+        let value = serde_json::from_slice(json)
+            .map_err(|error| Fault::new("/variables", format!("cannot be read: {error}")))?;
+        Ok(Self(value))
+    }
+
+    /// These, and those of `common` that are not among them.
+    pub(super) fn over(self, common: &Self) -> Self {
+        Self(Value::from_object(Scope { own: self.0, common: common.0.clone() }))
+    }
+}
+
+// === impl Pattern ===
+
+impl Pattern {
+    fn compile(
+        (pointer, json): (&'static str, &Bytes),
+        html: &[&str],
+        bytes_max: usize,
+        environment: &mut Environment<'static>,
+    ) -> Result<Self, Fault> {
+        let text = std::str::from_utf8(json).unwrap_or_default();
+        // A brace may be written as an escape.
+        let may_have_tags = |json: &str| json.contains(['{', '\\']);
+        let mut slots = Vec::new();
+        for found in strings::values(text, may_have_tags) {
+            let template: String = text
+                .get(found.at.clone())
+                .and_then(|json| serde_json::from_str(json).ok())
+                .unwrap_or_default();
+            if !["{{", "{%", "{#"].iter().any(|open| template.contains(open)) {
+                continue;
+            }
+            let refuse =
+                |message: String| Fault::new(format!("{pointer}{}", found.pointer), message);
+            vet::vet(&template).map_err(refuse)?;
+            let is_html = |key: &&str| is_below(&found.pointer, key);
+            let kind = Kind::of(&template, html.iter().any(is_html), environment);
+            let name = format!("{}{pointer}{}", kind.prefix(), found.pointer);
+            environment
+                .add_template_owned(name.clone(), template)
+                .map_err(|error| refuse(format!("is no template: {}", engine::in_words(&error))))?;
+            slots.push(Slot { at: found.at, pointer: found.pointer, name, kind });
+        }
+        Ok(Self { pointer, json: json.clone(), slots, bytes_max })
+    }
+
+    fn render(&self, environment: &Environment<'_>, variables: &Value) -> Result<Bytes, Fault> {
+        if self.slots.is_empty() {
+            return Ok(self.json.clone());
+        }
+        let mut rendered = Vec::with_capacity(2 * self.json.len());
+        let mut copied = 0;
+        for slot in &self.slots {
+            rendered.extend_from_slice(self.json.get(copied..slot.at.start).unwrap_or_default());
+            copied = slot.at.end;
+            slot.render(environment, variables, self.bytes_max, &mut rendered)
+                .map_err(|reason| self.fault(slot, reason))?;
+        }
+        rendered.extend_from_slice(self.json.get(copied..).unwrap_or_default());
+        Ok(rendered.into())
+    }
+
+    /// A variable that is missing is the variables' fault, anything else the template's.
+    fn fault(&self, slot: &Slot, reason: Reason) -> Fault {
+        let place = format!("{}{}", self.pointer, slot.pointer);
+        match reason {
+            Reason::Missing(variable) => {
+                Fault::new("/variables", format!("`{variable}` is missing: {place} needs it"))
+            }
+            Reason::Other(message) => Fault::new(place, message),
+        }
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    /// Appends to `rendered` what takes the string's place.
+    fn render(
+        &self,
+        environment: &Environment<'_>,
+        variables: &Value,
+        bytes_max: usize,
+        rendered: &mut Vec<u8>,
+    ) -> Result<(), Reason> {
+        let other = |error| Reason::Other(engine::in_words(&error));
+        let template = environment.get_template(&self.name).map_err(other)?;
+        let mut text = Vec::new();
+        let is_json = self.kind == Kind::Json;
+        let target = if is_json { &mut *rendered } else { &mut text };
+        let bytes_max = bytes_max + 1;
+        let written =
+            template.render_captured_to(variables.clone(), Limited { target, bytes_max }).map(drop);
+        written.map_err(|error| {
+            let missing = || engine::missing(&template, variables).map(Reason::Missing);
+            if error.kind() == ErrorKind::WriteFailure {
+                return Reason::Other(format!(
+                    "has more than {} bytes when rendered",
+                    bytes_max - 1
+                ));
+            }
+            let is_undefined = error.kind() == ErrorKind::UndefinedError;
+            is_undefined.then(missing).flatten().unwrap_or_else(|| other(error))
+        })?;
+        if !is_json {
+            let text = std::str::from_utf8(&text).unwrap_or_default();
+            serde_json::to_writer(rendered, text)
+                .map_err(|error| Reason::Other(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// What a string is that holds `template`.
+    fn of(template: &str, is_html: bool, environment: &Environment<'_>) -> Self {
+        let inner = template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+        // Two tags and what is between them do not read as one expression.
+        let is_one = inner.is_some_and(|inner| {
+            let inner = inner.strip_prefix('-').unwrap_or(inner);
+            let inner = inner.strip_suffix('-').unwrap_or(inner);
+            environment.compile_expression(inner).is_ok()
+        });
+        match (is_html, is_one) {
+            (true, _) => Self::Html,
+            (false, true) => Self::Json,
+            (false, false) => Self::Text,
+        }
+    }
+
+    /// Of names in the environment, which takes from them how to escape.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Html => "html",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// Whether `pointer` leads to the top-level key `key`, or below it.
+fn is_below(pointer: &str, key: &str) -> bool {
+    let rest = pointer.strip_prefix('/').and_then(|rest| rest.strip_prefix(key));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,115 @@
+//! Where the strings of a JSON text stand that are values: what may be a template.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// A string that is a value, quotes included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Text {
+    /// Its bytes in the JSON text.
+    pub(super) at: Range<usize>,
+    /// Its JSON pointer.
+    pub(super) pointer: String,
+}
+
+/// An object or array that is not closed yet.
+enum Open {
+    /// The key whose value is next; `None` while the next string is a key.
+    Object(Option<String>),
+    /// The index of the next value.
+    Array(usize),
+}
+
+/// The strings among the values of `json`, which is valid, in order, if `wanted` wants their JSON.
+pub(super) fn values(json: &str, wanted: impl Fn(&str) -> bool) -> Vec<Text> {
+    let mut found = Vec::new();
+    let mut open: Vec<Open> = Vec::new();
+    let mut position = 0;
+    while let Some(&byte) = json.as_bytes().get(position) {
+        let start = position;
+        position += 1;
+        match byte {
+            b'{' => open.push(Open::Object(None)),
+            b'[' => open.push(Open::Array(0)),
+            b'}' | b']' => {
+                open.pop();
+            }
+            b',' => match open.last_mut() {
+                Some(Open::Object(key)) => *key = None,
+                Some(Open::Array(index)) => *index += 1,
+                None => {}
+            },
+            b'"' => {
+                position = end_of_string(json.as_bytes(), position);
+                let text = json.get(start..position).unwrap_or_default();
+                match open.last_mut() {
+                    Some(Open::Object(key @ None)) => *key = serde_json::from_str(text).ok(),
+                    _ if wanted(text) => {
+                        found.push(Text { at: start..position, pointer: pointer(&open) });
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Behind the quote that closes the string whose contents begin at `position`.
+fn end_of_string(json: &[u8], mut position: usize) -> usize {
+    let mut is_escaped = false;
+    while let Some(byte) = json.get(position) {
+        position += 1;
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => break,
+            _ => {}
+        }
+    }
+    position
+}
+
+fn pointer(open: &[Open]) -> String {
+    let mut pointer = String::new();
+    for step in open {
+        let written = match step {
+            Open::Object(key) => {
+                let key = key.as_deref().unwrap_or_default();
+                write!(pointer, "/{}", key.replace('~', "~0").replace('/', "~1"))
+            }
+            Open::Array(index) => write!(pointer, "/{index}"),
+        };
+        debug_assert!(written.is_ok(), "writing to a string cannot fail");
+    }
+    pointer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_found_with_their_pointers_and_keys_are_none() {
+        let check = |json: &str, expect: &[(&str, &str)]| {
+            let found = values(json, |_| true);
+            let found: Vec<_> = found
+                .iter()
+                .map(|text| (text.pointer.as_str(), json.get(text.at.clone()).unwrap()))
+                .collect();
+            assert_eq!(found, expect, "{json}");
+        };
+        check(r#""alone""#, &[("", r#""alone""#)]);
+        check(
+            r#"{"a": "x", "b": {"c": ["y", 1, "z"]}}"#,
+            &[("/a", r#""x""#), ("/b/c/0", r#""y""#), ("/b/c/2", r#""z""#)],
+        );
+        check(
+            r#"{"a/b~": "", "ü": "\"}{,\\", "last": [[], {}, "e"]}"#,
+            &[("/a~1b~0", r#""""#), ("/ü", r#""\"}{,\\""#), ("/last/2", r#""e""#)],
+        );
+        check(r#"[1, true, null, {}, {"a": {"b": 1}}]"#, &[]);
+        check(r#"[{"a": "p"}, "q"]"#, &[("/0/a", r#""p""#), ("/1", r#""q""#)]);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a template may do: put values into a text, decide, and loop.
+//!
+//! The engine counts steps, and a step may make a value of any size: `"x" * 100000000` is one. So nothing is allowed that makes
+//! large values of small ones, and no value outlives its tag. What is left is bounded by the sizes of the template, of its
+//! tags and of its variables.
+
+use notification::limits::TEMPLATE_TAG_BYTES;
+
+/// The filters that templates may use.
+pub(super) const FILTERS: &[&str] = &[
+    "abs",
+    "bool",
+    "capitalize",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "first",
+    "float",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "max",
+    "min",
+    "reverse",
+    "round",
+    "safe",
+    "sort",
+    "split",
+    "string",
+    "title",
+    "trim",
+    "unique",
+    "upper",
+    "urlencode",
+];
+/// The statements that templates may use.
+const STATEMENTS: &[&str] = &["if", "elif", "else", "endif", "for", "endfor"];
+
+/// Says why `template` may not be used. What is no template at all is left to the engine to tell.
+pub(super) fn vet(template: &str) -> Result<(), String> {
+    let mut rest = template;
+    while let Some((_, opened)) = rest.split_once('{') {
+        let Some(kind @ (b'{' | b'%' | b'#')) = opened.bytes().next() else {
+            rest = opened;
+            continue;
+        };
+        let inside = opened.get(1..).unwrap_or_default();
+        if kind == b'#' {
+            rest = inside.split_once("#}").map_or("", |(_, behind)| behind);
+            continue;
+        }
+        let close = if kind == b'{' { "}}" } else { "%}" };
+        let end = end_of_tag(inside, close);
+        let (tag, behind) = inside.split_at_checked(end).unwrap_or((inside, ""));
+        if kind == b'%' {
+            vet_statement(tag)?;
+        }
+        vet_expression(tag)?;
+        rest = behind.get(close.len()..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Where the tag that begins with `inside` ends: before the first `close` that is in no string.
+fn end_of_tag(inside: &str, close: &str) -> usize {
+    let closes = |position: usize| inside.get(position..).is_some_and(|it| it.starts_with(close));
+    let mut ends = outside_strings(inside).filter(|(position, _)| closes(*position));
+    ends.next().map_or(inside.len(), |(position, _)| position)
+}
+
+fn vet_statement(tag: &str) -> Result<(), String> {
+    let tag = tag.strip_prefix(['-', '+']).unwrap_or(tag);
+    let word = word(tag);
+    if STATEMENTS.contains(&word) {
+        return Ok(());
+    }
+    let known = STATEMENTS.join(", ");
+    Err(format!("`{{% {word} %}}` is not available: the statements are {known}"))
+}
+
+fn vet_expression(tag: &str) -> Result<(), String> {
+    if tag.len() > TEMPLATE_TAG_BYTES {
+        let length = tag.len();
+        return Err(format!(
+            "a tag must have at most {TEMPLATE_TAG_BYTES} bytes, one has {length}"
+        ));
+    }
+    for (position, operator) in outside_strings(tag) {
+        let behind = tag.get(position + 1..).unwrap_or_default();
+        match operator {
+            '*' | '~' | '+' => {
+                return Err(format!(
+                    "`{operator}` is not available: put values next to each other, or give what is computed as a variable"
+                ));
+            }
+            '|' if !FILTERS.contains(&word(behind)) => {
+                let known = FILTERS.join(", ");
+                return Err(format!(
+                    "the filter `{}` is not available: the filters are {known}",
+                    word(behind)
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The characters of a tag that are in no string, and where they stand.
+fn outside_strings(tag: &str) -> impl Iterator<Item = (usize, char)> {
+    let (mut quote, mut is_escaped) = (None, false);
+    tag.char_indices().filter(move |&(_, character)| match quote {
+        Some(_) if is_escaped => {
+            is_escaped = false;
+            false
+        }
+        Some(opened) => {
+            is_escaped = character == '\\';
+            if character == opened {
+                quote = None;
+            }
+            false
+        }
+        None if character == '"' || character == '\'' => {
+            quote = Some(character);
+            false
+        }
+        None => true,
+    })
+}
+
+/// The word that `text` begins with, behind white space.
+fn word(text: &str) -> &str {
+    let text = text.trim_start();
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    text.split(|character| !is_part(character)).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(template: &str, expect: Option<&str>) {
+        let refused = vet(template).err();
+        match expect {
+            None => assert_eq!(refused, None, "{template}"),
+            Some(part) => assert!(
+                refused.as_ref().is_some_and(|refused| refused.contains(part)),
+                "{template}: {refused:?}"
+            ),
+        }
+    }
+
+    #[test]
+    fn values_decisions_and_loops_are_allowed() {
+        check("plain { text } with a * and a | and {", None);
+        check("{{ name }} {{ name|upper }} {{- name | default('a | b * c ~ d') -}}", None);
+        check("{% if a and b > 1 %}x{% elif not c %}y{%- else -%}z{% endif %}", None);
+        check("{% for x in xs|sort %}{{ loop.index }}{% endfor %}", None);
+        check("{# a comment with {% set %} and * #}{{ x['}}'] }}{{ \"\\\"*\" }}", None);
+        check("{{ never closed", None);
+    }
+
+    #[test]
+    fn what_makes_large_values_of_small_ones_is_refused() {
+        check("{{ 'x' * 100000000 }}", Some("`*` is not available"));
+        check("{{ x ~ x }}", Some("`~` is not available"));
+        check("{{ x + x }}", Some("`+` is not available"));
+        check("{{ 2 ** 9 }}", Some("`*`"));
+        check("{{ '{{' }}{{ x * 2 }}", Some("`*`"));
+        check("{{ x|replace('a', x) }}", Some("the filter `replace` is not available"));
+        check("{{ xs | map('replace') }}", Some("the filter `map`"));
+        check("{% set x = x %}", Some("`{% set %}` is not available"));
+        check("{%- with x = 1 %}{% endwith %}", Some("`{% with %}`"));
+        check("{% raw %}{{ x }}{% endraw %}", Some("`{% raw %}`"));
+        check("{% filter upper %}{% endfilter %}", Some("`{% filter %}`"));
+        check("{% macro m() %}{% endmacro %}", Some("`{% macro %}`"));
+        check("{% include 'x' %}", Some("`{% include %}`"));
+        check(&format!("{{{{ {} }}}}", "x".repeat(TEMPLATE_TAG_BYTES)), Some("a tag must have"));
+    }
+}
