@@ -8,6 +8,7 @@ mod check_config;
 mod cli;
 mod client;
 mod config;
+mod credential;
 mod demo;
 mod exit;
 mod import;
@@ -15,9 +16,11 @@ mod ledger;
 mod log;
 mod logging;
 mod output;
+mod progress;
 mod send;
 mod serve;
 mod status;
+mod suppressions;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,7 @@ use crate::cli::{Cli, Command};
 use crate::client::Client;
 use crate::config::{Config, Flags};
 use crate::serve::Role;
+use crate::suppressions::SuppressionsCommand;
 
 /// A delivery allocates and frees on different threads all the time, and this allocator is good at that.
 #[global_allocator]
@@ -55,11 +59,24 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Log(args) => log::run(&args, &config(args.store.flags())?.store),
         Command::Cancel(args) => cancel::run(&args, &client()?),
         Command::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),
+        Command::Suppressions(SuppressionsCommand::Export(args)) => {
+            suppressions::export(&args, &config(args.store.flags())?.store)
+        }
+        Command::Suppressions(SuppressionsCommand::Feed(args)) => {
+            suppressions::feed(&args, &config(args.store.flags())?.store)
+        }
+        Command::Suppressions(SuppressionsCommand::Add(args)) => {
+            suppressions::add(&args, &client()?)
+        }
+        Command::Suppressions(SuppressionsCommand::Lift(args)) => {
+            suppressions::lift(&args, &client()?)
+        }
         Command::Demo(args) => demo::run(&args),
         Command::ProviderSim(options) => {
             provider_sim::run(*options)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Credential(command) => credential::run(&command, global.config.as_deref()),
         Command::CheckConfig(args) => check_config::run(&args, global.config.as_deref()),
         Command::ApiKey(args) => api_key::run(&args),
         Command::Reference => output::print(&cli::to_markdown()),

@@ -12,3 +12,4 @@ mod keys;
 mod operate;
 mod sockets;
 mod support;
+mod suppressions;

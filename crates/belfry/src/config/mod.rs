@@ -8,6 +8,7 @@ mod load;
 mod places;
 mod reference;
 mod server_url;
+mod suppressions;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +22,11 @@ use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
 pub(crate) use channels::ChannelConfig;
-pub(crate) use load::Flags;
+pub(crate) use load::{Flags, USUAL_FILE, master_key};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::ServerUrl;
+pub(crate) use suppressions::SuppressionsConfig;
 
 use load::Problem;
 
@@ -41,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) delivery: DeliveryConfig,
     /// What is logged.
     pub(crate) log: LogConfig,
+    /// Who is told of recipients that are gone.
+    pub(crate) suppressions: SuppressionsConfig,
     /// The ways out, by name. None by default.
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
 }
@@ -169,6 +173,7 @@ impl Config {
         for (name, channel) in &self.channels {
             problems.extend(channel.check(name));
         }
+        problems.extend(self.suppressions.check(&self.channels));
         problems
     }
 }

@@ -63,6 +63,7 @@ impl Engine {
         let intake = parts.intake();
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
+            stages.feed(&parts, &intake)?;
         }
         match &link {
             None => stages.dispatch(&mut parts)?,

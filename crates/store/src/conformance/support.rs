@@ -176,6 +176,7 @@ pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> 
         status: 200,
         detail: "".into(),
         suppress: false,
+        gone_since: [].into(),
         indexes: indexes.to_vec(),
     };
     Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(7), groups: vec![group] }
