@@ -44,9 +44,15 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
     let config = |flags| Config::load(global.config.as_deref(), flags);
     let client = || Client::new(&global, &config(Flags::default())?);
     match command {
-        Command::Serve(args) => serve::run(Role::Both, &config(args.flags())?),
-        Command::Produce(args) => serve::run(Role::Produce, &config(args.flags())?),
-        Command::Consume(args) => serve::run(Role::Consume, &config(args.flags())?),
+        Command::Serve(args) => {
+            serve::run(Role::Both, &config(args.flags())?, || config(args.flags()))
+        }
+        Command::Produce(args) => {
+            serve::run(Role::Produce, &config(args.flags())?, || config(args.flags()))
+        }
+        Command::Consume(args) => {
+            serve::run(Role::Consume, &config(args.flags())?, || config(args.flags()))
+        }
         Command::Import(args) => import::run(&args, &client()?),
         Command::Send(args) => send::run(&args, &client()?),
         Command::Status(args) => {

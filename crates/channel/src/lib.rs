@@ -13,6 +13,7 @@ mod drive;
 pub mod dry_run;
 mod endpoint;
 mod guard;
+mod reload;
 mod settings;
 mod tcp;
 mod tls;
@@ -28,6 +29,7 @@ use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
 use tokio::sync::watch;
 
 pub use drive::drive;
+pub use reload::Reloadable;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.

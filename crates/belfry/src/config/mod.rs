@@ -13,12 +13,14 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use channel::Reloadable;
 use flow::Backoff;
 use notification::Name;
-use pipeline::{Channels, RetryPolicy};
+use pipeline::RetryPolicy;
 use serde::Deserialize;
 
 pub(crate) use channels::ChannelConfig;
@@ -142,14 +144,41 @@ pub(crate) enum LogLevel {
 // === impl Config ===
 
 impl Config {
-    /// Builds every channel. Reads the files that they name, and connects to nothing.
-    pub(crate) fn build_channels(&self) -> anyhow::Result<Channels> {
-        let mut channels = Channels::default();
+    /// Builds every channel, so that it can be replaced. Reads the files that they name, and connects to nothing.
+    pub(crate) fn build_channels(&self) -> anyhow::Result<BTreeMap<Name, Arc<Reloadable>>> {
+        let mut channels = BTreeMap::new();
         for (name, channel) in &self.channels {
             let built = channel.kind.build().with_context(|| format!("channels.{name}"))?;
-            channels.insert(name.clone(), built);
+            channels.insert(name.clone(), Arc::new(Reloadable::new(built)));
         }
         Ok(channels)
+    }
+
+    /// What differs from `other` and is read at the start only, as the configuration names it.
+    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<String> {
+        let tables = [
+            ("server", self.server != other.server),
+            ("store", self.store != other.store),
+            ("queue", self.queue != other.queue),
+            ("delivery", self.delivery != other.delivery),
+            ("log", self.log != other.log),
+            ("suppressions", self.suppressions != other.suppressions),
+        ];
+        let mut differences: Vec<String> = tables
+            .into_iter()
+            .filter_map(|(name, differs)| differs.then(|| name.to_owned()))
+            .collect();
+        let names: BTreeSet<&Name> = self.channels.keys().chain(other.channels.keys()).collect();
+        for name in names {
+            match (self.channels.get(name), other.channels.get(name)) {
+                (Some(one), Some(other)) if one.retry != other.retry => {
+                    differences.push(format!("channels.{name}.retry"));
+                }
+                (Some(_), Some(_)) => {}
+                _ => differences.push(format!("channels.{name}")),
+            }
+        }
+        differences
     }
 
     /// How often and when each channel tries again.
