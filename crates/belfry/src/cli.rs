@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Credential(crate::credential::CredentialCommand),
     /// Make a key for callers of the engine
     ApiKey(ApiKeyArgs),
+    /// Make a key pair with which browsers know who sends (Web Push, VAPID)
+    VapidKey,
     /// Print the reference of the command line
     #[command(hide = true)]
     Reference,

@@ -21,6 +21,7 @@ mod send;
 mod serve;
 mod status;
 mod suppressions;
+mod vapid_key;
 
 use std::process::ExitCode;
 
@@ -85,6 +86,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Credential(command) => credential::run(&command, global.config.as_deref()),
         Command::CheckConfig(args) => check_config::run(&args, global.config.as_deref()),
         Command::ApiKey(args) => api_key::run(&args),
+        Command::VapidKey => vapid_key::run(),
         Command::Reference => output::print(&cli::to_markdown()),
     }
 }

@@ -27,6 +27,15 @@ pub struct SimulatorReady {
     pub apns: String,
     /// Address of the webhook provider.
     pub webhook: String,
+    /// Web Push subscriptions, if it has a push service and was asked for some.
+    #[serde(default)]
+    pub subscriptions: Vec<serde_json::Value>,
+    /// Address of FCM and its token endpoint, if they were asked for.
+    #[serde(default)]
+    pub fcm: Option<String>,
+    /// The service account for it.
+    #[serde(default)]
+    pub fcm_service_account: PathBuf,
     /// The certificate authority to trust.
     pub ca: PathBuf,
     /// The books.
@@ -296,6 +305,7 @@ pub fn configure(settings: EngineSettings<'_>, simulator: &SimulatorReady) -> Re
     };
     let queue =
         settings.queue.map(|url| format!("\n[queue]\nurl = \"{url}\"\n")).unwrap_or_default();
+    let fcm = simulator.fcm.as_ref().map(|address| fcm_channel(address, simulator));
     let text = format!(
         r#"# Written by the harness.
 [server]
@@ -318,8 +328,9 @@ kind = "webhook"
 secrets = ["whsec_YmVsZnJ5IGRlbW86IG5vdCBhIHJlYWwgc2VjcmV0ISE="]
 allow_networks = ["127.0.0.0/8"]
 ca_file = "{ca}"
-"#,
+{fcm}"#,
         listen = settings.listen,
+        fcm = fcm.unwrap_or_default(),
         apns = simulator.apns,
         ca = simulator.ca.display(),
         key = key.display(),
@@ -327,4 +338,20 @@ ca_file = "{ca}"
     let config = settings.directory.join("belfry.toml");
     std::fs::write(&config, text)?;
     Ok(config)
+}
+
+fn fcm_channel(address: &str, simulator: &SimulatorReady) -> String {
+    let SimulatorReady { ca, fcm_service_account, .. } = simulator;
+    format!(
+        r#"
+[channels.android]
+kind = "fcm"
+endpoint = "https://{address}"
+token_uri = "https://{address}/token"
+service_account_file = "{account}"
+ca_file = "{ca}"
+"#,
+        account = fcm_service_account.display(),
+        ca = ca.display(),
+    )
 }

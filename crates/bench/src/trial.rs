@@ -105,6 +105,14 @@ impl Trial {
             let to = format!("https://{address}{}", webhook.path);
             format!(r#"{{"channel":"hooks","to":"{to}","content":{}}}"#, webhook.payload)
         });
+        self.submit(rows)
+    }
+
+    /// Hands over notifications, one JSON object each, and waits until they are accepted.
+    ///
+    /// # Errors
+    /// With the command's own words when it fails.
+    pub fn submit(&self, rows: impl Iterator<Item = String>) -> Result<()> {
         let mut command = self.engine.client().command("import");
         command.args(["-", "--format", "ndjson"]);
         feed(command, rows)

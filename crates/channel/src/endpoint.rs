@@ -17,7 +17,7 @@ pub(crate) struct Endpoint {
 }
 
 /// Scheme, host and port.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
     pub(crate) is_https: bool,
     pub(crate) host: Host,
@@ -25,7 +25,7 @@ pub(crate) struct Origin {
 }
 
 /// A name to be resolved, or an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Host {
     /// Lower case.
     Name(String),

@@ -1,14 +1,29 @@
 //! Where a connection may lead whose target a stranger chose. The only way to a connection leads through [`Guard::check`], with the
 //! address that is then connected to: a name that resolves to another address the next time gains nothing.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// Finds the addresses of a name.
+#[async_trait]
+pub trait Resolve: Send + Sync + std::fmt::Debug {
+    /// The addresses of `name`, each with `port`.
+    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
+}
+
+/// Resolves names as this machine does.
+#[derive(Debug, Clone, Copy)]
+struct System;
 
 /// Knows which addresses may be reached.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     allowed: Vec<IpNet>,
+    resolver: Arc<dyn Resolve>,
 }
 
 /// An address that must not be reached.
@@ -59,12 +74,31 @@ const NOT_PUBLIC_V6: &[(Ipv6Net, &str)] = &[
     (v6(0x3fff, 0, 20), "documentation"),
 ];
 
+// === impl System ===
+
+#[async_trait]
+impl Resolve for System {
+    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(tokio::net::lookup_host((name, port)).await?.collect())
+    }
+}
+
 // === impl Guard ===
 
 impl Guard {
     /// Lets through what is public, and `allowed`.
     pub(crate) fn new(allowed: Vec<IpNet>) -> Self {
-        Self { allowed }
+        Self { allowed, resolver: Arc::new(System) }
+    }
+
+    /// The same with names resolved by `resolver`.
+    pub(crate) fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
+        Self { resolver, ..self }
+    }
+
+    /// What finds the addresses of names. They are not checked yet.
+    pub(crate) fn resolver(&self) -> &dyn Resolve {
+        &*self.resolver
     }
 
     /// Whether `address` may be connected to.

@@ -4,7 +4,9 @@
 //! [`Sender`] on every sender thread. A sender takes a [`Job`], some deliveries of one chunk, and reports
 //! per delivery; [`drive`] is the loop that most senders share. Channels know nothing of stores and queues.
 
+mod answers;
 pub mod apns;
+mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "double")]
@@ -12,12 +14,16 @@ pub mod double;
 mod drive;
 pub mod dry_run;
 mod endpoint;
+pub mod fcm;
 mod guard;
+mod http1;
+mod http2;
 mod reload;
 mod settings;
 mod tcp;
 mod tls;
 pub mod webhook;
+pub mod webpush;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,10 +31,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Gate, Signal, Tenure};
-use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp};
+use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp, limits};
 use tokio::sync::watch;
 
 pub use drive::drive;
+pub use guard::Resolve;
 pub use reload::Reloadable;
 pub use settings::Secret;
 
@@ -123,8 +130,11 @@ pub enum MayStart {
     Yes,
     /// The notification's time is over.
     Expired,
-    /// Too little is left of the lease, the process is being stopped, or others take over from it: hand it back.
-    No,
+    /// Too little is left of the lease, the process is being stopped, or others may be taking over from it: hand it back.
+    No {
+        /// Due again after so long.
+        after: Duration,
+    },
 }
 
 /// Why a recipient or a content is not acceptable.
@@ -167,9 +177,14 @@ impl Job<'_> {
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
-        let lease_ends = now.plus(notification::limits::LEASE_MARGIN) >= self.chunk.lease_until;
-        let is_over = lease_ends || !self.tenure.holds(self.chunk.tenure, self.clock);
-        if is_over || *self.stopping.borrow() { MayStart::No } else { MayStart::Yes }
+        if now.plus(limits::LEASE_MARGIN) >= self.chunk.lease_until || *self.stopping.borrow() {
+            return MayStart::No { after: Duration::ZERO };
+        }
+        if !self.tenure.holds(self.chunk.tenure, self.clock) {
+            // Claimed again at once, it would go to and fro until this process is sure that it is alive.
+            return MayStart::No { after: limits::WORKER_BEAT };
+        }
+        MayStart::Yes
     }
 
     /// The priority of the job's lane.
@@ -186,7 +201,7 @@ impl MayStart {
         match self {
             Self::Yes => None,
             Self::Expired => Some(Report::Expired),
-            Self::No => Some(Report::HandedBack { after: Duration::ZERO }),
+            Self::No { after } => Some(Report::HandedBack { after }),
         }
     }
 }

@@ -3,7 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use http::uri::Authority;
 use serde::{Deserialize, Deserializer, de};
+
+use crate::ChannelError;
+use crate::endpoint::{Endpoint, Origin};
 
 /// A text that must not be seen: its `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -28,6 +32,25 @@ impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[secret]")
     }
+}
+
+/// Where a provider listens, from the setting of that name: `https`, a host, perhaps a port, and nothing more. Also as the
+/// `:authority` of requests.
+pub(crate) fn provider(
+    setting: &'static str,
+    text: &str,
+    example: &str,
+) -> Result<(Origin, Authority), ChannelError> {
+    let refuse = |why: &str| ChannelError::Setting {
+        setting,
+        message: format!("{text:?} is not an address such as {example}{why}"),
+    };
+    let endpoint = Endpoint::parse(text).map_err(|invalid| refuse(&format!(": {invalid}")))?;
+    if !endpoint.origin.is_https || endpoint.path != "/" {
+        return Err(refuse(""));
+    }
+    let authority = Authority::try_from(endpoint.origin.authority()).map_err(|_| refuse(""))?;
+    Ok((endpoint.origin, authority))
 }
 
 /// Reads a span such as `250ms`, `30s`, `15m` or `1h 30m`.
@@ -67,6 +90,20 @@ mod tests {
         check("-1s", None);
         check("soon", None);
         check("15", None);
+    }
+
+    #[test]
+    fn where_a_provider_listens_is_an_address_without_a_path() {
+        let (origin, authority) = provider("endpoint", "https://[::1]:8443", "x").unwrap();
+        assert_eq!(origin.to_string(), "https://[::1]:8443");
+        assert_eq!(authority, "[::1]:8443");
+        for text in ["", "example.com", "http://a", "https://a/path", "https://u@a", "https://a?b"]
+        {
+            let error = provider("endpoint", text, "https://example.com").unwrap_err();
+            let expect =
+                format!("endpoint: {text:?} is not an address such as https://example.com");
+            assert!(error.to_string().starts_with(&expect), "{error}");
+        }
     }
 
     #[test]

@@ -1,13 +1,48 @@
 //! TLS as all channels use it: aws-lc-rs, the machine's own roots, and one more if the settings name it.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::ChannelError;
+use crate::endpoint::Host;
+
+/// A certificate of ours, with its key.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// Where it was read.
+    path: String,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// Reads a certificate with its chain, and its key; both PEM.
+    pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, ChannelError> {
+        let refuse = |path: &Path, message: String| ChannelError::File {
+            path: path.display().to_string(),
+            message,
+        };
+        let chain: Vec<_> = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect)
+            .map_err(|error| refuse(certificate, format!("cannot be read: {error}")))?;
+        if chain.is_empty() {
+            return Err(refuse(certificate, "holds no certificate".to_owned()));
+        }
+        let key = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| refuse(key, format!("the key cannot be read: {error}")))?;
+        Ok(Self { path: certificate.display().to_string(), chain, key })
+    }
+}
 
 /// A client that trusts the machine's roots and those of `ca_file`, and offers `protocols` by ALPN.
 ///
@@ -15,6 +50,15 @@ use crate::ChannelError;
 pub(crate) fn client(
     ca_file: Option<&Path>,
     protocols: &[&[u8]],
+) -> Result<Arc<ClientConfig>, ChannelError> {
+    client_with(ca_file, protocols, None)
+}
+
+/// The same, which shows itself as `identity` to whoever asks.
+pub(crate) fn client_with(
+    ca_file: Option<&Path>,
+    protocols: &[&[u8]],
+    identity: Option<Identity>,
 ) -> Result<Arc<ClientConfig>, ChannelError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
@@ -37,9 +81,31 @@ pub(crate) fn client(
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(rustls::DEFAULT_VERSIONS)
         .map_err(|error| ChannelError::Setting { setting: "tls", message: error.to_string() })?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { path, chain, key }) => {
+            builder.with_client_auth_cert(chain, key).map_err(|error| ChannelError::File {
+                path,
+                message: format!("cannot be used with its key: {error}"),
+            })?
+        }
+    };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+/// Speaks TLS over `stream` with `host`, which has to prove that it is that.
+pub(crate) async fn shake_hands(
+    config: &Arc<ClientConfig>,
+    host: &Host,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = match host {
+        Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+        Host::Address(address) => ServerName::from(*address),
+    };
+    TlsConnector::from(Arc::clone(config)).connect(name, stream).await
 }
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), ChannelError> {

@@ -25,6 +25,10 @@ impl Backoff {
     /// From 1 s to 15 min.
     pub const DEFAULT: Self = Self { base: Duration::from_secs(1), cap: Duration::from_mins(15) };
 
+    /// For connections that cannot be made: from 0.5 s to 30 s.
+    pub const CONNECT: Self =
+        Self { base: Duration::from_millis(500), cap: Duration::from_secs(30) };
+
     /// A backoff whose first delay is at most `base` and whose longest is at most `cap`.
     pub fn new(base: Duration, cap: Duration) -> Result<Self, BackoffError> {
         if base.is_zero() {

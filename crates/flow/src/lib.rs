@@ -3,6 +3,7 @@
 //! - [`clock`]: the only place that reads a clock.
 //! - [`backoff`]: when to try again.
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
+//! - [`quota`]: how many in a minute.
 //! - [`tenure`]: until when this process may act at all.
 //! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
 
@@ -10,6 +11,7 @@ pub mod backoff;
 pub mod clock;
 pub mod gate;
 pub mod limit;
+pub mod quota;
 pub mod tasks;
 pub mod tenure;
 
@@ -17,5 +19,6 @@ pub use backoff::Backoff;
 pub use clock::Clock;
 pub use gate::{Gate, Pass};
 pub use limit::{Fixed, Limit, Sample, Signal};
+pub use quota::Quota;
 pub use tasks::Tasks;
 pub use tenure::Tenure;

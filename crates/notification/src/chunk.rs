@@ -7,7 +7,7 @@ use crate::id::{BatchId, ChunkId, NotificationId};
 use crate::terms::Priority;
 use crate::time::Timestamp;
 
-/// The fencing number of a chunk: it rises by one with every claim, and a write with an older one is refused.
+/// The fencing number of a chunk: it rises with every claim, and a write with an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u32);
 

@@ -1,13 +1,17 @@
 //! What passes between the HTTP side and a provider.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
+use http::header::{LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 /// A complete request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,
+    /// Host and port as the client names them.
+    pub(crate) authority: &'a str,
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) content: Content<'a>,
@@ -25,7 +29,7 @@ pub(crate) enum Content<'a> {
 #[derive(Debug)]
 pub(crate) struct Finding<'a> {
     /// For the journal; empty when the request has none.
-    pub(crate) id: &'a str,
+    pub(crate) id: Cow<'a, str>,
     pub(crate) recipient: &'a str,
     /// It brought a valid provider token (APNs).
     pub(crate) authenticated: bool,
@@ -62,12 +66,14 @@ pub(crate) struct Answer {
     /// `apns-id` (APNs only).
     pub(crate) apns_id: Option<HeaderValue>,
     pub(crate) retry_after_seconds: Option<u32>,
+    /// Where the message is (Web Push only).
+    pub(crate) location: Option<HeaderValue>,
     pub(crate) body: Bytes,
 }
 
 impl Answer {
     pub(crate) const fn new(status: StatusCode, body: Bytes) -> Self {
-        Self { status, apns_id: None, retry_after_seconds: None, body }
+        Self { status, apns_id: None, retry_after_seconds: None, location: None, body }
     }
 
     /// The answer as an HTTP response that carries `body` in its own way.
@@ -84,6 +90,9 @@ impl Answer {
         }
         if let Some(seconds) = self.retry_after_seconds {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(location) = self.location {
+            response.headers_mut().insert(LOCATION, location);
         }
         response
     }

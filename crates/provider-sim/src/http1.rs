@@ -1,4 +1,4 @@
-//! HTTP/1.1, for webhook senders that do not speak HTTP/2.
+//! HTTP/1.1, for senders that do not speak HTTP/2.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, HOST};
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -52,8 +52,10 @@ async fn answer(
         Err(error) if error.is::<LengthLimitError>() => None,
         Err(error) => return Err(Abort::Incomplete(error)),
     };
+    let authority = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     let verdict = provider.receive(&Request {
         method: &parts.method,
+        authority: authority.unwrap_or_default(),
         path: parts.uri.path(),
         headers: &parts.headers,
         content: whole.as_deref().map_or(Content::TooLong, Content::Whole),

@@ -1,4 +1,4 @@
-//! A local APNs and webhook provider that speaks the real protocols over TLS and keeps its own books.
+//! Local providers, APNs, FCM, webhooks and Web Push, that speak the real protocols over TLS and keep their own books.
 //!
 //! It serves the demo, the tests, the benchmark and a user's staging, and it is the independent
 //! judge of the engine: it shares no code with what it checks, and what it counts is what arrived.
@@ -7,9 +7,9 @@
 //! The way of a request, module by module:
 //! ```text
 //! server    one thread = one single-threaded runtime, one listener per provider
-//! http2     raw h2, all streams of a connection in one task      http1    hyper, webhooks only
+//! http2     raw h2, all streams of a connection in one task      http1    hyper, all but APNs
 //! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
-//!             apns, webhook: the checks         faults: the dice
+//!             apns, fcm, webhook, webpush: the checks         faults: the dice
 //! journal   one line, written (and with --fsync on disk) before the answer leaves
 //! ```
 
@@ -26,7 +26,9 @@ mod provider;
 
 mod apns;
 mod faults;
+mod fcm;
 mod webhook;
+mod webpush;
 
 pub mod journal;
 
@@ -37,6 +39,7 @@ pub use faults::is_dead;
 pub use options::{Faults, Options};
 pub use run::run;
 pub use server::{Running, Simulator};
+pub use webpush::subscription;
 
 use std::io;
 use std::net::SocketAddr;
@@ -95,9 +98,23 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// The service account cannot be made or read.
+    #[error("cannot use the service account {}: {reason}; remove it to make a new one", path.display())]
+    Account {
+        /// The file in `--tls-dir`.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
     /// The webhook secret is not of the form the standard prescribes.
     #[error("the webhook secret must be `whsec_` and the base64 of 24 to 64 bytes")]
     WebhookSecret,
+    /// The public key is not of the form the standard prescribes.
+    #[error("the webhook public key must be `whpk_` and the base64 of 32 bytes")]
+    WebhookPublicKey,
+    /// The key that browsers have subscribed with is unusable.
+    #[error("the Web Push key must be the base64url of an uncompressed point on P-256, 65 bytes")]
+    WebPushKey,
     /// A thread, a runtime or a signal handler could not be set up.
     #[error("cannot start: {0}")]
     Start(io::Error),

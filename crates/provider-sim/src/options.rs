@@ -9,7 +9,7 @@ use clap::{Args, Command, FromArgMatches};
 
 /// Everything the simulator can be told. [`Options::default`] is what the flags default to.
 #[derive(Debug, Clone, Args)]
-#[command(about = "Local APNs and webhook providers that keep their own books", long_about = None)]
+#[command(about = "Local APNs, FCM, webhook and Web Push providers that keep their own books", long_about = None)]
 pub struct Options {
     /// Address of the APNs provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2197")]
@@ -18,6 +18,23 @@ pub struct Options {
     /// Address of the webhook provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
     pub webhook: SocketAddr,
+
+    /// Address of the push service for browsers, if there is to be one; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub web_push: Option<SocketAddr>,
+
+    /// Address of FCM and its token endpoint (`/token`), if there are to be any; port 0 takes any free one. The service account
+    /// that may ask for tokens is made in the directory of the certificates
+    #[arg(long, value_name = "ADDRESS")]
+    pub fcm: Option<SocketAddr>,
+
+    /// Messages that a project may send in a minute, else 429 for its rate
+    #[arg(long, value_name = "COUNT", requires = "fcm")]
+    pub fcm_quota: Option<NonZeroU64>,
+
+    /// How long an access token is good
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub fcm_token_lifetime: Duration,
 
     /// File that gets one line per request, before its answer leaves; continued when it exists
     #[arg(long, value_name = "FILE", default_value = "provider-sim.journal")]
@@ -54,6 +71,19 @@ pub struct Options {
     /// Secret (whsec_...) that webhooks must be signed with; without it signatures pass
     #[arg(long, value_name = "SECRET")]
     pub webhook_secret: Option<String>,
+
+    /// Public key (whpk_...) that webhooks must be signed for (v1a); without it such signatures pass
+    #[arg(long, value_name = "KEY")]
+    pub webhook_public_key: Option<String>,
+
+    /// Public key that browsers have subscribed with (base64url), the only one that may send to them;
+    /// without it everybody may
+    #[arg(long, value_name = "KEY", requires = "web_push")]
+    pub web_push_key: Option<String>,
+
+    /// Web Push subscriptions that are printed at the start, numbered from 0; any other number exists, too
+    #[arg(long, value_name = "COUNT", default_value = "0", requires = "web_push")]
+    pub web_push_subscriptions: u64,
 
     /// What goes wrong, and how often
     #[command(flatten)]

@@ -10,9 +10,11 @@ use crate::apns::Apns;
 use crate::clock;
 use crate::exchange::{Answer, Finding, Reply, Request, Verdict};
 use crate::faults::{Dice, Fault, Outage, is_dead};
+use crate::fcm::Fcm;
 use crate::journal::{Channel, Journal, Record, Status};
 use crate::options::Options;
 use crate::webhook::Webhook;
+use crate::webpush::WebPush;
 
 /// One provider in one serving thread.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(crate) struct Provider {
 pub(crate) enum Protocol {
     Apns(Apns),
     Webhook(Webhook),
+    WebPush(WebPush),
+    Fcm(Fcm),
 }
 
 /// Why a request is answered with an error by the provider's own choice.
@@ -60,6 +64,8 @@ impl Provider {
         match self.protocol {
             Protocol::Apns(_) => Apns::CONTENT_BYTES_MAX,
             Protocol::Webhook(_) => Webhook::CONTENT_BYTES_MAX,
+            Protocol::WebPush(_) => WebPush::CONTENT_BYTES_MAX,
+            Protocol::Fcm(_) => Fcm::CONTENT_BYTES_MAX,
         }
     }
 
@@ -69,7 +75,7 @@ impl Provider {
         let finding = self.examine(request, now_us);
         let mut reply = self.decide(&finding, now_us);
         let made_up_id = self.complete(&mut reply, request);
-        let id = made_up_id.as_deref().unwrap_or(finding.id);
+        let id = made_up_id.as_deref().unwrap_or(&finding.id);
         let record = self.record(now_us, id, finding.recipient, &reply);
         let due_us = match self.dice.borrow_mut().latency_us() {
             0 => 0,
@@ -82,13 +88,15 @@ impl Provider {
     pub(crate) fn refuse(&self, request: &Request<'_>) -> u64 {
         let now_us = clock::unix_us();
         let finding = self.examine(request, now_us);
-        self.record(now_us, finding.id, finding.recipient, &Reply::Refuse)
+        self.record(now_us, &finding.id, finding.recipient, &Reply::Refuse)
     }
 
     fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
         match &self.protocol {
             Protocol::Apns(apns) => apns.examine(request, now_us),
             Protocol::Webhook(webhook) => webhook.examine(request, now_us),
+            Protocol::WebPush(webpush) => webpush.examine(request, now_us),
+            Protocol::Fcm(fcm) => fcm.examine(request, now_us),
         }
     }
 
@@ -104,7 +112,7 @@ impl Provider {
             return self.trouble(Trouble::Gone, now_us);
         }
         match self.dice.borrow_mut().fault() {
-            None => Reply::Answer(Answer::new(StatusCode::OK, bytes::Bytes::new())),
+            None => Reply::Answer(self.accepted(&finding.id)),
             Some(Fault::Refuse) => Reply::Refuse,
             Some(Fault::Disconnect) => Reply::Disconnect,
             Some(Fault::Drop) => Reply::Silence,
@@ -114,10 +122,22 @@ impl Provider {
         }
     }
 
+    fn accepted(&self, id: &str) -> Answer {
+        match &self.protocol {
+            Protocol::Apns(_) | Protocol::Webhook(_) => {
+                Answer::new(StatusCode::OK, bytes::Bytes::new())
+            }
+            Protocol::WebPush(_) => WebPush::accepted(id),
+            Protocol::Fcm(_) => Fcm::accepted(id),
+        }
+    }
+
     fn trouble(&self, trouble: Trouble, now_us: u64) -> Reply {
         let mut answer = match self.protocol {
             Protocol::Apns(_) => Apns::trouble(trouble, now_us),
             Protocol::Webhook(_) => Webhook::trouble(trouble),
+            Protocol::WebPush(_) => WebPush::trouble(trouble),
+            Protocol::Fcm(_) => Fcm::trouble(trouble),
         };
         if matches!(trouble, Trouble::Throttled | Trouble::Unavailable) {
             answer.retry_after_seconds = Some(self.options.faults.retry_after);
@@ -145,7 +165,12 @@ impl Provider {
             Reply::Silence | Reply::Disconnect => Status::Drop,
             Reply::Refuse => Status::Refuse,
         };
-        let channel = if self.is_apns() { Channel::Apns } else { Channel::Webhook };
+        let channel = match self.protocol {
+            Protocol::Apns(_) => Channel::Apns,
+            Protocol::Webhook(_) => Channel::Webhook,
+            Protocol::WebPush(_) => Channel::WebPush,
+            Protocol::Fcm(_) => Channel::Fcm,
+        };
         self.journal.add(&Record { received_us, channel, status, id, recipient })
     }
 }

@@ -18,10 +18,12 @@ use tokio_rustls::TlsAcceptor;
 use crate::Error;
 use crate::apns::Apns;
 use crate::faults::{Dice, Outage};
+use crate::fcm::{self, Fcm};
 use crate::journal::{self, Journal};
 use crate::options::Options;
 use crate::provider::{Protocol, Provider};
 use crate::webhook::Webhook;
+use crate::webpush::WebPush;
 use crate::{http1, http2, tls};
 
 /// Connections that may wait to be accepted.
@@ -44,6 +46,12 @@ pub struct Running {
     pub apns: SocketAddr,
     /// Where the webhook provider listens.
     pub webhook: SocketAddr,
+    /// Where the push service listens, if there is one.
+    pub web_push: Option<SocketAddr>,
+    /// Where FCM and its token endpoint listen, if they do.
+    pub fcm: Option<SocketAddr>,
+    /// The service account that may ask for FCM's tokens.
+    pub fcm_account: PathBuf,
     /// The certificate (PEM) that clients have to trust.
     pub ca: PathBuf,
     /// The journal.
@@ -60,6 +68,8 @@ struct Worker {
     outage: Arc<Outage>,
     apns: Endpoint,
     webhook: Endpoint,
+    web_push: Option<(Endpoint, WebPush)>,
+    fcm: Option<(Endpoint, Fcm)>,
     apns_protocol: Apns,
     webhook_protocol: Webhook,
     number: u64,
@@ -77,7 +87,7 @@ struct Endpoint {
 impl Simulator {
     /// Opens the journal, makes or loads the certificates, listens, and starts the threads.
     ///
-    /// Both providers accept connections when this returns. A failing write of the journal ends
+    /// All providers accept connections when this returns. A failing write of the journal ends
     /// the simulator: [`Running::wait`] returns it.
     ///
     /// # Errors
@@ -85,33 +95,48 @@ impl Simulator {
     pub fn start(options: Options) -> Result<Running, Error> {
         let options = Arc::new(options);
         let apns_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2])?;
-        let webhook_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2, ALPN_HTTP1])?;
-        let apns_listeners = listen(options.apns, options.threads.get())?;
-        let webhook_listeners = listen(options.webhook, options.threads.get())?;
+        let any_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2, ALPN_HTTP1])?;
+        let threads = options.threads.get();
+        let (apns_address, apns) = listen(options.apns, threads)?;
+        let (webhook_address, webhook) = listen(options.webhook, threads)?;
+        let web_push = options.web_push.map(|address| listen(address, threads)).transpose()?;
+        let (web_push_address, web_push) = web_push.unzip();
+        let mut web_push = web_push.unwrap_or_default().into_iter();
+        let fcm = options.fcm.map(|address| listen(address, threads)).transpose()?;
+        let (fcm_address, fcm) = fcm.unzip();
+        let mut fcm = fcm.unwrap_or_default().into_iter();
+        let fcm_shared = options.fcm.map(|_| fcm::Shared::new(&options)).transpose()?.map(Arc::new);
         let journal = Arc::new(journal::open(&options.journal)?);
         let outage = Arc::new(Outage::new(&options.faults));
-        let address = |listeners: &[StdListener], asked: SocketAddr| {
-            listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(asked)
-        };
         let (stop, ended) = watch::channel(false);
         let mut running = Running {
-            apns: address(&apns_listeners, options.apns),
-            webhook: address(&webhook_listeners, options.webhook),
+            apns: apns_address,
+            webhook: webhook_address,
+            web_push: web_push_address,
+            fcm: fcm_address,
+            fcm_account: fcm::account_path(&options.tls_dir),
             ca: tls::ca_path(&options.tls_dir),
             journal: options.journal.clone(),
             ended,
             stop: Arc::new(stop),
             threads: Vec::new(),
         };
-        for (number, (apns, webhook)) in
-            (0..).zip(apns_listeners.into_iter().zip(webhook_listeners))
-        {
-            let public_key = options.apns_public_key.as_deref();
+        for (number, (apns, webhook)) in (0..).zip(apns.into_iter().zip(webhook)) {
+            let endpoint = |listener| Endpoint { listener, tls: Arc::clone(&any_tls) };
+            let web_push = web_push.next().map(|listener| {
+                let protocol = WebPush::new(options.web_push_key.as_deref())?;
+                Ok((endpoint(listener), protocol))
+            });
+            let fcm = fcm.next().zip(fcm_shared.clone());
+            let apns_key = options.apns_public_key.as_deref();
+            let (secret, key) = (&options.webhook_secret, &options.webhook_public_key);
             running.spawn(Worker {
                 apns: Endpoint { listener: apns, tls: Arc::clone(&apns_tls) },
-                webhook: Endpoint { listener: webhook, tls: Arc::clone(&webhook_tls) },
-                apns_protocol: Apns::new(public_key, options.apns_token_interval)?,
-                webhook_protocol: Webhook::new(options.webhook_secret.as_deref())?,
+                webhook: endpoint(webhook),
+                web_push: web_push.transpose()?,
+                fcm: fcm.map(|(listener, shared)| (endpoint(listener), Fcm::new(shared))),
+                apns_protocol: Apns::new(apns_key, options.apns_token_interval)?,
+                webhook_protocol: Webhook::new(secret.as_deref(), key.as_deref())?,
                 options: Arc::clone(&options),
                 journal: Arc::clone(&journal),
                 outage: Arc::clone(&outage),
@@ -197,24 +222,44 @@ impl Worker {
             .build()
             .map_err(Error::Start)?;
         let journal = Rc::new(Journal::new(self.journal, self.options.fsync));
-        let dice = |provider: u64| Dice::new(&self.options.faults, self.number * 2 + provider);
+        // The others came later: the dice of the first two fall as they did before.
+        let dice = |provider: u64| match provider {
+            0 | 1 => Dice::new(&self.options.faults, self.number * 2 + provider),
+            _ => Dice::new(&self.options.faults, u64::MAX - self.number - (provider << 32)),
+        };
         let provider = |protocol, dice| {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
             Rc::new(Provider::new(options, journal, protocol, dice, Arc::clone(&self.outage)))
         };
         let apns = provider(Protocol::Apns(self.apns_protocol), dice(0));
         let webhook = provider(Protocol::Webhook(self.webhook_protocol), dice(1));
+        let web_push = self.web_push.map(|(endpoint, protocol)| {
+            accept(endpoint, provider(Protocol::WebPush(protocol), dice(2)))
+        });
+        let fcm = self.fcm.map(|(endpoint, protocol)| {
+            accept(endpoint, provider(Protocol::Fcm(protocol), dice(3)))
+        });
         let tasks = LocalSet::new();
         let serving = tasks.run_until(async {
             tokio::select! {
                 error = accept(self.apns, apns) => Err(Error::Start(error)),
                 error = accept(self.webhook, webhook) => Err(Error::Start(error)),
+                error = if_any(web_push) => Err(Error::Start(error)),
+                error = if_any(fcm) => Err(Error::Start(error)),
                 error = journal.keep_writing() => Err(Error::Journal { path: path.clone(), source: error }),
                 _ = ended.wait_for(|ended| *ended) => Ok(()),
             }
         });
         runtime.block_on(serving)?;
         journal.write_rest().map_err(|source| Error::Journal { path, source })
+    }
+}
+
+/// Waits for ever when there is nothing to wait for.
+async fn if_any<T>(future: Option<impl Future<Output = T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -261,8 +306,8 @@ async fn serve(
     Ok(())
 }
 
-/// One listener per thread on the same address; the kernel spreads the connections.
-fn listen(address: SocketAddr, count: usize) -> Result<Vec<StdListener>, Error> {
+/// One listener per thread on the same address, which is given back; the kernel spreads the connections.
+fn listen(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<StdListener>), Error> {
     let failed = |source| Error::Listen { address, source };
     let mut address = address;
     let mut listeners = Vec::new();
@@ -271,7 +316,7 @@ fn listen(address: SocketAddr, count: usize) -> Result<Vec<StdListener>, Error> 
         address = listener.local_addr().map_err(failed)?;
         listeners.push(listener);
     }
-    Ok(listeners)
+    Ok((address, listeners))
 }
 
 fn bind(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {

@@ -1,6 +1,9 @@
 //! The checks of a webhook receiver after Standard Webhooks 1.0.0. Every POST path is an endpoint.
 
+use std::borrow::Cow;
+
 use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -11,6 +14,7 @@ use crate::exchange::{Answer, Content, Finding, Request};
 use crate::provider::Trouble;
 
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+const PUBLIC_KEY_BYTES: usize = 32;
 /// How old or how far ahead a signed timestamp may be.
 const TOLERANCE_SECONDS: u64 = 300;
 const US_PER_SECOND: u64 = 1_000_000;
@@ -19,15 +23,20 @@ const US_PER_SECOND: u64 = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Webhook {
     secret: Option<Box<hmac::Key>>,
+    public_key: Option<UnparsedPublicKey<Vec<u8>>>,
 }
 
 impl Webhook {
     /// Longest body that is taken.
     pub(crate) const CONTENT_BYTES_MAX: usize = 1 << 20;
 
-    /// `secret` is `whsec_` and base64; without one every signature passes.
-    pub(crate) fn new(secret: Option<&str>) -> Result<Self, Error> {
-        Ok(Self { secret: secret.map(parse_secret).transpose()? })
+    /// `secret` is `whsec_` and base64, `public_key` is `whpk_` and base64. A signature for each that is given must be
+    /// there; without one every signature passes.
+    pub(crate) fn new(secret: Option<&str>, public_key: Option<&str>) -> Result<Self, Error> {
+        Ok(Self {
+            secret: secret.map(parse_secret).transpose()?,
+            public_key: public_key.map(parse_public_key).transpose()?,
+        })
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
@@ -42,6 +51,7 @@ impl Webhook {
             Content::Whole(_) => None,
         };
         let rejection = status.map(|status| Answer::new(status, Bytes::new()));
+        let id = Cow::Borrowed(id);
         Finding { id, recipient: request.path, authenticated: true, rejection }
     }
 
@@ -55,11 +65,11 @@ impl Webhook {
         Answer::new(status, Bytes::new())
     }
 
-    /// One of the signatures is ours, and its time is now.
+    /// For each of our keys one of the signatures is right, and its time is now.
     fn is_signed(&self, headers: &HeaderMap, id: &str, body: &[u8], now_us: u64) -> bool {
-        let Some(secret) = &self.secret else {
+        if self.secret.is_none() && self.public_key.is_none() {
             return true;
-        };
+        }
         let timestamp = text(headers, "webhook-timestamp");
         let Ok(timestamp_s) = timestamp.parse::<u64>() else {
             return false;
@@ -67,15 +77,21 @@ impl Webhook {
         if timestamp_s.abs_diff(now_us / US_PER_SECOND) > TOLERANCE_SECONDS {
             return false;
         }
-        let mut context = hmac::Context::with_key(secret);
-        for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
-            context.update(part);
-        }
-        let expected = BASE64_STANDARD.encode(context.sign());
-        text(headers, "webhook-signature")
-            .split(' ')
-            .filter_map(|signature| signature.strip_prefix("v1,"))
-            .any(|signature| signature == expected)
+        let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
+        let signatures = text(headers, "webhook-signature");
+        let any = |version: &str, is_right: &dyn Fn(Vec<u8>) -> bool| {
+            let signatures = signatures.split(' ').filter_map(|one| one.strip_prefix(version));
+            signatures.filter_map(|one| BASE64_STANDARD.decode(one).ok()).any(is_right)
+        };
+        let symmetric = self
+            .secret
+            .as_ref()
+            .is_none_or(|secret| any("v1,", &|tag| hmac::verify(secret, &signed, &tag).is_ok()));
+        let asymmetric = self
+            .public_key
+            .as_ref()
+            .is_none_or(|key| any("v1a,", &|signature| key.verify(&signed, &signature).is_ok()));
+        symmetric && asymmetric
     }
 }
 
@@ -90,4 +106,13 @@ fn parse_secret(secret: &str) -> Result<Box<hmac::Key>, Error> {
         return Err(Error::WebhookSecret);
     }
     Ok(Box::new(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+}
+
+fn parse_public_key(key: &str) -> Result<UnparsedPublicKey<Vec<u8>>, Error> {
+    let encoded = key.strip_prefix("whpk_").ok_or(Error::WebhookPublicKey)?;
+    let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| Error::WebhookPublicKey)?;
+    if bytes.len() != PUBLIC_KEY_BYTES {
+        return Err(Error::WebhookPublicKey);
+    }
+    Ok(UnparsedPublicKey::new(&ED25519, bytes))
 }

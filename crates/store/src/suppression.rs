@@ -123,15 +123,6 @@ impl Suppression {
     }
 }
 
-// === impl Lift ===
-
-impl Lift {
-    /// Whether it takes off what is listed since `since`.
-    pub(crate) fn covers(&self, since: Timestamp) -> bool {
-        self.registered_at.is_none_or(|registered_at| since <= registered_at)
-    }
-}
-
 // === impl EventPosition ===
 
 impl fmt::Display for EventPosition {

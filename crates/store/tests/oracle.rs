@@ -69,7 +69,8 @@ trait Fast {
     fn store(&self) -> &dyn Store;
     /// Ends without a word and is opened again; what recovery found, where that is told.
     fn crash(&mut self, now: Timestamp) -> Option<Recovery>;
-    /// Whether it knows when it is to be asked again even if something was withdrawn meanwhile, or asks too early.
+    /// Whether its epochs rise with claims only, and it knows when it is to be asked again even if something was withdrawn
+    /// meanwhile, rather than be asked too early.
     fn is_exact(&self) -> bool;
 }
 
@@ -242,8 +243,10 @@ impl<F: Fast> Pair<F> {
         assert_eq!(memory.len(), sqlite.len());
         for (memory, sqlite) in memory.into_iter().zip(sqlite) {
             assert_eq!(self.positions_of(&memory), self.positions_of(&sqlite));
-            let told = |chunk: &Chunk| (chunk.attempt, chunk.epoch, chunk.lease_until);
+            let told = |chunk: &Chunk| (chunk.attempt, chunk.lease_until);
             assert_eq!(told(&memory), told(&sqlite));
+            assert!(memory.epoch <= sqlite.epoch);
+            assert!(memory.epoch == sqlite.epoch || !self.fast.is_exact());
             for (one, other) in memory.deliveries.iter().zip(&sqlite.deliveries) {
                 assert_eq!(one.recipient, other.recipient);
                 assert_eq!(memory.content_of(one), sqlite.content_of(other));

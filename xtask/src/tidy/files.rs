@@ -24,6 +24,7 @@ const BACKENDS: &[(&str, &[&str])] = &[
     ("sqlite", &["store"]),
     ("memory", &["store", "queue"]),
     ("apns", &["channel", "provider-sim"]),
+    ("fcm", &["channel", "provider-sim"]),
     ("webhook", &["channel", "provider-sim"]),
     ("dry_run", &["channel"]),
 ];

@@ -1,8 +1,9 @@
 //! `[channels.NAME]`: one way out. What may stand there depends on its `kind`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use channel::{Channel, ChannelError, apns, dry_run, webhook};
+use channel::{Channel, ChannelError, apns, dry_run, fcm, webhook, webpush};
 use notification::Name;
 use toml::{Table, Value};
 
@@ -23,10 +24,23 @@ pub(crate) struct ChannelConfig {
 pub(crate) enum ChannelKind {
     /// Apple Push Notification service.
     Apns(apns::Settings),
+    /// Firebase Cloud Messaging.
+    Fcm(fcm::Settings),
     /// HTTPS with signatures (Standard Webhooks).
     Webhook(webhook::Settings),
+    /// Browsers, through the push service that each of them chose.
+    WebPush(webpush::Settings),
     /// Everything but the last byte.
     DryRun(dry_run::Settings),
+}
+
+/// What all channels of a process share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// The tokens for Apple.
+    pub(crate) apns_tokens: apns::Tokens,
+    /// Where channels keep what must outlive a restart, unless they say where.
+    pub(crate) state_directory: Option<PathBuf>,
 }
 
 // === impl ChannelConfig ===
@@ -46,7 +60,7 @@ impl ChannelConfig {
         let kind = if let Some(Value::String(kind)) = table.remove("kind") {
             ChannelKind::read(&kind, table, path, problems)
         } else {
-            let message = "missing: `apns`, `webhook` or `dry-run`";
+            let message = "missing: `apns`, `fcm`, `webhook`, `webpush` or `dry-run`";
             problems.push(Problem::new(format!("{path}.kind"), message));
             None
         };
@@ -56,7 +70,8 @@ impl ChannelConfig {
     /// Builds the channel, which reads the files that it names, and forgets it.
     pub(super) fn check(&self, name: &Name) -> Vec<Problem> {
         let mut problems = self.retry.check(&format!("channels.{name}.retry"));
-        problems.extend(self.kind.build().err().map(|error| match error {
+        let built = self.kind.build(&Shared::default());
+        problems.extend(built.err().map(|error| match error {
             ChannelError::Setting { setting, message } => {
                 Problem::new(format!("channels.{name}.{setting}"), message)
             }
@@ -72,10 +87,17 @@ impl ChannelConfig {
 
 impl ChannelKind {
     /// Builds the channel. Reads the files that it names, and connects to nothing.
-    pub(crate) fn build(&self) -> Result<Arc<dyn Channel>, ChannelError> {
+    pub(crate) fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(match self {
-            Self::Apns(settings) => Arc::new(apns::ApnsChannel::new(settings)?),
+            Self::Apns(settings) => {
+                let mut settings = settings.clone();
+                settings.state_directory =
+                    settings.state_directory.or_else(|| shared.state_directory.clone());
+                Arc::new(apns::ApnsChannel::new(&settings, &shared.apns_tokens)?)
+            }
+            Self::Fcm(settings) => Arc::new(fcm::FcmChannel::new(settings)?),
             Self::Webhook(settings) => Arc::new(webhook::WebhookChannel::new(settings)?),
+            Self::WebPush(settings) => Arc::new(webpush::WebPushChannel::new(settings)?),
             Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
         })
     }
@@ -83,10 +105,13 @@ impl ChannelKind {
     fn read(kind: &str, table: Table, path: &str, problems: &mut Vec<Problem>) -> Option<Self> {
         match kind {
             "apns" => read_table(table, path, problems).map(Self::Apns),
+            "fcm" => read_table(table, path, problems).map(Self::Fcm),
             "webhook" => read_table(table, path, problems).map(Self::Webhook),
+            "webpush" => read_table(table, path, problems).map(Self::WebPush),
             "dry-run" => read_table(table, path, problems).map(Self::DryRun),
             _ => {
-                let message = format!("{kind:?} is not `apns`, `webhook` or `dry-run`");
+                let message =
+                    format!("{kind:?} is not `apns`, `fcm`, `webhook`, `webpush` or `dry-run`");
                 problems.push(Problem::new(format!("{path}.kind"), message));
                 None
             }

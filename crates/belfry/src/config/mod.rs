@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use channel::Reloadable;
+use channel::{Channel, Reloadable};
 use flow::Backoff;
 use notification::Name;
 use pipeline::RetryPolicy;
@@ -146,10 +146,21 @@ pub(crate) enum LogLevel {
 impl Config {
     /// Builds every channel, so that it can be replaced. Reads the files that they name, and connects to nothing.
     pub(crate) fn build_channels(&self) -> anyhow::Result<BTreeMap<Name, Arc<Reloadable>>> {
+        let built = self.build_all()?.into_iter();
+        Ok(built.map(|(name, channel)| (name, Arc::new(Reloadable::new(channel)))).collect())
+    }
+
+    /// Builds every channel.
+    pub(crate) fn build_all(&self) -> anyhow::Result<BTreeMap<Name, Arc<dyn Channel>>> {
         let mut channels = BTreeMap::new();
+        let state_directory = match self.store.place() {
+            StorePlace::Directory(directory) => Some(directory.join("state")),
+            StorePlace::Server(_) => None,
+        };
+        let shared = channels::Shared { state_directory, ..channels::Shared::default() };
         for (name, channel) in &self.channels {
-            let built = channel.kind.build().with_context(|| format!("channels.{name}"))?;
-            channels.insert(name.clone(), Arc::new(Reloadable::new(built)));
+            let built = channel.kind.build(&shared).with_context(|| format!("channels.{name}"))?;
+            channels.insert(name.clone(), built);
         }
         Ok(channels)
     }
@@ -166,7 +177,8 @@ impl Config {
         ];
         let mut differences: Vec<String> = tables
             .into_iter()
-            .filter_map(|(name, differs)| differs.then(|| name.to_owned()))
+            .filter(|(_, differs)| *differs)
+            .map(|(name, _)| name.to_owned())
             .collect();
         let names: BTreeSet<&Name> = self.channels.keys().chain(other.channels.keys()).collect();
         for name in names {

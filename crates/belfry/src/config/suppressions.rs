@@ -36,7 +36,9 @@ impl SuppressionsConfig {
             return vec![Problem::new("suppressions.feed.channel", message)];
         };
         // One that cannot be built is told of already.
-        let Ok(built) = config.kind.build() else { return Vec::new() };
+        let Ok(built) = config.kind.build(&super::channels::Shared::default()) else {
+            return Vec::new();
+        };
         if built.kind() != "webhook" {
             let message =
                 format!("is of the kind `{}`: name one of the kind `webhook`", built.kind());

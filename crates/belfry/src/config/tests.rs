@@ -47,11 +47,13 @@ fn the_default_file_documents_every_key_and_no_other() {
     let keys = document["server"]["keys"].as_array_mut().unwrap().remove(0);
     let mut channels = document.remove("channels").unwrap().as_table().unwrap().clone();
     let retry = channels["ios"].as_table_mut().unwrap().remove("retry").unwrap();
-    let mut tables = vec![("keys", keys), ("retry", retry)];
+    let endpoints = channels["hooks"]["endpoints"][0].clone();
+    let mut tables = vec![("keys", keys), ("retry", retry), ("endpoints", endpoints)];
     for (_, channel) in &mut channels {
         let kind = channel.as_table_mut().unwrap().remove("kind").unwrap();
-        let kind =
-            ["apns", "webhook", "dry-run"].into_iter().find(|name| kind.as_str() == Some(name));
+        let kind = ["apns", "fcm", "webhook", "webpush", "dry-run"]
+            .into_iter()
+            .find(|name| kind.as_str() == Some(name));
         tables.push((kind.unwrap(), channel.clone()));
     }
     tables.push(("feed", document["suppressions"]["feed"].clone()));
@@ -84,7 +86,10 @@ fn known_keys(table: &str) -> Vec<String> {
         "suppressions" => probe::<SuppressionsConfig>(),
         "feed" => probe::<suppressions::FeedConfig>(),
         "apns" => probe::<channel::apns::Settings>(),
+        "fcm" => probe::<channel::fcm::Settings>(),
         "webhook" => probe::<channel::webhook::Settings>(),
+        "endpoints" => probe::<channel::webhook::EndpointSettings>(),
+        "webpush" => probe::<channel::webpush::Settings>(),
         "dry-run" => probe::<channel::dry_run::Settings>(),
         _ => probe::<LogConfig>(),
     };
@@ -93,8 +98,17 @@ fn known_keys(table: &str) -> Vec<String> {
 
 #[test]
 fn the_examples_of_the_default_file_are_right() {
-    let examples =
-        every_key_set().replace("\nkey = \"\"\n", "\n").replace("\npassword = \"\"\n", "\n");
+    // Of some keys only one can be set.
+    let rivals = [
+        "key = \"\"",
+        "certificate_file = \"apns.pem\"",
+        "service_account = \"\"",
+        "password = \"\"",
+    ];
+    let is_rival = |line: &&str| !rivals.contains(line);
+    let examples: Vec<String> =
+        every_key_set().lines().filter(is_rival).map(str::to_owned).collect();
+    let examples = examples.join("\n");
     assert_eq!(
         complaints(&source(&examples, &[])),
         [
@@ -105,6 +119,8 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: store.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: store.directory: is not used when `url` is set: leave one of them out",
             "f.toml: queue.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.android: shop-1a2b3.json: the account cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.browsers: vapid.pem: the key cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.hooks: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.ios: AuthKey_ABCDE12345.p8: the key cannot be read: No such file or directory (os error 2)",
         ]
@@ -153,8 +169,8 @@ fn everything_that_is_wrong_is_named_at_once() {
             "f.toml: channels.dry.retry.atempts: unknown key, did you mean `attempts`?",
             "f.toml: channels.dry.concurency: unknown key, did you mean `concurrency`?",
             "f.toml: channels.dry.latency: invalid value: string \"soon\", expected a span of time such as 250ms, 30s, 15m or 1h 30m",
-            "f.toml: channels.none.kind: missing: `apns`, `webhook` or `dry-run`",
-            "f.toml: channels.sms.kind: \"sms\" is not `apns`, `webhook` or `dry-run`",
+            "f.toml: channels.none.kind: missing: `apns`, `fcm`, `webhook`, `webpush` or `dry-run`",
+            "f.toml: channels.sms.kind: \"sms\" is not `apns`, `fcm`, `webhook`, `webpush` or `dry-run`",
             "f.toml: channels.slow.retry.attempts: must be from 1 to 1000",
             "f.toml: channels.slow.retry: the longest delay must not be shorter than the base delay",
             "f.toml: channels.slow.latency: must be at most 20s: an attempt ends after 30s",

@@ -97,18 +97,13 @@ impl Engine {
     /// # Errors
     /// What cannot be built; then nothing has changed.
     pub(super) fn reload(&self, config: &Config) -> anyhow::Result<usize> {
-        let mut built = Vec::new();
-        for (name, channel) in &config.channels {
-            if let Some(current) = self.channels.get(name) {
-                let channel = channel.kind.build().with_context(|| format!("channels.{name}"))?;
-                built.push((current, channel));
-            }
+        let built = config.build_all()?;
+        let replacements =
+            || self.channels.iter().filter_map(|(name, current)| Some((current, built.get(name)?)));
+        for (current, channel) in replacements() {
+            current.replace(Arc::clone(channel));
         }
-        let count = built.len();
-        for (current, channel) in built {
-            current.replace(channel);
-        }
-        Ok(count)
+        Ok(replacements().count())
     }
 
     /// Where it listens.

@@ -123,6 +123,20 @@ fn a_key_is_printed_with_the_table_that_admits_it() {
 }
 
 #[test]
+fn a_vapid_key_is_printed_as_a_page_and_a_channel_take_it() {
+    let workspace = Workspace::new();
+    let pair = workspace.belfry(&["vapid-key"]);
+    assert_eq!((pair.code, pair.err), (0, vec![]));
+    let public = pair.out.lines().nth(2).unwrap().trim_start_matches("# ");
+    assert_eq!((public.len(), public.starts_with('B')), (87, true), "{public}");
+    let table = "[channels.browsers]\nkind = \"webpush\"\nsubject = \"mailto:ops@example.com\"\n";
+    workspace.write("belfry.toml", format!("{table}{}", pair.out));
+    let ended = workspace.belfry(&["check-config"]);
+    assert_eq!((ended.code, ended.err), (0, vec![]));
+    assert_ne!(workspace.belfry(&["vapid-key"]).out, pair.out);
+}
+
+#[test]
 fn one_notification_is_sent_and_its_identifier_printed() {
     let engine = Engine::start(|_| Reply::Json(201, json!({"id": "the-id", "replayed": false})));
     let workspace = Workspace::new();

@@ -1,53 +1,57 @@
 //! APNs as a channel.
 
-use std::cell::Cell;
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock};
-use http::HeaderValue;
-use notification::{Answer, Delivery};
-use tokio::time::Instant;
+use flow::Clock;
+use http::uri::Authority;
+use notification::Delivery;
 
-use super::config::{Endpoint, Settings};
-use super::connection::{Dial, Failure, Reply};
-use super::pool::{NO_STREAM_DELAY, NoStream, Pool, Stream};
-use super::request::{Common, Encoded, Encoder, check_payload, check_token};
-use super::response::{Advice, Delays, interpret};
-use super::token::Token;
+use super::config::{Credential, Settings};
+use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
+use super::response::{Advice, Delays, Known, interpret};
+use super::state::StateFile;
+use super::token::{Signer, Token, Tokens};
+use crate::complaint::Complaint;
+use crate::http2::{Dial, Pool, Priming, Stream};
+use crate::tcp::Anywhere;
+use crate::tls::Identity;
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
-
-/// How often a request that was certainly not processed is sent again within its attempt.
-const TRIES_MAX: usize = 3;
-/// Between connects that fail: at first and at last.
-const RECONNECT_BASE: Duration = Duration::from_millis(500);
-const RECONNECT_CAP: Duration = Duration::from_secs(30);
-/// How often a broken credential is worth a line in the log.
-const COMPLAINT_EVERY: Duration = Duration::from_mins(1);
 
 /// A way to Apple's devices.
 #[derive(Debug, Clone)]
 pub struct ApnsChannel {
-    endpoint: Endpoint,
+    dial: Dial,
+    authority: Authority,
     destination: Arc<str>,
-    tls: Arc<rustls::ClientConfig>,
-    token: Arc<Token>,
-    backoff: Backoff,
+    /// `None` with a certificate.
+    token: Option<Arc<Token>>,
+    proof: Arc<Proof>,
     topic: String,
+    collapses_on_retry: bool,
     concurrency: usize,
     connections_max: usize,
     delays: Delays,
+}
+
+/// What acceptances have shown since the start, on any thread.
+#[derive(Debug, Default)]
+struct Proof {
+    environment: AtomicBool,
+    own_topic: AtomicBool,
 }
 
 #[derive(Debug)]
 struct ApnsSender {
     pool: Pool,
     encoder: Encoder,
-    token: Arc<Token>,
+    token: Option<Arc<Token>>,
+    proof: Arc<Proof>,
     delays: Delays,
     clock: Clock,
-    complain_at: Cell<Option<Instant>>,
+    complaint: Complaint,
 }
 
 /// A job, with what its deliveries share.
@@ -62,28 +66,37 @@ struct Prepared<'a> {
 // === impl ApnsChannel ===
 
 impl ApnsChannel {
-    /// A channel with `settings`. Reads the key and the certificates, and connects to nothing.
-    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
-        let endpoint = settings.check()?;
-        let token = Token::new(&settings.key_pem()?, &settings.key_id, &settings.team_id).map_err(
-            |message| match &settings.key_file {
-                Some(path) => ChannelError::File {
-                    path: path.display().to_string(),
-                    message: message.to_owned(),
-                },
-                None => ChannelError::Setting { setting: "key", message: message.to_owned() },
-            },
-        )?;
-        let backoff = Backoff::new(RECONNECT_BASE, RECONNECT_CAP).map_err(|error| {
-            ChannelError::Setting { setting: "endpoint", message: error.to_string() }
-        })?;
+    /// A channel with `settings`, whose token is one of `tokens`. Reads the key and the certificates, and connects to
+    /// nothing.
+    pub fn new(settings: &Settings, tokens: &Tokens) -> Result<Self, ChannelError> {
+        let (origin, authority) = settings.check()?;
+        let (token, identity) = match settings.credential()? {
+            Credential::Key { pem, key_id, team_id } => {
+                let directory = settings.state_directory.as_deref();
+                let file = directory.map(|path| StateFile::new(path, team_id, key_id));
+                let token = tokens.of(Signer { key_pem: &pem, key_id, team_id }, file);
+                (Some(token.map_err(|message| bad_key(settings, message))?), None)
+            }
+            Credential::Certificate { certificate, key } => {
+                (None, Some(Identity::read(certificate, key)?))
+            }
+        };
+        let dial = Dial {
+            provider: "APNs",
+            origin,
+            tls: tls::client_with(settings.ca_file.as_deref(), &[b"h2"], identity)?,
+            reach: Arc::new(Anywhere),
+            // A certificate has been accepted before the first request.
+            priming: if token.is_some() { Priming::OneStream } else { Priming::Unprimed },
+        };
         Ok(Self {
-            destination: endpoint.authority.as_str().into(),
-            endpoint,
-            tls: tls::client(settings.ca_file.as_deref(), &[b"h2"])?,
-            token: Arc::new(token),
-            backoff,
+            dial,
+            destination: authority.as_str().into(),
+            authority,
+            token,
+            proof: Arc::default(),
             topic: settings.topic.clone(),
+            collapses_on_retry: settings.collapse_on_retry,
             concurrency: settings.concurrency,
             connections_max: settings.connections_max,
             delays: Delays {
@@ -94,9 +107,21 @@ impl ApnsChannel {
     }
 }
 
+fn bad_key(settings: &Settings, message: &str) -> ChannelError {
+    let message = message.to_owned();
+    match &settings.key_file {
+        Some(path) => ChannelError::File { path: path.display().to_string(), message },
+        None => ChannelError::Setting { setting: "key", message },
+    }
+}
+
 impl Channel for ApnsChannel {
     fn kind(&self) -> &'static str {
         "apns"
+    }
+
+    fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
+        Ok(canonical_token(recipient))
     }
 
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
@@ -113,15 +138,16 @@ impl Channel for ApnsChannel {
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        let dial = Dial { endpoint: self.endpoint.clone(), tls: Arc::clone(&self.tls) };
         let clock = tools.clock;
+        let (authority, topic) = (self.authority.clone(), self.topic.clone());
         Ok(Box::new(ApnsSender {
-            pool: Pool::new(dial, self.connections_max, self.backoff, tools),
-            encoder: Encoder::new(self.endpoint.authority.clone(), self.topic.clone()),
-            token: Arc::clone(&self.token),
+            pool: Pool::new(self.dial.clone(), self.connections_max, tools),
+            encoder: Encoder::new(authority, topic, self.collapses_on_retry),
+            token: self.token.clone(),
+            proof: Arc::clone(&self.proof),
             delays: self.delays,
             clock,
-            complain_at: Cell::new(None),
+            complaint: Complaint::default(),
         }))
     }
 }
@@ -131,11 +157,14 @@ impl Channel for ApnsChannel {
 #[async_trait(?Send)]
 impl Sender for ApnsSender {
     async fn send(&self, job: Job<'_>) {
-        let Some(authorization) = self.token.authorization(timestamp(self.clock)) else {
+        let token = self.token.as_ref();
+        let authorization = token.map(|token| token.authorization(timestamp(self.clock)));
+        if authorization == Some(None) {
             tracing::error!("the APNs key does not sign");
             return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
                 .await;
-        };
+        }
+        let authorization = authorization.flatten();
         let common = Common::new(job.chunk, authorization);
         let shared = job.chunk.content.as_ref();
         let shared = shared.map(|content| self.encoder.encode(content, &common));
@@ -157,48 +186,67 @@ impl ApnsSender {
             Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
             None => return Attempt::impossible("the store holds no content for it"),
         };
-        for _ in 0..TRIES_MAX {
-            let stream = match self.pool.stream(job.priority()).await {
-                Ok(stream) => stream,
-                Err(NoStream::Unreachable(failure)) => return Attempt::unsent(failure, None),
-                Err(NoStream::Full) => return Attempt::handed_back(NO_STREAM_DELAY),
-            };
-            if stream.waited
-                && let Some(report) = job.may_start().report_otherwise()
-            {
-                return Attempt::not_started(report);
+        let id = job.chunk.notification_id(delivery.index);
+        let make = || self.encoder.request(encoded, &delivery.recipient, id);
+        match self.pool.exchange(*job, &encoded.payload, make).await {
+            Ok((reply, stream)) => {
+                let (attempt, advice) =
+                    interpret(&reply, self.delays, self.proof.known(encoded.is_own_topic));
+                if reply.status == 200 {
+                    self.proof.add(encoded.is_own_topic);
+                }
+                self.follow(advice, &attempt, &stream, common);
+                attempt
             }
-            let id = job.chunk.notification_id(delivery.index);
-            let Some(request) = self.encoder.request(encoded, &delivery.recipient, id) else {
-                return Attempt::impossible("the recipient is not a device token");
-            };
-            match stream.connection.exchange(request, encoded.payload.clone()).await {
-                Ok(reply) => return self.conclude(&reply, &stream, &common.authorization),
-                Err(Failure::NotProcessed { leave: true }) => stream.leave_connection(),
-                Err(Failure::NotProcessed { leave: false }) => {}
-                Err(Failure::Lost(detail)) => return Attempt::lost(detail),
-            }
+            Err(attempt) => attempt,
         }
-        let detail = "APNs refused the stream and did not process it";
-        Attempt::pushed_back(Answer::deferred(0, None, detail))
     }
 
-    fn conclude(&self, reply: &Reply, stream: &Stream, authorization: &HeaderValue) -> Attempt {
-        let (attempt, advice) = interpret(reply.status, &reply.body, self.delays);
+    fn follow(&self, advice: Advice, attempt: &Attempt, stream: &Stream, common: &Common) {
         match advice {
             Advice::CarryOn => {}
-            Advice::RenewToken => self.token.expired(authorization, timestamp(self.clock)),
-            Advice::LeaveConnection => stream.leave_connection(),
-            Advice::Complain => self.complain(&attempt),
+            Advice::RenewToken => {
+                if let (Some(token), Some(authorization)) = (&self.token, &common.authorization) {
+                    token.expired(authorization, timestamp(self.clock));
+                }
+            }
+            Advice::LeaveConnection => {
+                stream.leave_connection();
+            }
+            Advice::Complain => self.complain(attempt, "check key, key_id, team_id or the certificate"),
+            Advice::Doubt => self.complain(
+                attempt,
+                "no device was accepted since the start: check whether endpoint and topic are the app's",
+            ),
         }
-        attempt
     }
 
-    fn complain(&self, attempt: &Attempt) {
-        let now = self.clock.monotonic();
-        if self.complain_at.get().is_none_or(|at| at <= now) {
-            self.complain_at.set(Some(now + COMPLAINT_EVERY));
-            tracing::error!(answer = ?attempt.report, "APNs refuses the key: check key, key_id and team_id");
+    fn complain(&self, attempt: &Attempt, advice: &str) {
+        if self.complaint.is_due(self.clock) {
+            tracing::error!(answer = ?attempt.report, advice, "APNs refuses");
+        }
+    }
+}
+
+// === impl Proof ===
+
+impl Proof {
+    /// What is known when the next answer is read.
+    fn known(&self, is_own_topic: bool) -> Known {
+        Known {
+            environment: self.environment.load(Ordering::Relaxed),
+            topic: is_own_topic && self.own_topic.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A device was accepted.
+    fn add(&self, is_own_topic: bool) {
+        // Read before written: every acceptance comes here, on every thread.
+        if !self.environment.load(Ordering::Relaxed) {
+            self.environment.store(true, Ordering::Relaxed);
+        }
+        if is_own_topic && !self.own_topic.load(Ordering::Relaxed) {
+            self.own_topic.store(true, Ordering::Relaxed);
         }
     }
 }

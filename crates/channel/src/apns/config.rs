@@ -1,29 +1,37 @@
 //! The settings of an APNs channel, and what they are checked into.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::Uri;
-use http::uri::{Authority, Scheme};
+use http::uri::Authority;
 use serde::Deserialize;
 
-use crate::settings::{Secret, duration};
+use crate::endpoint::Origin;
+use crate::settings::{Secret, duration, provider};
 use crate::{ChannelError, Invalid};
 
 /// How to reach APNs, and as whom.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The signing key (`.p8`, as Apple hands it out). Either this or `key`.
+    /// The signing key (`.p8`, as Apple hands it out). Either this, `key` or `certificate_file`.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// The signing key itself, PEM. Either this or `key_file`.
+    /// The signing key itself, PEM.
     #[serde(default)]
     pub key: Option<Secret>,
-    /// The key's identifier, 10 characters.
-    pub key_id: String,
-    /// The developer team's identifier, 10 characters.
-    pub team_id: String,
+    /// The key's identifier, 10 characters. Required with a key.
+    #[serde(default)]
+    pub key_id: Option<String>,
+    /// The developer team's identifier, 10 characters. Required with a key.
+    #[serde(default)]
+    pub team_id: Option<String>,
+    /// The client certificate with its chain, PEM, instead of a key.
+    #[serde(default)]
+    pub certificate_file: Option<PathBuf>,
+    /// The certificate's private key, PEM. Default: in the same file as the certificate.
+    #[serde(default)]
+    pub certificate_key_file: Option<PathBuf>,
     /// The topic of notifications whose options name none: usually the app's bundle identifier.
     pub topic: String,
     /// Where APNs listens: `https://api.push.apple.com` (default), `https://api.sandbox.push.apple.com`,
@@ -33,6 +41,14 @@ pub struct Settings {
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
+    /// Directory where the provider token is kept over restarts, made when it is needed. Apple wants few tokens, and a
+    /// process that cannot stay up would ask for many. Default: the token is kept in memory only.
+    #[serde(default)]
+    pub state_directory: Option<PathBuf>,
+    /// Whether a notification that has no `collapse_id` gets its own identifier as one, so that a device which gets it twice,
+    /// because an answer was lost, shows it once. Default `false`.
+    #[serde(default)]
+    pub collapse_on_retry: bool,
     /// Attempts under way at a time, per lane and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
     pub concurrency: usize,
@@ -48,14 +64,23 @@ pub struct Settings {
     pub throttle_delay: Duration,
 }
 
-/// Where APNs listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Endpoint {
-    /// As the `:authority` of requests: `host` or `host:port`.
-    pub(super) authority: Authority,
-    /// To be resolved, or a literal address without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+/// As whom to speak to APNs.
+#[derive(Debug)]
+pub(super) enum Credential<'a> {
+    /// With tokens that a key signs.
+    Key {
+        /// PEM.
+        pem: String,
+        key_id: &'a str,
+        team_id: &'a str,
+    },
+    /// With a client certificate.
+    Certificate {
+        /// PEM.
+        certificate: &'a Path,
+        /// PEM; it may be the same file.
+        key: &'a Path,
+    },
 }
 
 const TOPIC_BYTES_MAX: usize = 255;
@@ -84,67 +109,55 @@ const fn throttle_delay_default() -> Duration {
 
 impl Settings {
     /// Checks what needs no file.
-    pub(super) fn check(&self) -> Result<Endpoint, ChannelError> {
-        let refuse = |setting, message: &str| {
-            Err(ChannelError::Setting { setting, message: message.to_owned() })
-        };
-        if self.key_file.is_some() == self.key.is_some() {
-            return refuse(
-                "key_file",
-                "name the key's file, or give the key as `key`: one of them",
-            );
-        }
-        let identifies =
-            |text: &str| text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !identifies(&self.key_id) {
-            return refuse("key_id", "must be the 10 letters and digits that Apple gave the key");
-        }
-        if !identifies(&self.team_id) {
-            return refuse("team_id", "must be the 10 letters and digits that Apple gave the team");
-        }
+    pub(super) fn check(&self) -> Result<(Origin, Authority), ChannelError> {
         if let Err(invalid) = check_topic(&self.topic) {
-            return refuse("topic", &invalid.message);
+            return Err(refuse("topic", &invalid.message));
         }
         if self.concurrency == 0 {
-            return refuse("concurrency", "must be at least 1");
+            return Err(refuse("concurrency", "must be at least 1"));
         }
         if self.connections_max == 0 {
-            return refuse("connections_max", "must be at least 1");
+            return Err(refuse("connections_max", "must be at least 1"));
         }
-        Endpoint::parse(&self.endpoint)
+        provider("endpoint", &self.endpoint, "https://api.push.apple.com")
     }
 
-    /// The key's PEM text.
-    pub(super) fn key_pem(&self) -> Result<String, ChannelError> {
-        if let Some(path) = &self.key_file {
-            return std::fs::read_to_string(path).map_err(|error| ChannelError::File {
-                path: path.display().to_string(),
-                message: format!("the key cannot be read: {error}"),
-            });
-        }
-        Ok(self.key.as_ref().map(|key| key.expose().to_owned()).unwrap_or_default())
+    /// As whom to speak to APNs. Reads the key, if that is it.
+    pub(super) fn credential(&self) -> Result<Credential<'_>, ChannelError> {
+        let pem = match (&self.key_file, &self.key, &self.certificate_file) {
+            (Some(path), None, None) => {
+                std::fs::read_to_string(path).map_err(|error| ChannelError::File {
+                    path: path.display().to_string(),
+                    message: format!("the key cannot be read: {error}"),
+                })?
+            }
+            (None, Some(key), None) => key.expose().to_owned(),
+            (None, None, Some(certificate)) => {
+                let key = self.certificate_key_file.as_ref().unwrap_or(certificate);
+                return Ok(Credential::Certificate { certificate, key });
+            }
+            _ => {
+                let message = "name the key's file, give the key as `key`, or name a `certificate_file`: one of them";
+                return Err(refuse("key_file", message));
+            }
+        };
+        let identifier = |setting, text: &'_ Option<String>| match text {
+            Some(text) if identifies(text) => Ok(()),
+            _ => Err(refuse(setting, "must be the 10 letters and digits that Apple gave it")),
+        };
+        identifier("key_id", &self.key_id)?;
+        identifier("team_id", &self.team_id)?;
+        let key_id = self.key_id.as_deref().unwrap_or_default();
+        Ok(Credential::Key { pem, key_id, team_id: self.team_id.as_deref().unwrap_or_default() })
     }
 }
 
-// === impl Endpoint ===
+fn refuse(setting: &'static str, message: &str) -> ChannelError {
+    ChannelError::Setting { setting, message: message.to_owned() }
+}
 
-impl Endpoint {
-    fn parse(text: &str) -> Result<Self, ChannelError> {
-        let refuse = || ChannelError::Setting {
-            setting: "endpoint",
-            message: format!("{text:?} is not an address such as https://api.push.apple.com"),
-        };
-        let uri: Uri = text.parse().map_err(|_| refuse())?;
-        let plain =
-            uri.scheme() == Some(&Scheme::HTTPS) && uri.path() == "/" && uri.query().is_none();
-        let authority = uri.into_parts().authority.ok_or_else(refuse)?;
-        if !plain || authority.as_str().contains('@') || authority.host().is_empty() {
-            return Err(refuse());
-        }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = authority.port_u16().unwrap_or(443);
-        Ok(Self { authority, host, port })
-    }
+fn identifies(text: &str) -> bool {
+    text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// A topic goes into a header.
@@ -172,9 +185,9 @@ mod tests {
     #[test]
     fn the_shortest_settings_mean_the_production_endpoint_with_apples_advice() {
         let settings = settings(SHORTEST);
-        let endpoint = settings.check().unwrap();
-        assert_eq!(endpoint.authority.as_str(), "api.push.apple.com");
-        assert_eq!((endpoint.host.as_str(), endpoint.port), ("api.push.apple.com", 443));
+        let (origin, authority) = settings.check().unwrap();
+        assert_eq!(authority, "api.push.apple.com");
+        assert_eq!(origin.to_string(), "https://api.push.apple.com:443");
         assert_eq!(settings.server_error_delay, Duration::from_mins(15));
         assert!(!format!("{settings:?}").contains("\"k\""), "a key shows in no log");
     }
@@ -184,29 +197,19 @@ mod tests {
         let check = |change: fn(&mut Settings), expect: &str| {
             let mut settings = settings(SHORTEST);
             change(&mut settings);
-            let error = settings.check().unwrap_err().to_string();
+            let credential = settings.credential().map(drop);
+            let error = settings.check().map(drop).and(credential).unwrap_err().to_string();
             assert!(error.starts_with(expect), "{error}");
         };
         check(|settings| settings.key = None, "key_file:");
         check(|settings| settings.key_file = Some("x.p8".into()), "key_file:");
-        check(|settings| settings.key_id = "short".to_owned(), "key_id:");
-        check(|settings| settings.team_id = "\"injected".to_owned(), "team_id:");
+        check(|settings| settings.certificate_file = Some("x.pem".into()), "key_file:");
+        check(|settings| settings.key_id = Some("short".to_owned()), "key_id:");
+        check(|settings| settings.key_id = None, "key_id:");
+        check(|settings| settings.team_id = Some("\"injected".to_owned()), "team_id:");
         check(|settings| settings.topic = "a b".to_owned(), "topic:");
         check(|settings| settings.concurrency = 0, "concurrency:");
         check(|settings| settings.connections_max = 0, "connections_max:");
-        for endpoint in
-            ["", "api.push.apple.com", "http://a", "https://a/path", "https://u@a", "https://a?b"]
-        {
-            let mut settings = settings(SHORTEST);
-            settings.endpoint = endpoint.to_owned();
-            assert!(settings.check().is_err(), "{endpoint:?}");
-        }
-    }
-
-    #[test]
-    fn an_endpoint_may_be_a_literal_address() {
-        let endpoint = Endpoint::parse("https://[::1]:8443").unwrap();
-        assert_eq!((endpoint.host.as_str(), endpoint.port), ("::1", 8443));
-        assert_eq!(endpoint.authority.as_str(), "[::1]:8443");
+        check(|settings| settings.endpoint = "https://a/path".to_owned(), "endpoint:");
     }
 }

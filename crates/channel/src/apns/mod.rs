@@ -1,21 +1,26 @@
-//! Apple Push Notification service: HTTP/2 over TLS, with a provider token.
+//! Apple Push Notification service: HTTP/2 over TLS, with a provider token or a client certificate.
 //!
 //! ```text
-//! ApnsChannel (shared)   settings, endpoint, TLS, the provider token
+//! Tokens (one per process)
+//!   └─ Token                  the provider token of one team and key, kept over restarts
+//! ApnsChannel (shared)        settings, endpoint, TLS, its token, what is known of its environment
 //!   └─ ApnsSender (one per sender thread)
-//!        └─ Pool         up to `connections_max` connections, each with as many streams as it grants
+//!        └─ http2::Pool       connections of this channel alone: one team and key, one environment
 //! ```
 //!
 //! What each request costs decides how many notifications a core can send, so whatever is the same for a
 //! whole job is encoded once per job ([`request`]), and a connection's frames are written many at a time.
+//!
+//! Sources: Apple's "Establishing a token-based connection to APNs", "Establishing a certificate-based connection to
+//! APNs", "Sending notification requests to APNs" and "Handling notification responses from APNs".
 
 mod channel;
 mod config;
-mod connection;
-mod pool;
 mod request;
 mod response;
+mod state;
 mod token;
 
 pub use channel::ApnsChannel;
 pub use config::Settings;
+pub use token::Tokens;

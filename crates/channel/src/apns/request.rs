@@ -1,11 +1,14 @@
 //! From a notification to an HTTP/2 request. What a job's deliveries share is encoded once.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
-use notification::{ByteString, Chunk, Content, NotificationId, Priority};
+use notification::{
+    ByteString, Chunk, Content, Envelope, Guarantee, NotificationId, Priority, Timestamp,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -19,18 +22,19 @@ static APNS_PRIORITY: HeaderName = HeaderName::from_static("apns-priority");
 static APNS_PUSH_TYPE: HeaderName = HeaderName::from_static("apns-push-type");
 static APNS_TOPIC: HeaderName = HeaderName::from_static("apns-topic");
 
-const PUSH_TYPES: &[&str] = &[
-    "alert",
-    "background",
-    "complication",
-    "controls",
-    "fileprovider",
-    "liveactivity",
-    "location",
-    "mdm",
-    "pushtotalk",
-    "voip",
-    "widgets",
+/// Every push type, with what its topic ends in: the app's bundle identifier comes before it.
+const PUSH_TYPES: &[(&str, &str)] = &[
+    ("alert", ""),
+    ("background", ""),
+    ("complication", ".complication"),
+    ("controls", ".push-type.controls"),
+    ("fileprovider", ".pushkit.fileprovider"),
+    ("liveactivity", ".push-type.liveactivity"),
+    ("location", ".location-query"),
+    ("mdm", ""),
+    ("pushtotalk", ".voip-ptt"),
+    ("voip", ".voip"),
+    ("widgets", ".push-type.widgets"),
 ];
 const PAYLOAD_BYTES_MAX: usize = 4096;
 const PAYLOAD_BYTES_MAX_VOIP: usize = 5120;
@@ -44,6 +48,7 @@ const BLOCK_BYTES: usize = 8 * 1024;
 pub(super) struct Encoder {
     authority: Authority,
     topic: String,
+    collapses_on_retry: bool,
     block: RefCell<BytesMut>,
 }
 
@@ -51,6 +56,10 @@ pub(super) struct Encoder {
 #[derive(Debug, Clone)]
 pub(super) struct Encoded {
     headers: HeaderMap,
+    /// Whether each collapses with its own repetition.
+    collapses_with_itself: bool,
+    /// Whether it goes to the channel's own topic.
+    pub(super) is_own_topic: bool,
     /// The body.
     pub(super) payload: Bytes,
 }
@@ -58,10 +67,12 @@ pub(super) struct Encoded {
 /// What a job's deliveries share, whatever their content.
 #[derive(Debug)]
 pub(super) struct Common {
-    /// The `authorization` header.
-    pub(super) authorization: HeaderValue,
-    expiration: Option<HeaderValue>,
+    /// The `authorization` header, unless a certificate says who we are.
+    pub(super) authorization: Option<HeaderValue>,
+    expires_at: Option<Timestamp>,
     priority: Priority,
+    /// Whether it may be sent again when an answer is lost.
+    is_repeatable: bool,
 }
 
 /// What the caller asked for by options.
@@ -71,6 +82,28 @@ struct Options {
     push_type: Option<&'static str>,
     collapse_id: Option<String>,
     priority: Option<&'static str>,
+    /// Seconds since the Unix epoch; 0 is now or never.
+    expiration: Option<i64>,
+}
+
+/// A content that was found good.
+#[derive(Debug)]
+struct Checked {
+    options: Options,
+    push_type: &'static str,
+    /// What the topic of that type ends in.
+    suffix: &'static str,
+}
+
+/// What a payload asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Work in the background.
+    work: bool,
+    /// Something to be seen or heard.
+    show: bool,
+    /// An event of a live activity, at a time.
+    event: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,40 +116,64 @@ struct Payload<'a> {
 struct Aps<'a> {
     #[serde(borrow)]
     alert: Option<&'a RawValue>,
+    #[serde(borrow)]
+    badge: Option<&'a RawValue>,
+    #[serde(borrow)]
+    sound: Option<&'a RawValue>,
     #[serde(borrow, rename = "content-available")]
     content_available: Option<&'a RawValue>,
+    #[serde(borrow)]
+    event: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timestamp: Option<&'a RawValue>,
 }
 
 // === impl Encoder ===
 
 impl Encoder {
-    /// Encodes for `authority`; `topic` is for contents whose options name none.
-    pub(super) fn new(authority: Authority, topic: String) -> Self {
-        Self { authority, topic, block: RefCell::new(BytesMut::new()) }
+    /// Encodes for `authority`; `topic` is for contents whose options name none. With `collapses_on_retry` what has no
+    /// collapse identifier collapses with its own repetition.
+    pub(super) fn new(authority: Authority, topic: String, collapses_on_retry: bool) -> Self {
+        Self { authority, topic, collapses_on_retry, block: RefCell::new(BytesMut::new()) }
     }
 
     /// Encodes what requests with `content` share.
     pub(super) fn encode(&self, content: &Content, common: &Common) -> Result<Encoded, Invalid> {
-        let (options, push_type) = check_content(&content.payload, &content.options)?;
-        let topic = options.topic.as_deref().unwrap_or(&self.topic);
+        let Checked { options, push_type, suffix } =
+            check_content(&content.payload, &content.options)?;
+        let topic = match &options.topic {
+            Some(topic) => Cow::Borrowed(topic.as_str()),
+            None if self.topic.ends_with(suffix) => Cow::Borrowed(self.topic.as_str()),
+            None => Cow::Owned(format!("{}{suffix}", self.topic)),
+        };
         let priority = options.priority.unwrap_or_else(|| common.priority(push_type));
         let value = |text: &str| {
             HeaderValue::from_str(text).map_err(|_| Invalid::new("cannot be sent as a header"))
         };
         let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(http::header::AUTHORIZATION, common.authorization.clone());
+        if let Some(authorization) = &common.authorization {
+            headers.insert(http::header::AUTHORIZATION, authorization.clone());
+        }
         // Takes the place until each request puts its own.
         headers.insert(APNS_ID.clone(), HeaderValue::from_static(""));
-        headers.insert(APNS_TOPIC.clone(), value(topic)?);
+        headers.insert(APNS_TOPIC.clone(), value(&topic)?);
         headers.insert(APNS_PUSH_TYPE.clone(), HeaderValue::from_static(push_type));
         headers.insert(APNS_PRIORITY.clone(), HeaderValue::from_static(priority));
-        if let Some(expiration) = &common.expiration {
-            headers.insert(APNS_EXPIRATION.clone(), expiration.clone());
+        if let Some(expiration) = common.expiration(options.expiration) {
+            headers.insert(APNS_EXPIRATION.clone(), HeaderValue::from(expiration));
         }
+        let shows = matches!(push_type, "alert" | "background");
+        let collapses_with_itself = options.collapse_id.is_none()
+            && self.collapses_on_retry
+            && common.is_repeatable
+            && shows;
         if let Some(collapse_id) = &options.collapse_id {
             headers.insert(APNS_COLLAPSE_ID.clone(), value(collapse_id)?);
+        } else if collapses_with_itself {
+            headers.insert(APNS_COLLAPSE_ID.clone(), HeaderValue::from_static(""));
         }
-        Ok(Encoded { headers, payload: content.payload.clone() })
+        let (is_own_topic, payload) = (options.topic.is_none(), content.payload.clone());
+        Ok(Encoded { headers, collapses_with_itself, is_own_topic, payload })
     }
 
     /// The request that sends `encoded` to the device with `token` as the notification `id`; `None` when
@@ -154,6 +211,9 @@ impl Encoder {
         *request.version_mut() = Version::HTTP_2;
         *request.uri_mut() = Uri::from_parts(uri).ok()?;
         *request.headers_mut() = encoded.headers.clone();
+        if encoded.collapses_with_itself {
+            *request.headers_mut().get_mut(&APNS_COLLAPSE_ID)? = id.clone();
+        }
         *request.headers_mut().get_mut(&APNS_ID)? = id;
         Some(request)
     }
@@ -163,19 +223,39 @@ impl Encoder {
 
 impl Common {
     /// What the deliveries of `chunk` share.
-    pub(super) fn new(chunk: &Chunk, authorization: HeaderValue) -> Self {
-        // Without the header APNs keeps what it cannot deliver at once for its own longest time.
-        let expiration = chunk.envelope.expires_at.map(|at| HeaderValue::from(at.seconds().max(1)));
-        Self { authorization, expiration, priority: chunk.envelope.lane.priority }
+    pub(super) fn new(chunk: &Chunk, authorization: Option<HeaderValue>) -> Self {
+        let Envelope { expires_at, ref lane, guarantee, .. } = chunk.envelope;
+        let is_repeatable = guarantee == Guarantee::AtLeastOnce;
+        Self { authorization, expires_at, priority: lane.priority, is_repeatable }
     }
 
-    /// APNs refuses to treat background notifications as urgent.
+    /// Until when APNs keeps what it cannot deliver at once, in seconds since the Unix epoch; 0 is not at all. Without it
+    /// APNs keeps it for its own longest time. Never longer than the notification is of use.
+    fn expiration(&self, asked: Option<i64>) -> Option<i64> {
+        let expires_at = self.expires_at.map(|at| at.seconds().max(1));
+        match (asked, expires_at) {
+            (Some(asked), Some(expires_at)) => Some(asked.min(expires_at)),
+            (asked, expires_at) => asked.or(expires_at),
+        }
+    }
+
+    /// APNs refuses to treat background notifications as urgent, and wants nothing else of those of a conversation.
     fn priority(&self, push_type: &str) -> &'static str {
         match self.priority {
             _ if push_type == "background" => "5",
+            _ if push_type == "pushtotalk" => "10",
             Priority::Urgent | Priority::Normal => "10",
             Priority::Bulk => "5",
         }
+    }
+}
+
+/// The one spelling of a device token: in lower case.
+pub(super) fn canonical_token(token: &str) -> Cow<'_, str> {
+    if token.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(token.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(token)
     }
 }
 
@@ -195,44 +275,73 @@ pub(super) fn check_token(token: &str) -> Result<(), Invalid> {
     )))
 }
 
-/// Checks a payload with its options, and says of which push type it is.
+/// Checks a payload with its options.
 pub(super) fn check_payload(payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
     check_content(payload, options).map(|_| ())
 }
 
-fn check_content(payload: &[u8], options: &[u8]) -> Result<(Options, &'static str), Invalid> {
+fn check_content(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
     let options = read_options(options)?;
     let is_voip = options.push_type == Some("voip");
     let bytes_max = if is_voip { PAYLOAD_BYTES_MAX_VOIP } else { PAYLOAD_BYTES_MAX };
     if payload.len() > bytes_max {
-        let bytes = payload.len();
-        return Err(Invalid::new(format!("has {bytes} bytes: APNs takes at most {bytes_max}")));
+        let (bytes, over) = (payload.len(), payload.len() - bytes_max);
+        let message =
+            format!("has {bytes} bytes, {over} more than the {bytes_max} that APNs takes");
+        return Err(Invalid::new(message));
     }
-    let is_background = read_payload(payload)?;
-    let inferred = if is_background { "background" } else { "alert" };
+    let asked = read_payload(payload)?;
+    let inferred = if asked.work && !asked.show { "background" } else { "alert" };
     let push_type = options.push_type.unwrap_or(inferred);
-    if push_type == "background" && options.priority == Some("10") {
-        return Err(Invalid::at("/priority", "must be 5 or 1 for a background notification"));
+    check_push_type(push_type, &options, &asked)?;
+    let row = PUSH_TYPES.iter().find(|(name, _)| *name == push_type);
+    let suffix = row.map_or("", |(_, suffix)| suffix);
+    if options.topic.as_ref().is_some_and(|topic| !topic.ends_with(suffix)) {
+        let message = format!("must end with {suffix} for a {push_type} notification");
+        return Err(Invalid::at("/topic", message));
     }
-    Ok((options, push_type))
+    Ok(Checked { options, push_type, suffix })
 }
 
-/// Whether the payload asks for work in the background and shows nothing.
-fn read_payload(payload: &[u8]) -> Result<bool, Invalid> {
+/// What APNs documents about types, priorities and payloads that do not go together.
+fn check_push_type(push_type: &str, options: &Options, asked: &Asked) -> Result<(), Invalid> {
+    match (push_type, options.priority) {
+        ("background", Some("10")) => {
+            Err(Invalid::at("/priority", "must be 5 or 1 for a background notification"))
+        }
+        ("pushtotalk", Some("1" | "5")) => {
+            Err(Invalid::at("/priority", "must be 10 for a pushtotalk notification"))
+        }
+        ("background", _) if asked.show || !asked.work => Err(Invalid::at(
+            "/push_type",
+            "does not match the payload: background takes \"content-available\": 1, and neither alert nor badge nor sound",
+        )),
+        ("liveactivity", _) if !asked.event => Err(Invalid::at(
+            "/push_type",
+            "does not match the payload: liveactivity takes event and timestamp in aps",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn read_payload(payload: &[u8]) -> Result<Asked, Invalid> {
     let is_object = payload.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     if !is_object {
         return Err(Invalid::new("must be a JSON object such as {\"aps\":{\"alert\":\"...\"}}"));
     }
     let payload: Payload<'_> = serde_json::from_slice(payload)
         .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
-    let Some(aps) = payload.aps else { return Ok(false) };
+    let Some(aps) = payload.aps else { return Ok(Asked::default()) };
     if !aps.get().starts_with('{') {
         return Err(Invalid::at("/aps", "must be a JSON object"));
     }
     let aps: Aps<'_> = serde_json::from_str(aps.get())
         .map_err(|error| Invalid::at("/aps", format!("is not valid: {error}")))?;
-    let is_background = aps.content_available.is_some_and(|value| value.get() == "1");
-    Ok(is_background && aps.alert.is_none())
+    Ok(Asked {
+        work: aps.content_available.is_some_and(|value| value.get() == "1"),
+        show: aps.alert.or(aps.badge).or(aps.sound).is_some(),
+        event: aps.event.and(aps.timestamp).is_some(),
+    })
 }
 
 fn read_options(bytes: &[u8]) -> Result<Options, Invalid> {
@@ -250,9 +359,9 @@ fn read_options(bytes: &[u8]) -> Result<Options, Invalid> {
                 Err(invalid) => return refuse(invalid.message),
             },
             ("push_type", text) => {
-                match PUSH_TYPES.iter().find(|push_type| Some(**push_type) == text) {
-                    Some(push_type) => options.push_type = Some(push_type),
-                    None => return refuse(format!("must be one of {}", PUSH_TYPES.join(", "))),
+                match PUSH_TYPES.iter().map(|(name, _)| *name).find(|name| Some(*name) == text) {
+                    found @ Some(_) => options.push_type = found,
+                    None => return refuse(format!("must be one of {}", push_types())),
                 }
             }
             ("collapse_id", Some(id)) => match check_collapse_id(id) {
@@ -265,16 +374,29 @@ fn read_options(bytes: &[u8]) -> Result<Options, Invalid> {
                 Some(10) => options.priority = Some("10"),
                 _ => return refuse("must be 1, 5 or 10".to_owned()),
             },
+            ("expiration", _) => match value
+                .as_u64()
+                .and_then(|seconds| i64::try_from(seconds).ok())
+            {
+                Some(seconds) => options.expiration = Some(seconds),
+                None => {
+                    return refuse("must be seconds since 1970, or 0 for now or never".to_owned());
+                }
+            },
             ("topic" | "collapse_id", None) => return refuse("must be a text".to_owned()),
             _ => {
                 return refuse(
-                    "is unknown: an APNs notification takes topic, push_type, collapse_id and priority"
+                    "is unknown: an APNs notification takes topic, push_type, collapse_id, priority and expiration"
                         .to_owned(),
                 );
             }
         }
     }
     Ok(options)
+}
+
+fn push_types() -> String {
+    PUSH_TYPES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 fn check_collapse_id(id: &str) -> Result<(), Invalid> {

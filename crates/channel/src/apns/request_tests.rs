@@ -36,8 +36,13 @@ fn chunk(priority: Priority, expires_at: Option<Timestamp>) -> Chunk {
 
 fn headers(priority: Priority, payload: &str, options: &str) -> HeaderMap {
     let chunk = chunk(priority, Some(Timestamp::from_millis(1_800_000_000_999)));
-    let common = Common::new(&chunk, HeaderValue::from_static("bearer x"));
-    let encoder = Encoder::new(Authority::from_static("localhost:8443"), "com.example".to_owned());
+    headers_of(&chunk, false, payload, options)
+}
+
+fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &str) -> HeaderMap {
+    let common = Common::new(chunk, Some(HeaderValue::from_static("bearer x")));
+    let authority = Authority::from_static("localhost:8443");
+    let encoder = Encoder::new(authority, "com.example".to_owned(), collapses_on_retry);
     let content = Content {
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         options: Bytes::copy_from_slice(options.as_bytes()),
@@ -89,18 +94,76 @@ fn options_and_the_payload_decide_type_and_priority() {
     check(Priority::Urgent, ALERT, r#"{"priority":1}"#, ("alert", "1"));
     check(Priority::Urgent, SILENT, "", ("background", "5"));
     check(Priority::Urgent, SILENT, r#"{"push_type":"alert"}"#, ("alert", "10"));
+    let badge = r#"{"aps":{"content-available":1,"badge":2}}"#;
+    check(Priority::Urgent, badge, "", ("alert", "10"));
+    check(Priority::Bulk, "{}", r#"{"push_type":"pushtotalk"}"#, ("pushtotalk", "10"));
     let both = r#"{"aps":{"content-available":1,"alert":{"title":"x"}}}"#;
     check(Priority::Normal, both, "", ("alert", "10"));
     check(Priority::Normal, r#"{"mdm":"x"}"#, r#"{"push_type":"mdm"}"#, ("mdm", "10"));
-    let headers = headers(Priority::Bulk, ALERT, r#"{"topic":"a.voip","collapse_id":"score 1"}"#);
-    assert_eq!(headers["apns-topic"], "a.voip");
+    let headers = headers(Priority::Bulk, ALERT, r#"{"topic":"a.b","collapse_id":"score 1"}"#);
+    assert_eq!(headers["apns-topic"], "a.b");
     assert_eq!(headers["apns-collapse-id"], "score 1");
 }
 
 #[test]
-fn without_an_expiry_apns_is_told_none() {
-    let common = Common::new(&chunk(Priority::Normal, None), HeaderValue::from_static("x"));
-    assert_eq!(common.expiration, None);
+fn the_topic_ends_in_what_its_type_needs() {
+    for (push_type, suffix) in PUSH_TYPES {
+        let payload = match *push_type {
+            "background" => SILENT,
+            "liveactivity" => r#"{"aps":{"event":"end","timestamp":1}}"#,
+            _ => "{}",
+        };
+        let options = format!(r#"{{"push_type":"{push_type}"}}"#);
+        let topic = headers(Priority::Normal, payload, &options)["apns-topic"].clone();
+        assert_eq!(topic, format!("com.example{suffix}"));
+        let options = format!(r#"{{"push_type":"{push_type}","topic":"a.b{suffix}"}}"#);
+        let topic = headers(Priority::Normal, payload, &options)["apns-topic"].clone();
+        assert_eq!(topic, format!("a.b{suffix}"));
+    }
+}
+
+#[test]
+fn an_expiration_is_the_earlier_of_what_is_asked_and_what_is_of_use() {
+    let expiration = |expires_at: Option<i64>, options: &str| {
+        let chunk = chunk(Priority::Normal, expires_at.map(Timestamp::from_millis));
+        let headers = headers_of(&chunk, false, ALERT, options);
+        headers.get("apns-expiration").map(|value| value.to_str().unwrap().to_owned())
+    };
+    let check = |expires_at: Option<i64>, options: &str, expect: Option<&str>| {
+        assert_eq!(expiration(expires_at, options).as_deref(), expect, "{expires_at:?} {options}");
+    };
+    check(None, "", None);
+    check(Some(5_999), "", Some("5"));
+    check(Some(1), "", Some("1"));
+    check(None, r#"{"expiration":0}"#, Some("0"));
+    check(Some(5_999), r#"{"expiration":0}"#, Some("0"));
+    check(Some(5_999), r#"{"expiration":4}"#, Some("4"));
+    check(Some(5_999), r#"{"expiration":9}"#, Some("5"));
+}
+
+#[test]
+fn what_may_come_twice_collapses_with_itself_where_that_is_wanted() {
+    let check = |guarantee, wanted: bool, payload: &str, options: &str, expect: Option<&str>| {
+        let mut chunk = chunk(Priority::Normal, None);
+        chunk.envelope.guarantee = guarantee;
+        let headers = headers_of(&chunk, wanted, payload, options);
+        let found = headers.get("apns-collapse-id").map(|value| value.to_str().unwrap());
+        let id = headers["apns-id"].to_str().unwrap();
+        assert_eq!(found, expect.map(|text| if text == "own" { id } else { text }), "{options}");
+    };
+    let (least, most) = (Guarantee::AtLeastOnce, Guarantee::AtMostOnce);
+    check(least, false, ALERT, "", None);
+    check(least, true, ALERT, "", Some("own"));
+    check(least, true, SILENT, "", Some("own"));
+    check(least, true, ALERT, r#"{"collapse_id":"x"}"#, Some("x"));
+    check(least, true, "{}", r#"{"push_type":"voip"}"#, None);
+    check(most, true, ALERT, "", None);
+}
+
+#[test]
+fn a_device_token_is_stored_in_lower_case() {
+    assert!(matches!(canonical_token(TOKEN), Cow::Borrowed(TOKEN)));
+    assert_eq!(canonical_token(&TOKEN.to_uppercase()), TOKEN);
 }
 
 #[test]
@@ -141,13 +204,9 @@ fn a_content_that_apns_would_refuse_is_refused_with_its_place() {
     check(ALERT, "", None);
     check(" {}", "{}", None);
     check(&sized(4096), "", None);
-    check(&sized(4097), "", Some(("", "has 4097 bytes: APNs takes at most 4096")));
+    check(&sized(4097), "", Some(("", "has 4097 bytes, 1 more than the 4096 that APNs takes")));
     check(&sized(5120), r#"{"push_type":"voip"}"#, None);
-    check(
-        &sized(5121),
-        r#"{"push_type":"voip"}"#,
-        Some(("", "5121 bytes: APNs takes at most 5120")),
-    );
+    check(&sized(5121), r#"{"push_type":"voip"}"#, Some(("", "5121 bytes, 1 more than the 5120")));
     check("", "", Some(("", "must be a JSON object")));
     check("[]", "", Some(("", "must be a JSON object")));
     check(r#"["aps"]"#, "", Some(("", "must be a JSON object")));
@@ -168,13 +227,23 @@ fn a_content_that_apns_would_refuse_is_refused_with_its_place() {
     let long = format!(r#"{{"collapse_id":"{}"}}"#, "x".repeat(65));
     check(ALERT, &long, Some(("/collapse_id", "this has 65 bytes")));
     check(SILENT, r#"{"priority":10}"#, Some(("/priority", "must be 5 or 1")));
+    check("{}", r#"{"push_type":"pushtotalk","priority":5}"#, Some(("/priority", "must be 10")));
+    check(ALERT, r#"{"push_type":"background"}"#, Some(("/push_type", "does not match")));
+    check("{}", r#"{"push_type":"background"}"#, Some(("/push_type", "does not match")));
+    let loud = r#"{"aps":{"content-available":1,"sound":"x"}}"#;
+    check(loud, r#"{"push_type":"background"}"#, Some(("/push_type", "nor sound")));
+    check(ALERT, r#"{"push_type":"liveactivity"}"#, Some(("/push_type", "event and timestamp")));
+    let voip = r#"{"push_type":"voip","topic":"a.b"}"#;
+    check("{}", voip, Some(("/topic", "must end with .voip for a voip notification")));
+    check(ALERT, r#"{"expiration":-1}"#, Some(("/expiration", "must be seconds")));
+    check(ALERT, r#"{"expiration":"0"}"#, Some(("/expiration", "must be seconds")));
 }
 
 #[test]
 fn blocks_are_cut_without_mixing_requests_up() {
-    let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned());
+    let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
     let chunk = chunk(Priority::Bulk, None);
-    let common = Common::new(&chunk, HeaderValue::from_static("x"));
+    let common = Common::new(&chunk, None);
     let content = Content { payload: Bytes::from_static(b"{}"), options: Bytes::new() };
     let shared = encoder.encode(&content, &common).unwrap();
     let requests: Vec<_> = (0..500u16)

@@ -3,10 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use notification::{Answer, limits};
+use http::HeaderName;
+use notification::{Answer, Timestamp};
 use serde::Deserialize;
 
 use crate::Attempt;
+use crate::answers::plain_words;
+use crate::http2::Reply;
+
+static APNS_UNIQUE_ID: HeaderName = HeaderName::from_static("apns-unique-id");
 
 /// How long to wait after which kind of refusal to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +33,17 @@ pub(super) enum Advice {
     LeaveConnection,
     /// Somebody must look at the key, its identifiers or its rights.
     Complain,
+    /// No device has been accepted yet: the channel may be set up for the wrong environment or topic.
+    Doubt,
+}
+
+/// What an acceptance since the start has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Known {
+    /// That the devices are of this environment.
+    pub(super) environment: bool,
+    /// That they belong to the topic of this notification.
+    pub(super) topic: bool,
 }
 
 /// What a row of the table means.
@@ -38,6 +54,10 @@ enum Meaning {
     Refused,
     /// This device token will never be accepted again.
     Gone,
+    /// The same, unless all of them are of the other environment.
+    NotOfEnvironment,
+    /// The same, unless the topic is wrong.
+    NotOfTopic,
     /// Try again soon.
     Again,
     /// The provider token expired: try again with the next.
@@ -54,6 +74,9 @@ enum Meaning {
 struct Body<'a> {
     #[serde(borrow)]
     reason: Cow<'a, str>,
+    /// Since when the device is gone, in milliseconds.
+    #[serde(default)]
+    timestamp: serde_json::Value,
 }
 
 /// A wrong key fails every notification of a campaign alike. Refusing them would burn the campaign for a
@@ -62,17 +85,18 @@ const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
 
 /// Every reason that Apple documents, under the status it comes with.
 ///
-/// `BadDeviceToken` retires the token: it is malformed or belongs to the other environment.
-/// `DeviceTokenNotForTopic` does not: a wrong topic is the sender's mistake, and the token is good.
-/// `Forbidden` is on Apple's list of what must not be tried again.
+/// `BadDeviceToken` says that a token is malformed or belongs to the other environment, and `DeviceTokenNotForTopic` that
+/// it belongs to another app. Either can be the sender's own mistake, which would retire every token that there is: so
+/// they retire one only when an acceptance has shown, since the start, that environment and topic are right. `Forbidden`
+/// is on Apple's list of what must not be tried again.
 const REASONS: &[(u16, &str, Meaning)] = &[
     (400, "BadCollapseId", Meaning::Refused),
-    (400, "BadDeviceToken", Meaning::Gone),
+    (400, "BadDeviceToken", Meaning::NotOfEnvironment),
     (400, "BadExpirationDate", Meaning::Refused),
     (400, "BadMessageId", Meaning::Refused),
     (400, "BadPriority", Meaning::Refused),
     (400, "BadTopic", Meaning::Refused),
-    (400, "DeviceTokenNotForTopic", Meaning::Refused),
+    (400, "DeviceTokenNotForTopic", Meaning::NotOfTopic),
     (400, "DuplicateHeaders", Meaning::Refused),
     (400, "IdleTimeout", Meaning::Again),
     (400, "InvalidPushType", Meaning::Refused),
@@ -98,23 +122,34 @@ const REASONS: &[(u16, &str, Meaning)] = &[
     (503, "Shutdown", Meaning::ServerError),
 ];
 
-/// What an answer with `status` and `body` means. The body may be cut short, or anything at all.
-pub(super) fn interpret(status: u16, body: &[u8], delays: Delays) -> (Attempt, Advice) {
-    let reason =
-        serde_json::from_slice(body).map_or(Cow::Borrowed(""), |body: Body<'_>| body.reason);
+/// What an answer means. Its body may be cut short, or anything at all.
+pub(super) fn interpret(reply: &Reply, delays: Delays, known: Known) -> (Attempt, Advice) {
+    let status = reply.status;
+    let body: Option<Body<'_>> = serde_json::from_slice(&reply.body).ok();
+    let (reason, timestamp) = body.map_or((Cow::Borrowed(""), None), |body| {
+        (body.reason, body.timestamp.as_i64().filter(|millis| *millis > 0))
+    });
     let row = REASONS.iter().find(|row| row.0 == status && row.1 == reason);
     let (meaning, detail) = match row {
         Some(&(_, reason, meaning)) => (meaning, Cow::Borrowed(reason)),
-        None => (by_status(status), Cow::Owned(shortened(&reason))),
+        None => (by_status(status), Cow::Owned(plain_words(&reason))),
     };
     let deferred = |after, detail| Answer::deferred(status, after, detail);
+    let refused = |gone, detail| {
+        let advice = if gone { Advice::CarryOn } else { Advice::Doubt };
+        (Attempt::answered(Answer::refused(status, gone, detail)), advice)
+    };
     match meaning {
-        Meaning::Accepted => (Attempt::answered(Answer::accepted(status)), Advice::CarryOn),
+        Meaning::Accepted => (Attempt::answered(accepted(reply)), Advice::CarryOn),
         Meaning::Refused => {
             (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
         }
+        Meaning::NotOfEnvironment => refused(known.environment, detail),
+        Meaning::NotOfTopic => refused(known.environment && known.topic, detail),
         Meaning::Gone => {
-            (Attempt::answered(Answer::refused(status, true, detail)), Advice::CarryOn)
+            let gone_since = timestamp.map(Timestamp::from_millis);
+            let gone = Answer { gone_since, ..Answer::refused(status, true, detail) };
+            (Attempt::answered(gone), Advice::CarryOn)
         }
         Meaning::Again => (Attempt::answered(deferred(None, detail)), Advice::CarryOn),
         Meaning::TokenExpired => (Attempt::answered(deferred(None, detail)), Advice::RenewToken),
@@ -133,6 +168,17 @@ pub(super) fn interpret(status: u16, body: &[u8], delays: Delays) -> (Attempt, A
     }
 }
 
+/// The sandbox gives what it takes an identifier, under which Apple's console shows what became of it.
+fn accepted(reply: &Reply) -> Answer {
+    let accepted = Answer::accepted(reply.status);
+    match reply.headers.get(&APNS_UNIQUE_ID).and_then(|id| id.to_str().ok()) {
+        Some(id) => {
+            Answer { detail: plain_words(&format!("apns-unique-id {id}")).into(), ..accepted }
+        }
+        None => accepted,
+    }
+}
+
 /// What a status means whose reason is unknown, or has none.
 fn by_status(status: u16) -> Meaning {
     match status {
@@ -145,16 +191,6 @@ fn by_status(status: u16) -> Meaning {
         // A redirect or worse is not APNs speaking: whatever stands between may go away.
         _ => Meaning::ServerError,
     }
-}
-
-/// What fits the log of an attempt, without what could upset a terminal.
-fn shortened(reason: &str) -> String {
-    let plain = |character: &char| !character.is_control();
-    let mut text: String = reason.chars().filter(plain).take(limits::DETAIL_BYTES).collect();
-    while text.len() > limits::DETAIL_BYTES {
-        text.pop();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use flow::Signal;
-use notification::{Report, Verdict};
+use http::HeaderMap;
+use notification::{Report, Verdict, limits};
 
 const DELAYS: Delays =
     Delays { server_error: Duration::from_mins(15), throttle: Duration::from_mins(1) };
@@ -14,7 +15,15 @@ const LATER: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(15)) 
 const THROTTLED: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(1)) };
 
 fn read(status: u16, body: &str) -> (Answer, Signal, Advice) {
-    let (attempt, advice) = interpret(status, body.as_bytes(), DELAYS);
+    read_reply(&Reply { status, headers: HeaderMap::new(), body: body.into() })
+}
+
+fn read_reply(reply: &Reply) -> (Answer, Signal, Advice) {
+    read_knowing(reply, Known { environment: true, topic: true })
+}
+
+fn read_knowing(reply: &Reply, known: Known) -> (Answer, Signal, Advice) {
+    let (attempt, advice) = interpret(reply, DELAYS, known);
     let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
     (answer, attempt.signal, advice)
 }
@@ -28,7 +37,7 @@ fn every_documented_reason_has_its_verdict() {
         (400, "BadMessageId", REFUSED),
         (400, "BadPriority", REFUSED),
         (400, "BadTopic", REFUSED),
-        (400, "DeviceTokenNotForTopic", REFUSED),
+        (400, "DeviceTokenNotForTopic", GONE),
         (400, "DuplicateHeaders", REFUSED),
         (400, "IdleTimeout", AGAIN),
         (400, "InvalidPushType", REFUSED),
@@ -54,8 +63,9 @@ fn every_documented_reason_has_its_verdict() {
         (503, "Shutdown", LATER),
     ];
     for (status, reason, verdict) in table {
-        let (answer, _, _) = read(status, &format!(r#"{{"reason":"{reason}","timestamp":1}}"#));
-        assert_eq!(answer, Answer { verdict, status, detail: reason.into(), gone_since: None });
+        let (answer, _, _) = read(status, &format!(r#"{{"reason":"{reason}","timestamp":17}}"#));
+        let gone_since = (status == 410).then(|| Timestamp::from_millis(17));
+        assert_eq!(answer, Answer { verdict, status, detail: reason.into(), gone_since });
     }
     assert_eq!(table.len(), REASONS.len(), "a row is not in this test");
 }
@@ -106,6 +116,48 @@ fn some_answers_ask_for_more_than_a_verdict() {
     assert_eq!(advice(429, "TooManyProviderTokenUpdates"), Advice::LeaveConnection);
     assert_eq!(advice(403, "InvalidProviderToken"), Advice::Complain);
     assert_eq!(advice(410, "Unregistered"), Advice::CarryOn);
+}
+
+#[test]
+fn a_device_token_retires_only_when_environment_and_topic_are_known_to_be_right() {
+    let check = |reason: &str, environment: bool, topic: bool, verdict: Verdict, advice: Advice| {
+        let body = format!(r#"{{"reason":"{reason}"}}"#);
+        let reply = Reply { status: 400, headers: HeaderMap::new(), body: body.into() };
+        let (answer, _, found) = read_knowing(&reply, Known { environment, topic });
+        assert_eq!((answer.verdict, found), (verdict, advice), "{reason} {environment} {topic}");
+    };
+    check("BadDeviceToken", false, false, REFUSED, Advice::Doubt);
+    check("BadDeviceToken", true, false, GONE, Advice::CarryOn);
+    check("DeviceTokenNotForTopic", false, false, REFUSED, Advice::Doubt);
+    check("DeviceTokenNotForTopic", true, false, REFUSED, Advice::Doubt);
+    check("DeviceTokenNotForTopic", true, true, GONE, Advice::CarryOn);
+}
+
+#[test]
+fn the_time_since_when_a_device_is_gone_is_read_with_suspicion() {
+    let check = |timestamp: &str, expect: Option<i64>| {
+        let (answer, _, _) =
+            read(410, &format!(r#"{{"reason":"Unregistered","timestamp":{timestamp}}}"#));
+        assert_eq!(answer.verdict, GONE);
+        assert_eq!(
+            (&*answer.detail, answer.gone_since),
+            ("Unregistered", expect.map(Timestamp::from_millis))
+        );
+    };
+    check("1700000000123", Some(1_700_000_000_123));
+    check("0", None);
+    check("-5", None);
+    check("1e3", None);
+    check("null", None);
+    check("\"1700000000123\"", None);
+    check("{}", None);
+}
+
+#[test]
+fn what_the_sandbox_calls_an_accepted_one_is_kept() {
+    let headers = HeaderMap::from_iter([(APNS_UNIQUE_ID.clone(), "0a1b".parse().unwrap())]);
+    let (answer, _, _) = read_reply(&Reply { status: 200, headers, body: Vec::new() });
+    assert_eq!((answer.verdict, &*answer.detail), (Verdict::Accepted, "apns-unique-id 0a1b"));
 }
 
 #[test]

@@ -7,19 +7,19 @@ use flow::Clock;
 use notification::Delivery;
 
 use super::config::Settings;
-use super::pool::{Dial, Failure, Pool};
+use super::endpoints::Endpoints;
 use super::request::{Prepared, check_content};
 use super::response::interpret;
-use super::signature::Signer;
 use crate::endpoint::{Endpoint, Host};
-use crate::guard::Guard;
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+use crate::guard::{Guard, Resolve};
+use crate::http1::{Pool, Target};
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp};
 
 /// A way to endpoints.
 #[derive(Debug, Clone)]
 pub struct WebhookChannel {
-    dial: Dial,
-    signer: Signer,
+    guard: Guard,
+    endpoints: Endpoints,
     rules: Rules,
     concurrency: usize,
 }
@@ -45,18 +45,22 @@ impl WebhookChannel {
     /// A channel with `settings`. Reads the certificates, and connects to nothing.
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
         settings.check()?;
-        let signer = Signer::new(&settings.secrets)
-            .map_err(|message| ChannelError::Setting { setting: "secrets", message })?;
-        let tls = tls::client(settings.ca_file.as_deref(), &[b"http/1.1"])?;
         Ok(Self {
-            dial: Dial { guard: Guard::new(settings.allow_networks.clone()), tls },
-            signer,
+            guard: Guard::new(settings.allow_networks.clone()),
+            endpoints: Endpoints::new(settings)?,
             rules: Rules {
                 allow_http: settings.allow_http,
                 allow_ports: settings.allow_ports.clone(),
             },
             concurrency: settings.concurrency,
         })
+    }
+
+    /// The same with names resolved by `resolver`.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.guard = self.guard.with_resolver(resolver);
+        self
     }
 
     /// The endpoint that `recipient` names, if it is acceptable by its spelling.
@@ -70,7 +74,7 @@ impl WebhookChannel {
             return Err(Invalid::new(format!("has port {}, which is not allowed", origin.port)));
         }
         if let Host::Address(address) = origin.host {
-            self.dial.guard.check(address).map_err(|error| Invalid::new(error.to_string()))?;
+            self.guard.check(address).map_err(|error| Invalid::new(error.to_string()))?;
         }
         Ok(endpoint)
     }
@@ -94,7 +98,8 @@ impl Channel for WebhookChannel {
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        let pool = Pool::new(self.dial.clone(), tools.clock);
+        let reach = Arc::new(self.guard.clone());
+        let pool = Pool::new(reach, self.endpoints.tls.clone(), tools.clock);
         Ok(Box::new(WebhookSender { pool, channel: self.clone(), clock: tools.clock }))
     }
 }
@@ -132,14 +137,16 @@ impl WebhookSender {
         };
         let id = job.chunk.notification_id(delivery.index);
         let now = timestamp(self.clock);
-        let Some(request) = prepared.request(&endpoint, id, &self.channel.signer, now) else {
+        let manner = self.channel.endpoints.manner(&endpoint);
+        let Some(request) = prepared.request(&endpoint, id, manner, now) else {
             return Attempt::impossible("the endpoint cannot be written as a request");
         };
-        match self.pool.exchange(&endpoint.origin, request).await {
-            Ok(reply) => interpret(reply.status, &reply.headers, timestamp(self.clock)),
-            Err(Failure::Forbidden(forbidden)) => Attempt::impossible(forbidden.to_string()),
-            Err(Failure::Unsent(message)) => Attempt::unsent(message, None),
-            Err(Failure::Lost(message)) => Attempt::lost(message),
+        let target = Target { origin: endpoint.origin, tls: manner.tls };
+        match self.pool.exchange(&target, request).await {
+            Ok(reply) => {
+                interpret(reply.status, &reply.headers, &reply.body, timestamp(self.clock))
+            }
+            Err(failure) => failure.into(),
         }
     }
 }

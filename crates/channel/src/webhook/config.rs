@@ -1,5 +1,6 @@
-//! The settings of a webhook channel.
+//! The settings of a webhook channel, for all endpoints and for some.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -12,8 +13,9 @@ use crate::settings::Secret;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What requests are signed with: `whsec_` and the base64 of 24 to 64 random bytes. With several, every
-    /// request carries a signature by each, so that receivers can change over from one to the next.
+    /// What requests are signed with: `whsec_` and the base64 of 24 to 64 random bytes (`v1`), or `whsk_` and the base64 of
+    /// an Ed25519 key (`v1a`). With several, every request carries a signature by each, so that receivers can change over
+    /// from one to the next.
     pub secrets: Vec<Secret>,
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
@@ -30,6 +32,30 @@ pub struct Settings {
     /// Attempts under way at a time, per endpoint, lane and sender thread. Default 16.
     #[serde(default = "concurrency_default")]
     pub concurrency: usize,
+    /// What is different for some endpoints. Default none.
+    #[serde(default)]
+    pub endpoints: Vec<EndpointSettings>,
+}
+
+/// What is different for the endpoints below a URL. Of several that fit, the longest URL counts, alone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointSettings {
+    /// Which endpoints: this URL and whatever lies below its path, such as `https://example.com` or
+    /// `https://example.com/hooks`.
+    pub url: String,
+    /// What requests to them are signed with, instead of the channel's own. Default the channel's own.
+    #[serde(default)]
+    pub secrets: Vec<Secret>,
+    /// Headers of requests to them, such as `authorization`. Those of a notification's own options come first. Default none.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
+    /// The certificate with which to show ourselves to them, PEM, with its chain. With `key_file` only.
+    #[serde(default)]
+    pub certificate_file: Option<PathBuf>,
+    /// The key of the certificate, PEM. With `certificate_file` only.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
 }
 
 const fn concurrency_default() -> usize {

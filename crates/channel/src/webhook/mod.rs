@@ -2,14 +2,15 @@
 //! (Standard Webhooks 1.0.0, <https://github.com/standard-webhooks/standard-webhooks>).
 //!
 //! Because a stranger chose the endpoint, nothing is connected to before the guard has passed the very
-//! address; a redirect is a refusal and never followed; and nothing of an answer but its status is kept.
+//! address; a redirect is a refusal and never followed; and of an answer that is not an acceptance the first words are
+//! kept, escaped.
 
 mod channel;
 mod config;
-mod pool;
+mod endpoints;
 mod request;
 mod response;
 mod signature;
 
 pub use channel::WebhookChannel;
-pub use config::Settings;
+pub use config::{EndpointSettings, Settings};

@@ -7,7 +7,7 @@ use http_body_util::Full;
 use notification::{Content, NotificationId, Timestamp};
 use serde_json::value::RawValue;
 
-use super::signature::Signer;
+use super::endpoints::Manner;
 use crate::Invalid;
 use crate::endpoint::Endpoint;
 
@@ -60,18 +60,19 @@ impl Prepared {
         &self,
         endpoint: &Endpoint,
         id: NotificationId,
-        signer: &Signer,
+        manner: &Manner,
         now: Timestamp,
     ) -> Option<Request<Full<Bytes>>> {
         let mut buffer = [0; 36];
         let id: &str = id.encode(&mut buffer);
         let timestamp = now.seconds().to_string();
-        let signature = signer.sign(id, &timestamp, &self.payload);
+        let signature = manner.signer.sign(id, &timestamp, &self.payload);
         let mut request = Request::new(Full::new(self.payload.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = endpoint.path.clone().into();
         let headers = request.headers_mut();
-        headers.clone_from(&self.headers);
+        headers.clone_from(&manner.headers);
+        headers.extend(self.headers.clone());
         headers.insert(HOST, HeaderValue::from_str(&endpoint.origin.authority()).ok()?);
         headers.insert(WEBHOOK_ID.clone(), HeaderValue::from_str(id).ok()?);
         headers.insert(WEBHOOK_TIMESTAMP.clone(), HeaderValue::from_str(&timestamp).ok()?);
@@ -101,20 +102,28 @@ fn read_options(options: &[u8]) -> Result<HeaderMap, Invalid> {
         let refuse = || Invalid::at("/headers", "must be a JSON object of names and texts");
         for (name, value) in value.as_object().ok_or_else(refuse)? {
             let refuse = |message: &str| Invalid::at(pointer("/headers", name), message);
-            let lower = name.to_ascii_lowercase();
-            if RESERVED.contains(&lower.as_str()) || lower.starts_with(RESERVED_PREFIX) {
-                return Err(refuse("is set by Belfry itself"));
-            }
-            let header = HeaderName::from_bytes(lower.as_bytes())
-                .map_err(|_| refuse("is not a header name"))?;
             let text = value.as_str().ok_or_else(|| refuse("must be a text"))?;
-            let mut value = HeaderValue::from_str(text)
-                .map_err(|_| refuse("must have visible ASCII characters only"))?;
-            value.set_sensitive(true);
-            headers.insert(header, value);
+            let (name, value) = check_header(name, text).map_err(refuse)?;
+            headers.insert(name, value);
         }
     }
     Ok(headers)
+}
+
+/// A header that somebody else chose; an error says what is wrong with it.
+pub(super) fn check_header(
+    name: &str,
+    value: &str,
+) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let name = name.to_ascii_lowercase();
+    if RESERVED.contains(&name.as_str()) || name.starts_with(RESERVED_PREFIX) {
+        return Err("is set by Belfry itself");
+    }
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "is not a header name")?;
+    let mut value =
+        HeaderValue::from_str(value).map_err(|_| "must have visible ASCII characters only")?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 /// The JSON pointer of a member.

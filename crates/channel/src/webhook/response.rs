@@ -1,104 +1,100 @@
-//! What an endpoint's answers mean. Only the status and `retry-after` are looked at: what a stranger's
-//! server says must not end up before somebody else's eyes.
+//! What an endpoint's answers mean. An endpoint is code that others deploy: what a deploy can cause for a while is tried
+//! again, what judges the request itself is final.
 
-use std::time::Duration;
-
-use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use notification::{Answer, Timestamp};
 
 use crate::Attempt;
+use crate::answers::{RETRY_AFTER_MAX, retry_after, words};
 
-/// The longest wait that an endpoint can ask for; a longer one is shortened to this.
-const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
-
-/// What an answer means that came at `now`.
-pub(super) fn interpret(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Attempt {
+/// What an answer means that came at `now`. Of the body of whatever is not an acceptance some words are kept.
+pub(super) fn interpret(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Timestamp,
+) -> Attempt {
     let code = status.as_u16();
-    let reason = status.canonical_reason().unwrap_or("");
-    let deferred = || Answer::deferred(code, retry_after(headers, now), reason);
+    let refused = |gone| Attempt::answered(Answer::refused(code, gone, words(code, body)));
+    let wait = || retry_after(headers, now).map(|wait| wait.min(RETRY_AFTER_MAX));
+    let deferred = || Answer::deferred(code, wait(), words(code, body));
     match code {
         200..=299 => Attempt::answered(Answer::accepted(code)),
+        // Following it could lead anywhere, and with our signature; a body is for whoever follows.
         300..=399 => {
             Attempt::answered(Answer::refused(code, false, "a redirect, which is never followed"))
         }
-        410 => Attempt::answered(Answer::refused(code, true, reason)),
-        408 | 425 => Attempt::answered(deferred()),
-        429 | 502 | 503 | 504 => Attempt::pushed_back(deferred()),
-        400..=499 => Attempt::answered(Answer::refused(code, false, reason)),
+        410 => refused(true),
+        // A route that is not there yet, a gateway that does not know its keys, a resource that is locked: a deploy
+        // can cause them, and another ends them.
+        401 | 403 | 404 | 407..=409 | 421 | 423..=425 => Attempt::answered(deferred()),
+        429 | 502..=504 => Attempt::pushed_back(deferred()),
+        400..=499 => refused(false),
         _ => Attempt::answered(deferred()),
     }
-}
-
-/// How long the endpoint asks to wait: seconds, or an instant, which may have passed.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let digits_only = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let wait = if digits_only {
-        // More digits than fit are still a long time.
-        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
-    } else {
-        let parser = jiff::fmt::rfc2822::DateTimeParser::new();
-        let instant = parser.parse_timestamp(text).ok()?;
-        Timestamp::from_millis(instant.as_millisecond()).since(now)
-    };
-    Some(wait.min(RETRY_AFTER_MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use flow::Signal;
+    use http::header::RETRY_AFTER;
     use notification::{Report, Verdict};
+    use std::time::Duration;
 
-    /// Sun, 06 Nov 1994 08:49:37 GMT
     const NOW: Timestamp = Timestamp::from_millis(784_111_777_000);
 
-    fn read(status: u16, retry_after: &str) -> (Verdict, Signal) {
+    fn read(status: u16, retry_after: &str, body: &str) -> (Answer, Signal) {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, retry_after.parse().unwrap());
-        let attempt = interpret(StatusCode::from_u16(status).unwrap(), &headers, NOW);
+        let status_code = StatusCode::from_u16(status).unwrap();
+        let attempt = interpret(status_code, &headers, body.as_bytes(), NOW);
         let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
         assert_eq!(answer.status, status);
-        (answer.verdict, attempt.signal)
+        (answer, attempt.signal)
     }
 
     #[test]
     fn every_status_has_its_verdict() {
         let again = Verdict::Deferred { after: None };
         let refused = Verdict::Refused { gone: false };
-        let check = |statuses: &[u16], verdict: Verdict, signal: Signal| {
+        let mut seen = 0;
+        let mut check = |statuses: &[u16], verdict: Verdict, signal: Signal| {
             for &status in statuses {
-                assert_eq!(read(status, ""), (verdict, signal), "{status}");
+                let (answer, found) = read(status, "", "");
+                assert_eq!((answer.verdict, found), (verdict, signal), "{status}");
+                seen += 1;
             }
         };
         check(&[200, 201, 202, 204, 299], Verdict::Accepted, Signal::Answered);
         check(&[300, 301, 302, 303, 304, 307, 308, 399], refused, Signal::Answered);
         check(&[410], Verdict::Refused { gone: true }, Signal::Answered);
-        check(&[400, 401, 403, 404, 405, 413, 422, 499], refused, Signal::Answered);
-        check(&[408, 425], again, Signal::Answered);
+        check(&[400, 402, 405, 406, 411, 412, 413], refused, Signal::Answered);
+        check(&[414, 415, 417, 418, 422, 426, 428, 431, 451, 499], refused, Signal::Answered);
+        check(&[401, 403, 404, 407, 408, 409, 421, 423, 424, 425], again, Signal::Answered);
         check(&[429, 502, 503, 504], again, Signal::PushedBack);
         check(&[500, 501, 505, 599, 600, 999], again, Signal::Answered);
+        assert_eq!(seen, 51);
     }
 
     #[test]
-    fn a_wait_that_is_asked_for_is_read_and_bounded() {
-        let check = |text: &str, seconds: Option<u64>| {
-            let after = seconds.map(Duration::from_secs);
-            assert_eq!(read(503, text).0, Verdict::Deferred { after }, "{text:?}");
-        };
-        check("120", Some(120));
-        check("0", Some(0));
-        check(" 7 ", Some(7));
-        check("3601", Some(3600));
-        check("99999999999999999999999999", Some(3600));
-        check("Sun, 06 Nov 1994 08:51:37 GMT", Some(120));
-        check("Sun, 06 Nov 1994 08:00:00 GMT", Some(0));
-        check("Fri, 01 Jan 2100 00:00:00 GMT", Some(3600));
-        check("-5", None);
-        check("1.5", None);
-        check("soon", None);
-        check("", None);
-        assert_eq!(read(500, "9").0, Verdict::Deferred { after: Some(Duration::from_secs(9)) });
+    fn who_defers_may_say_for_how_long() {
+        for status in [404, 429, 500, 503] {
+            let after = Some(Duration::from_secs(9));
+            assert_eq!(read(status, "9", "").0.verdict, Verdict::Deferred { after });
+        }
+        let after = Some(Duration::from_hours(1));
+        assert_eq!(read(503, "999999", "").0.verdict, Verdict::Deferred { after });
+    }
+
+    #[test]
+    fn the_words_of_what_is_not_accepted_are_kept_but_for_a_redirect() {
+        assert_eq!(
+            read(422, "", "no such tenant").0.detail,
+            "Unprocessable Entity: no such tenant"
+        );
+        assert_eq!(read(500, "", "panic").0.detail, "Internal Server Error: panic");
+        assert_eq!(read(200, "", "thanks").0.detail, "");
+        assert_eq!(read(302, "", "<a>").0.detail, "a redirect, which is never followed");
     }
 }

@@ -7,26 +7,58 @@ use notification::{Report, Verdict};
 
 use crate::apns::{PLENTY, Rig, all, answer_all};
 use crate::support::TlsListener;
-use crate::support::frames::{GOAWAY, Peer};
+use crate::support::frames::{GOAWAY, HEADERS, Peer};
 use crate::support::jobs::{answer, beside, verdicts};
 
 #[tokio::test]
 async fn an_answer_whose_body_never_ends_is_judged_by_its_status() {
+    let check = async |status: u16, expect: Verdict| {
+        let listener = TlsListener::bind(b"h2").await;
+        let rig = Rig::new(&listener);
+        let server = async move {
+            let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
+            let (stream, _) = peer.request().await.unwrap();
+            peer.head(stream, status, 0).await;
+            peer.body(stream, b"{\"reason\":").await;
+            tokio::time::pause();
+            while peer.read().await.is_some() {}
+        };
+        beside(server, async move {
+            assert_eq!(verdicts(&rig.send(1).await), [expect]);
+        })
+        .await;
+        tokio::time::resume();
+    };
+    check(200, Verdict::Accepted).await;
+    check(400, Verdict::Refused { gone: false }).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_answers_pings_and_no_requests_is_replaced() {
     let listener = TlsListener::bind(b"h2").await;
     let rig = Rig::new(&listener);
+    let (mute, was_mute) = tokio::sync::oneshot::channel();
     let server = async move {
         let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
-        let (accepted, _) = peer.request().await.unwrap();
-        peer.head(accepted, 200, 0).await;
-        let (refused, _) = peer.request().await.unwrap();
-        peer.head(refused, 400, 0).await;
-        peer.body(refused, b"{\"reason\":").await;
+        let (stream, _) = peer.request().await.unwrap();
+        peer.answer(stream, 200).await;
+        peer.request().await.unwrap();
         tokio::time::pause();
-        while peer.read().await.is_some() {}
+        let (mut requests, mut goodbye) = (1, false);
+        while let Some(frame) = peer.read().await {
+            requests += usize::from(frame.kind == HEADERS);
+            goodbye |= frame.kind == GOAWAY;
+        }
+        tokio::time::resume();
+        mute.send((requests, goodbye)).unwrap();
+        answer_all(listener, PLENTY, 200, "").await;
     };
     beside(server, async move {
         assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
-        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Refused { gone: false }]);
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Unknown]);
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Unknown]);
+        assert_eq!(was_mute.await.unwrap(), (2, true), "two requests, then a goodbye");
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
     })
     .await;
 }

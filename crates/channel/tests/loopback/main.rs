@@ -3,10 +3,20 @@
 #[cfg(test)]
 mod apns;
 #[cfg(test)]
+mod apns_identity;
+#[cfg(test)]
 mod apns_time;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod fcm;
+#[cfg(test)]
+mod ssrf;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod webhook;
+#[cfg(test)]
+mod webpush;
+#[cfg(test)]
+mod webpush_faults;

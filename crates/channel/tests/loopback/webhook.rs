@@ -29,8 +29,11 @@ struct Rig {
 
 impl Rig {
     fn new(more: &serde_json::Value) -> Self {
+        Self::at(Clock::starting_at(NOW), more)
+    }
+
+    fn at(clock: Clock, more: &serde_json::Value) -> Self {
         let settings = settings(more);
-        let clock = Clock::starting_at(NOW);
         let channel = WebhookChannel::new(&settings).unwrap();
         Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
     }
@@ -59,9 +62,9 @@ pub(crate) fn settings(more: &serde_json::Value) -> Settings {
 }
 
 #[derive(Debug)]
-struct Received {
-    head: String,
-    body: Vec<u8>,
+pub(crate) struct Received {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Received {
@@ -78,7 +81,7 @@ impl Received {
 }
 
 /// Reads one request; `None` when the client has closed.
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Received> {
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Received> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
@@ -181,6 +184,144 @@ async fn a_request_is_signed_and_carries_the_payload_byte_for_byte() {
         &BASE64_STANDARD.decode(signature).unwrap(),
     )
     .unwrap();
+}
+
+#[tokio::test]
+async fn the_reference_library_verifies_what_is_signed_with_either_secret() {
+    let new = format!("whsec_{}", BASE64_STANDARD.encode([7; 64]));
+    let old = format!("whsec_{}", BASE64_STANDARD.encode(SECRET));
+    let key = format!("whsk_{}", BASE64_STANDARD.encode([9; 32]));
+    let (listener, url) = listen().await;
+    // The library goes by the time of the machine.
+    let clock = Clock::system();
+    let rig = Rig::at(clock, &serde_json::json!({ "secrets": [key, new, old] }));
+    let seen = Rc::new(RefCell::new(None));
+    let slot = Rc::clone(&seen);
+    let server = async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        slot.replace(read(&mut stream).await);
+        write(&mut stream, OK).await;
+        std::future::pending::<()>().await;
+    };
+    beside(server, async {
+        assert_eq!(verdicts(&rig.send(&[&url]).await), [Verdict::Accepted]);
+    })
+    .await;
+    let received = seen.take().unwrap();
+    let mut headers = http::HeaderMap::new();
+    for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+        headers.insert(name, received.header(name).parse().unwrap());
+    }
+    let verify = |secret: &str, body: &[u8]| {
+        standardwebhooks::Webhook::new(secret).unwrap().verify(body, &headers)
+    };
+    verify(&old, &received.body).unwrap();
+    verify(&new, &received.body).unwrap();
+    verify(&old, b"{}").unwrap_err();
+    verify(&format!("whsec_{}", BASE64_STANDARD.encode([8; 32])), &received.body).unwrap_err();
+    // The library knows no keys of the other kind: a library of that kind does.
+    let signatures: Vec<_> = received.header("webhook-signature").split(' ').collect();
+    let signature = BASE64_STANDARD.decode(signatures[0].strip_prefix("v1a,").unwrap()).unwrap();
+    let signature = ed25519_dalek::Signature::from_slice(&signature).unwrap();
+    let (id, timestamp) = (received.header("webhook-id"), received.header("webhook-timestamp"));
+    let signed = format!("{id}.{timestamp}.{PAYLOAD}");
+    let public = ed25519_dalek::SigningKey::from_bytes(&[9; 32]).verifying_key();
+    public.verify_strict(signed.as_bytes(), &signature).unwrap();
+}
+
+#[tokio::test]
+async fn some_endpoints_have_their_own_headers_and_secrets() {
+    let (listener, url) = listen().await;
+    let own = format!("whsec_{}", BASE64_STANDARD.encode([7; 32]));
+    let rig = Rig::new(&serde_json::json!({
+        "endpoints": [{
+            "url": url.replace("hook?x=1", "own"),
+            "secrets": [own],
+            "headers": { "authorization": "Bearer x", "x-tenant": "theirs" },
+        }],
+    }));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&seen);
+    let server = async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        while let Some(received) = read(&mut stream).await {
+            log.borrow_mut().push(received);
+            write(&mut stream, OK).await;
+        }
+    };
+    beside(server, async {
+        let own = url.replace("hook?x=1", "own/1");
+        let mut chunk = chunk(rig.clock, PAYLOAD, [url.clone(), own]);
+        let options = br#"{"headers":{"x-tenant":"ours"}}"#;
+        chunk.content.as_mut().unwrap().options = notification::Bytes::from_static(options);
+        let reports = send(&*rig.sender, rig.clock, &chunk, 1).await;
+        assert_eq!(verdicts(&reports), [Verdict::Accepted; 2]);
+    })
+    .await;
+    let seen = seen.borrow();
+    assert!(!seen[0].head.to_lowercase().contains("authorization"), "{}", seen[0].head);
+    assert_eq!(seen[1].header("authorization"), "Bearer x");
+    assert_eq!(seen[1].header("x-tenant"), "ours", "a notification's own header comes first");
+    for (received, secret) in [(&seen[0], SECRET.as_slice()), (&seen[1], &[7; 32])] {
+        let signed = format!("{}.{}.{PAYLOAD}", received.header("webhook-id"), NOW.as_secs());
+        let tag = received.header("webhook-signature").strip_prefix("v1,").unwrap();
+        let tag = BASE64_STANDARD.decode(tag).unwrap();
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        hmac::verify(&key, signed.as_bytes(), &tag).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_wants_to_know_us_is_shown_a_certificate() {
+    let ours = rcgen::generate_simple_self_signed(["belfry".to_owned()]).unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let (certificate, key) = (files.path().join("client.pem"), files.path().join("key.pem"));
+    std::fs::write(&certificate, ours.cert.pem()).unwrap();
+    std::fs::write(&key, ours.signing_key.serialize_pem()).unwrap();
+    let listener = TlsListener::bind_asking(b"http/1.1", ours.cert.der().clone()).await;
+    let endpoint = listener.endpoint();
+    let rig = Rig::new(&serde_json::json!({
+        "ca_file": listener.ca_file.path(),
+        "endpoints": [{
+            "url": format!("{endpoint}/known"), "certificate_file": certificate, "key_file": key,
+        }],
+    }));
+    let server = async move {
+        loop {
+            let Ok(mut stream) = listener.try_accept().await else { continue };
+            tokio::task::spawn_local(async move {
+                while read(&mut stream).await.is_some() {
+                    write(&mut stream, OK).await;
+                }
+            });
+        }
+    };
+    beside(server, async {
+        let (known, unknown) = (format!("{endpoint}/known/1"), format!("{endpoint}/other"));
+        assert_eq!(verdicts(&rig.send(&[&known]).await), [Verdict::Accepted]);
+        // The same origin, and still not over the connection on which we are known.
+        let reports = rig.send(&[&unknown]).await;
+        assert_ne!(verdicts(&reports), [Verdict::Accepted]);
+        assert_eq!(verdicts(&rig.send(&[&known]).await), [Verdict::Accepted]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_words_of_a_refusal_are_kept_and_escaped() {
+    let (listener, url) = listen().await;
+    let rig = Rig::plain();
+    let body = format!("no such\ttenant\u{1b}[2J{}", "x".repeat(5_000));
+    let refusal = format!("HTTP/1.1 422 x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    beside(answer_each(listener, vec![refusal]), async {
+        let reports = rig.send(&[&url]).await;
+        assert_eq!(verdicts(&reports), [Verdict::Refused { gone: false }]);
+        let detail = &answer(&reports[0]).detail;
+        let expect = r"Unprocessable Entity: no such\ttenant\u{1b}[2Jxxx";
+        assert!(detail.starts_with(expect), "{detail}");
+        assert_eq!(detail.len(), notification::limits::DETAIL_BYTES);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -75,8 +75,8 @@ impl Run<'_> {
         let turn = self.entrance.turn.lock().await;
         for slice in chunk.deliveries.chunks(limits::BEGIN_ITEMS) {
             // Begun and not sent would be in doubt if the process ended then.
-            if self.job(chunk, slice).may_start() == MayStart::No {
-                self.reporter.hand_back(slice, Duration::ZERO).await;
+            if let MayStart::No { after } = self.job(chunk, slice).may_start() {
+                self.reporter.hand_back(slice, after).await;
                 continue;
             }
             match alongside(&mut under_way, self.begin_when_there_is_a_place(chunk, slice)).await {

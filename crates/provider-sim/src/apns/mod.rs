@@ -2,6 +2,7 @@
 
 mod token;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ impl Apns {
         };
         let rejection = check().err().map(|(status, reason)| answer(status, reason));
         Finding {
-            id: str::from_utf8(fields.id).unwrap_or("?"),
+            id: Cow::Borrowed(str::from_utf8(fields.id).unwrap_or("?")),
             recipient,
             authenticated,
             rejection,

@@ -304,7 +304,8 @@ impl Connection {
 impl Upload {
     fn request<'a>(&'a self, content: Content<'a>) -> Request<'a> {
         let Parts { method, uri, headers, .. } = &self.parts;
-        Request { method, path: uri.path(), headers, content }
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        Request { method, authority, path: uri.path(), headers, content }
     }
 
     /// Takes what has arrived of the body; `None` when there is more to come.

@@ -6,11 +6,12 @@
 //! 1732161600123456  apns  200  0b9c...-...  740f4707bebcf74f...
 //! ```
 //! - `received_us`: wall clock when the request was complete, microseconds since the Unix epoch.
-//! - `channel`: `apns` or `webhook`.
+//! - `channel`: `apns`, `webhook`, `webpush` or `fcm`.
 //! - `status`: the HTTP status of the answer; `drop` when the request was processed and left
 //!   without an answer on purpose; `refuse` when it was not processed (`REFUSED_STREAM`, or above
 //!   the last stream of an abrupt GOAWAY). 2xx and `drop` **reached the recipient**.
-//! - `id`: `apns-id` or `webhook-id`; `-` when there is none.
+//! - `id`: `apns-id` or `webhook-id`; of a Web Push, which has none, a hash of path and decrypted content; of FCM the
+//!   name that the message got, and `access-token` for a line of its token endpoint; `-` when there is none.
 //! - `recipient`: device token or path; `-` when there is none.
 //!
 //! The status is what the provider decided: an answer may still be lost when its connection breaks.
@@ -55,6 +56,10 @@ pub enum Channel {
     Apns,
     /// The webhook provider.
     Webhook,
+    /// The push service of browsers.
+    WebPush,
+    /// The FCM provider and its token endpoint.
+    Fcm,
 }
 
 /// What became of a request.
@@ -85,6 +90,8 @@ impl fmt::Display for Channel {
         formatter.write_str(match self {
             Self::Apns => "apns",
             Self::Webhook => "webhook",
+            Self::WebPush => "webpush",
+            Self::Fcm => "fcm",
         })
     }
 }

@@ -61,6 +61,8 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
         channel: match fields.next()? {
             "apns" => Channel::Apns,
             "webhook" => Channel::Webhook,
+            "webpush" => Channel::WebPush,
+            "fcm" => Channel::Fcm,
             _ => return None,
         },
         status: match fields.next()? {

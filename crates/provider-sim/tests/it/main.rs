@@ -6,4 +6,7 @@ mod support;
 mod apns;
 mod books;
 mod faults;
+#[cfg(test)]
+mod fcm;
 mod webhook;
+mod webpush;

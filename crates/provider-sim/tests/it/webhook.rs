@@ -2,6 +2,7 @@
 
 use crate::support::{PAYLOAD, Sim, id, now_s, tls};
 use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -83,6 +84,36 @@ async fn a_signature_must_be_ours_and_of_this_minute() {
         assert_eq!(answer.status().as_u16(), status, "{timestamp} {signature} {body}");
     }
     assert_eq!(sim.summary().accepted(), 3);
+}
+
+#[tokio::test]
+async fn an_ed25519_signature_must_be_there_when_its_key_is_given() {
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    let public = format!("whpk_{}", BASE64_STANDARD.encode(pair.public_key()));
+    let sim = Sim::start(|options| {
+        options.webhook_secret = Some(secret());
+        options.webhook_public_key = Some(public);
+    });
+    let mut client = Client::connect(&sim).await;
+    let now = now_s();
+    let symmetric = signature(SECRET, "msg_1", now, PAYLOAD);
+    let signed = format!("msg_1.{now}.{PAYLOAD}");
+    let asymmetric = format!("v1a,{}", BASE64_STANDARD.encode(pair.sign(signed.as_bytes())));
+    let other = format!("v1a,{}", BASE64_STANDARD.encode(pair.sign(b"something else")));
+    for (signatures, status) in [
+        (format!("{symmetric} {asymmetric}"), 200),
+        (format!("{other} {asymmetric} {symmetric}"), 200),
+        (symmetric.clone(), 401),
+        (asymmetric.clone(), 401),
+        (format!("{symmetric} {other}"), 401),
+        (format!("{symmetric} {}", asymmetric.replace("v1a", "v1")), 401),
+    ] {
+        let request = hook("/hook", "msg_1")
+            .header("webhook-timestamp", now)
+            .header("webhook-signature", &signatures);
+        let answer = client.ask(request, PAYLOAD).await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{signatures}");
+    }
 }
 
 #[tokio::test]

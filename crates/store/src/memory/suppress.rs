@@ -27,7 +27,9 @@ impl Books {
     }
 
     pub(super) fn lift(&mut self, lift: &Lift, now: Timestamp) -> bool {
-        let covers = |listed: &Suppression| lift.covers(listed.since);
+        let covers = |listed: &Suppression| {
+            lift.registered_at.is_none_or(|registered_at| listed.since <= registered_at)
+        };
         let key = (lift.channel.clone(), lift.recipient.clone());
         let is_lifted = self.suppressions.get(&key).is_some_and(covers);
         if is_lifted {

@@ -27,7 +27,7 @@ pub(super) struct AddRecipients {
 #[derive(Debug)]
 pub(super) struct Seal(pub(super) BroadcastId, pub(super) Timestamp);
 
-/// Removes an open one.
+/// Removes an open one, or part of it; whether nothing of it is left.
 #[derive(Debug)]
 pub(super) struct Abandon(pub(super) BroadcastId);
 
@@ -173,13 +173,15 @@ impl Ask for Seal {
 
 #[async_trait]
 impl Ask for Abandon {
-    type Answer = ();
+    type Answer = bool;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<(), Failure> {
+    async fn ask(&self, round: &mut Round<'_>) -> Result<bool, Failure> {
         round.open_envelope(self.0).await?;
         let number = self.0.0.cast_signed();
-        round.execute("DELETE FROM batch WHERE broadcast = $1", &[&number]).await?;
-        round.execute("DELETE FROM broadcast WHERE id = $1", &[&number]).await?;
-        Ok(())
+        let is_all = round.remove_batches(&[number]).await?;
+        if is_all {
+            round.execute("DELETE FROM broadcast WHERE id = $1", &[&number]).await?;
+        }
+        Ok(is_all)
     }
 }

@@ -21,6 +21,9 @@ pub(super) struct Bury {
 /// Chunks whose claims are ended in one round; whoever held more is buried in several.
 const CHUNKS_PER_ROUND: i64 = 1_000;
 
+/// Batches of open broadcasts that are removed in one round, likewise.
+const BATCHES_PER_ROUND: i64 = 2_000;
+
 #[async_trait]
 impl Ask for Bury {
     type Answer = Recovery;
@@ -62,6 +65,8 @@ impl Ask for Bury {
              AS seen (id, crashes) WHERE chunk.id = seen.id";
         round.execute(update, &[&unleased, &crashes]).await?;
         round.write(writes).await?;
+        // First of all, so that others work on meanwhile: the rest may take several rounds.
+        round.free_partitions(&dead).await?;
         if rows.len() < usize::try_from(CHUNKS_PER_ROUND).unwrap_or(0) {
             recovery.abandoned_broadcasts = round.forget_workers(&dead).await?;
         }
@@ -109,16 +114,34 @@ impl Bury {
 // === impl Round ===
 
 impl Round<'_> {
-    async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, Failure> {
+    async fn free_partitions(&mut self, dead: &[i64]) -> Result<(), Failure> {
         let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE owner = ANY($1)";
-        self.execute(free, &[&dead]).await?;
-        let open = "DELETE FROM batch WHERE broadcast IN \
-             (SELECT id FROM broadcast WHERE sealed_at IS NULL AND worker = ANY($1))";
-        self.execute(open, &[&dead]).await?;
-        let abandon = "DELETE FROM broadcast WHERE sealed_at IS NULL AND worker = ANY($1)";
-        let abandoned = self.execute(abandon, &[&dead]).await?;
+        if self.execute(free, &[&dead]).await? > 0 {
+            self.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes their open broadcasts, and then them. Whoever seals one or adds to it holds its row, so it is locked first.
+    async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, Failure> {
+        let select = "SELECT id FROM broadcast WHERE sealed_at IS NULL AND worker = ANY($1) \
+             ORDER BY id FOR UPDATE";
+        let rows = self.rows(select, &[&dead]).await?;
+        let open: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        if !self.remove_batches(&open).await? {
+            return Ok(0);
+        }
+        let abandoned = self.execute("DELETE FROM broadcast WHERE id = ANY($1)", &[&open]).await?;
         self.execute("DELETE FROM worker WHERE id = ANY($1)", &[&dead]).await?;
         self.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
         Ok(abandoned)
+    }
+
+    /// Removes batches of open broadcasts, as many as a round has time for; whether none is left.
+    pub(super) async fn remove_batches(&mut self, broadcasts: &[i64]) -> Result<bool, Failure> {
+        let delete = "DELETE FROM batch WHERE id IN \
+             (SELECT id FROM batch WHERE broadcast = ANY($1) ORDER BY broadcast, id LIMIT $2)";
+        let removed = self.execute(delete, &[&broadcasts, &BATCHES_PER_ROUND]).await?;
+        Ok(removed < BATCHES_PER_ROUND.cast_unsigned())
     }
 }

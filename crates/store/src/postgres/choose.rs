@@ -29,7 +29,7 @@ struct Ahead {
 const LOOK_AHEAD: i64 = 9;
 const LOOK_AHEAD_MAX: i64 = 256;
 /// Lanes read at once.
-const LANES_AHEAD: usize = 16;
+const LANES_AHEAD: usize = 64;
 
 const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
      chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members \

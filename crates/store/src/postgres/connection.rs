@@ -27,6 +27,8 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// The server's process behind it: what it notifies others of, it is told of itself.
     pub(super) backend: i32,
+    /// The history that the server writes on: another one after a failover; empty for a standby.
+    pub(super) timeline: String,
     statements: Mutex<HashMap<&'static str, Statement>>,
     /// What moves its bytes.
     _driver: Tasks,
@@ -38,6 +40,9 @@ pub(super) type Hear = Arc<dyn Fn(Notification) + Send + Sync>;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the other end may be silent before the system gives the connection up.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The session's process, and the timeline of the server: the first eight digits of the name of a WAL file.
+const WHO: &str = "SELECT pg_backend_pid(), CASE WHEN pg_is_in_recovery() THEN '' \
+     ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
 /// All names are looked for in our own schema. Locks are waited for less long than statements may take, and the server
 /// ends a transaction that its process forgot, so a process that was stopped holds up no other for long. What is
 /// answered is durable, even where the server's default is less.
@@ -79,11 +84,21 @@ impl Connector {
         errors::at_start(error, &self.config)
     }
 
-    /// Connects, and sets the session up.
+    /// The same for questions only: a standby answers them as well.
+    pub(super) fn for_questions(mut self) -> Self {
+        self.config.target_session_attrs(TargetSessionAttrs::Any);
+        self
+    }
+
+    /// Connects, and sets the session up. A server that takes the connection and then says nothing is left.
     pub(super) async fn connect(&self, hear: Option<Hear>) -> Result<Session, Error> {
-        let session = self.open(hear).await?;
-        session.client.batch_execute(SETTINGS).await?;
-        Ok(session)
+        let connecting = async {
+            let session = self.open(hear).await?;
+            session.client.batch_execute(SETTINGS).await?;
+            Ok(session)
+        };
+        let connected = tokio::time::timeout(SILENCE_MAX, connecting).await;
+        connected.unwrap_or_else(|_elapsed| Err(errors::silence()))
     }
 
     /// A session with the server's own settings.
@@ -107,8 +122,9 @@ impl Connector {
                 }
             }
         });
-        let backend = client.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
-        Ok(Session { client, backend, statements: Mutex::default(), _driver: driver })
+        let row = client.query_one(WHO, &[]).await?;
+        let (backend, timeline) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(Session { client, backend, timeline, statements: Mutex::default(), _driver: driver })
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a writer keeps in memory between rounds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::ops::Range;
 
 use notification::{BatchId, ChunkId, Lane, Timestamp, limits};
@@ -83,6 +82,10 @@ pub(super) struct Effects {
 
 /// Longest payload of a notification that PostgreSQL takes, bytes.
 const PAYLOAD_BYTES: usize = 7_900;
+/// Payloads that a round may send; more is told as "everything".
+const PAYLOADS_MAX: usize = 16;
+/// Lanes whose numbers are known by heart. Whoever meets more asks again.
+const LANE_NUMBERS_MAX: usize = 100_000;
 /// The number of virtual partitions.
 const PARTITIONS: u64 = limits::PARTITIONS as u64;
 
@@ -125,6 +128,9 @@ impl Desk {
     /// It was committed: gives what follows from it.
     pub(super) fn committed(&mut self) -> Effects {
         let effects = self.committing.take().map(|(_, effects)| effects).unwrap_or_default();
+        if self.lane_numbers.len() + effects.lanes.len() > LANE_NUMBERS_MAX {
+            self.lane_numbers.clear();
+        }
         self.lane_numbers.extend(effects.lanes.iter().cloned());
         effects
     }
@@ -180,22 +186,22 @@ pub(super) fn partition_of(batch: BatchId) -> i16 {
     i16::try_from(hash % PARTITIONS).unwrap_or_default()
 }
 
-/// Notices of `worker` as the payload of a notification.
-pub(super) fn to_payload(worker: i64, notices: &[Notice]) -> String {
-    let mut payload = format!("{worker} ");
+/// Notices of `worker` as the payloads of notifications.
+pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
+    let (mut payloads, mut payload) = (Vec::new(), worker.to_string());
     for notice in notices {
-        let written = match notice {
-            Notice::Due(lane, at) => write!(payload, "d{lane}:{} ", at.millis()),
-            Notice::Freed(partition, lane, weight) => {
-                write!(payload, "f{partition}:{lane}:{weight} ")
-            }
-            Notice::Everything => return format!("{worker} *"),
+        let word = match notice {
+            Notice::Due(lane, at) => format!(" d{lane}:{}", at.millis()),
+            Notice::Freed(partition, lane, weight) => format!(" f{partition}:{lane}:{weight}"),
+            Notice::Everything => return vec![format!("{worker} *")],
         };
-        if written.is_err() || payload.len() > PAYLOAD_BYTES {
-            return format!("{worker} *");
+        if payload.len() + word.len() > PAYLOAD_BYTES {
+            payloads.push(std::mem::replace(&mut payload, worker.to_string()));
         }
+        payload.push_str(&word);
     }
-    payload
+    payloads.push(payload);
+    if payloads.len() > PAYLOADS_MAX { vec![format!("{worker} *")] } else { payloads }
 }
 
 /// Who sent a payload, and its notices; one that is not understood stands for everything.
@@ -231,13 +237,20 @@ mod tests {
             Notice::Due(7, Timestamp::from_millis(1_800_000_000_000)),
             Notice::Freed(63, 8, 1_064),
         ];
-        assert_eq!(from_payload(&to_payload(5, &notices)), (Some(5), notices.to_vec()));
+        assert_eq!(from_payload(&to_payloads(5, &notices)[0]), (Some(5), notices.to_vec()));
         for payload in ["5 *", "5 x1", "5 d1", "5 d1:x", "5 f1:2", "5 ü"] {
             assert_eq!(from_payload(payload), (Some(5), vec![Notice::Everything]), "{payload}");
         }
-        let many: Vec<Notice> =
-            (0..2_000).map(|lane| Notice::Due(lane, Timestamp::from_millis(lane))).collect();
-        assert_eq!(to_payload(5, &many), "5 *");
+        let due = |lane| Notice::Due(lane, Timestamp::from_millis(lane));
+        let many: Vec<Notice> = (0..2_000).map(due).collect();
+        let payloads = to_payloads(5, &many);
+        assert!((2..PAYLOADS_MAX).contains(&payloads.len()), "{}", payloads.len());
+        assert!(payloads.iter().all(|payload| payload.len() <= PAYLOAD_BYTES));
+        let told: Vec<Notice> =
+            payloads.iter().flat_map(|payload| from_payload(payload).1).collect();
+        assert_eq!(told, many);
+        let too_many: Vec<Notice> = (0..50_000).map(due).collect();
+        assert_eq!(to_payloads(5, &too_many), ["5 *"]);
     }
 
     #[test]

@@ -49,9 +49,16 @@ impl Kind {
     }
 
     fn without_code(error: &Error) -> Self {
-        let is_of_link = error.is_closed() || io_error(error).is_some();
+        let is_of_link = error.is_closed()
+            || io_error(error).is_some()
+            || error.to_string() == silence().to_string();
         if is_of_link { Self::Lost } else { Self::Fatal }
     }
+}
+
+/// A server that says nothing any more, in the words of the library, which makes such an error for itself only.
+pub(super) fn silence() -> Error {
+    Error::__private_api_timeout()
 }
 
 /// Says why a store cannot be opened, and what to do. It names no password.
@@ -86,6 +93,10 @@ pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
                     "nothing listens at {place}: start PostgreSQL there, or correct the address"
                 )
             }
+            // What the library says of a server that may not be written to.
+            Some(io::ErrorKind::PermissionDenied) => format!(
+                "PostgreSQL at {place} is a standby, or read-only: name the primary, or all of them (host1,host2)"
+            ),
             Some(_) => format!(
                 "PostgreSQL at {place} cannot be reached: check the address and the network"
             ),

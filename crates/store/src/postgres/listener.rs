@@ -11,13 +11,14 @@ use tokio_postgres::Error;
 use super::connection::{Connector, Hear};
 use super::desk::{Membership, Notice, from_payload};
 use super::errors;
+use super::notices::Teller;
 
 /// The connection that listens.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) connector: Connector,
     /// To the writer that claims.
-    pub(super) notices: mpsc::Sender<Vec<Notice>>,
+    pub(super) teller: Teller,
     /// Wakes who waits for work.
     pub(super) changes: watch::Sender<u64>,
     /// Wakes who keeps the membership.
@@ -53,7 +54,7 @@ impl Listener {
                 backoff.delay(failures, None, &mut self.random)
             });
             tokio::time::sleep(delay).await;
-            self.look_at_everything().await;
+            self.look_at_everything();
         }
     }
 
@@ -76,7 +77,7 @@ impl Listener {
         let channels = "LISTEN belfry_work; LISTEN belfry_cluster; LISTEN belfry_outbox";
         session.client.batch_execute(channels).await?;
         *failures = 0;
-        self.look_at_everything().await;
+        self.look_at_everything();
         let mut looked_at = self.clock.monotonic();
         // Whatever comes meanwhile puts off neither.
         let mut checks = tokio::time::interval(ANSWER_WITHIN);
@@ -84,10 +85,10 @@ impl Listener {
         loop {
             tokio::select! {
                 told = hearing.recv() => match told {
-                    Some(payload) => self.tell(&payload).await,
+                    Some(payload) => self.tell(&payload),
                     None => return Ok(()),
                 },
-                () = overheard.notified() => self.look_at_everything().await,
+                () = overheard.notified() => self.look_at_everything(),
                 _ = checks.tick() => {
                     let answer = session.client.batch_execute("");
                     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
@@ -96,31 +97,29 @@ impl Listener {
                     }
                     if self.clock.monotonic().duration_since(looked_at) >= LOOK_EVERY {
                         looked_at = self.clock.monotonic();
-                        self.look_at_everything().await;
+                        self.look_at_everything();
                     }
                 }
             }
         }
     }
 
-    async fn tell(&self, payload: &str) {
+    fn tell(&self, payload: &str) {
         let (worker, notices) = from_payload(payload);
         // Our own writers have told each other already.
         if worker != Some(self.membership.borrow().worker) {
-            self.pass_on(notices).await;
+            self.pass_on(notices);
         }
     }
 
-    async fn look_at_everything(&self) {
-        self.pass_on(vec![Notice::Everything]).await;
+    fn look_at_everything(&self) {
+        self.pass_on(vec![Notice::Everything]);
         self.outbox.send_modify(|change| *change += 1);
         self.cluster.notify_one();
     }
 
-    async fn pass_on(&self, notices: Vec<Notice>) {
-        // Whoever claims is gone only when the store is.
-        if self.notices.send(notices).await.is_ok() {
-            self.changes.send_modify(|change| *change += 1);
-        }
+    fn pass_on(&self, notices: Vec<Notice>) {
+        self.teller.tell(notices);
+        self.changes.send_modify(|change| *change += 1);
     }
 }

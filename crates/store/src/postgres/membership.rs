@@ -71,7 +71,6 @@ pub(super) struct Stats {
 /// What a beat found.
 #[derive(Debug)]
 struct Beat {
-    is_known: bool,
     dead: i64,
     /// When the next lease of another ends, unless it is renewed: that is looked at in time.
     next_end: Option<Duration>,
@@ -96,6 +95,8 @@ const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE 
 const RELEASE: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 ORDER BY id DESC LIMIT $2 FOR UPDATE)";
 const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
+/// How long a process must have been linked before it buries others.
+const BURY_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
 /// Clocks that differ by more are told.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 const PARTITIONS: usize = limits::PARTITIONS as usize;
@@ -167,6 +168,7 @@ impl Member {
     ) {
         let backoff = Backoff::new(Duration::from_millis(100), limits::WORKER_BEAT);
         let mut failures = 0;
+        let mut linked_since = None;
         loop {
             let intended = *intent.borrow_and_update();
             if intended == Intent::Leave {
@@ -175,11 +177,17 @@ impl Member {
             let beaten = self.beat(intended == Intent::Finish).await;
             let is_linked = beaten.is_ok() && self.session.is_some();
             available.send_if_modified(|told| std::mem::replace(told, is_linked) != is_linked);
+            let now = self.clock.monotonic();
+            linked_since = is_linked.then(|| linked_since.unwrap_or(now));
+            // After an outage everybody is overdue, and most are about to say that they live.
+            let knows = linked_since.is_some_and(|since| now.duration_since(since) >= BURY_AFTER);
             let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
                     self.tell(&standing);
-                    self.bury(beat.dead).await;
+                    if knows {
+                        self.bury(beat.dead).await;
+                    }
                     beat.next_end.map_or(limits::WORKER_BEAT, |end| end.min(limits::WORKER_BEAT))
                 }
                 Err(error) => {
@@ -227,18 +235,10 @@ impl Member {
         let beat = match beat.await {
             Ok(beat) => beat?,
             // The session is dropped with its silence.
-            Err(_elapsed) => return Ok(Beat { is_known: false, dead: 0, next_end: None }),
+            Err(_elapsed) => return Ok(Beat { dead: 0, next_end: None }),
         };
-        if beat.is_known {
-            self.tenure.renew(
-                self.standing.worker.cast_unsigned(),
-                sent_at,
-                limits::WORKER_LEASE / 2,
-            );
-        } else {
-            // Buried: nothing that was started is ours any more.
-            self.tenure.end();
-        }
+        // Of one who was buried and joined anew, this ends the former tenure: nothing that was started in it is ours.
+        self.tenure.renew(self.standing.worker.cast_unsigned(), sent_at, limits::WORKER_LEASE / 2);
         self.session = Some(session);
         Ok(beat)
     }
@@ -282,7 +282,7 @@ impl Member {
         // A little later, so that it is over then.
         let next_end =
             next_end.and_then(|seconds| Duration::try_from_secs_f64(seconds + 0.01).ok());
-        Ok(Beat { is_known: known.is_some() || worker == 0, dead: row.try_get(0)?, next_end })
+        Ok(Beat { dead: row.try_get(0)?, next_end })
     }
 
     /// Says so, once, when the machine's clock and the database's move apart, whose time is `told`, ms: ours follows theirs

@@ -27,6 +27,7 @@ mod listener;
 mod membership;
 #[cfg(test)]
 mod membership_tests;
+mod notices;
 mod outbox;
 mod read;
 #[cfg(test)]
@@ -172,21 +173,21 @@ impl Postgres {
             changes: changes.clone(),
             settled: Arc::clone(&settled),
         };
-        let (notices, arrivals) = mpsc::channel(NOTICES);
+        let (teller, hearer) = notices::channel(NOTICES);
         let mut tasks = Tasks::default();
         let intake = parts.start(
             &mut tasks,
             "store-intake",
-            Notices::Forward(notices.clone()),
+            Notices::Forward(teller.clone()),
             random.fork(),
         );
-        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(arrivals), random.fork());
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(hearer), random.fork());
         let (intent, intended) = watch::channel(Intent::Work);
         let cluster = Arc::new(tokio::sync::Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
         let listener = Listener {
             connector: connector.clone(),
-            notices,
+            teller,
             changes: changes.clone(),
             cluster: Arc::clone(&cluster),
             outbox,
@@ -326,7 +327,8 @@ impl Ingest for Postgres {
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        self.intake.ask_patiently(broadcast::Abandon(broadcast)).await
+        while !self.intake.ask_patiently(broadcast::Abandon(broadcast)).await? {}
+        Ok(())
     }
 }
 

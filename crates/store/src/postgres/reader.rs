@@ -58,7 +58,7 @@ impl PostgresReader {
     /// [`StoreError::Refused`] when it cannot be reached or does not let us in, [`StoreError::Schema`] when there is no
     /// store, or one of another version.
     pub async fn open(url: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
-        let connector = Connector::new(url, "reading", ca_file)?;
+        let connector = Connector::new(url, "reading", ca_file)?.for_questions();
         let session = connector.connect(None).await.map_err(|error| connector.at_start(&error))?;
         schema::check(&session.client).await?;
         Self::connect(connector).await

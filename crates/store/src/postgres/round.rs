@@ -9,7 +9,7 @@ use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
 use super::connection::Session;
-use super::desk::{Desk, Effects, partition_of, to_payload};
+use super::desk::{Desk, Effects, partition_of, to_payloads};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::lanes::LaneId;
@@ -140,8 +140,9 @@ impl<'a> Round<'a> {
             return Ok(());
         }
         let worker = self.desk.membership.borrow().worker;
-        let payload = to_payload(worker, &notices);
-        self.execute("SELECT pg_notify('belfry_work', $1)", &[&payload]).await.map(drop)
+        let payloads = to_payloads(worker, &notices);
+        let tell = "SELECT pg_notify('belfry_work', payload) FROM unnest($1::text[]) AS payload";
+        self.rows(tell, &[&payloads]).await.map(drop)
     }
 
     pub(super) async fn rows(
@@ -300,8 +301,11 @@ impl<'a> Round<'a> {
     }
 }
 
+/// Of those that are there, no number is spent.
 const INSERT_LANES: &str = "INSERT INTO lane (channel, destination, priority) \
-     SELECT * FROM unnest($1::text[], $2::text[], $3::int2[]) ON CONFLICT DO NOTHING";
+     SELECT * FROM unnest($1::text[], $2::text[], $3::int2[]) AS wanted (channel, destination, priority) \
+     WHERE NOT EXISTS (SELECT FROM lane WHERE lane.channel = wanted.channel \
+       AND lane.destination = wanted.destination AND lane.priority = wanted.priority) ON CONFLICT DO NOTHING";
 const SELECT_LANE_NUMBERS: &str = "SELECT lane.id \
      FROM unnest($1::text[], $2::text[], $3::int2[]) WITH ORDINALITY AS wanted (channel, destination, priority, place) \
      JOIN lane USING (channel, destination, priority) ORDER BY place";
@@ -310,7 +314,9 @@ const INSERT_LOG: &str =
 const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \
      SELECT * FROM unnest($1::int8[], $2::int4[], $3::int2[], $4::int8[], $5::int4[], $6::int4[], $7::int4[], $8::bytea[])";
 const DELETE_CHUNK: &str = "DELETE FROM chunk WHERE id = ANY($1)";
-const UPDATE_CHUNK: &str = "UPDATE chunk SET count = new.count, members = new.members \
+/// What nobody holds gets a new epoch: a claim that has read it as it was must not write that back.
+const UPDATE_CHUNK: &str = "UPDATE chunk SET count = new.count, members = new.members, \
+     epoch = epoch + (lease_until IS NULL)::int \
      FROM unnest($1::int8[], $2::int4[], $3::bytea[]) AS new (id, count, members) WHERE chunk.id = new.id";
 
 /// New chunks by column.

@@ -133,6 +133,8 @@ async fn check_rights(client: &Client, place: &Place) -> Result<(), StoreError> 
                   WHERE relnamespace = to_regnamespace('belfry') AND CASE relkind \
                     WHEN 'r' THEN NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
                       AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) \
+                      OR relispartition AND NOT has_table_privilege(oid, 'TRUNCATE') \
+                    WHEN 'p' THEN NOT has_table_privilege(oid, 'SELECT') \
                     WHEN 'S' THEN NOT has_sequence_privilege(oid, 'USAGE') ELSE false END";
     let closed: i64 = client.query_one(select, &[]).await?.try_get(0)?;
     if closed == 0 {

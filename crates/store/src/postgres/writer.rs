@@ -10,10 +10,12 @@ use flow::{Backoff, Clock};
 use notification::limits;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tokio_postgres::types::ToSql;
 
 use super::connection::{Connector, Session};
-use super::desk::{Desk, Effects, Notice};
+use super::desk::{Desk, Effects};
 use super::errors::{self, Kind};
+use super::notices::{Hearer, Teller};
 use super::round::{Failure, Round};
 use crate::StoreError;
 
@@ -87,9 +89,9 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) enum Notices {
     /// This writer claims: it takes its own, and those that come this way.
-    Claimer(mpsc::Receiver<Vec<Notice>>),
+    Claimer(Hearer),
     /// To the writer that claims.
-    Forward(mpsc::Sender<Vec<Notice>>),
+    Forward(Teller),
 }
 
 /// How a round came to its end.
@@ -100,11 +102,24 @@ enum Ended {
     Undone(Kind, String),
 }
 
+/// A commit that was sent and not answered.
+struct Sent {
+    xid: u64,
+    backend: i32,
+    timeline: String,
+}
+
 /// Every statement of a writer starts from a few keys and follows indexes. Its plan is made once, often while the tables
 /// are still empty, and must be as good when they are full.
 const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off";
+/// Ends the session that a transaction is lost in. One that waits for a synchronous standby is left: what it has is
+/// committed here, and would be called so although no standby has it.
+const END_SESSION: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+     WHERE pid = $1 AND backend_xid = $2::text::xid8::xid AND wait_event IS DISTINCT FROM 'SyncRep'";
+/// How long a statement that touches no table may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a request that may be given up waits for a database that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A round that takes longer has lost its connection, even if nobody says so.
@@ -204,7 +219,7 @@ impl Writer {
                 commands.push(next);
             }
             match self.perform(&mut commands).await {
-                Ok(effects) => self.follow(effects).await,
+                Ok(effects) => self.follow(&effects),
                 Err(error) => {
                     tracing::error!(%error, "the database cannot be used any more");
                     for command in commands {
@@ -221,7 +236,7 @@ impl Writer {
     }
 
     /// Tells everybody here what a round has done, before its callers get their answers.
-    async fn follow(&mut self, effects: Effects) {
+    fn follow(&mut self, effects: &Effects) {
         self.settled.fetch_add(effects.settled, Ordering::Relaxed);
         let notices = effects.notices();
         match &mut self.notices {
@@ -231,8 +246,7 @@ impl Writer {
                 }
             }
             Notices::Forward(claimer) if !notices.is_empty() => {
-                // A claimer that is gone claims nothing any more.
-                let _told = claimer.send(notices).await;
+                claimer.tell(notices);
             }
             Notices::Forward(_) => {}
         }
@@ -262,7 +276,8 @@ impl Writer {
                 Ended::Undone(Kind::Again, reason) if repeats < REPEATS_MAX => {
                     repeats += 1;
                     tracing::debug!(reason, "a transaction is repeated");
-                    if session.client.batch_execute("ROLLBACK").await.is_ok() {
+                    let rollback = session.client.batch_execute("ROLLBACK");
+                    if let Ok(Ok(())) = tokio::time::timeout(ANSWER_WITHIN, rollback).await {
                         self.session = Some(session);
                     }
                     tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
@@ -282,7 +297,7 @@ impl Writer {
     /// Takes the notices that have come.
     fn listen(&mut self) {
         if let Notices::Claimer(arrived) = &mut self.notices {
-            while let Ok(notices) = arrived.try_recv() {
+            while let Some(notices) = arrived.next() {
                 for notice in &notices {
                     self.desk.take_notice(notice);
                 }
@@ -296,7 +311,7 @@ impl Writer {
         commands: &mut [Box<dyn Command>],
         longest: Duration,
     ) -> Result<Ended, StoreError> {
-        let backend = session.backend;
+        let (backend, timeline) = (session.backend, session.timeline.clone());
         let round = run(session, &mut self.desk, commands);
         let error = match tokio::time::timeout(longest, round).await {
             Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed(), true)),
@@ -317,7 +332,8 @@ impl Writer {
         }
         self.available.send_replace(false);
         tracing::warn!(reason, "the connection to the database was lost during a commit");
-        if self.was_committed(committing, backend).await? {
+        let sent = Sent { xid: committing, backend, timeline };
+        if self.was_committed(&sent).await? {
             return Ok(Ended::Committed(self.desk.committed(), false));
         }
         self.desk.undone();
@@ -325,24 +341,29 @@ impl Writer {
     }
 
     /// Asks the server what became of a transaction whose commit was not answered.
-    async fn was_committed(&mut self, xid: u64, backend: i32) -> Result<bool, StoreError> {
+    async fn was_committed(&mut self, sent: &Sent) -> Result<bool, StoreError> {
+        let xid = sent.xid.to_string();
         loop {
             let Some(session) = self.connected(&mut Vec::new()).await? else { return Ok(false) };
-            let xid = xid.to_string();
-            let status = session
-                .client
-                .query_one("SELECT pg_xact_status($1::text::xid8)", &[&xid])
-                .await
-                .and_then(|row| row.try_get::<_, Option<String>>(0));
+            if session.timeline != sent.timeline {
+                // There, the number may be another transaction's.
+                let reason =
+                    "the database failed over during a commit: nobody can say what became of it";
+                return Err(StoreError::Broken(reason.to_owned()));
+            }
+            let select = "SELECT pg_xact_status($1::text::xid8)";
+            let parameters: [&(dyn ToSql + Sync); 1] = [&xid];
+            let answer = session.client.query_one(select, &parameters);
+            let Ok(answer) = tokio::time::timeout(ANSWER_WITHIN, answer).await else { continue };
+            let status = answer.and_then(|row| row.try_get::<_, Option<String>>(0));
             match status.as_ref().map(Option::as_deref) {
                 Ok(Some("committed")) => return Ok(true),
                 Ok(Some("in progress")) => {
-                    let end = "SELECT pg_terminate_backend($1)";
-                    let ended = session.client.query_one(end, &[&backend]).await;
+                    let ended = session.client.query(END_SESSION, &[&sent.backend, &xid]).await;
                     tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
-                // A server that took over does not know of it, or has not come to it.
+                // It was rolled back, or the server has not come to it.
                 Ok(Some(_) | None) => return Ok(false),
                 Err(error) if Kind::of(error) == Kind::Fatal => return Ok(false),
                 Err(_lost_again) => continue,

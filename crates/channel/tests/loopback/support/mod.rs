@@ -2,14 +2,23 @@
 
 pub(crate) mod frames;
 pub(crate) mod jobs;
+pub(crate) mod ssrf;
+pub(crate) mod tokens;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
 
 /// A listener on loopback that speaks TLS with a certificate of its own.
 pub(crate) struct TlsListener {
@@ -22,15 +31,35 @@ pub(crate) struct TlsListener {
 impl TlsListener {
     /// Listens; an empty `protocol` leaves ALPN out.
     pub(crate) async fn bind(protocol: &[u8]) -> Rc<Self> {
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        Self::bind_with(protocol, ConfigBuilder::<ServerConfig, _>::with_no_client_auth).await
+    }
+
+    /// The same, which lets in only who shows a certificate that `authority` has signed.
+    pub(crate) async fn bind_asking(
+        protocol: &[u8],
+        authority: CertificateDer<'static>,
+    ) -> Rc<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        let verifier = verifier.build().unwrap();
+        Self::bind_with(protocol, |builder| builder.with_client_cert_verifier(verifier)).await
+    }
+
+    async fn bind_with(
+        protocol: &[u8],
+        ask: impl FnOnce(
+            ConfigBuilder<ServerConfig, WantsVerifier>,
+        ) -> ConfigBuilder<ServerConfig, WantsServerCert>,
+    ) -> Rc<Self> {
+        let names = ["127.0.0.1", "*.push.test"].map(str::to_owned);
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
         let ca_file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(ca_file.path(), made.cert.pem()).unwrap();
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-            .unwrap()
-            .with_no_client_auth()
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = builder.with_protocol_versions(rustls::DEFAULT_VERSIONS).unwrap();
+        let mut config = ask(builder)
             .with_single_cert(vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(key))
             .unwrap();
         if !protocol.is_empty() {

@@ -1,9 +1,8 @@
-//! HTTP/1.1 connections of one sender thread: made through the guard, kept for a while after use.
+//! HTTP/1.1 connections of one sender thread, to where strangers chose: made through the guard, kept for a while
+//! after use. Webhooks go over them, and Web Push where a push service speaks nothing newer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +15,16 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use notification::limits;
-use rustls::pki_types::ServerName;
+use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_rustls::TlsConnector;
 
-use crate::endpoint::{Host, Origin};
-use crate::guard::{Forbidden, Guard};
-use crate::tcp;
+use crate::Attempt;
+use crate::endpoint::Origin;
+use crate::guard::Forbidden;
+use crate::tcp::{self, Reach};
+use crate::tls;
 
 /// How long resolving, TCP and TLS may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,32 +38,36 @@ const READY_WITHIN: Duration = Duration::from_secs(1);
 /// an attempt does not wait longer for a connection to be of use to the next.
 const BODY_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a connection is made with.
-#[derive(Debug, Clone)]
-pub(super) struct Dial {
-    pub(super) guard: Guard,
-    pub(super) tls: Arc<rustls::ClientConfig>,
+/// What a connection leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) origin: Origin,
+    /// Which of the pool's ways to speak TLS: as whom we show ourselves.
+    pub(crate) tls: usize,
 }
 
 /// Connections to endpoints.
 #[derive(Debug)]
-pub(super) struct Pool {
-    dial: Dial,
+pub(crate) struct Pool {
+    reach: Arc<dyn Reach>,
+    tls: Vec<Arc<ClientConfig>>,
     idle: Rc<Idle>,
     /// Ends with the pool.
     tasks: RefCell<JoinSet<()>>,
 }
 
-/// An answer but for its body, of which nothing is kept.
+/// An answer.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// How it begins, at most [`limits::DETAIL_BYTES`]; nothing of an acceptance or a redirect.
+    pub(crate) body: Vec<u8>,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The endpoint must not be connected to.
     Forbidden(Forbidden),
     /// Not a byte of the request was sent.
@@ -78,41 +82,54 @@ type Requests = SendRequest<Full<Bytes>>;
 #[derive(Debug)]
 struct Idle {
     clock: Clock,
-    connections: RefCell<VecDeque<(Origin, Requests, Instant)>>,
+    connections: RefCell<VecDeque<(Target, Requests, Instant)>>,
     is_swept: Cell<bool>,
+}
+
+// === impl Failure ===
+
+impl From<Failure> for Attempt {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Forbidden(forbidden) => Self::impossible(forbidden.to_string()),
+            Failure::Unsent(message) => Self::unsent(message, None),
+            Failure::Lost(message) => Self::lost(message),
+        }
+    }
 }
 
 // === impl Pool ===
 
 impl Pool {
-    /// A pool without connections.
-    pub(super) fn new(dial: Dial, clock: Clock) -> Self {
+    /// A pool without connections, to what `reach` lets through, with the ways of `tls`.
+    pub(crate) fn new(reach: Arc<dyn Reach>, tls: Vec<Arc<ClientConfig>>, clock: Clock) -> Self {
         let idle = Idle { clock, connections: RefCell::default(), is_swept: Cell::new(false) };
-        Self { dial, idle: Rc::new(idle), tasks: RefCell::default() }
+        Self { reach, tls, idle: Rc::new(idle), tasks: RefCell::default() }
     }
 
-    /// Sends `request` to `origin` and waits for the answer. A kept connection that turns out
+    /// Sends `request` to `target` and waits for the answer. A kept connection that turns out
     /// to be closed before anything was written costs nothing but a look at the next.
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         &self,
-        origin: &Origin,
+        target: &Target,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Reply, Failure> {
-        while let Some(mut kept) = self.idle.take(origin) {
+        while let Some(mut kept) = self.idle.take(target) {
             if !matches!(tokio::time::timeout(READY_WITHIN, kept.ready()).await, Ok(Ok(()))) {
                 continue;
             }
-            match self.try_over(origin, kept, request).await {
+            match self.try_over(target, kept, request).await {
                 Ok(reply) => return Ok(reply),
                 Err((Some(unsent), _)) => request = unsent,
                 Err((None, message)) => return Err(Failure::Lost(message)),
             }
         }
-        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(origin));
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
         let fresh = Box::pin(connecting).await.unwrap_or_else(|_| {
+            let origin = &target.origin;
             Err(Failure::Unsent(format!("{origin} did not complete a connection within 10 s")))
         })?;
-        self.try_over(origin, fresh, request).await.map_err(|(unsent, message)| match unsent {
+        self.try_over(target, fresh, request).await.map_err(|(unsent, message)| match unsent {
             Some(_) => Failure::Unsent(message),
             None => Failure::Lost(message),
         })
@@ -121,15 +138,16 @@ impl Pool {
     /// One try over one connection; gives the request back if nothing of it was sent.
     async fn try_over(
         &self,
-        origin: &Origin,
+        target: &Target,
         mut requests: Requests,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, (Option<Request<Full<Bytes>>>, String)> {
         match requests.try_send_request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
-                self.keep(origin, requests, body).await;
-                Ok(Reply { status: head.status, headers: head.headers })
+                let is_kept = !head.status.is_success() && !head.status.is_redirection();
+                let body = self.keep(target, requests, body, is_kept).await;
+                Ok(Reply { status: head.status, headers: head.headers, body })
             }
             Err(mut error) => {
                 let unsent = error.take_message();
@@ -140,12 +158,23 @@ impl Pool {
         }
     }
 
-    /// Keeps the connection for later once the rest of the answer has come.
-    async fn keep(&self, origin: &Origin, requests: Requests, body: Incoming) {
-        if matches!(tokio::time::timeout(BODY_WITHIN, drain(body)).await, Ok(true)) {
-            self.idle.put(origin.clone(), requests);
+    /// Keeps the connection for later once the rest of the answer has come. Gives how it begins, as far as it came, if
+    /// `is_kept`.
+    async fn keep(
+        &self,
+        target: &Target,
+        requests: Requests,
+        body: Incoming,
+        is_kept: bool,
+    ) -> Vec<u8> {
+        let mut beginning = Vec::new();
+        let room = if is_kept { limits::DETAIL_BYTES } else { 0 };
+        let draining = drain(body, &mut beginning, room);
+        if matches!(tokio::time::timeout(BODY_WITHIN, draining).await, Ok(true)) {
+            self.idle.put(target.clone(), requests);
             self.sweep();
         }
+        beginning
     }
 
     /// Sees to it that idle connections end, with one timer for all, and none when there are none.
@@ -155,28 +184,20 @@ impl Pool {
         }
     }
 
-    async fn connect(&self, origin: &Origin) -> Result<Requests, Failure> {
+    async fn connect(&self, target: &Target) -> Result<Requests, Failure> {
+        let origin = &target.origin;
         let refuse =
             |error: String| Failure::Unsent(format!("cannot connect to {origin}: {error}"));
-        let addresses = resolve(origin).await.map_err(|error| refuse(error.to_string()))?;
-        let check = |address: IpAddr| self.dial.guard.check(address).map_err(Failure::Forbidden);
-        // One bad address condemns the name: whoever mixes them is not to be trusted with the others.
-        for address in &addresses {
-            check(address.ip())?;
-        }
-        let stream = tcp::connect(addresses).await.map_err(|error| refuse(error.to_string()))?;
-        let peer = stream.peer_addr().map_err(|error| refuse(error.to_string()))?;
-        check(peer.ip())?;
+        let connected = tcp::connect(&origin.host, origin.port, &*self.reach).await;
+        let stream = connected.map_err(|error| match error {
+            tcp::ConnectError::Forbidden(forbidden) => Failure::Forbidden(forbidden),
+            tcp::ConnectError::Failed(message) => refuse(message),
+        })?;
         if !origin.is_https {
             return self.shake_hands(stream).await.map_err(refuse);
         }
-        let name = match &origin.host {
-            Host::Name(name) => ServerName::try_from(name.clone()),
-            Host::Address(address) => Ok(ServerName::from(*address)),
-        };
-        let name = name.map_err(|error| refuse(error.to_string()))?;
-        let connector = TlsConnector::from(Arc::clone(&self.dial.tls));
-        let stream = connector.connect(name, stream).await;
+        let config = self.tls.get(target.tls).ok_or_else(|| refuse("no TLS for it".to_owned()))?;
+        let stream = tls::shake_hands(config, &origin.host, stream).await;
         self.shake_hands(stream.map_err(|error| refuse(error.to_string()))?).await.map_err(refuse)
     }
 
@@ -191,7 +212,7 @@ impl Pool {
             .map_err(|error| error.to_string())?;
         self.spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "webhook connection ended");
+                tracing::debug!(%error, "HTTP/1.1 connection ended");
             }
         });
         Ok(requests)
@@ -204,7 +225,7 @@ impl Pool {
     }
 
     /// Closes what is idle.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.idle.connections.borrow_mut().clear();
         let mut tasks = self.tasks.take();
         tasks.abort_all();
@@ -213,21 +234,15 @@ impl Pool {
     }
 }
 
-async fn resolve(origin: &Origin) -> io::Result<Vec<SocketAddr>> {
-    match &origin.host {
-        Host::Address(address) => Ok(vec![SocketAddr::new(*address, origin.port)]),
-        Host::Name(name) => {
-            Ok(tokio::net::lookup_host((name.as_str(), origin.port)).await?.collect())
-        }
-    }
-}
-
-/// Reads a body to its end; `false` when it is too long or breaks off.
-async fn drain(mut body: Incoming) -> bool {
+/// Reads a body to its end, with up to `room` bytes of how it begins; `false` when it is too long or breaks off.
+async fn drain(mut body: Incoming, beginning: &mut Vec<u8>, room: usize) -> bool {
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return false };
-        bytes += frame.data_ref().map_or(0, Bytes::len);
+        let data = frame.data_ref().map_or(&[] as &[u8], |data| data);
+        let kept = data.len().min(room.saturating_sub(beginning.len()));
+        beginning.extend_from_slice(data.get(..kept).unwrap_or_default());
+        bytes += data.len();
         if bytes > limits::ANSWER_BYTES {
             return false;
         }
@@ -257,11 +272,11 @@ async fn sweep(idle: Weak<Idle>) {
 // === impl Idle ===
 
 impl Idle {
-    /// The connection to `origin` that was used last, if any is open.
-    fn take(&self, origin: &Origin) -> Option<Requests> {
+    /// The connection to `target` that was used last, if any is open.
+    fn take(&self, target: &Target) -> Option<Requests> {
         let mut connections = self.connections.borrow_mut();
         loop {
-            let place = connections.iter().rposition(|(other, ..)| other == origin)?;
+            let place = connections.iter().rposition(|(other, ..)| other == target)?;
             let (_, requests, _) = connections.remove(place)?;
             if !requests.is_closed() {
                 return Some(requests);
@@ -269,11 +284,11 @@ impl Idle {
         }
     }
 
-    fn put(&self, origin: Origin, requests: Requests) {
+    fn put(&self, target: Target, requests: Requests) {
         let mut connections = self.connections.borrow_mut();
         if connections.len() >= IDLE_CONNECTIONS_MAX {
             connections.pop_front();
         }
-        connections.push_back((origin, requests, self.clock.monotonic()));
+        connections.push_back((target, requests, self.clock.monotonic()));
     }
 }

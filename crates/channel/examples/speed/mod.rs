@@ -1,0 +1,137 @@
+//! What the examples that measure a channel share: chunks of 1,000 are sent, several at a time, as deliver does it, and the
+//! CPU time of the sending thread is read from the kernel.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use channel::{Channel, Job, Reports, Sender, Tools};
+use flow::{Clock, Fixed, Gate};
+use futures_util::StreamExt as _;
+use notification::{
+    BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Guarantee,
+    Lane, Priority, Report, Timestamp, Verdict,
+};
+
+/// How much is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) warm_up: usize,
+    pub(crate) requests: usize,
+    pub(crate) chunks_at_a_time: usize,
+}
+
+#[derive(Debug, Default)]
+struct Accepted(Cell<usize>);
+
+#[async_trait(?Send)]
+impl Reports for Accepted {
+    async fn report(&self, reports: Vec<(u16, Report)>) {
+        let accepted = |(_, report): &&(u16, Report)| matches!(report, Report::Attempted(answer) if answer.verdict == Verdict::Accepted);
+        self.0.set(self.0.get() + reports.iter().filter(accepted).count());
+    }
+}
+
+/// Sends `chunk` again and again, and prints what that took.
+pub(crate) async fn measure(
+    channel: &dyn Channel,
+    chunk: &Chunk,
+    load: Load,
+) -> Result<(), Box<dyn Error>> {
+    let clock = Clock::system();
+    let sender = channel.open(Tools { clock, seed: 1 })?;
+    let gate = Gate::new(Box::new(Fixed(channel.concurrency())));
+    let run = async |requests: usize| {
+        let accepted = Accepted::default();
+        let jobs = futures_util::stream::iter(0..requests / chunk.deliveries.len());
+        jobs.for_each_concurrent(load.chunks_at_a_time, |_| {
+            send(&*sender, &gate, chunk, &accepted, clock)
+        })
+        .await;
+        accepted.0.get()
+    };
+    let local = tokio::task::LocalSet::new();
+    let warm_up = local.run_until(run(load.warm_up)).await;
+    let (started, cpu_started) = (clock.monotonic(), thread_cpu()?);
+    let accepted = local.run_until(run(load.requests)).await;
+    let (took, cpu) = (clock.monotonic() - started, thread_cpu()?.saturating_sub(cpu_started));
+    local.run_until(sender.close()).await;
+    say(&format!("warm-up     {warm_up} accepted"));
+    say(&format!("accepted    {accepted} of {}", load.requests));
+    say(&format!("per second  {:.0}", per(load.requests, took.as_secs_f64())));
+    say(&format!("CPU         {:.2} us per request", 1e6 / per(load.requests, cpu.as_secs_f64())));
+    Ok(())
+}
+
+/// A chunk of `content` for `recipients`.
+pub(crate) fn chunk(
+    content: String,
+    recipients: impl Iterator<Item = String>,
+) -> Result<Chunk, Box<dyn Error>> {
+    let deliveries = (0..).zip(recipients).map(|(index, recipient)| Delivery {
+        index,
+        recipient: ByteString::from(recipient),
+        content: None,
+    });
+    let content = Content { payload: Bytes::from(content), options: Bytes::new() };
+    Ok(Chunk {
+        id: ChunkId(1),
+        epoch: Epoch(1),
+        lease_until: Timestamp::MAX,
+        tenure: 0,
+        batch: BatchId(1),
+        realm: 1,
+        accepted_at: channel::timestamp(Clock::system()),
+        envelope: Envelope {
+            tenant: "default".parse()?,
+            lane: Lane {
+                channel: "measured".parse()?,
+                destination: Arc::from("provider"),
+                priority: Priority::Normal,
+            },
+            guarantee: Guarantee::AtLeastOnce,
+            due_at: Timestamp::from_millis(0),
+            expires_at: None,
+            broadcast: None,
+        },
+        attempt: 1,
+        content: Some(content),
+        deliveries: deliveries.collect(),
+    })
+}
+
+/// The CPU time of this thread, as Linux counts it.
+pub(crate) fn thread_cpu() -> Result<Duration, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanoseconds = text.split_whitespace().next().ok_or("an empty schedstat")?;
+    Ok(Duration::from_nanos(nanoseconds.parse()?))
+}
+
+/// Sets a member of `settings`.
+pub(crate) fn put(settings: &mut serde_json::Value, name: &str, value: impl serde::Serialize) {
+    if let (Some(fields), Ok(value)) = (settings.as_object_mut(), serde_json::to_value(value)) {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "an example that measures has nothing else to say")]
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
+
+async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepted, clock: Clock) {
+    let mut chunk = chunk.clone();
+    chunk.lease_until = channel::timestamp(clock).plus(Duration::from_mins(2));
+    let (_running, stopping) = tokio::sync::watch::channel(false);
+    let deliveries = &chunk.deliveries;
+    let stopping = &stopping;
+    let (chunk, tenure) = (&chunk, &flow::tenure::UNLIMITED);
+    sender.send(Job { chunk, deliveries, gate, reports, clock, stopping, tenure }).await;
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for display")]
+fn per(count: usize, seconds: f64) -> f64 {
+    count as f64 / seconds
+}

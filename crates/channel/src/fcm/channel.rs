@@ -1,0 +1,253 @@
+//! FCM as a channel.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Clock, Quota};
+use http::HeaderValue;
+use http::uri::Authority;
+use notification::{Delivery, Report};
+use tokio::task::JoinSet;
+
+use super::config::{Checked, Settings};
+use super::oauth::Refused;
+use super::request::{Encoded, Encoder, Target, check_content};
+use super::response::{Advice, interpret};
+use super::token::TokenSource;
+use crate::complaint::Complaint;
+use crate::http2::{Dial, Pool, Priming};
+use crate::tcp::Anywhere;
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+
+/// How long a message waits for its place in the quota. With the wait for a stream it leaves some of an attempt's time
+/// for the answer.
+const QUOTA_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long messages wait whose account is refused: somebody has to mend it.
+const ACCOUNT_DELAY: Duration = Duration::from_mins(15);
+
+/// A way to the apps of one Firebase project.
+#[derive(Debug, Clone)]
+pub struct FcmChannel {
+    dial: Dial,
+    authority: Authority,
+    project_id: String,
+    destination: Arc<str>,
+    tokens: Arc<TokenSource>,
+    quota: Option<Arc<Quota>>,
+    concurrency: usize,
+    connections_max: usize,
+}
+
+#[derive(Debug)]
+struct FcmSender {
+    pool: Pool,
+    encoder: Encoder,
+    tokens: Arc<TokenSource>,
+    quota: Option<Arc<Quota>>,
+    clock: Clock,
+    random: RefCell<fastrand::Rng>,
+    /// Asks for the next token. Ends with the sender.
+    renewal: RefCell<JoinSet<()>>,
+    complaint: Complaint,
+}
+
+/// A job, with what its deliveries share.
+#[derive(Debug)]
+struct Prepared<'a> {
+    job: Job<'a>,
+    /// The current one: all deliveries that come after one that had to have it renewed use the new one.
+    authorization: RefCell<HeaderValue>,
+    /// The chunk's own content, if it has one.
+    shared: Option<Result<Encoded, Invalid>>,
+}
+
+// === impl FcmChannel ===
+
+impl FcmChannel {
+    /// A channel with `settings`. Reads the account and the certificates, and connects to nothing.
+    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
+        let Checked { account, project_id, origin, authority, token_uri, messages_per_minute } =
+            settings.check()?;
+        let ca_file = settings.ca_file.as_deref();
+        let tokens = TokenSource::new(account, token_uri, tls::client(ca_file, &[b"http/1.1"])?);
+        Ok(Self {
+            dial: Dial {
+                provider: "FCM",
+                origin,
+                tls: tls::client(ca_file, &[b"h2"])?,
+                reach: Arc::new(Anywhere),
+                priming: Priming::Unprimed,
+            },
+            destination: format!("{authority}/{project_id}").into(),
+            authority,
+            project_id,
+            tokens: Arc::new(tokens),
+            quota: messages_per_minute.map(|count| Arc::new(Quota::per_minute(count))),
+            concurrency: settings.concurrency,
+            connections_max: settings.connections_max,
+        })
+    }
+}
+
+impl Channel for FcmChannel {
+    fn kind(&self) -> &'static str {
+        "fcm"
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        Target::parse(recipient)?;
+        Ok(Arc::clone(&self.destination))
+    }
+
+    fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+        check_content(payload, options)
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        let encoder = Encoder::new(self.authority.clone(), &self.project_id);
+        let encoder = encoder.ok_or_else(|| ChannelError::Setting {
+            setting: "project_id",
+            message: "makes no address with the endpoint".to_owned(),
+        })?;
+        Ok(Box::new(FcmSender {
+            pool: Pool::new(self.dial.clone(), self.connections_max, tools),
+            encoder,
+            tokens: Arc::clone(&self.tokens),
+            quota: self.quota.clone(),
+            clock: tools.clock,
+            random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
+            renewal: RefCell::default(),
+            complaint: Complaint::default(),
+        }))
+    }
+}
+
+// === impl FcmSender ===
+
+#[async_trait(?Send)]
+impl Sender for FcmSender {
+    async fn send(&self, job: Job<'_>) {
+        let authorization = match self.authorization().await {
+            Ok(authorization) => RefCell::new(authorization),
+            Err(refused) => return drive(job, |_| async { unsent(&refused) }).await,
+        };
+        let shared = job.chunk.content.as_ref().map(|content| {
+            Encoded::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
+        });
+        let prepared = Prepared { job, authorization, shared };
+        drive(job, |delivery| self.attempt(&prepared, delivery)).await;
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+        let mut renewal = self.renewal.take();
+        renewal.abort_all();
+        while renewal.join_next().await.is_some() {}
+    }
+}
+
+impl FcmSender {
+    async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
+        let Prepared { job, shared, .. } = prepared;
+        let expires_at = job.chunk.envelope.expires_at;
+        let own = delivery.content.as_ref();
+        let own = own.map(|content| Encoded::new(content, expires_at, timestamp(self.clock)));
+        let encoded = match own.as_ref().or(shared.as_ref()) {
+            Some(Ok(encoded)) => encoded,
+            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
+            None => return Attempt::impossible("the store holds no content for it"),
+        };
+        let target = Target::parse(&delivery.recipient)
+            .and_then(|target| encoded.check_size(target).map(|()| target));
+        let body = match target {
+            Ok(target) => self.encoder.body(encoded, target),
+            Err(invalid) => return Attempt::impossible(invalid.message),
+        };
+        if let Err(report) = self.wait_for_quota(*job).await {
+            return Attempt::not_started(report);
+        }
+        let mut is_first = true;
+        loop {
+            let authorization = prepared.authorization.borrow().clone();
+            let make = || self.encoder.request(&authorization);
+            let reply = match self.pool.exchange(*job, &body, make).await {
+                Ok((reply, _stream)) => reply,
+                Err(attempt) => return attempt,
+            };
+            let (attempt, advice) = interpret(&reply, job.chunk.attempt, timestamp(self.clock));
+            // Whoever is not known is not listened to: the message was certainly not processed.
+            let is_worth_another = advice == Advice::RenewToken
+                && std::mem::take(&mut is_first)
+                && self.tokens.rejected(&authorization, self.clock.monotonic());
+            if !is_worth_another {
+                self.follow(advice, &attempt);
+                return attempt;
+            }
+            match self.authorization().await {
+                Ok(renewed) => prepared.authorization.replace(renewed),
+                Err(refused) => return unsent(&refused),
+            };
+            if let Some(report) = job.may_start().report_otherwise() {
+                return Attempt::not_started(report);
+            }
+        }
+    }
+
+    async fn authorization(&self) -> Result<HeaderValue, Refused> {
+        let (clock, mut random) = (self.clock, self.random.borrow_mut().fork());
+        let (authorization, renewal) = self.tokens.authorization(clock, &mut random).await?;
+        if let Some(asking) = renewal {
+            let mut tasks = self.renewal.borrow_mut();
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn_local(async move { asking.ask(clock, &mut random).await });
+        }
+        Ok(authorization)
+    }
+
+    /// Waits for a place, if there is one soon.
+    async fn wait_for_quota(&self, job: Job<'_>) -> Result<(), Report> {
+        let Some(quota) = &self.quota else { return Ok(()) };
+        match quota.reserve(self.clock.monotonic(), QUOTA_WAIT_MAX) {
+            Ok(Duration::ZERO) => Ok(()),
+            Ok(wait) => {
+                tokio::time::sleep(wait).await;
+                job.may_start().report_otherwise().map_or(Ok(()), Err)
+            }
+            // In whole seconds: those of a chunk that wait equally long stay one row.
+            Err(wait) => Err(Report::HandedBack { after: Duration::from_secs(wait.as_secs() + 1) }),
+        }
+    }
+
+    fn follow(&self, advice: Advice, attempt: &Attempt) {
+        match advice {
+            Advice::CarryOn => {}
+            Advice::Pause(span) => {
+                if let Some(quota) = &self.quota {
+                    quota.pause(self.clock.monotonic(), span);
+                }
+            }
+            Advice::RenewToken | Advice::Complain => {
+                if self.complaint.is_due(self.clock) {
+                    tracing::error!(
+                        answer = ?attempt.report,
+                        "FCM refuses the service account: check its project, its rights and the project's set-up"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What an attempt comes to without an access token.
+fn unsent(refused: &Refused) -> Attempt {
+    match refused {
+        Refused::Account(message) => Attempt::unsent(message.clone(), Some(ACCOUNT_DELAY)),
+        Refused::ForNow(message) => Attempt::unsent(message.clone(), None),
+    }
+}

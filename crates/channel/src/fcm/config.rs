@@ -1,0 +1,222 @@
+//! The settings of an FCM channel, and what they are checked into.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use http::uri::Authority;
+use serde::Deserialize;
+
+use super::account::Account;
+use crate::ChannelError;
+use crate::endpoint::{Endpoint, Origin};
+use crate::settings::{Secret, provider};
+
+/// How to reach FCM, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The service account's key, the JSON file that Google hands out. Either this or `service_account`.
+    #[serde(default)]
+    pub service_account_file: Option<PathBuf>,
+    /// The content of that file. Either this or `service_account_file`.
+    #[serde(default)]
+    pub service_account: Option<Secret>,
+    /// The Firebase project. Default: the service account's own.
+    #[serde(default)]
+    pub project_id: Option<String>,
+    /// Where FCM listens. Default `https://fcm.googleapis.com`.
+    #[serde(default = "endpoint_default")]
+    pub endpoint: String,
+    /// Where access tokens are got. Default `https://oauth2.googleapis.com/token`. What the service account's JSON says is
+    /// never followed: whoever could change it would be sent our assertions.
+    #[serde(default)]
+    pub token_uri: Option<String>,
+    /// More root certificates to trust, PEM, for this channel only.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// Messages in any minute, over all threads of this process; 0 is no limit. Default 600000, which is what Google
+    /// grants a project. In a cluster each process has its share to be told.
+    #[serde(default = "messages_per_minute_default")]
+    pub messages_per_minute: u32,
+    /// Attempts under way at a time, per lane and sender thread. Default 1000.
+    #[serde(default = "concurrency_default")]
+    pub concurrency: usize,
+    /// Connections per sender thread. A further one opens when all streams of the others are in use. FCM grants about
+    /// 100 streams on each. Default 10.
+    #[serde(default = "connections_max_default")]
+    pub connections_max: usize,
+}
+
+/// What the settings are checked into.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) account: Account,
+    pub(super) project_id: String,
+    pub(super) origin: Origin,
+    pub(super) authority: Authority,
+    pub(super) token_uri: TokenUri,
+    /// `None`: without limit.
+    pub(super) messages_per_minute: Option<NonZeroU32>,
+}
+
+/// Where access tokens are got.
+#[derive(Debug, Clone)]
+pub(super) struct TokenUri {
+    /// As it is written, which is the assertion's audience.
+    pub(super) text: String,
+    pub(super) endpoint: Endpoint,
+}
+
+const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
+
+fn endpoint_default() -> String {
+    "https://fcm.googleapis.com".to_owned()
+}
+
+const fn messages_per_minute_default() -> u32 {
+    600_000
+}
+
+const fn concurrency_default() -> usize {
+    1000
+}
+
+const fn connections_max_default() -> usize {
+    10
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Checks them, and reads the service account.
+    pub(super) fn check(&self) -> Result<Checked, ChannelError> {
+        if self.concurrency == 0 {
+            return Err(refuse("concurrency", "must be at least 1"));
+        }
+        if self.connections_max == 0 {
+            return Err(refuse("connections_max", "must be at least 1"));
+        }
+        let example = "https://fcm.googleapis.com";
+        let (origin, authority) = provider("endpoint", &self.endpoint, example)?;
+        let account = self.read_account()?;
+        let token_uri = self.token_uri(&account)?;
+        let project_id = self.project_id.clone().unwrap_or_else(|| account.project_id.clone());
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
+        if project_id.is_empty() || !project_id.bytes().all(is_plain) {
+            return Err(refuse(
+                "project_id",
+                "must be the project's identifier, such as shop-1a2b3",
+            ));
+        }
+        Ok(Checked {
+            account,
+            project_id,
+            origin,
+            authority,
+            token_uri,
+            messages_per_minute: NonZeroU32::new(self.messages_per_minute),
+        })
+    }
+
+    fn read_account(&self) -> Result<Account, ChannelError> {
+        match (&self.service_account_file, &self.service_account) {
+            (Some(path), None) => {
+                let refuse =
+                    |message| ChannelError::File { path: path.display().to_string(), message };
+                let json = std::fs::read_to_string(path)
+                    .map_err(|error| refuse(format!("the account cannot be read: {error}")))?;
+                Account::read(&json).map_err(refuse)
+            }
+            (None, Some(json)) => {
+                Account::read(json.expose()).map_err(|message| refuse("service_account", message))
+            }
+            _ => Err(refuse(
+                "service_account_file",
+                "name the service account's JSON file, or give its content as `service_account`: one of them",
+            )),
+        }
+    }
+
+    fn token_uri(&self, account: &Account) -> Result<TokenUri, ChannelError> {
+        let text = match &self.token_uri {
+            Some(text) => text,
+            None if account.token_uri == TOKEN_URI => TOKEN_URI,
+            None => {
+                let message = format!(
+                    "the service account names {:?}, which is not {TOKEN_URI:?}: if you trust it, write it here",
+                    account.token_uri
+                );
+                return Err(refuse("token_uri", message));
+            }
+        };
+        let endpoint =
+            Endpoint::parse(text).map_err(|invalid| refuse("token_uri", invalid.message))?;
+        if !endpoint.origin.is_https {
+            return Err(refuse("token_uri", "must start with https://"));
+        }
+        Ok(TokenUri { text: text.to_owned(), endpoint })
+    }
+}
+
+fn refuse(setting: &'static str, message: impl Into<String>) -> ChannelError {
+    ChannelError::Setting { setting, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fcm::account::tests::account_json;
+
+    fn settings(more: &serde_json::Value) -> Settings {
+        let mut json =
+            serde_json::json!({ "service_account": account_json(&serde_json::json!({})) });
+        for (name, value) in more.as_object().unwrap() {
+            json[name] = value.clone();
+        }
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn the_shortest_settings_mean_google() {
+        let settings = settings(&serde_json::json!({}));
+        let checked = settings.check().unwrap();
+        assert_eq!(checked.authority, "fcm.googleapis.com");
+        assert_eq!(checked.token_uri.text, "https://oauth2.googleapis.com/token");
+        assert_eq!(checked.project_id, "shop-1a2b3");
+        assert_eq!(checked.messages_per_minute, NonZeroU32::new(600_000));
+        assert!(!format!("{settings:?} {checked:?}").contains("PRIVATE"), "a key shows in no log");
+    }
+
+    #[test]
+    fn a_setting_that_makes_no_sense_is_refused_by_name() {
+        let check = |more: serde_json::Value, expect: &str| {
+            let error = settings(&more).check().unwrap_err().to_string();
+            assert!(error.starts_with(expect), "{error}");
+        };
+        check(serde_json::json!({ "concurrency": 0 }), "concurrency:");
+        check(serde_json::json!({ "connections_max": 0 }), "connections_max:");
+        check(serde_json::json!({ "endpoint": "http://127.0.0.1" }), "endpoint:");
+        check(serde_json::json!({ "project_id": "a/b" }), "project_id:");
+        check(serde_json::json!({ "project_id": "" }), "project_id:");
+        check(serde_json::json!({ "token_uri": "http://127.0.0.1/token" }), "token_uri:");
+        check(serde_json::json!({ "service_account": null }), "service_account_file:");
+        check(serde_json::json!({ "service_account_file": "a.json" }), "service_account_file:");
+        check(serde_json::json!({ "service_account": "{" }), "service_account:");
+        let missing =
+            serde_json::json!({ "service_account": null, "service_account_file": "/none" });
+        check(missing, "/none: the account cannot be read");
+    }
+
+    #[test]
+    fn the_accounts_own_token_uri_is_never_followed() {
+        let elsewhere = serde_json::json!({ "token_uri": "https://evil.example/token" });
+        let elsewhere = serde_json::json!({ "service_account": account_json(&elsewhere) });
+        let error = settings(&elsewhere).check().unwrap_err().to_string();
+        assert!(error.starts_with("token_uri: the service account names"), "{error}");
+        assert!(error.contains("evil.example"), "{error}");
+        let mut named = settings(&elsewhere);
+        named.token_uri = Some("https://127.0.0.1:8444/token".to_owned());
+        let checked = named.check().unwrap();
+        assert_eq!(checked.token_uri.endpoint.origin.to_string(), "https://127.0.0.1:8444");
+    }
+}

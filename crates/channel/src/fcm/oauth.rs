@@ -1,0 +1,169 @@
+//! One exchange with a token endpoint: HTTP/1.1 over a connection of its own, once in most of an hour.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use notification::limits;
+use serde::Deserialize;
+
+use super::config::TokenUri;
+use crate::answers::plain_words;
+use crate::tcp::{self, Anywhere};
+use crate::tls;
+
+/// An access token.
+#[derive(Debug)]
+pub(super) struct Granted {
+    /// The `authorization` header.
+    pub(super) authorization: HeaderValue,
+    pub(super) lifetime: Duration,
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The endpoint does not accept the account: somebody must look at it.
+    Account(String),
+    /// It may do so later.
+    ForNow(String),
+}
+
+/// How long it may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest and the shortest lifetime of a token that is believed.
+const LIFETIME_MAX: Duration = Duration::from_hours(24);
+const LIFETIME_MIN: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+struct TokenBody {
+    access_token: String,
+    expires_in: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct ErrorBody {
+    error: String,
+    #[serde(default)]
+    error_description: String,
+}
+
+/// Exchanges `assertion` for an access token (RFC 7523, section 2.1).
+pub(super) async fn exchange(
+    uri: &TokenUri,
+    tls: &Arc<rustls::ClientConfig>,
+    assertion: &str,
+) -> Result<Granted, Refused> {
+    // The assertion is base64url and dots, which a form leaves as it is.
+    let form = format!(
+        "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion={assertion}"
+    );
+    let words = |message: String| {
+        plain_words(&format!("no access token from {}: {message}", uri.endpoint.origin))
+    };
+    let refuse = |message: String| Refused::ForNow(words(message));
+    let asking = tokio::time::timeout(TIMEOUT, post(uri, tls, form));
+    let (status, body) = match asking.await {
+        Ok(answer) => answer.map_err(refuse)?,
+        Err(_) => return Err(refuse("no answer within 10 s".to_owned())),
+    };
+    read(status, &body).map_err(|message| match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Refused::Account(words(message))
+        }
+        _ => refuse(message),
+    })
+}
+
+/// What an answer means. Its body may be anything at all.
+fn read(status: StatusCode, body: &[u8]) -> Result<Granted, String> {
+    if !status.is_success() {
+        let said = serde_json::from_slice(body).map_or_else(
+            |_| String::new(),
+            |said: ErrorBody| format!(": {} {}", said.error, said.error_description),
+        );
+        return Err(plain_words(&format!("status {}{said}", status.as_u16())));
+    }
+    let token: TokenBody = serde_json::from_slice(body)
+        .map_err(|_| "the answer is not JSON with access_token and expires_in".to_owned())?;
+    let authorization = HeaderValue::from_str(&format!("Bearer {}", token.access_token))
+        .map_err(|_| "the access token cannot be sent as a header".to_owned())?;
+    let lifetime = Duration::from_secs(token.expires_in).clamp(LIFETIME_MIN, LIFETIME_MAX);
+    Ok(Granted { authorization, lifetime })
+}
+
+async fn post(
+    uri: &TokenUri,
+    config: &Arc<rustls::ClientConfig>,
+    form: String,
+) -> Result<(StatusCode, Bytes), String> {
+    let origin = &uri.endpoint.origin;
+    let stream = tcp::connect(&origin.host, origin.port, &Anywhere)
+        .await
+        .map_err(|error| error.to_string())?;
+    let stream =
+        tls::shake_hands(config, &origin.host, stream).await.map_err(|error| error.to_string())?;
+    let (mut requests, connection) = http1::Builder::new()
+        .max_buf_size(limits::ANSWER_BYTES)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    let request = Request::post(uri.endpoint.path.as_str())
+        .header(HOST, origin.authority())
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Full::new(Bytes::from(form)))
+        .map_err(|error| error.to_string())?;
+    let asking = async {
+        let answer = requests.send_request(request).await.map_err(|error| error.to_string())?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, limits::ANSWER_BYTES).collect().await;
+        Ok((head.status, body.map_err(|error| error.to_string())?.to_bytes()))
+    };
+    // The connection moves while the answer is waited for, and ends with it.
+    let moving = connection.fuse();
+    tokio::pin!(asking, moving);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut asking => return answer,
+            _ended = &mut moving => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_token_endpoint_says_is_read_with_suspicion() {
+        let check = |status: u16, body: &str, expect: Result<(&str, u64), &str>| {
+            let read = read(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+            let read = read.map(|granted| {
+                (granted.authorization.to_str().unwrap().to_owned(), granted.lifetime.as_secs())
+            });
+            let expect = expect.map(|(header, seconds)| (header.to_owned(), seconds));
+            assert_eq!(read, expect.map_err(str::to_owned), "{status} {body}");
+        };
+        let good = r#"{"access_token":"ya29.x","expires_in":3599,"token_type":"Bearer"}"#;
+        check(200, good, Ok(("Bearer ya29.x", 3599)));
+        check(200, r#"{"access_token":"x","expires_in":0}"#, Ok(("Bearer x", 1)));
+        check(200, r#"{"access_token":"x","expires_in":999999999}"#, Ok(("Bearer x", 86_400)));
+        let shape = "the answer is not JSON with access_token and expires_in";
+        check(200, "", Err(shape));
+        check(200, "<html>", Err(shape));
+        check(200, r#"{"id_token":"x"}"#, Err(shape));
+        let injected = r#"{"access_token":"x\r\na: b","expires_in":1}"#;
+        check(200, injected, Err("the access token cannot be sent as a header"));
+        let said = r#"{"error":"invalid_grant","error_description":"Invalid JWT Signature."}"#;
+        check(400, said, Err("status 400: invalid_grant Invalid JWT Signature."));
+        check(503, "<html>", Err("status 503"));
+        check(302, "", Err("status 302"));
+    }
+}

@@ -1,0 +1,223 @@
+//! What FCM's answers mean.
+//!
+//! FCM's own code (`details[]` of the type `FcmError`) says more than the status, and the other details say what it is
+//! about: `BadRequest` which field is wrong, `QuotaFailure` whose rate was too high, `ApnsError` what Apple said.
+
+use std::time::Duration;
+
+use notification::{Answer, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Attempt;
+use crate::answers::{plain_words, retry_after};
+use crate::http2::Reply;
+
+/// What else an answer asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// Nothing.
+    CarryOn,
+    /// The access token is not accepted, so the message was not looked at.
+    RenewToken,
+    /// The project has used up its quota: nothing else will be accepted for so long.
+    Pause(Duration),
+    /// Somebody must look at the account, its rights, or the project.
+    Complain,
+}
+
+/// What an answer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// This message will never be accepted.
+    Refused,
+    /// This registration token will never be accepted again.
+    Gone,
+    /// The account is not known: with another token perhaps.
+    TokenRejected,
+    /// The account, its rights or the project's set-up is wrong: try again once somebody could have mended it.
+    Credential,
+    /// The project sends too much.
+    ProjectRate,
+    /// Too much is sent to this topic.
+    TopicRate,
+    /// Too much is sent to this device.
+    DeviceRate,
+    /// FCM has too much to do, or failed.
+    ServerError,
+}
+
+/// What an error's body says.
+#[derive(Debug, Default)]
+struct Said {
+    /// FCM's own code; empty when there is none.
+    code: String,
+    message: String,
+    /// The fields that are wrong, if that is what is wrong.
+    fields: Option<Vec<String>>,
+    /// What Apple answered, if it was asked.
+    apns_status: Option<u64>,
+    /// Subjects and descriptions of the rates that were too high, in lower case.
+    quota: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Body {
+    error: ErrorBody,
+}
+
+#[derive(Debug, Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    details: Vec<Value>,
+}
+
+/// As for APNs: a wrong account fails every message alike, and a campaign must not burn for it.
+const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
+/// The least that Google asks to wait after a project's or a topic's rate was too high; also its own default.
+const RATE_DELAY_MIN: Duration = Duration::from_mins(1);
+/// The least that Google asks to wait after anything else; doubled with each attempt when FCM does not say how long.
+const DELAY_MIN: Duration = Duration::from_secs(10);
+/// The longest wait that FCM can ask for; a longer one is shortened to this.
+const DELAY_MAX: Duration = Duration::from_hours(1);
+/// How many attempts to a device double the wait.
+const DOUBLINGS_MAX: u16 = 8;
+
+/// What the answer to attempt number `attempt` means, that came at `now`. Its body may be cut short, or anything at all.
+pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt, Advice) {
+    let status = reply.status;
+    if (200..300).contains(&status) {
+        return (Attempt::answered(Answer::accepted(status)), Advice::CarryOn);
+    }
+    let said = Said::read(&reply.body);
+    let detail = said.words();
+    let asked = retry_after(&reply.headers, now);
+    let after =
+        |default: Duration, min: Duration| Some(asked.unwrap_or(default).clamp(min, DELAY_MAX));
+    let deferred = |after| Answer::deferred(status, after, detail.clone());
+    match said.meaning(status) {
+        Meaning::Refused => {
+            (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
+        }
+        Meaning::Gone => {
+            (Attempt::answered(Answer::refused(status, true, detail)), Advice::CarryOn)
+        }
+        Meaning::TokenRejected => {
+            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::RenewToken)
+        }
+        Meaning::Credential => {
+            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::Complain)
+        }
+        Meaning::ProjectRate => {
+            let wait = asked.unwrap_or(RATE_DELAY_MIN).clamp(RATE_DELAY_MIN, DELAY_MAX);
+            (Attempt::pushed_back(deferred(Some(wait))), Advice::Pause(wait))
+        }
+        // Of the load that FCM as a whole can take, the next two say nothing.
+        Meaning::TopicRate => {
+            let wait = after(doubled(RATE_DELAY_MIN, attempt), RATE_DELAY_MIN);
+            (Attempt::answered(deferred(wait)), Advice::CarryOn)
+        }
+        Meaning::DeviceRate => {
+            let wait = after(doubled(DELAY_MIN, attempt), DELAY_MIN);
+            (Attempt::answered(deferred(wait)), Advice::CarryOn)
+        }
+        Meaning::ServerError => {
+            let wait = after(doubled(DELAY_MIN, attempt), DELAY_MIN);
+            (Attempt::pushed_back(deferred(wait)), Advice::CarryOn)
+        }
+    }
+}
+
+/// `base` after the first attempt, twice that after the second, and so on.
+fn doubled(base: Duration, attempt: u16) -> Duration {
+    base.saturating_mul(1 << attempt.saturating_sub(1).min(DOUBLINGS_MAX))
+}
+
+// === impl Said ===
+
+impl Said {
+    fn read(body: &[u8]) -> Self {
+        let Ok(Body { error }) = serde_json::from_slice(body) else { return Self::default() };
+        let mut said = Self { message: error.message, ..Self::default() };
+        for detail in &error.details {
+            let text = |name: &str| detail.get(name).and_then(Value::as_str).unwrap_or_default();
+            let kind = text("@type");
+            match kind.strip_prefix("type.googleapis.com/").unwrap_or(kind) {
+                "google.firebase.fcm.v1.FcmError" => said.code = text("errorCode").to_owned(),
+                "google.firebase.fcm.v1.ApnsError" => {
+                    said.apns_status = detail.get("statusCode").and_then(Value::as_u64);
+                }
+                "google.rpc.BadRequest" => {
+                    said.fields.get_or_insert_default().extend(texts(
+                        detail,
+                        "fieldViolations",
+                        "field",
+                    ));
+                }
+                "google.rpc.QuotaFailure" => {
+                    for name in ["subject", "description"] {
+                        for text in texts(detail, "violations", name) {
+                            said.quota.push_str(&text.to_lowercase());
+                            said.quota.push('\n');
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if said.code.is_empty() {
+            said.code = error.status;
+        }
+        said
+    }
+
+    fn meaning(&self, status: u16) -> Meaning {
+        match (status, self.code.as_str()) {
+            (400, "INVALID_ARGUMENT") if self.is_about_the_token() => Meaning::Gone,
+            (404, "UNREGISTERED") => Meaning::Gone,
+            (403, "SENDER_ID_MISMATCH") => Meaning::Refused,
+            (401, "THIRD_PARTY_AUTH_ERROR") | (403 | 404, _) => Meaning::Credential,
+            (401, _) => Meaning::TokenRejected,
+            (429, _) if self.quota.contains("device") => Meaning::DeviceRate,
+            (429, _) if self.quota.contains("topic") => Meaning::TopicRate,
+            (429, _) => Meaning::ProjectRate,
+            (408 | 409 | 425, _) => Meaning::ServerError,
+            (400..=499, _) => Meaning::Refused,
+            // A redirect or worse is not FCM speaking: whatever stands between may go away.
+            _ => Meaning::ServerError,
+        }
+    }
+
+    /// A 400 has two meanings. With `BadRequest` a field has a wrong value, and the token may be one. Without it FCM has
+    /// looked at the token, or found the message too long for it, which only its words tell apart.
+    fn is_about_the_token(&self) -> bool {
+        match &self.fields {
+            _ if self.apns_status.is_some() => self.apns_status == Some(410),
+            Some(fields) => fields.iter().any(|field| field == "message.token"),
+            None => self.message.to_lowercase().contains("registration token"),
+        }
+    }
+
+    /// What is kept of it.
+    fn words(&self) -> String {
+        let fields = self.fields.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+        let parts = [self.code.as_str(), &fields, &self.message];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        plain_words(&parts.join(": "))
+    }
+}
+
+/// The texts called `name` of the items of the list `list`, whatever else stands there.
+fn texts(detail: &Value, list: &str, name: &str) -> Vec<String> {
+    let items = detail.get(list).and_then(Value::as_array);
+    let texts = items.into_iter().flatten().filter_map(|item| item.get(name)?.as_str());
+    texts.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+#[path = "response_tests.rs"]
+mod tests;

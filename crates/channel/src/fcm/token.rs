@@ -1,0 +1,296 @@
+//! The access token of one service account, for all threads.
+//!
+//! It is asked for by whoever needs it first; the others wait for that one answer. At 80 % of its life one of those that
+//! use it asks for the next, in the background, and they all go on with the old one. When the endpoint fails, it is
+//! asked again after a growing pause, and not by every message in the meantime.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flow::{Backoff, Clock};
+use http::HeaderValue;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::account::Account;
+use super::config::TokenUri;
+use super::oauth::{self, Granted, Refused};
+use crate::timestamp;
+
+/// A token younger than this that is not accepted is not too old: another would fare no better.
+const YOUNG: Duration = Duration::from_mins(1);
+/// How long it is not asked again after the account was refused: somebody has to mend it.
+const REFUSED_PAUSE: Duration = Duration::from_mins(1);
+
+/// Gets access tokens, and keeps the current one.
+#[derive(Debug)]
+pub(super) struct TokenSource {
+    account: Account,
+    uri: TokenUri,
+    tls: Arc<rustls::ClientConfig>,
+    state: Mutex<State>,
+    /// Told whenever an answer has come, or nobody asks any more.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    current: Option<Held>,
+    is_asking: bool,
+    failures: u16,
+    /// Not to be asked before, after failures, and the last of them.
+    pause: Option<(Instant, Refused)>,
+}
+
+#[derive(Debug)]
+struct Held {
+    authorization: HeaderValue,
+    since: Instant,
+    renew_at: Instant,
+    good_until: Instant,
+}
+
+/// What a look at the state says is to be done.
+#[derive(Debug)]
+enum Step {
+    Use(HeaderValue),
+    /// Use it, and ask for the next.
+    UseAndRenew(HeaderValue),
+    Ask,
+    Wait,
+    GiveUp(Refused),
+}
+
+/// The right to ask: only one has it at a time.
+#[derive(Debug)]
+pub(super) struct Asking {
+    source: Arc<TokenSource>,
+}
+
+// === impl TokenSource ===
+
+impl TokenSource {
+    /// Tokens of `account`, from `uri`.
+    pub(super) fn new(account: Account, uri: TokenUri, tls: Arc<rustls::ClientConfig>) -> Self {
+        Self { account, uri, tls, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// The `authorization` header, and, if it is time for the next token, the right to ask for it: to be
+    /// [used](Asking::ask) in the background.
+    ///
+    /// # Errors
+    /// When there is no token, and why.
+    pub(super) async fn authorization(
+        self: &Arc<Self>,
+        clock: Clock,
+        random: &mut fastrand::Rng,
+    ) -> Result<(HeaderValue, Option<Asking>), Refused> {
+        loop {
+            let changed = self.changed.notified();
+            match self.step(clock.monotonic()) {
+                Step::Use(authorization) => return Ok((authorization, None)),
+                Step::UseAndRenew(authorization) => {
+                    return Ok((authorization, Some(self.asking())));
+                }
+                Step::Ask => self.asking().ask(clock, random).await,
+                Step::Wait => changed.await,
+                Step::GiveUp(refused) => return Err(refused),
+            }
+        }
+    }
+
+    /// FCM does not accept `authorization`. Says whether another token may be better: there is one, or this is not
+    /// used any more.
+    pub(super) fn rejected(&self, authorization: &HeaderValue, now: Instant) -> bool {
+        let mut state = self.state();
+        let Some(held) = &state.current else { return true };
+        if held.authorization != authorization {
+            return true;
+        }
+        let is_old = now.saturating_duration_since(held.since) >= YOUNG;
+        if is_old {
+            state.current = None;
+        }
+        is_old
+    }
+
+    fn step(&self, now: Instant) -> Step {
+        let mut state = self.state();
+        let is_paused = state.pause.as_ref().is_some_and(|(until, _)| now < *until);
+        let may_ask = !state.is_asking && !is_paused;
+        let step = match (&state.current, &state.pause) {
+            (Some(held), _) if now < held.renew_at || (now < held.good_until && !may_ask) => {
+                return Step::Use(held.authorization.clone());
+            }
+            (Some(held), _) if now < held.good_until => {
+                Step::UseAndRenew(held.authorization.clone())
+            }
+            _ if state.is_asking => return Step::Wait,
+            (_, Some((_, refused))) if is_paused => return Step::GiveUp(refused.clone()),
+            _ => Step::Ask,
+        };
+        state.is_asking = true;
+        step
+    }
+
+    fn asking(self: &Arc<Self>) -> Asking {
+        Asking { source: Arc::clone(self) }
+    }
+
+    fn take(&self, answer: Result<Granted, Refused>, clock: Clock, random: &mut fastrand::Rng) {
+        let now = clock.monotonic();
+        let mut state = self.state();
+        match answer {
+            Ok(Granted { authorization, lifetime }) => {
+                state.current = Some(Held {
+                    authorization,
+                    since: now,
+                    renew_at: now + lifetime.mul_f64(0.8),
+                    good_until: now + lifetime.mul_f64(0.95),
+                });
+                (state.failures, state.pause) = (0, None);
+            }
+            Err(refused) => {
+                state.failures = state.failures.saturating_add(1);
+                let pause = match &refused {
+                    Refused::Account(message) => {
+                        tracing::error!(%message, "FCM's service account is refused");
+                        REFUSED_PAUSE
+                    }
+                    Refused::ForNow(message) => {
+                        tracing::warn!(%message, "no access token for FCM");
+                        Backoff::CONNECT.delay(state.failures, None, random)
+                    }
+                };
+                state.pause = Some((now + pause, refused));
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Asking ===
+
+impl Asking {
+    /// Asks for a token.
+    pub(super) async fn ask(self, clock: Clock, random: &mut fastrand::Rng) {
+        let TokenSource { account, uri, tls, .. } = &*self.source;
+        let answer = match account.assertion(&uri.text, timestamp(clock)) {
+            Some(assertion) => oauth::exchange(uri, tls, &assertion).await,
+            None => Err(Refused::Account("the service account's key does not sign".to_owned())),
+        };
+        self.source.take(answer, clock, random);
+    }
+}
+
+impl Drop for Asking {
+    /// Also when it was given up: the next may ask.
+    fn drop(&mut self) {
+        self.source.state().is_asking = false;
+        self.source.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::fcm::account::tests::account_json;
+    use crate::tls;
+
+    fn source() -> Arc<TokenSource> {
+        let account = Account::read(&account_json(&serde_json::json!({}))).unwrap();
+        let text = "https://127.0.0.1:1/token";
+        let uri = TokenUri { text: text.to_owned(), endpoint: Endpoint::parse(text).unwrap() };
+        Arc::new(TokenSource::new(account, uri, tls::client(None, &[]).unwrap()))
+    }
+
+    fn grant(source: &Arc<TokenSource>, token: &'static str, clock: Clock) {
+        let authorization = HeaderValue::from_static(token);
+        let granted = Granted { authorization, lifetime: Duration::from_secs(1000) };
+        source.take(Ok(granted), clock, &mut fastrand::Rng::with_seed(1));
+    }
+
+    fn fail(source: &Arc<TokenSource>, refused: Refused, clock: Clock) {
+        source.take(Err(refused), clock, &mut fastrand::Rng::with_seed(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_asks_and_the_others_wait() {
+        let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
+        let now = clock.monotonic();
+        assert!(matches!(source.step(now), Step::Ask));
+        let asking = source.asking();
+        assert!(matches!(source.step(now), Step::Wait));
+        let waiting = tokio::task::unconstrained(async {
+            source.authorization(clock, &mut fastrand::Rng::with_seed(1)).await
+        });
+        let answering = async {
+            tokio::task::yield_now().await;
+            grant(&source, "a", clock);
+            drop(asking);
+        };
+        let (found, ()) = tokio::join!(waiting, answering);
+        assert_eq!(found.unwrap().0, "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_was_given_up_is_asked_by_the_next() {
+        let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
+        assert!(matches!(source.step(clock.monotonic()), Step::Ask));
+        drop(source.asking());
+        assert!(matches!(source.step(clock.monotonic()), Step::Ask));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_renewed_by_one_at_80_percent_of_its_life_and_used_meanwhile() {
+        let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
+        grant(&source, "a", clock);
+        let start = clock.monotonic();
+        let at = |seconds| source.step(start + Duration::from_secs(seconds));
+        assert!(matches!(at(799), Step::Use(_)));
+        assert!(matches!(at(800), Step::UseAndRenew(_)));
+        assert!(matches!(at(801), Step::Use(_)), "one asks");
+        assert!(matches!(at(949), Step::Use(_)));
+        assert!(matches!(at(950), Step::Wait), "too close to its end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_told_to_all_until_it_is_time_to_ask_again() {
+        let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
+        let refused = Refused::Account("status 401".to_owned());
+        fail(&source, refused.clone(), clock);
+        let told = source.authorization(clock, &mut fastrand::Rng::with_seed(1)).await;
+        assert_eq!(told.unwrap_err(), refused);
+        tokio::time::advance(REFUSED_PAUSE).await;
+        assert!(matches!(source.step(clock.monotonic()), Step::Ask));
+        drop(source.asking());
+        for failures in 0..20 {
+            fail(&source, Refused::ForNow("x".to_owned()), clock);
+            let (until, _) = source.state().pause.clone().unwrap();
+            let pause = until - clock.monotonic();
+            assert!(pause <= Duration::from_secs(30), "{pause:?} after {failures}");
+        }
+        grant(&source, "a", clock);
+        assert!(matches!(source.step(clock.monotonic()), Step::Use(_)));
+        fail(&source, Refused::ForNow("x".to_owned()), clock);
+        assert!(matches!(source.step(clock.monotonic()), Step::Use(_)), "the old one is good");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rejected_token_is_replaced_once_and_not_when_it_is_young() {
+        let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
+        let (a, b) = (HeaderValue::from_static("a"), HeaderValue::from_static("b"));
+        grant(&source, "a", clock);
+        assert!(!source.rejected(&a, clock.monotonic()), "a new one would fare no better");
+        tokio::time::advance(YOUNG).await;
+        assert!(source.rejected(&a, clock.monotonic()));
+        assert!(source.rejected(&a, clock.monotonic()), "none is held");
+        grant(&source, "b", clock);
+        assert!(source.rejected(&a, clock.monotonic()), "there is another already");
+        assert!(!source.rejected(&b, clock.monotonic()));
+    }
+}

@@ -1,0 +1,428 @@
+//! The connections of one sender thread, and who may use them.
+//!
+//! A connection is full when all streams that its peer grants are taken. When all connections are full and
+//! somebody waits, another is opened, one at a time; what a new one takes before its first answer is a matter of
+//! [`Priming`](super::Priming).
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::{Backoff, Clock};
+use http::Request;
+use notification::{Answer, Priority};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::connection::{ConnectError, Connection, Dial, Ending, Failure, Reply, Wire};
+use super::waiting::{Line, Waiting};
+use crate::answers::plain_words;
+use crate::guard::Forbidden;
+use crate::{Attempt, Job, Tools};
+
+/// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
+const STREAM_WAIT: Duration = Duration::from_secs(15);
+/// How soon a request that found no stream is worth another try.
+const NO_STREAM_DELAY: Duration = Duration::from_secs(1);
+/// How often a request that was certainly not processed is sent again within its attempt.
+const TRIES_MAX: usize = 3;
+
+/// Connections to one endpoint.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    shared: Rc<Shared>,
+    /// Ends with the pool.
+    tasks: RefCell<JoinSet<()>>,
+}
+
+/// A stream that may be used. Dropping it frees the stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    connection: Rc<Connection>,
+    /// Whether it had to be waited for.
+    waited: bool,
+    shared: Rc<Shared>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The origin does not speak HTTP/2: nothing was sent, and another version of HTTP may do.
+    NotSpoken,
+    /// This is what the attempt came to.
+    Concluded(Attempt),
+}
+
+/// Why there is no stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NoStream {
+    /// The origin must not be connected to.
+    Forbidden(Forbidden),
+    /// The origin speaks, and not HTTP/2.
+    NotSpoken,
+    /// There is no connection, and this is why.
+    Unreachable(String),
+    /// All streams were in use all the time.
+    Full,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dial: Dial,
+    clock: Clock,
+    connections_max: usize,
+    random: RefCell<fastrand::Rng>,
+    connections: RefCell<Vec<Rc<Connection>>>,
+    waiting: Waiting,
+    connecting: Cell<bool>,
+    failures: Cell<u16>,
+    /// Not to be dialled before, after failures.
+    dial_at: Cell<Option<Instant>>,
+    /// The last connect led where it must not.
+    forbidden: Cell<Option<Forbidden>>,
+    /// Whether the peer speaks HTTP/2, as far as is known.
+    is_spoken: Cell<bool>,
+    last_failure: RefCell<Option<String>>,
+}
+
+/// A place in a line. Leaving it, served or not, passes the turn on.
+#[derive(Debug)]
+struct Place<'a> {
+    line: &'a Line,
+    shared: &'a Shared,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// A pool without connections.
+    pub(crate) fn new(dial: Dial, connections_max: usize, tools: Tools) -> Self {
+        let shared = Shared {
+            dial,
+            clock: tools.clock,
+            connections_max,
+            random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
+            connections: RefCell::default(),
+            waiting: Waiting::default(),
+            connecting: Cell::new(false),
+            failures: Cell::new(0),
+            dial_at: Cell::new(None),
+            forbidden: Cell::new(None),
+            is_spoken: Cell::new(true),
+            last_failure: RefCell::default(),
+        };
+        Self { shared: Rc::new(shared), tasks: RefCell::default() }
+    }
+
+    /// Sends what `make` makes, with `payload`, when it is the job's turn, and waits for the answer; the stream says over
+    /// which connection. What the provider certainly did not process is made and sent again, a few times. `make`
+    /// gives nothing when the request cannot be written.
+    ///
+    /// # Errors
+    /// What the attempt came to when there is no answer.
+    pub(crate) async fn exchange(
+        &self,
+        job: Job<'_>,
+        payload: &Bytes,
+        make: impl Fn() -> Option<Request<()>>,
+    ) -> Result<(Reply, Stream), Attempt> {
+        self.exchange_if_spoken(job, payload, make).await.map_err(|no_answer| match no_answer {
+            NoAnswer::NotSpoken => Attempt::unsent(self.shared.not_spoken(), None),
+            NoAnswer::Concluded(attempt) => attempt,
+        })
+    }
+
+    /// The same where another version of HTTP may do.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn exchange_if_spoken(
+        &self,
+        job: Job<'_>,
+        payload: &Bytes,
+        make: impl Fn() -> Option<Request<()>>,
+    ) -> Result<(Reply, Stream), NoAnswer> {
+        let concluded = |attempt| Err(NoAnswer::Concluded(attempt));
+        let mut wait_until = None;
+        for _ in 0..TRIES_MAX {
+            let stream = match self.stream(job.priority(), &mut wait_until).await {
+                Ok(stream) => stream,
+                Err(NoStream::Forbidden(forbidden)) => {
+                    return concluded(Attempt::impossible(forbidden.to_string()));
+                }
+                Err(NoStream::NotSpoken) => return Err(NoAnswer::NotSpoken),
+                Err(NoStream::Unreachable(failure)) => {
+                    return concluded(Attempt::unsent(failure, None));
+                }
+                Err(NoStream::Full) => return concluded(Attempt::handed_back(NO_STREAM_DELAY)),
+            };
+            if stream.waited
+                && let Some(report) = job.may_start().report_otherwise()
+            {
+                return concluded(Attempt::not_started(report));
+            }
+            let Some(request) = make() else {
+                return concluded(Attempt::impossible("it cannot be written as a request"));
+            };
+            match stream.connection.exchange(request, payload.clone()).await {
+                Ok(reply) => return Ok((reply, stream)),
+                Err(Failure::NotProcessed { leave }) => {
+                    if leave {
+                        stream.leave_connection();
+                    }
+                }
+                Err(Failure::Lost(detail)) => return concluded(Attempt::lost(detail)),
+            }
+        }
+        let provider = self.shared.dial.provider;
+        let detail = format!("{provider} refused the stream and did not process it");
+        concluded(Attempt::pushed_back(Answer::deferred(0, None, detail)))
+    }
+
+    /// Takes a stream, when it is `priority`'s turn. All waits of one attempt end at `until`.
+    async fn stream(
+        &self,
+        priority: Priority,
+        until: &mut Option<Instant>,
+    ) -> Result<Stream, NoStream> {
+        if self.shared.waiting.none_before(priority)
+            && let Some(stream) = self.take(false)
+        {
+            return Ok(stream);
+        }
+        let until = *until.get_or_insert_with(|| self.shared.clock.monotonic() + STREAM_WAIT);
+        match tokio::time::timeout_at(until, self.wait(priority)).await {
+            Ok(found) => found,
+            Err(_) => Err(self.shared.no_stream()),
+        }
+    }
+
+    async fn wait(&self, priority: Priority) -> Result<Stream, NoStream> {
+        let place = Place::new(self.shared.waiting.line(priority), &self.shared);
+        loop {
+            self.grow();
+            place.line.turn.notified().await;
+            if let Some(stream) = self.take(true) {
+                drop(place);
+                self.grow();
+                return Ok(stream);
+            }
+            if let Some(forbidden) = self.shared.forbidden.get() {
+                return Err(NoStream::Forbidden(forbidden));
+            }
+            if !self.shared.is_spoken.get() {
+                return Err(NoStream::NotSpoken);
+            }
+        }
+    }
+
+    fn take(&self, waited: bool) -> Option<Stream> {
+        let connections = self.shared.connections.borrow();
+        let connection = connections.iter().find(|connection| connection.free_streams() > 0)?;
+        connection.take_stream();
+        let connection = Rc::clone(connection);
+        Some(Stream { connection, waited, shared: Rc::clone(&self.shared) })
+    }
+
+    /// Opens a connection if somebody waits and those there are cannot serve.
+    fn grow(&self) {
+        let shared = &self.shared;
+        let may_grow = !shared.connecting.get() && shared.waiting.anyone() && {
+            let connections = shared.connections.borrow();
+            connections.len() < shared.connections_max
+                && connections.iter().all(|one| one.is_settled() && one.free_streams() == 0)
+        };
+        if !may_grow {
+            return;
+        }
+        shared.connecting.set(true);
+        shared.forbidden.set(None);
+        shared.is_spoken.set(true);
+        let mut tasks = self.tasks.borrow_mut();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_local(live(Rc::clone(shared)));
+    }
+
+    /// Lets go of all connections and waits until they have said goodbye.
+    pub(crate) async fn close(&self) {
+        self.shared.connections.borrow_mut().clear();
+        let mut tasks = self.tasks.take();
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The life of a connection.
+async fn live(shared: Rc<Shared>) {
+    let connected = shared.connect().await;
+    shared.connecting.set(false);
+    let Some((connection, mut wire)) = connected else { return };
+    // Not held here: the connection ends in good order when the pool and its last stream let go of it.
+    let connection = {
+        let connection = Rc::new(connection);
+        let weak = Rc::downgrade(&connection);
+        shared.connections.borrow_mut().push(connection);
+        weak
+    };
+    shared.wake();
+    // What came may have been SETTINGS that grant more streams.
+    let ending = wire.run(|| shared.wake()).await;
+    shared.leave(&connection);
+    if ending == Ending::Idle {
+        wire.close().await;
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Connects, again and again while somebody waits.
+    async fn connect(&self) -> Option<(Connection, Wire)> {
+        while self.waiting.anyone() {
+            if let Some(at) = self.dial_at.get() {
+                tokio::time::sleep_until(at).await;
+            }
+            match self.dial.connect().await {
+                Ok(connected) => {
+                    self.failures.set(0);
+                    self.dial_at.set(None);
+                    self.last_failure.replace(None);
+                    return Some(connected);
+                }
+                Err(ConnectError::Forbidden(forbidden)) => {
+                    self.forbidden.set(Some(forbidden));
+                    self.waiting.wake_all();
+                    return None;
+                }
+                Err(ConnectError::NotHttp2 { .. }) => {
+                    // Another try would be told the same.
+                    self.is_spoken.set(false);
+                    self.waiting.wake_all();
+                    return None;
+                }
+                Err(error) => {
+                    let provider = self.dial.provider;
+                    if self.dial.reach.is_ours() {
+                        tracing::warn!(provider, %error, "no connection");
+                    } else {
+                        tracing::debug!(provider, %error, "no connection");
+                    }
+                    let failures = self.failures.get().saturating_add(1);
+                    self.failures.set(failures);
+                    let delay =
+                        Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
+                    self.dial_at.set(Some(self.clock.monotonic() + delay));
+                    self.last_failure.replace(Some(plain_words(&error.to_string())));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a connection out of use, if it is not already; those under way on it go on. Who waits must look for
+    /// another.
+    fn leave(&self, connection: &Weak<Connection>) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        let is_it = |other: &Rc<Connection>| std::ptr::eq(Rc::as_ptr(other), connection.as_ptr());
+        let was_in_use = connections.iter().any(is_it);
+        if was_in_use {
+            connections.retain(|other| !is_it(other));
+            self.waiting.wake_all();
+        }
+        was_in_use
+    }
+
+    /// Wakes whose turn it is, if there is a stream for them.
+    fn wake(&self) {
+        let serves =
+            || self.connections.borrow().iter().any(|connection| connection.free_streams() > 0);
+        if self.waiting.anyone() && serves() {
+            self.waiting.wake_next();
+        }
+    }
+
+    fn not_spoken(&self) -> String {
+        plain_words(&format!("{} does not speak HTTP/2", self.dial.origin))
+    }
+
+    fn no_stream(&self) -> NoStream {
+        match &*self.last_failure.borrow() {
+            Some(failure) if self.connections.borrow().is_empty() => {
+                NoStream::Unreachable(failure.clone())
+            }
+            _ if self.connections.borrow().is_empty() => {
+                NoStream::Unreachable("no connection in time".to_owned())
+            }
+            _ => NoStream::Full,
+        }
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// Takes the stream's connection out of use.
+    pub(crate) fn leave_connection(&self) -> bool {
+        self.shared.leave(&Rc::downgrade(&self.connection))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.connection.give_stream_back();
+        if self.connection.is_mute() && self.leave_connection() {
+            let provider = self.shared.dial.provider;
+            tracing::warn!(provider, "a connection answers no requests: it is replaced");
+        }
+        self.shared.wake();
+    }
+}
+
+// === impl Place ===
+
+impl<'a> Place<'a> {
+    fn new(line: &'a Line, shared: &'a Shared) -> Self {
+        line.length.set(line.length.get() + 1);
+        Self { line, shared }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.line.length.set(self.line.length.get().saturating_sub(1));
+        self.shared.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::guard::Guard;
+    use crate::http2::Priming;
+    use crate::tls;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn an_origin_that_must_not_be_reached_is_refused_at_once() {
+        let dial = Dial {
+            provider: "test",
+            origin: Endpoint::parse("https://127.0.0.1:1").unwrap().origin,
+            tls: tls::client(None, &[b"h2"]).unwrap(),
+            reach: Arc::new(Guard::new(Vec::new())),
+            priming: Priming::OneStream,
+        };
+        let clock = Clock::starting_at(Duration::ZERO);
+        let pool = Pool::new(dial, 1, Tools { clock, seed: 1 });
+        let local = tokio::task::LocalSet::new();
+        let asked = async {
+            let ask = async |priority| {
+                let refused = pool.stream(priority, &mut None).await;
+                assert!(matches!(refused, Err(NoStream::Forbidden(_))), "{refused:?}");
+            };
+            tokio::join!(ask(Priority::Normal), ask(Priority::Bulk));
+            ask(Priority::Normal).await;
+        };
+        local.run_until(asked).await;
+    }
+}

@@ -1,0 +1,194 @@
+//! What is different for some endpoints: secrets, headers, and as whom we show ourselves.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use rustls::ClientConfig;
+
+use super::config::{EndpointSettings, Settings};
+use super::request::check_header;
+use super::signature::Signer;
+use crate::endpoint::{Endpoint, Origin};
+use crate::tls::{self, Identity};
+use crate::{ChannelError, Invalid};
+
+const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+
+/// How requests are made ready, for each kind of endpoint.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoints {
+    /// For those of which nothing special is said.
+    usual: Manner,
+    /// Those with the longest path first.
+    special: Arc<[(Prefix, Manner)]>,
+    /// The ways to speak TLS that manners name by their place.
+    pub(super) tls: Vec<Arc<ClientConfig>>,
+}
+
+/// How requests to an endpoint are made ready.
+#[derive(Debug, Clone)]
+pub(super) struct Manner {
+    pub(super) signer: Signer,
+    pub(super) headers: HeaderMap,
+    /// Which TLS.
+    pub(super) tls: usize,
+}
+
+#[derive(Debug)]
+struct Prefix {
+    origin: Origin,
+    /// Without a slash at its end.
+    path: String,
+}
+
+// === impl Endpoints ===
+
+impl Endpoints {
+    /// Reads the certificates and keys that `settings` name.
+    pub(super) fn new(settings: &Settings) -> Result<Self, ChannelError> {
+        let ca_file = settings.ca_file.as_deref();
+        let mut tls = vec![tls::client(ca_file, PROTOCOLS)?];
+        let signer = Signer::new(&settings.secrets)
+            .map_err(|message| ChannelError::Setting { setting: "secrets", message })?;
+        let usual = Manner { signer, headers: HeaderMap::new(), tls: 0 };
+        let mut special = Vec::new();
+        for endpoint in &settings.endpoints {
+            let prefix = Prefix::parse(&endpoint.url)
+                .map_err(|invalid| refuse(endpoint, &format!("url {invalid}")))?;
+            let signer = match &*endpoint.secrets {
+                [] => usual.signer.clone(),
+                secrets => Signer::new(secrets)
+                    .map_err(|message| refuse(endpoint, &format!("a secret {message}")))?,
+            };
+            let tls_place = match identity(endpoint)? {
+                None => 0,
+                Some(identity) => {
+                    tls.push(tls::client_with(ca_file, PROTOCOLS, Some(identity))?);
+                    tls.len() - 1
+                }
+            };
+            let headers = headers(endpoint)?;
+            special.push((prefix, Manner { signer, headers, tls: tls_place }));
+        }
+        special.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.path.len()));
+        Ok(Self { usual, special: special.into(), tls })
+    }
+
+    /// How a request to `endpoint` is made ready.
+    pub(super) fn manner(&self, endpoint: &Endpoint) -> &Manner {
+        let special = self.special.iter().find(|(prefix, _)| prefix.covers(endpoint));
+        special.map_or(&self.usual, |(_, manner)| manner)
+    }
+}
+
+// === impl Prefix ===
+
+impl Prefix {
+    fn parse(url: &str) -> Result<Self, Invalid> {
+        let Endpoint { origin, path } = Endpoint::parse(url)?;
+        if path.query().is_some() {
+            return Err(Invalid::new("must not have a query"));
+        }
+        Ok(Self { origin, path: path.path().trim_end_matches('/').to_owned() })
+    }
+
+    /// Whether `endpoint` is this URL or lies below its path.
+    fn covers(&self, endpoint: &Endpoint) -> bool {
+        let below = endpoint.path.path().strip_prefix(&self.path);
+        self.origin == endpoint.origin
+            && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+fn headers(endpoint: &EndpointSettings) -> Result<HeaderMap, ChannelError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &endpoint.headers {
+        let (name, value): (HeaderName, HeaderValue) = check_header(name, value.expose())
+            .map_err(|message| refuse(endpoint, &format!("the header {name:?} {message}")))?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn identity(endpoint: &EndpointSettings) -> Result<Option<Identity>, ChannelError> {
+    match (&endpoint.certificate_file, &endpoint.key_file) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Identity::read(certificate, key).map(Some),
+        _ => Err(refuse(endpoint, "certificate_file and key_file belong together")),
+    }
+}
+
+fn refuse(endpoint: &EndpointSettings, message: &str) -> ChannelError {
+    ChannelError::Setting { setting: "endpoints", message: format!("{}: {message}", endpoint.url) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(endpoints: &serde_json::Value) -> Settings {
+        let settings = serde_json::json!({
+            "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+            "endpoints": endpoints,
+        });
+        serde_json::from_value(settings).unwrap()
+    }
+
+    #[test]
+    fn the_longest_url_that_fits_counts() {
+        let special = |url: &str| serde_json::json!({ "url": url, "headers": { "x-which": url } });
+        let endpoints = Endpoints::new(&settings(&serde_json::json!([
+            special("https://a.example"),
+            special("https://a.example/hooks/"),
+            special("https://a.example/hooks/new"),
+            special("http://a.example"),
+            special("https://a.example:8443/"),
+        ])))
+        .unwrap();
+        let check = |url: &str, expect: &str| {
+            let manner = endpoints.manner(&Endpoint::parse(url).unwrap());
+            let which = manner.headers.get("x-which").map_or("", |value| value.to_str().unwrap());
+            assert_eq!(which, expect, "{url}");
+        };
+        check("https://b.example/", "");
+        check("https://a.example.b.example/", "");
+        check("https://A.example", "https://a.example");
+        check("https://a.example:443/x?y", "https://a.example");
+        check("https://a.example/hooks", "https://a.example/hooks/");
+        check("https://a.example/hooks?x=1", "https://a.example/hooks/");
+        check("https://a.example/hooks/1", "https://a.example/hooks/");
+        check("https://a.example/hooksnew", "https://a.example");
+        check("https://a.example/hooks/new/1", "https://a.example/hooks/new");
+        check("http://a.example/", "http://a.example");
+        check("https://a.example:8443/x", "https://a.example:8443/");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_url_and_without_its_secrets() {
+        let check = |endpoint: serde_json::Value, expect: &str| {
+            let error = Endpoints::new(&settings(&serde_json::json!([endpoint]))).unwrap_err();
+            assert!(error.to_string().contains(expect), "{error}");
+            assert!(!error.to_string().contains("canary"), "{error}");
+        };
+        let url = "https://a.example";
+        check(serde_json::json!({ "url": "a.example" }), "endpoints: a.example: url must start");
+        check(serde_json::json!({ "url": "https://a.example/?x" }), "must not have a query");
+        check(
+            serde_json::json!({ "url": url, "secrets": ["canary"] }),
+            "endpoints: https://a.example: a secret must be whsec_ or whsk_",
+        );
+        check(
+            serde_json::json!({ "url": url, "headers": { "host": "canary" } }),
+            r#"the header "host" is set by Belfry itself"#,
+        );
+        check(
+            serde_json::json!({ "url": url, "headers": { "x-a": "canary\n" } }),
+            r#"the header "x-a" must have visible ASCII characters only"#,
+        );
+        check(serde_json::json!({ "url": url, "key_file": "x" }), "belong together");
+        check(
+            serde_json::json!({ "url": url, "key_file": "/no", "certificate_file": "/nowhere.pem" }),
+            "/nowhere.pem: cannot be read",
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! Web Push as a channel.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use flow::Clock;
+use notification::Delivery;
+
+use super::config::Settings;
+use super::encryption::{Ephemeral, encrypt};
+use super::request::{Prepared, Terms, check_content};
+use super::response::{Advice, interpret};
+use super::routes::{Dial, Reply, Routes};
+use super::subscription::Subscription;
+use super::turns::Turns;
+use super::vapid::Vapid;
+use crate::complaint::Complaint;
+use crate::endpoint::Host;
+use crate::guard::{Guard, Resolve};
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+
+/// A way to browsers.
+#[derive(Debug, Clone)]
+pub struct WebPushChannel {
+    guard: Guard,
+    vapid: Arc<Vapid>,
+    dial: Dial,
+    /// Empty: any.
+    allow_ports: Vec<u16>,
+    ttl: Duration,
+    pad_to: usize,
+    concurrency: usize,
+}
+
+#[derive(Debug)]
+struct WebPushSender {
+    channel: WebPushChannel,
+    routes: Routes,
+    turns: Turns,
+    clock: Clock,
+    complaint: Complaint,
+}
+
+// === impl WebPushChannel ===
+
+impl WebPushChannel {
+    /// A channel with `settings`. Reads the key and the certificates, and connects to nothing.
+    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
+        settings.check()?;
+        let vapid =
+            Vapid::new(&settings.key_text()?, &settings.subject).map_err(
+                |message| match &settings.key_file {
+                    Some(path) => ChannelError::File {
+                        path: path.display().to_string(),
+                        message: message.to_owned(),
+                    },
+                    None => ChannelError::Setting { setting: "key", message: message.to_owned() },
+                },
+            )?;
+        let guard = Guard::new(settings.allow_networks.clone());
+        let ca_file = settings.ca_file.as_deref();
+        let dial = Dial {
+            reach: Arc::new(guard.clone()),
+            tls: tls::client(ca_file, &[b"h2", b"http/1.1"])?,
+            tls_http1: tls::client(ca_file, &[b"http/1.1"])?,
+            connections_max: settings.connections_max,
+        };
+        Ok(Self {
+            guard,
+            vapid: Arc::new(vapid),
+            dial,
+            allow_ports: settings.allow_ports.clone(),
+            ttl: settings.ttl,
+            pad_to: settings.pad_to,
+            concurrency: settings.concurrency,
+        })
+    }
+
+    /// The same with names resolved by `resolver`.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.guard = self.guard.with_resolver(resolver);
+        self.dial.reach = Arc::new(self.guard.clone());
+        self
+    }
+
+    /// The subscription that `recipient` spells, if it is acceptable by its spelling.
+    fn subscription(&self, recipient: &str) -> Result<Subscription, Invalid> {
+        let subscription = Subscription::parse(recipient)?;
+        let origin = &subscription.endpoint.origin;
+        if !self.allow_ports.is_empty() && !self.allow_ports.contains(&origin.port) {
+            return Err(Invalid::new(format!("has port {}, which is not allowed", origin.port)));
+        }
+        if let Host::Address(address) = origin.host {
+            self.guard.check(address).map_err(|error| Invalid::new(error.to_string()))?;
+        }
+        Ok(subscription)
+    }
+}
+
+impl Channel for WebPushChannel {
+    fn kind(&self) -> &'static str {
+        "webpush"
+    }
+
+    fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
+        let canonical = self.subscription(recipient)?.to_string();
+        Ok(if canonical == recipient { Cow::Borrowed(recipient) } else { Cow::Owned(canonical) })
+    }
+
+    fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
+        let subscription = self.subscription(recipient)?;
+        subscription.keys.check()?;
+        Ok(subscription.endpoint.origin.to_string().into())
+    }
+
+    fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+        check_content(payload, options)
+    }
+
+    fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        Ok(Box::new(WebPushSender {
+            channel: self.clone(),
+            routes: Routes::new(self.dial.clone(), tools),
+            turns: Turns::new(),
+            clock: tools.clock,
+            complaint: Complaint::default(),
+        }))
+    }
+}
+
+// === impl WebPushSender ===
+
+#[async_trait(?Send)]
+impl Sender for WebPushSender {
+    async fn send(&self, job: Job<'_>) {
+        let shared = job.chunk.content.as_ref().map(Prepared::new);
+        drive(job, |delivery| self.attempt(job, shared.as_ref(), delivery)).await;
+    }
+
+    async fn close(&self) {
+        self.routes.close().await;
+    }
+}
+
+impl WebPushSender {
+    async fn attempt(
+        &self,
+        job: Job<'_>,
+        shared: Option<&Result<Prepared, Invalid>>,
+        delivery: &Delivery,
+    ) -> Attempt {
+        let own = delivery.content.as_ref().map(Prepared::new);
+        let prepared = match own.as_ref().or(shared) {
+            Some(Ok(prepared)) => prepared,
+            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
+            None => return Attempt::impossible("the store holds no content for it"),
+        };
+        let Subscription { endpoint, keys } = match self.channel.subscription(&delivery.recipient) {
+            Ok(subscription) => subscription,
+            Err(invalid) => return Attempt::impossible(invalid.message),
+        };
+        let WebPushChannel { vapid, ttl, pad_to, .. } = &self.channel;
+        let audience = format!("https://{}", endpoint.origin.authority());
+        let Some(authorization) = vapid.authorization(&audience, timestamp(self.clock)) else {
+            tracing::error!("the Web Push key does not sign");
+            return Attempt::unsent("the Web Push key does not sign", None);
+        };
+        let encrypting = self
+            .turns
+            .take(|| encrypt(&prepared.plaintext, &keys, &Ephemeral::generate()?, *pad_to));
+        let Ok(body) = encrypting.await else {
+            return Attempt::impossible("the subscription's keys or the content cannot be used");
+        };
+        let body = Bytes::from(body);
+        let make = || {
+            let terms = Terms {
+                priority: job.priority(),
+                expires_at: job.chunk.envelope.expires_at,
+                ttl: *ttl,
+                now: timestamp(self.clock),
+            };
+            prepared.request(&endpoint, body.len(), authorization.clone(), terms)
+        };
+        match self.routes.exchange(job, &endpoint.origin, &body, make).await {
+            Ok(reply) => self.conclude(&reply),
+            Err(attempt) => attempt,
+        }
+    }
+
+    fn conclude(&self, reply: &Reply) -> Attempt {
+        let Reply { status, headers, body } = reply;
+        let (attempt, advice) = interpret(*status, headers, body, timestamp(self.clock));
+        if advice == Advice::Complain && self.complaint.is_due(self.clock) {
+            tracing::error!(
+                status,
+                "a push service refuses to know us: check key, subject and clock, and with which key pages subscribe"
+            );
+        }
+        attempt
+    }
+}

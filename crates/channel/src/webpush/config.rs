@@ -1,0 +1,153 @@
+//! The settings of a Web Push channel.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::encryption::PLAINTEXT_BYTES_MAX;
+use super::request::TTL_SECONDS_MAX;
+use crate::ChannelError;
+use crate::settings::{Secret, duration};
+
+/// In whose name messages are sent, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The file of the key pair that proves who sends (VAPID): PEM, a P-256 key. Either this or `key`.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The private key itself: base64url as `belfry vapid-key` prints it, or PEM. Either this or `key_file`.
+    #[serde(default)]
+    pub key: Option<Secret>,
+    /// Whom push services write to when something is wrong: `mailto:` or `https:`.
+    pub subject: String,
+    /// How long push services keep messages for browsers that are away, unless a notification says it (`ttl`,
+    /// `expires_at`). At most 672 hours, the default.
+    #[serde(default = "ttl_default", deserialize_with = "duration")]
+    pub ttl: Duration,
+    /// Contents are padded to a multiple of this many bytes before they are encrypted, so that a push service cannot tell
+    /// them apart by their length. 1 pads nothing. Default 128.
+    #[serde(default = "pad_to_default")]
+    pub pad_to: usize,
+    /// More root certificates to trust, PEM, for this channel only.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// Networks that may be reached although they are not public, such as `10.1.0.0/16`. Default none.
+    #[serde(default)]
+    pub allow_networks: Vec<IpNet>,
+    /// The ports that may be reached. Default any.
+    #[serde(default)]
+    pub allow_ports: Vec<u16>,
+    /// Attempts under way at a time, per push service, lane and sender thread. Default 500.
+    #[serde(default = "concurrency_default")]
+    pub concurrency: usize,
+    /// Connections per push service and sender thread. A further one opens when all streams of the others are
+    /// in use. Default 4.
+    #[serde(default = "connections_max_default")]
+    pub connections_max: usize,
+}
+
+const fn ttl_default() -> Duration {
+    Duration::from_secs(TTL_SECONDS_MAX)
+}
+
+const fn pad_to_default() -> usize {
+    128
+}
+
+const fn concurrency_default() -> usize {
+    500
+}
+
+const fn connections_max_default() -> usize {
+    4
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Checks what needs no file.
+    pub(super) fn check(&self) -> Result<(), ChannelError> {
+        let refuse = |setting, message: &str| {
+            Err(ChannelError::Setting { setting, message: message.to_owned() })
+        };
+        if self.key_file.is_some() == self.key.is_some() {
+            return refuse(
+                "key_file",
+                "name the key's file, or give the key as `key`: one of them",
+            );
+        }
+        let is_address = self.subject.strip_prefix("mailto:").is_some_and(|to| to.contains('@'));
+        let is_page = self.subject.strip_prefix("https://").is_some_and(|rest| !rest.is_empty());
+        if !(is_address || is_page) || !self.subject.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return refuse(
+                "subject",
+                "must be mailto:SOMEBODY@EXAMPLE.COM, or a page that starts with https://",
+            );
+        }
+        if self.ttl.as_secs() > TTL_SECONDS_MAX {
+            return refuse("ttl", "must be at most 672h: push services keep nothing longer");
+        }
+        if !(1..=PLAINTEXT_BYTES_MAX).contains(&self.pad_to) {
+            return refuse("pad_to", &format!("must be 1 to {PLAINTEXT_BYTES_MAX}"));
+        }
+        if self.concurrency == 0 {
+            return refuse("concurrency", "must be at least 1");
+        }
+        if self.connections_max == 0 {
+            return refuse("connections_max", "must be at least 1");
+        }
+        Ok(())
+    }
+
+    /// The key's text.
+    pub(super) fn key_text(&self) -> Result<String, ChannelError> {
+        if let Some(path) = &self.key_file {
+            return std::fs::read_to_string(path).map_err(|error| ChannelError::File {
+                path: path.display().to_string(),
+                message: format!("the key cannot be read: {error}"),
+            });
+        }
+        Ok(self.key.as_ref().map(|key| key.expose().to_owned()).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        serde_json::from_str(r#"{"key":"canary","subject":"mailto:ops@example.com"}"#).unwrap()
+    }
+
+    #[test]
+    fn the_shortest_settings_are_a_key_and_a_subject() {
+        let settings = settings();
+        settings.check().unwrap();
+        assert_eq!(settings.ttl, Duration::from_hours(672));
+        assert!(!format!("{settings:?}").contains("canary"), "a key shows in no log");
+    }
+
+    #[test]
+    fn a_setting_that_makes_no_sense_is_refused_by_name() {
+        let check = |change: fn(&mut Settings), expect: &str| {
+            let mut settings = settings();
+            change(&mut settings);
+            let error = settings.check().unwrap_err().to_string();
+            assert!(error.starts_with(expect), "{error}");
+        };
+        check(|settings| settings.key = None, "key_file:");
+        check(|settings| settings.key_file = Some("x.pem".into()), "key_file:");
+        check(|settings| settings.subject = "ops@example.com".to_owned(), "subject:");
+        check(|settings| settings.subject = "mailto:".to_owned(), "subject:");
+        check(|settings| settings.subject = "http://example.com".to_owned(), "subject:");
+        check(|settings| settings.subject = "https://a b".to_owned(), "subject:");
+        check(|settings| settings.ttl = Duration::from_hours(673), "ttl:");
+        check(|settings| settings.pad_to = 0, "pad_to:");
+        check(|settings| settings.pad_to = 4_000, "pad_to:");
+        check(|settings| settings.concurrency = 0, "concurrency:");
+        check(|settings| settings.connections_max = 0, "connections_max:");
+    }
+}

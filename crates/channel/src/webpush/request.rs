@@ -1,0 +1,256 @@
+//! From a notification to the head of a request (RFC 8030, section 5).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use notification::{Content, Priority, Timestamp};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::encryption::PLAINTEXT_BYTES_MAX;
+use crate::Invalid;
+use crate::endpoint::Endpoint;
+
+/// How long push services keep a message at most: four weeks, in seconds. Some refuse more.
+pub(super) const TTL_SECONDS_MAX: u64 = 28 * 24 * 3600;
+const TOPIC_BYTES_MAX: usize = 32;
+
+static TTL: HeaderName = HeaderName::from_static("ttl");
+static URGENCY: HeaderName = HeaderName::from_static("urgency");
+static TOPIC: HeaderName = HeaderName::from_static("topic");
+
+const CODING: HeaderValue = HeaderValue::from_static("aes128gcm");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// A content, ready but for what differs per attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Prepared {
+    pub(super) plaintext: Bytes,
+    ttl_seconds: Option<u64>,
+    urgency: Option<Urgency>,
+    topic: Option<HeaderValue>,
+}
+
+/// What of a request comes neither from the content nor from the subscription.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) priority: Priority,
+    pub(super) expires_at: Option<Timestamp>,
+    /// For notifications that neither their options nor their end give one.
+    pub(super) ttl: Duration,
+    /// When the request is made.
+    pub(super) now: Timestamp,
+}
+
+/// How much a message matters to a device that saves its battery.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Urgency {
+    VeryLow,
+    Low,
+    Normal,
+    High,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    ttl: Option<u64>,
+    urgency: Option<Urgency>,
+    topic: Option<String>,
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    /// Prepares `content`.
+    pub(super) fn new(content: &Content) -> Result<Self, Invalid> {
+        let Options { ttl, urgency, topic } = read_options(&content.options)?;
+        let topic = topic.map(HeaderValue::try_from).transpose();
+        let topic = topic.map_err(|error| Invalid::at("/topic", error.to_string()))?;
+        Ok(Self { plaintext: content.payload.clone(), ttl_seconds: ttl, urgency, topic })
+    }
+
+    /// The head of a request to `endpoint` with a body of `bytes`, under `terms`; `None` when the endpoint cannot be
+    /// written.
+    pub(super) fn request(
+        &self,
+        endpoint: &Endpoint,
+        bytes: usize,
+        authorization: HeaderValue,
+        terms: Terms,
+    ) -> Option<Request<()>> {
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::builder()
+            .scheme("https")
+            .authority(endpoint.origin.authority())
+            .path_and_query(endpoint.path.clone())
+            .build()
+            .ok()?;
+        let urgency = self.urgency.unwrap_or_else(|| Urgency::of(terms.priority));
+        let headers = request.headers_mut();
+        headers.insert(AUTHORIZATION, authorization);
+        headers.insert(CONTENT_ENCODING, CODING);
+        headers.insert(CONTENT_TYPE, OCTETS);
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+        headers.insert(TTL.clone(), HeaderValue::from(self.ttl_seconds(terms)));
+        headers.insert(URGENCY.clone(), HeaderValue::from_static(urgency.as_str()));
+        if let Some(topic) = &self.topic {
+            headers.insert(TOPIC.clone(), topic.clone());
+        }
+        Some(request)
+    }
+
+    /// What the options say; else what is left until the notification's end; else the setting. Never longer than
+    /// until its end.
+    fn ttl_seconds(&self, terms: Terms) -> u64 {
+        let left = terms.expires_at.map(|expires_at| expires_at.since(terms.now).as_secs());
+        let asked = self.ttl_seconds.or_else(|| left.is_none().then_some(terms.ttl.as_secs()));
+        let [asked, left] = [asked, left].map(|seconds| seconds.unwrap_or(TTL_SECONDS_MAX));
+        asked.min(left).min(TTL_SECONDS_MAX)
+    }
+}
+
+// === impl Urgency ===
+
+impl Urgency {
+    const fn of(priority: Priority) -> Self {
+        match priority {
+            Priority::Urgent => Self::High,
+            Priority::Normal => Self::Normal,
+            Priority::Bulk => Self::Low,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::VeryLow => "very-low",
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+        }
+    }
+}
+
+/// Checks a payload with its options.
+pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+    serde_json::from_slice::<&RawValue>(payload)
+        .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
+    let over = payload.len().saturating_sub(PLAINTEXT_BYTES_MAX);
+    if over > 0 {
+        return Err(Invalid::new(format!(
+            "has {} bytes, {over} more than the {PLAINTEXT_BYTES_MAX} that push services take",
+            payload.len()
+        )));
+    }
+    read_options(options).map(|_| ())
+}
+
+fn read_options(options: &[u8]) -> Result<Options, Invalid> {
+    if options.is_empty() {
+        return Ok(Options::default());
+    }
+    let read: Options = serde_json::from_slice(options).map_err(|error| {
+        Invalid::new(format!("must be a JSON object with ttl, urgency, topic: {error}"))
+    })?;
+    if read.ttl.is_some_and(|seconds| seconds > TTL_SECONDS_MAX) {
+        let message = format!("must be at most {TTL_SECONDS_MAX} seconds (four weeks)");
+        return Err(Invalid::at("/ttl", message));
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if let Some(topic) = &read.topic
+        && !((1..=TOPIC_BYTES_MAX).contains(&topic.len()) && topic.bytes().all(is_plain))
+    {
+        let message =
+            format!("must be 1 to {TOPIC_BYTES_MAX} letters, digits, hyphens and underscores");
+        return Err(Invalid::at("/topic", message));
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_500);
+
+    fn head(options: &str, priority: Priority, left: Option<Duration>) -> Request<()> {
+        let options = Bytes::copy_from_slice(options.as_bytes());
+        let content = Content { payload: Bytes::from_static(b"{}"), options };
+        let expires_at = left.map(|left| NOW.plus(left));
+        let terms = Terms { priority, expires_at, ttl: Duration::from_mins(10), now: NOW };
+        let endpoint = Endpoint::parse("https://push.example/a?b=c").unwrap();
+        let token = HeaderValue::from_static("vapid t=x, k=y");
+        Prepared::new(&content).unwrap().request(&endpoint, 103, token, terms).unwrap()
+    }
+
+    #[test]
+    fn a_head_says_all_that_the_standard_asks_for() {
+        let request = head("", Priority::Normal, None);
+        assert_eq!(request.method(), Method::POST);
+        assert_eq!(request.uri(), "https://push.example/a?b=c");
+        let mut lines: Vec<_> = request
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        lines.sort();
+        let expect = [
+            "authorization: vapid t=x, k=y",
+            "content-encoding: aes128gcm",
+            "content-length: 103",
+            "content-type: application/octet-stream",
+            "ttl: 600",
+            "urgency: normal",
+        ];
+        assert_eq!(lines, expect);
+    }
+
+    #[test]
+    fn options_go_before_priority_and_setting_but_not_past_the_end() {
+        let check = |options: &str, left: Option<u64>, expect: [&str; 3]| {
+            let request = head(options, Priority::Bulk, left.map(Duration::from_secs));
+            let found = ["ttl", "urgency", "topic"].map(|name| {
+                request.headers().get(name).map_or("", |value| value.to_str().unwrap())
+            });
+            assert_eq!(found, expect, "{options} {left:?}");
+        };
+        check("{}", None, ["600", "low", ""]);
+        check("{}", Some(7_200), ["7200", "low", ""]);
+        check("{}", Some(100 * 24 * 3600), ["2419200", "low", ""]);
+        check(
+            r#"{"ttl":0,"urgency":"very-low","topic":"a-B_9"}"#,
+            None,
+            ["0", "very-low", "a-B_9"],
+        );
+        check(r#"{"ttl":5000}"#, Some(60), ["60", "low", ""]);
+        check(r#"{"ttl":5}"#, Some(60), ["5", "low", ""]);
+        check(r#"{"urgency":"high"}"#, None, ["600", "high", ""]);
+    }
+
+    #[test]
+    fn what_a_push_service_would_refuse_is_refused_before_it_is_stored() {
+        let check = |payload: &[u8], options: &str, pointer: &str, message: &str| {
+            let invalid = check_content(payload, options.as_bytes()).unwrap_err();
+            assert_eq!(invalid.pointer, pointer, "{invalid}");
+            assert!(invalid.message.contains(message), "{invalid}");
+        };
+        let long = format!("\"{}\"", "x".repeat(PLAINTEXT_BYTES_MAX - 2));
+        assert_eq!(check_content(long.as_bytes(), b""), Ok(()));
+        let over = format!("\"{}\"", "x".repeat(4_094));
+        check(over.as_bytes(), "", "", "has 4096 bytes, 103 more than the 3993");
+        check(b"{", "", "", "is not valid JSON");
+        check(b"", "", "", "is not valid JSON");
+        check(b"{}", "[]", "", "must be a JSON object");
+        check(b"{}", r#"{"tll":1}"#, "", "unknown field `tll`");
+        check(b"{}", r#"{"ttl":-1}"#, "", "ttl, urgency, topic");
+        check(b"{}", r#"{"ttl":2419201}"#, "/ttl", "at most 2419200 seconds");
+        check(b"{}", r#"{"urgency":"now"}"#, "", "unknown variant `now`");
+        check(b"{}", r#"{"topic":""}"#, "/topic", "1 to 32 letters");
+        check(b"{}", r#"{"topic":"a b"}"#, "/topic", "1 to 32 letters");
+        check(b"{}", &format!(r#"{{"topic":"{}"}}"#, "x".repeat(33)), "/topic", "1 to 32 letters");
+    }
+}

@@ -1,0 +1,63 @@
+//! Turns at the CPU. An encryption takes some fifty microseconds of a thread that also moves the bytes of all its
+//! connections, and hundreds of attempts can be ready for one at the same moment: they take turns, a few at a time, and
+//! in between everything else on the thread goes on.
+
+use std::cell::Cell;
+
+use tokio::sync::Semaphore;
+
+/// Encryptions before others get their turn: a fraction of a millisecond.
+const AT_A_TIME: usize = 4;
+
+/// Lets attempts of one thread take turns, in the order in which they came.
+#[derive(Debug)]
+pub(super) struct Turns {
+    turn: Semaphore,
+    taken: Cell<usize>,
+}
+
+// === impl Turns ===
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self { turn: Semaphore::new(1), taken: Cell::new(0) }
+    }
+
+    /// Does `work` when it is the caller's turn.
+    pub(super) async fn take<Output>(&self, work: impl FnOnce() -> Output) -> Output {
+        // It is never closed.
+        let _turn = self.turn.acquire().await;
+        if self.taken.get() >= AT_A_TIME {
+            // While this one holds the turn, so that nobody works in the meantime.
+            tokio::task::yield_now().await;
+            self.taken.set(0);
+        }
+        self.taken.set(self.taken.get() + 1);
+        work()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join;
+    use std::cell::RefCell;
+
+    #[tokio::test]
+    async fn others_go_on_after_a_few() {
+        let turns = Turns::new();
+        let log = RefCell::new(Vec::new());
+        let working = futures_util::future::join_all((0..10).map(|number| {
+            let log = &log;
+            turns.take(move || log.borrow_mut().push(number))
+        }));
+        let other = async {
+            for _ in 0..2 {
+                log.borrow_mut().push(99);
+                tokio::task::yield_now().await;
+            }
+        };
+        join(working, other).await;
+        assert_eq!(log.into_inner(), [0, 1, 2, 3, 99, 4, 5, 6, 7, 99, 8, 9]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Who sends, and how that is proved: RFC 8292 (VAPID). A token, an ES256 JWT, is good for one origin and at most
+//! 24 hours; it is made once and serves all threads and all subscriptions of that origin.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
+use aws_lc_rs::encoding::{AsBigEndian as _, EcPrivateKeyBin};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::HeaderValue;
+use notification::Timestamp;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::settings::Secret;
+
+/// How long a token is good: half of what the standard allows, so that clocks may differ.
+const LIFE: Duration = Duration::from_hours(12);
+/// Old enough to be renewed: what is sent with it stays good for hours in the push service's own queues.
+const RENEW_AFTER: Duration = Duration::from_hours(6);
+/// Tokens kept. There are a handful of push services, but an endpoint can name any origin.
+const TOKENS_MAX: usize = 1_024;
+
+/// A key pair that was just made, as a configuration and a web page take it.
+#[derive(Debug)]
+pub struct VapidKey {
+    /// The private key, for the setting `key`.
+    pub private: Secret,
+    /// The public key, for `applicationServerKey` when a page subscribes.
+    pub public: String,
+}
+
+/// Makes and keeps tokens. Shared by all threads.
+#[derive(Debug)]
+pub(super) struct Vapid {
+    key: EcdsaKeyPair,
+    /// As the header has it.
+    public: String,
+    subject: String,
+    tokens: Mutex<HashMap<String, Token>>,
+}
+
+#[derive(Debug)]
+struct Token {
+    authorization: HeaderValue,
+    at: Timestamp,
+}
+
+// === impl VapidKey ===
+
+impl VapidKey {
+    /// A fresh pair; `None` when the system has no random numbers.
+    pub fn generate() -> Option<Self> {
+        let key = PrivateKey::generate(&ECDH_P256).ok()?;
+        let public = key.compute_public_key().ok()?;
+        let private: EcPrivateKeyBin<'_> = key.as_be_bytes().ok()?;
+        Some(Self {
+            private: Secret::new(BASE64_URL_SAFE_NO_PAD.encode(private.as_ref())),
+            public: BASE64_URL_SAFE_NO_PAD.encode(public.as_ref()),
+        })
+    }
+}
+
+// === impl Vapid ===
+
+impl Vapid {
+    /// Tokens in the name of `subject`, signed with `key`: PEM (PKCS#8 or SEC 1), or the base64url of the number itself.
+    pub(super) fn new(key: &str, subject: &str) -> Result<Self, &'static str> {
+        let key = if key.contains("-----BEGIN") { from_pem(key) } else { from_number(key) }?;
+        Ok(Self {
+            public: BASE64_URL_SAFE_NO_PAD.encode(key.public_key()),
+            key,
+            subject: subject.to_owned(),
+            tokens: Mutex::default(),
+        })
+    }
+
+    /// The `authorization` header for requests to `audience`, an origin, as of `now`; `None` when the key does not
+    /// sign.
+    pub(super) fn authorization(&self, audience: &str, now: Timestamp) -> Option<HeaderValue> {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(token) = tokens.get(audience)
+            && now.since(token.at) < RENEW_AFTER
+        {
+            return Some(token.authorization.clone());
+        }
+        if tokens.len() >= TOKENS_MAX {
+            let oldest = tokens.iter().min_by_key(|(_, token)| token.at);
+            let oldest = oldest.map(|(audience, _)| audience.clone());
+            oldest.and_then(|audience| tokens.remove(&audience));
+        }
+        let authorization = self.mint(audience, now)?;
+        tokens.insert(audience.to_owned(), Token { authorization: authorization.clone(), at: now });
+        Some(authorization)
+    }
+
+    fn mint(&self, audience: &str, now: Timestamp) -> Option<HeaderValue> {
+        let header = r#"{"typ":"JWT","alg":"ES256"}"#;
+        let claims = serde_json::json!({
+            "aud": audience,
+            "exp": now.plus(LIFE).seconds(),
+            "sub": self.subject,
+        });
+        let mut token = String::from("vapid t=");
+        let prefix_bytes = token.len();
+        BASE64_URL_SAFE_NO_PAD.encode_string(header, &mut token);
+        token.push('.');
+        BASE64_URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut token);
+        let signed = token.as_bytes().get(prefix_bytes..)?;
+        let signature = self.key.sign(&SystemRandom::new(), signed).ok()?;
+        token.push('.');
+        BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+        token.push_str(", k=");
+        token.push_str(&self.public);
+        let mut authorization = HeaderValue::from_str(&token).ok()?;
+        // Keeps it out of logs, and out of the tables of header compression.
+        authorization.set_sensitive(true);
+        Some(authorization)
+    }
+}
+
+fn from_pem(text: &str) -> Result<EcdsaKeyPair, &'static str> {
+    let der = PrivateKeyDer::from_pem_slice(text.as_bytes())
+        .map_err(|_| "is not a PEM file with a private key")?;
+    EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_der())
+        .map_err(|_| "is not a P-256 key: `belfry vapid-key` makes one")
+}
+
+fn from_number(text: &str) -> Result<EcdsaKeyPair, &'static str> {
+    let number = BASE64_URL_SAFE_NO_PAD
+        .decode(text.trim())
+        .map_err(|_| "is neither PEM nor base64url: `belfry vapid-key` makes one")?;
+    let key = PrivateKey::from_private_key(&ECDH_P256, &number)
+        .map_err(|_| "is not the 32 bytes of a P-256 key: `belfry vapid-key` makes one")?;
+    let refuse = "is not a P-256 key: `belfry vapid-key` makes one";
+    let public = key.compute_public_key().map_err(|_| refuse)?;
+    EcdsaKeyPair::from_private_key_and_public_key(
+        &ECDSA_P256_SHA256_FIXED_SIGNING,
+        &number,
+        public.as_ref(),
+    )
+    .map_err(|_| refuse)
+}
+
+#[cfg(test)]
+#[path = "vapid_tests.rs"]
+mod tests;

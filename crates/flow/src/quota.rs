@@ -1,0 +1,154 @@
+//! How many in a minute: a token bucket, as the generic cell rate algorithm writes it down in one number.
+//!
+//! Pure arithmetic, time passed in. All threads of a process share one without a lock.
+
+use std::num::NonZeroU32;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Lets through so many in any minute, wherever that minute begins: a sixtieth of them at once, the others evenly.
+#[derive(Debug)]
+pub struct Quota {
+    interval_nanos: u64,
+    burst_nanos: u64,
+    /// What times are counted from: the first that was told.
+    start: OnceLock<Instant>,
+    /// When all that was reserved so far has gone through, if it goes evenly.
+    booked_until_nanos: AtomicU64,
+}
+
+const MINUTE_NANOS: u64 = 60_000_000_000;
+
+// === impl Quota ===
+
+impl Quota {
+    /// At most `count` in any minute.
+    pub fn per_minute(count: NonZeroU32) -> Self {
+        let count = u64::from(count.get());
+        // Those of the burst can meet a whole minute of the others, so these are fewer by so many.
+        let burst = (count / 60).max(1);
+        let interval_nanos = MINUTE_NANOS.div_ceil((count - burst).max(1));
+        Self {
+            interval_nanos,
+            burst_nanos: burst * interval_nanos,
+            start: OnceLock::new(),
+            booked_until_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Reserves the next place and says how long it is until then.
+    ///
+    /// # Errors
+    /// When that is longer than `wait_max`: how long it would be. Nothing is reserved then.
+    pub fn reserve(&self, now: Instant, wait_max: Duration) -> Result<Duration, Duration> {
+        let now = self.nanos(now);
+        let place = |booked: u64| {
+            let booked = booked.max(now) + self.interval_nanos;
+            (booked, Duration::from_nanos(booked.saturating_sub(now + self.burst_nanos)))
+        };
+        let reserve = |booked: u64| {
+            let (booked, wait) = place(booked);
+            (wait <= wait_max).then_some(booked)
+        };
+        let reserved =
+            self.booked_until_nanos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+        match reserved {
+            Ok(booked) => Ok(place(booked).1),
+            Err(booked) => Err(place(booked).1),
+        }
+    }
+
+    /// Lets nobody through for `span` from `now`: the other side says that it has had enough. What was reserved stays so.
+    pub fn pause(&self, now: Instant, span: Duration) {
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
+        let until = self.nanos(now) + span + self.burst_nanos - self.interval_nanos;
+        self.booked_until_nanos.fetch_max(until, Ordering::Relaxed);
+    }
+
+    fn nanos(&self, now: Instant) -> u64 {
+        let start = *self.start.get_or_init(|| now);
+        u64::try_from(now.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX / 4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Clock;
+    use proptest::prelude::*;
+
+    const LONG: Duration = Duration::from_hours(24);
+
+    fn per_minute(count: u32) -> Quota {
+        Quota::per_minute(NonZeroU32::new(count).unwrap())
+    }
+
+    fn start() -> Instant {
+        Clock::starting_at(Duration::ZERO).monotonic()
+    }
+
+    proptest! {
+        #[test]
+        fn no_minute_gets_more_than_the_quota(
+            count in 1_u32..2_000,
+            arrivals in prop::collection::vec(0_u64..20_000, 1..200),
+        ) {
+            let (quota, start) = (per_minute(count), start());
+            let mut now = start;
+            let mut through = Vec::new();
+            for pause_millis in arrivals {
+                now += Duration::from_millis(pause_millis);
+                for _ in 0..=count / 20 {
+                    through.push(now + quota.reserve(now, LONG).unwrap());
+                }
+            }
+            through.sort_unstable();
+            let many = usize::try_from(count).unwrap();
+            for window in through.windows(many + 1) {
+                let span = window[many] - window[0];
+                prop_assert!(span >= Duration::from_mins(1), "{} within {span:?}", many + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_minute_of_demand_uses_nearly_all_of_the_quota() {
+        let (quota, start) = (per_minute(600_000), start());
+        let within = (0..600_000)
+            .filter(|_| quota.reserve(start, LONG).unwrap() < Duration::from_mins(1))
+            .count();
+        assert!((595_000..=600_000).contains(&within), "{within}");
+    }
+
+    #[test]
+    fn who_would_wait_too_long_is_told_how_long_and_takes_no_place() {
+        let (quota, start) = (per_minute(60), start());
+        assert_eq!(quota.reserve(start, Duration::ZERO), Ok(Duration::ZERO));
+        let wait = quota.reserve(start, Duration::ZERO).unwrap_err();
+        assert_eq!(quota.reserve(start, Duration::ZERO), Err(wait), "nothing was reserved");
+        assert!(wait > Duration::from_secs(1) && wait < Duration::from_millis(1_020), "{wait:?}");
+        assert_eq!(quota.reserve(start, wait), Ok(wait));
+        assert_eq!(quota.reserve(start + wait * 2, Duration::ZERO), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_pause_holds_everybody_and_ends_without_a_rush() {
+        let (quota, start) = (per_minute(6_000), start());
+        quota.pause(start, Duration::from_mins(1));
+        quota.pause(start, Duration::from_secs(1));
+        let wait = quota.reserve(start, LONG).unwrap();
+        assert_eq!(wait, Duration::from_mins(1));
+        let next = quota.reserve(start, LONG).unwrap().checked_sub(wait).unwrap();
+        assert!(next > Duration::from_millis(10) && next < Duration::from_millis(11), "{next:?}");
+    }
+
+    #[test]
+    fn a_quota_of_one_lets_one_through_a_minute() {
+        let (quota, start) = (per_minute(1), start());
+        assert_eq!(quota.reserve(start, LONG), Ok(Duration::ZERO));
+        assert_eq!(quota.reserve(start, LONG), Ok(Duration::from_mins(1)));
+    }
+}
