@@ -132,7 +132,12 @@ impl Source {
         let mut faults = Vec::new();
         let credentials = Credentials::take(&mut table, self.master_key.as_ref(), &mut faults);
         credentials.apply(&mut table, &mut faults);
-        problems.extend(faults.into_iter().map(|(path, message)| Problem::new(path, message)));
+        // What did not open is not what the settings say: they would only complain of it again.
+        if !faults.is_empty() {
+            let faults = faults.into_iter();
+            problems.extend(faults.map(|(path, message)| Problem::new(path, message)));
+            return Err(problems);
+        }
         let document: Option<Document> = read_table(table, "", &mut problems);
         let config = document.map(|document| document.resolve(&mut problems));
         if let Some(config) = &config {
