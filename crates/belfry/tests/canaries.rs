@@ -105,6 +105,20 @@ impl Workspace {
         }
     }
 
+    /// Waits until the log of deliveries has so many lines.
+    fn wait_for_attempts(&mut self, lines: usize) {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        loop {
+            let log = self.run(&["log", "--json"]).stdout;
+            if String::from_utf8(log).unwrap().lines().count() >= lines {
+                return;
+            }
+            assert!(clock.monotonic().duration_since(started) < PATIENCE, "nothing was attempted");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Looks for canaries in everything but the files that have them.
     fn look(&self, except: &[&str]) {
         let mut texts = vec![("what was printed".to_owned(), self.printed.clone().into_bytes())];
@@ -148,11 +162,14 @@ fn no_secret_is_seen_in_what_comes_out() {
     let master_key = fs::read_to_string(workspace.path("master.key")).unwrap();
     workspace.canaries.push(master_key.trim_end().to_owned());
     let made = workspace.run(&["api-key", "ops", "--tenant", "default"]);
-    let made = String::from_utf8(made.stdout).unwrap();
+    let made = [made.stdout, made.stderr].concat();
+    let made = String::from_utf8(made).unwrap();
     workspace.printed.clear();
-    let api_key = made.split_whitespace().find(|word| word.starts_with("bfy_")).unwrap().to_owned();
+    let words = made.split(|character: char| character.is_whitespace() || character == '"');
+    let api_key =
+        words.clone().find_map(|word| word.strip_prefix("BELFRY_API_KEY=")).unwrap().to_owned();
     workspace.canaries.push(api_key.clone());
-    let sha256 = made.split('"').find(|part| part.len() == 64).unwrap().to_owned();
+    let sha256 = words.clone().find(|word| word.len() == 64).unwrap().to_owned();
 
     let apple = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let sealed_apple = workspace.seal("apple", &apple, &canary_of(&apple));
@@ -182,11 +199,13 @@ fn no_secret_is_seen_in_what_comes_out() {
     let engine = workspace.start();
     let url = format!("http://{}", engine.listen);
     let call = ["--url", url.as_str(), "--api-key", api_key.as_str()];
-    for (channel, to) in [("ios", "abcdef01"), ("hooks", "http://127.0.0.1:1/x")] {
+    let token = "ab".repeat(32);
+    for (channel, to) in [("ios", token.as_str()), ("hooks", "http://127.0.0.1:1/x")] {
         let send = ["send", "--channel", channel, "--to", to, "--content", "{\"aps\":{}}"];
         let sent = workspace.run(&[send.as_slice(), &call].concat());
         assert!(sent.status.success(), "{}", workspace.printed);
     }
+    workspace.wait_for_attempts(2);
     // What is wrong is told and changes nothing.
     let wrong = [
         config(&format!("\"whsec_{OTHER_WEBHOOK_SECRET}\""), "apple"),
