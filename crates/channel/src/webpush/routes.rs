@@ -12,6 +12,7 @@ use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use http_body_util::Full;
 use rustls::ClientConfig;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::endpoint::Origin;
@@ -22,9 +23,13 @@ use crate::{Attempt, Job, Tools};
 
 /// Push services with connections of their own, per sender thread. There are a handful, but an endpoint can name any.
 const ORIGINS_MAX: usize = 128;
+/// Connections to a push service that speaks only HTTP/1.1, one message at a time each, per sender thread.
+const HTTP1_CONNECTIONS_MAX: usize = 16;
+/// How long a message waits for one of them. Leaves half of an attempt's time for the answer.
+const HTTP1_WAIT: Duration = Duration::from_secs(15);
 /// How long a push service counts as one that speaks no HTTP/2.
 const ASK_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// How soon a message is worth another try that found all of them in use.
+/// How soon a message is worth another try that found everything in use.
 const NO_ROOM_DELAY: Duration = Duration::from_secs(1);
 
 /// How connections are made.
@@ -60,6 +65,7 @@ pub(super) struct Routes {
 #[derive(Debug)]
 struct Route {
     http2: http2::Pool,
+    http1_places: Semaphore,
     /// Not to be asked for HTTP/2 before; `None` while it speaks it, as far as is known.
     ask_at: Cell<Option<Instant>>,
     used_at: Cell<Instant>,
@@ -100,6 +106,13 @@ impl Routes {
                 Err(NoAnswer::NotSpoken) => route.ask_at.set(Some(now + ASK_AGAIN_AFTER)),
             }
         }
+        let place = tokio::time::timeout(HTTP1_WAIT, route.http1_places.acquire());
+        let Ok(Ok(_place)) = place.await else {
+            return Err(Attempt::handed_back(NO_ROOM_DELAY));
+        };
+        if let Some(report) = job.may_start().report_otherwise() {
+            return Err(Attempt::not_started(report));
+        }
         let request = make().and_then(|request| over_http1(request, origin, body));
         let Some(request) = request else {
             return Err(Attempt::impossible("it cannot be written as a request"));
@@ -135,7 +148,12 @@ impl Routes {
             priming: Priming::Unprimed,
         };
         let http2 = http2::Pool::new(dial, self.dial.connections_max, self.tools);
-        let route = Rc::new(Route { http2, ask_at: Cell::new(None), used_at: Cell::new(now) });
+        let route = Rc::new(Route {
+            http2,
+            http1_places: Semaphore::new(HTTP1_CONNECTIONS_MAX),
+            ask_at: Cell::new(None),
+            used_at: Cell::new(now),
+        });
         routes.insert(origin.clone(), Rc::clone(&route));
         Some(route)
     }

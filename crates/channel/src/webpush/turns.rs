@@ -1,4 +1,4 @@
-//! Turns at the CPU. An encryption takes some fifty microseconds of a thread that also moves the bytes of all its
+//! Turns at the CPU. An encryption takes some seventy microseconds of a thread that also moves the bytes of all its
 //! connections, and hundreds of attempts can be ready for one at the same moment: they take turns, a few at a time, and
 //! in between everything else on the thread goes on.
 

@@ -223,7 +223,7 @@ async fn streams_are_granted_and_withdrawn_without_a_failure() {
     let server = async move {
         let mut peer = Peer::welcome(listener.accept().await, 5).await;
         let mut open = peer.settle().await;
-        for granted in [5, 500, 1, 400, 1, 5] {
+        for granted in [5, 1, 1, 5, 500, 1, 500] {
             peer.grant(granted).await;
             for stream in open.drain(..) {
                 peer.answer(stream, 200).await;
@@ -238,6 +238,28 @@ async fn streams_are_granted_and_withdrawn_without_a_failure() {
         while let Some((stream, _)) = peer.request().await {
             peer.answer(stream, 200).await;
         }
+    };
+    beside(server, async move {
+        assert_eq!(verdicts(&rig.send(1000).await), all(Verdict::Accepted, 1000));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn five_hundred_streams_that_become_one_and_five_hundred_again_are_followed() {
+    let listener = TlsListener::bind(b"h2").await;
+    let rig = Rig::with(&listener, &serde_json::json!({ "connections_max": 1 }));
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, 500).await;
+        for (granted, begun) in [(500, 1), (1, 500), (500, 1), (500, 498)] {
+            let open = peer.settle().await;
+            assert_eq!(open.len(), begun);
+            peer.grant(granted).await;
+            for stream in open {
+                peer.answer(stream, 200).await;
+            }
+        }
+        std::future::pending::<()>().await;
     };
     beside(server, async move {
         assert_eq!(verdicts(&rig.send(1000).await), all(Verdict::Accepted, 1000));

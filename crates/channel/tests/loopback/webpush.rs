@@ -293,6 +293,32 @@ async fn who_speaks_no_http2_is_spoken_to_in_http1_and_asked_once() {
 }
 
 #[tokio::test]
+async fn a_service_that_speaks_only_http1_gets_few_connections() {
+    let listener = TlsListener::bind(b"http/1.1").await;
+    let rig = Rig::new(&listener);
+    let connections = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&connections);
+    let server = async move {
+        loop {
+            let mut stream = listener.accept().await;
+            counter.set(counter.get() + 1);
+            tokio::task::spawn_local(async move {
+                while webhook::read(&mut stream).await.is_some() {
+                    let answer = b"HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(answer).await.unwrap();
+                    stream.flush().await.unwrap();
+                }
+            });
+        }
+    };
+    beside(server, async {
+        assert_eq!(verdicts(&rig.send(200).await), [Verdict::Accepted; 200]);
+    })
+    .await;
+    assert!(connections.get() <= 1 + 16, "{} connections", connections.get());
+}
+
+#[tokio::test]
 async fn the_services_with_connections_are_bounded_and_the_idle_ones_go() {
     let listener = TlsListener::bind(b"h2").await;
     let open = Rc::new(Cell::new(0_usize));
