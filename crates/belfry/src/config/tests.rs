@@ -234,7 +234,7 @@ fn a_bad_variable_is_named_as_such() {
     check(
         "BELFRY__DELIVERY__SENDERS",
         "many",
-        "BELFRY__DELIVERY__SENDERS: invalid type: string \"many\", expected usize",
+        "BELFRY__DELIVERY__SENDERS: invalid type: a string, expected usize",
     );
     check("BELFRY__LOG__LEVEL__X", "1", "BELFRY__LOG__LEVEL__X: is within a key that is no table");
 }
