@@ -18,6 +18,7 @@ mod readiness;
 mod server;
 mod status;
 mod stream;
+mod suppressions;
 mod view;
 
 use std::fmt;
@@ -32,6 +33,7 @@ use notification::{Name, Timestamp, limits};
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::Ledger;
+use tokio::sync::watch;
 
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
@@ -46,6 +48,8 @@ pub struct State {
     pub intake: Arc<Intake>,
     /// Answers questions.
     pub ledger: Arc<dyn Ledger>,
+    /// Bumped when the store changed: whoever waits for something looks again.
+    pub changes: watch::Receiver<u64>,
     /// Who may call.
     pub keys: Keys,
     /// Whose notifications those of callers without a key are: `default`.
@@ -74,6 +78,7 @@ pub struct Site {
 struct Shared {
     intake: Arc<Intake>,
     ledger: Arc<dyn Ledger>,
+    changes: watch::Receiver<u64>,
     keys: Keys,
     default_tenant: Name,
     registry: Arc<Registry>,
@@ -99,6 +104,7 @@ pub fn site(state: State) -> Site {
         started_at: pipeline::timestamp(state.clock),
         intake: state.intake,
         ledger: state.ledger,
+        changes: state.changes,
         keys: state.keys,
         default_tenant: state.default_tenant,
         registry: state.registry,
@@ -124,10 +130,15 @@ pub fn site(state: State) -> Site {
 }
 
 fn for_operators() -> Router<Arc<Shared>> {
-    Router::new().route("/v1/log", get(operate::log)).route("/v1/audit", get(operate::audit)).route(
-        "/v1/suppressions",
-        get(operate::suppressions).post(operate::suppress).delete(operate::unsuppress),
-    )
+    Router::new()
+        .route("/v1/log", get(operate::log))
+        .route("/v1/audit", get(operate::audit))
+        .route(
+            "/v1/suppressions",
+            get(suppressions::read).post(suppressions::suppress).delete(suppressions::lift_one),
+        )
+        .route("/v1/suppressions/lift", post(suppressions::lift))
+        .route("/v1/suppressions/events", get(suppressions::events))
 }
 
 fn for_callers() -> Router<Arc<Shared>> {
@@ -172,6 +183,15 @@ impl Site {
     /// Its routes.
     pub fn router(&self) -> &Router {
         &self.router
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Whether the process is on its way out, so that nobody is kept waiting.
+    fn is_stopping(&self) -> bool {
+        self.readiness.needs().any(|(name, is_met)| name == "process" && !is_met)
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) struct Suppressed {
     channel: String,
     to: String,
     reason: String,
+    status: u16,
     since: String,
 }
 
@@ -211,7 +212,8 @@ impl From<LaneStatus> for Lane {
 
 impl From<Suppression> for Suppressed {
     fn from(suppression: Suppression) -> Self {
-        let Suppression { channel, recipient, reason, since } = suppression;
-        Self { channel: show(channel), to: show(recipient), reason, since: show(since) }
+        let Suppression { channel, recipient, reason, status, since } = suppression;
+        let (channel, to, since) = (show(channel), show(recipient), show(since));
+        Self { channel, to, reason, status, since }
     }
 }

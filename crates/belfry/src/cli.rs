@@ -56,12 +56,18 @@ pub(crate) enum Command {
     Cancel(CancelArgs),
     /// Count everything from the ground up (reads the store, the engine need not run)
     Audit(AuditArgs),
+    /// Read and change the list of recipients that are not tried
+    #[command(subcommand)]
+    Suppressions(crate::suppressions::SuppressionsCommand),
     /// Deliver a million notifications to a local provider, with a crash halfway
     Demo(crate::demo::DemoArgs),
     /// Run local providers that speak the real protocols
     ProviderSim(Box<provider_sim::Options>),
     /// Check a configuration without touching the network
     CheckConfig(CheckConfigArgs),
+    /// Seal the secrets of a configuration
+    #[command(subcommand)]
+    Credential(crate::credential::CredentialCommand),
     /// Make a key for callers of the engine
     ApiKey(ApiKeyArgs),
     /// Make a key pair with which browsers know who sends (Web Push, VAPID)
@@ -326,8 +332,13 @@ pub(crate) fn to_markdown() -> String {
     push_help(&mut page, "belfry", &root_help);
     for command in root.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
         let name = format!("belfry {}", command.get_name());
-        if command.get_name() != "help" {
-            push_help(&mut page, &name, &command.render_long_help().to_string());
+        if command.get_name() == "help" {
+            continue;
+        }
+        push_help(&mut page, &name, &command.render_long_help().to_string());
+        for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
+            let name = format!("{name} {}", inner.get_name());
+            push_help(&mut page, &name, &inner.render_long_help().to_string());
         }
     }
     page

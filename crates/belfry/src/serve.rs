@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
+use crate::exit::Failure;
 use crate::logging;
 use engine::Engine;
 pub(crate) use role::Role;
@@ -27,30 +28,43 @@ const START_PATIENCE: Duration = Duration::from_mins(1);
 /// Between two tries to reach the store, each of which may take its own time.
 const START_RETRY: Duration = Duration::from_secs(1);
 
-/// Runs the engine until SIGTERM or SIGINT. The exit code is 1 when it had to stop by itself.
-pub(crate) fn run(role: Role, config: &Config) -> anyhow::Result<ExitCode> {
+/// Runs the engine until SIGTERM or SIGINT. With SIGHUP it goes by what `read` reads then. The exit code is 1 when it had to stop by itself.
+pub(crate) fn run(
+    role: Role,
+    config: &Config,
+    read: impl Fn() -> Result<Config, Failure>,
+) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
         .thread_name("control")
         .enable_all()
         .build()?;
-    runtime.block_on(serve(role, config))
+    runtime.block_on(serve(role, config, read))
 }
 
-async fn serve(role: Role, config: &Config) -> anyhow::Result<ExitCode> {
+async fn serve(
+    role: Role,
+    config: &Config,
+    read: impl Fn() -> Result<Config, Failure>,
+) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // From here on it ends nothing; what came during the start is looked at after it.
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut engine = tokio::select! {
         started = Engine::start(role, config) => started?,
         _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
         _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
     };
     announce(&engine)?;
-    let failure = tokio::select! {
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
-        failure = engine.failed() => Some(failure),
+    let failure = loop {
+        tokio::select! {
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
+            failure = engine.failed() => break Some(failure),
+            _ = hangup.recv() => reload(&engine, config, &read),
+        }
     };
     if let Some(failure) = failure {
         // What is under way could not be settled: the restart recovers it, as after any crash.
@@ -70,6 +84,31 @@ async fn serve(role: Role, config: &Config) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Goes by the configuration as it is now, if it is right; if not, everything stays.
+fn reload(engine: &Engine, config: &Config, read: impl Fn() -> Result<Config, Failure>) {
+    let new = match read() {
+        Ok(new) => new,
+        Err(failure) => {
+            for line in failure.to_string().lines() {
+                tracing::error!("not reloaded, everything stays as it was: {line}");
+            }
+            return;
+        }
+    };
+    match engine.reload(&new) {
+        Ok(channels) => tracing::info!(channels, "reloaded: what is sent from now on goes by it"),
+        Err(error) => {
+            tracing::error!("not reloaded, everything stays as it was: {error:#}");
+            return;
+        }
+    }
+    for difference in config.fixed_differences(&new) {
+        tracing::warn!(
+            "[{difference}] differs from what this process started with: it changes with a restart only"
+        );
+    }
 }
 
 /// One line of JSON on standard output: ready, and where.

@@ -18,6 +18,7 @@ pub mod fcm;
 mod guard;
 mod http1;
 mod http2;
+mod reload;
 mod settings;
 pub mod smtp;
 mod tcp;
@@ -36,6 +37,7 @@ use tokio::sync::watch;
 
 pub use drive::{drive, drive_patiently};
 pub use guard::Resolve;
+pub use reload::Reloadable;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.

@@ -77,6 +77,8 @@ pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long requests under way may take when the server stops.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller may wait for something to happen; below what proxies allow.
+pub const LONG_POLL: Duration = Duration::from_secs(25);
 /// Faults named in one answer.
 pub const FAULTS: usize = 100;
 /// Items of a list in one answer.

@@ -1,6 +1,7 @@
 //! What settle writes: one decision per delivery, grouped because a chunk's deliveries mostly agree.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::chunk::Epoch;
 use crate::draft::Draft;
@@ -36,6 +37,9 @@ pub struct OutcomeGroup {
     pub detail: Cow<'static, str>,
     /// Whether their recipients join the suppression list.
     pub suppress: bool,
+    /// Since when recipients of the group are gone by the provider's own clock, by index; those of whom it said nothing
+    /// are missing.
+    pub gone_since: BTreeMap<u16, Timestamp>,
     /// Their places within the batch: never empty, ascending, distinct.
     pub indexes: Vec<u16>,
 }

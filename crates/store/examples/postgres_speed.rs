@@ -82,6 +82,7 @@ async fn main() {
         channel: name("channel"),
         recipient: "somebody".into(),
         reason: String::new(),
+        status: 0,
         since: at(0),
     };
     store.suppress(vec![gone]).await.expect("suppress");
@@ -203,6 +204,7 @@ fn parts(chunk: &Chunk, part: usize) -> impl Iterator<Item = Settlement> + '_ {
             status: 200,
             detail: "".into(),
             suppress: false,
+            gone_since: [].into(),
             indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
         }],
         fallbacks: Vec::new(),

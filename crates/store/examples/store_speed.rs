@@ -147,6 +147,7 @@ async fn the_way_through(store: &Sqlite, part: usize, own: bool) {
                     status: 200,
                     detail: "".into(),
                     suppress: false,
+                    gone_since: [].into(),
                     indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
                 }],
                 fallbacks: Vec::new(),

@@ -6,7 +6,9 @@ use notification::{
     State, Timestamp,
 };
 
-use crate::{ClusterStatus, StoreError};
+use crate::{
+    ClusterStatus, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionPage,
+};
 
 /// One attempt, or the end, of one notification as the log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,19 +129,6 @@ pub struct BroadcastStatus {
     pub account: Account,
 }
 
-/// A recipient that must not be tried again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suppression {
-    /// On which channel.
-    pub channel: Name,
-    /// Who.
-    pub recipient: ByteString,
-    /// The provider's words, or the operator's.
-    pub reason: String,
-    /// Since when.
-    pub since: Timestamp,
-}
-
 /// A lane with work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneStatus {
@@ -228,6 +217,9 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// Adds to the suppression list; one that is there already keeps its reason.
     async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError>;
 
+    /// Takes recipients off the list at `now`; says for each whether it was there and is not any more.
+    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError>;
+
     /// The suppression list of `channel` in order of recipient, after `after`, at most `items`.
     async fn suppressions(
         &self,
@@ -236,15 +228,29 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError>;
 
+    /// The first channel after `after`, in order of name, that has anybody on its list.
+    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError>;
+
+    /// What changed on the list, from `position` on, at most `events`.
+    async fn suppression_events(
+        &self,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError>;
+
+    /// How far the feed called `feed` is; a feed that nobody ever moved is at the start.
+    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError>;
+
+    /// Moves the feed from `from` to `to` if it is at `from`, and says where it is then.
+    async fn move_feed(
+        &self,
+        feed: Name,
+        from: FeedCursor,
+        to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError>;
+
     /// The processes that share this store; `None` for one that belongs to a single process.
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
         Ok(None)
     }
-
-    /// Takes recipients off the list; says for each whether it was there.
-    async fn unsuppress(
-        &self,
-        channel: Name,
-        recipients: Vec<ByteString>,
-    ) -> Result<Vec<bool>, StoreError>;
 }

@@ -25,6 +25,7 @@ pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod sqlite;
+mod suppression;
 
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Settle, Settled};
 pub use cluster::{ClusterStatus, Drained, Outbox, OutboxRow, Screen, Take, WorkerStatus};
@@ -32,7 +33,7 @@ pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 pub use ledger::{
     Attempted, Audit, BroadcastStatus, CancelTarget, Cancelled, Filter, History, LaneStatus,
-    Ledger, LogEntry, LogPage, LogPosition, Page, Suppression,
+    Ledger, LogEntry, LogPage, LogPosition, Page,
 };
 #[cfg(feature = "memory")]
 pub use memory::Memory;
@@ -40,6 +41,10 @@ pub use memory::Memory;
 pub use postgres::{Postgres, PostgresReader};
 pub use recovery::Recovery;
 pub use sqlite::{Sqlite, SqliteReader};
+pub use suppression::{
+    Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,
+    SuppressionPage,
+};
 
 use notification::Chunk;
 

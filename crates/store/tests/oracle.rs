@@ -7,7 +7,7 @@
     reason = "the helpers of a test fail by panicking"
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use notification::{
@@ -20,8 +20,8 @@ use store::conformance::{
 };
 use store::sqlite::{Options, Synchronous};
 use store::{
-    Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, History, Ingest, Ledger,
-    LogPosition, Mark, Memory, Recovery, Settle, Sqlite, Store, Suppression,
+    Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, EventPosition, History,
+    Ingest, Ledger, LogPosition, Mark, Memory, Recovery, Settle, Sqlite, Store, Suppression,
 };
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ enum Step {
     Settle { which: usize, every: usize, outcome: usize, wait: i64 },
     Cancel { position: usize },
     CancelBroadcast { which: usize },
-    Suppress { recipient: u8, listed: bool },
+    Suppress { recipient: u8, listed: bool, registered: i64 },
     Wait { millis: i64 },
     Crash,
 }
@@ -55,8 +55,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, every, outcome, wait)| Step::Settle { which, every, outcome, wait }),
         2 => number.clone().prop_map(|position| Step::Cancel { position }),
         1 => number.prop_map(|which| Step::CancelBroadcast { which }),
-        1 => (0u8..40, any::<bool>())
-            .prop_map(|(recipient, listed)| Step::Suppress { recipient, listed }),
+        2 => (0u8..40, any::<bool>(), 0i64..500).prop_map(|(recipient, listed, registered)| {
+            Step::Suppress { recipient, listed, registered }
+        }),
         3 => (0i64..70_000).prop_map(|millis| Step::Wait { millis }),
         1 => Just(Step::Crash),
     ]
@@ -151,7 +152,9 @@ impl<F: Fast> Pair<F> {
                 let (memory, sqlite) = self.broadcasts[which];
                 self.cancel(CancelTarget::Broadcast(memory), CancelTarget::Broadcast(sqlite)).await;
             }
-            Step::Suppress { recipient, listed } => self.suppress(recipient, listed).await,
+            Step::Suppress { recipient, listed, registered } => {
+                self.suppress(recipient, listed, registered).await;
+            }
             Step::Wait { millis } => self.now += millis,
             Step::Crash => self.crash(),
         }
@@ -300,6 +303,7 @@ impl<F: Fast> Pair<F> {
                 status: 200,
                 detail: format!("way {way}").into(),
                 suppress: ways[way] == Disposition::Ended(State::Refused),
+                gone_since: gone_since(indexes, wait, self.now),
                 indexes: indexes.to_vec(),
             };
             let groups = vec![group(first, outcome), group(second, outcome ^ 1)];
@@ -330,22 +334,27 @@ impl<F: Fast> Pair<F> {
         assert_eq!(memory, sqlite);
     }
 
-    async fn suppress(&mut self, recipient: u8, listed: bool) {
+    async fn suppress(&mut self, recipient: u8, listed: bool, registered: i64) {
         let (channel, recipient) = (name("channel"), recipient.to_string());
+        let mut answers = Vec::new();
         for store in [&self.memory as &dyn Store, self.fast.store()] {
             if listed {
                 let suppression = Suppression {
                     channel: channel.clone(),
                     recipient: recipient.clone().into(),
                     reason: "asked".to_owned(),
+                    status: 0,
                     since: at(self.now),
                 };
                 store.suppress(vec![suppression]).await.unwrap();
             } else {
-                let recipients = vec![recipient.clone().into()];
-                store.unsuppress(channel.clone(), recipients).await.unwrap();
+                let recipient = recipient.clone().into();
+                let registered_at = (registered > 0).then(|| at(self.now - registered));
+                let lift = store::Lift { channel: channel.clone(), recipient, registered_at };
+                answers.push(store.lift(vec![lift], at(self.now)).await.unwrap());
             }
         }
+        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
     }
 
     fn crash(&mut self) {
@@ -366,6 +375,9 @@ impl<F: Fast> Pair<F> {
             attempts[position].clone_from(&sqlite.attempts);
             assert_eq!(comparable(memory), comparable(sqlite));
         }
+        let (in_memory, in_fast) =
+            (suppressions(&self.memory).await, suppressions(self.fast.store()).await);
+        assert_eq!(in_memory, in_fast);
         assert_eq!(self.log_of(&self.memory).await, attempts);
         assert_eq!(self.log_of(self.fast.store()).await, attempts);
     }
@@ -384,6 +396,30 @@ impl<F: Fast> Pair<F> {
             position = page.next;
         }
     }
+}
+
+/// Of every third one the provider says since when it is gone: `wait` ago.
+fn gone_since(indexes: &[u16], wait: i64, now: i64) -> BTreeMap<u16, Timestamp> {
+    indexes.iter().filter(|index| *index % 3 == 0).map(|&index| (index, at(now - wait))).collect()
+}
+
+/// The list, and everything that ever happened to it, in an order that does not depend on the store.
+async fn suppressions(
+    store: &dyn Store,
+) -> (Vec<Suppression>, Vec<impl PartialEq + std::fmt::Debug>) {
+    let listed = store.suppressions(name("channel"), None, 1_000).await.unwrap();
+    let (mut events, mut position) = (Vec::new(), EventPosition::default());
+    loop {
+        let page = store.suppression_events(position, 7).await.unwrap();
+        if page.next == position {
+            break;
+        }
+        position = page.next;
+        events.extend(page.events.into_iter().map(|it| (it.recipient, it.at, it.change)));
+    }
+    // Within a transaction each store has an order of its own, but for what happened to one recipient.
+    events.sort_by(|one, other| one.0.cmp(&other.0));
+    (listed, events)
 }
 
 async fn members(store: &dyn Store, broadcast: BroadcastId) -> Vec<NotificationId> {

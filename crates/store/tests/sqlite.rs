@@ -184,7 +184,7 @@ async fn a_reader_needs_no_owner_and_changes_nothing() {
         assert_eq!(reader.find(ids[2]).await.unwrap().unwrap().id, ids[2]);
         let audit = reader.audit().await.unwrap();
         assert_eq!((audit.account.pending, audit.problem_count), (3, 0));
-        let refused = reader.unsuppress(name("channel"), Vec::new()).await;
+        let refused = reader.lift(Vec::new(), at(0)).await;
         assert_eq!(refused, Err(StoreError::ReadOnly));
     }
     Shape::default().ingest(&store, 1).await;
@@ -280,6 +280,7 @@ fn suppression(recipient: &'static str) -> Suppression {
         channel: name("channel"),
         recipient: recipient.into(),
         reason: String::new(),
+        status: 0,
         since: at(0),
     }
 }

@@ -14,3 +14,4 @@ mod operate;
 mod sockets;
 mod support;
 mod templates;
+mod suppressions;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use serde_json::json;
 
 use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
@@ -24,6 +24,7 @@ async fn worked() -> (Fixture, String) {
         status: 200,
         detail: "".into(),
         suppress: false,
+        gone_since: [].into(),
         indexes: vec![0],
     }];
     let (chunk, epoch) = (claim.chunks[0].id, claim.chunks[0].epoch);
@@ -155,33 +156,4 @@ async fn a_list_goes_on_where_it_stopped() {
     assert!(ids.is_sorted_by(|one, next| one < next));
     let none = fixture.get("/v1/notifications?state=dead&channel=ios").await.json();
     assert_eq!(none, json!({"items": [], "next": null}));
-}
-
-#[tokio::test(start_paused = true)]
-async fn suppressions_are_added_listed_and_removed() {
-    let fixture = fixture(Vec::new());
-    let body = r#"{"channel":"ios","to":["a2","a1"],"reason":"asked to"}"#;
-    let added = fixture.post("/v1/suppressions", JSON, body).await;
-    assert_eq!((added.status, added.json()), (StatusCode::OK, json!({"suppressed": 2})));
-    fixture.post("/v1/suppressions", JSON, r#"{"channel":"ios","to":"a3"}"#).await;
-    let list = fixture.get("/v1/suppressions?channel=ios&limit=2").await.json();
-    assert_eq!(list["next"], "a2");
-    assert_eq!(list["items"][0]["to"], "a1");
-    assert_eq!(list["items"][0]["reason"], "asked to");
-    let rest = fixture.get("/v1/suppressions?channel=ios&limit=2&after=a2").await.json();
-    assert_eq!((&rest["items"][0]["to"], &rest["next"]), (&json!("a3"), &json!(null)));
-
-    let path = "/v1/suppressions?channel=ios&to=a1";
-    let removed = fixture.call(Method::DELETE, path).await;
-    assert_eq!(removed.status, StatusCode::NO_CONTENT);
-    fixture.call(Method::DELETE, path).await.problem(404);
-    for (body, pointer) in [
-        (r#"{"channel":"ios","to":"zz"}"#, "/to"),
-        (r#"{"channel":"ios","to":[1]}"#, "/to"),
-        (r#"{"channel":"sms","to":"a1"}"#, "/channel"),
-        (r#"{"to":"a1"}"#, "/channel"),
-    ] {
-        let problem = fixture.post("/v1/suppressions", JSON, body).await.problem(422);
-        assert_eq!(problem["errors"][0]["pointer"], pointer);
-    }
 }

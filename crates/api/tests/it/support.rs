@@ -11,12 +11,12 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{Channel, ChannelError, Invalid, Sender, Tools};
 use flow::{Clock, Tasks};
 use http_body_util::BodyExt;
-use notification::{Account, Content, Timestamp};
+use notification::{Account, Chunk, Content, Timestamp};
 use pipeline::ingest::Templates;
 use pipeline::{Channels, Intake};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use store::{Ingest, Ledger, Memory};
+use store::{Claims, Ingest, Ledger, Memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -81,6 +81,7 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
     let site = api::site(api::State {
         intake: Arc::clone(&intake),
         ledger: Arc::clone(&store) as Arc<dyn Ledger>,
+        changes: Claims::<Chunk>::changes(&*store),
         keys: Keys::new(keys),
         default_tenant: "default".parse().unwrap(),
         registry: Arc::new(Registry::default()),

@@ -11,15 +11,16 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
+use crate::credential::Credentials;
 use crate::exit::{Failure, FailureKind};
 
 use super::{
     ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
-    TemplateConfig,
+    SuppressionsConfig, TemplateConfig,
 };
 
 /// Read in the working directory when no file is named.
-const USUAL_FILE: &str = "belfry.toml";
+pub(crate) const USUAL_FILE: &str = "belfry.toml";
 
 /// Environment variables that begin so are part of the configuration: `BELFRY__STORE__DIRECTORY=/var/belfry`
 /// is `store.directory`. A value that reads as TOML (`8`, `true`, `["a"]`) is that, any other is a text.
@@ -46,6 +47,8 @@ pub(super) struct Source {
     pub(super) text: String,
     /// Variables of the environment, by name.
     pub(super) variables: BTreeMap<String, String>,
+    /// The master key, if the environment has it.
+    pub(super) master_key: Option<Secret>,
     /// What the command line says.
     pub(super) flags: Flags,
 }
@@ -76,6 +79,7 @@ struct Document {
     queue: QueueConfig,
     delivery: DeliveryConfig,
     log: LogConfig,
+    suppressions: SuppressionsConfig,
     channels: BTreeMap<String, Table>,
     templates: BTreeMap<String, TemplateConfig>,
 }
@@ -115,7 +119,8 @@ impl Source {
             .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
             .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
             .collect();
-        Ok(Self { file: file.map(Path::to_path_buf), text, variables, flags })
+        let file = file.map(Path::to_path_buf);
+        Ok(Self { file, text, variables, master_key: master_key(), flags })
     }
 
     /// Reads and checks everything. Touches no network.
@@ -124,6 +129,15 @@ impl Source {
         let mut problems = Vec::new();
         for layer in [self.of_variables(), self.flags.settings()] {
             put(&mut table, layer, &mut problems);
+        }
+        let mut faults = Vec::new();
+        let credentials = Credentials::take(&mut table, self.master_key.as_ref(), &mut faults);
+        credentials.apply(&mut table, &mut faults);
+        // What did not open is not what the settings say: they would only complain of it again.
+        if !faults.is_empty() {
+            let faults = faults.into_iter();
+            problems.extend(faults.map(|(path, message)| Problem::new(path, message)));
+            return Err(problems);
         }
         let document: Option<Document> = read_table(table, "", &mut problems);
         let config = document.map(|document| document.resolve(&mut problems));
@@ -165,6 +179,12 @@ impl Source {
         let message = error.message().replace('\n', ", ");
         Problem::new("", format!("line {line} is not TOML: {message}"))
     }
+}
+
+/// The master key, if the environment has it.
+pub(crate) fn master_key() -> Option<Secret> {
+    let key = std::env::var_os("BELFRY_MASTER_KEY")?.into_string().unwrap_or_default();
+    Some(Secret::new(key))
 }
 
 // === impl Flags ===
@@ -233,10 +253,10 @@ impl Document {
                 }
             }
         }
-        let Self { server, mut store, mut queue, delivery, log, .. } = self;
+        let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
         store.resolve(problems);
         queue.resolve(problems);
-        Config { server, store, queue, delivery, log, channels, templates }
+        Config { server, store, queue, delivery, log, suppressions, channels, templates }
     }
 }
 
@@ -268,8 +288,13 @@ pub(super) fn read_table<T: DeserializeOwned>(
     }
 }
 
-/// Serde's words for an unknown key, as a person would put them.
+/// Serde's words, as a person would put them. A text of the wrong type is not shown: it may be a secret.
 fn explain(message: &str) -> String {
+    if message.starts_with("invalid type: string ")
+        && let Some((_text, expected)) = message.rsplit_once(", expected ")
+    {
+        return format!("invalid type: a string, expected {expected}");
+    }
     let Some(key) = quoted(message, "unknown field ") else { return message.replace('\n', ", ") };
     let known: Vec<&str> = expected(message).collect();
     match nearest(key, &known) {

@@ -8,25 +8,29 @@ mod load;
 mod places;
 mod reference;
 mod server_url;
+mod suppressions;
 mod templates;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use channel::{Channel, Reloadable};
 use flow::Backoff;
 use notification::Name;
+use pipeline::RetryPolicy;
 use pipeline::ingest::Templates;
-use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
 pub(crate) use channels::ChannelConfig;
-pub(crate) use load::Flags;
+pub(crate) use load::{Flags, USUAL_FILE, master_key};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::ServerUrl;
+pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 
 use load::Problem;
@@ -44,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) delivery: DeliveryConfig,
     /// What is logged.
     pub(crate) log: LogConfig,
+    /// Who is told of recipients that are gone.
+    pub(crate) suppressions: SuppressionsConfig,
     /// The ways out, by name. None by default.
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
     /// Contents that callers name in place of one. None by default.
@@ -143,9 +149,15 @@ pub(crate) enum LogLevel {
 // === impl Config ===
 
 impl Config {
-    /// Builds every channel. Reads the files that they name, and connects to nothing.
-    pub(crate) fn build_channels(&self) -> anyhow::Result<Channels> {
-        let mut channels = Channels::default();
+    /// Builds every channel, so that it can be replaced. Reads the files that they name, and connects to nothing.
+    pub(crate) fn build_channels(&self) -> anyhow::Result<BTreeMap<Name, Arc<Reloadable>>> {
+        let built = self.build_all()?.into_iter();
+        Ok(built.map(|(name, channel)| (name, Arc::new(Reloadable::new(channel)))).collect())
+    }
+
+    /// Builds every channel.
+    pub(crate) fn build_all(&self) -> anyhow::Result<BTreeMap<Name, Arc<dyn Channel>>> {
+        let mut channels = BTreeMap::new();
         let state_directory = match self.store.place() {
             StorePlace::Directory(directory) => Some(directory.join("state")),
             StorePlace::Server(_) => None,
@@ -168,6 +180,34 @@ impl Config {
         }
         Templates::compile(&contents, channels)
             .map_err(|(name, fault)| anyhow::anyhow!("templates.{name}.{fault}"))
+    }
+
+    /// What differs from `other` and is read at the start only, as the configuration names it.
+    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<String> {
+        let tables = [
+            ("server", self.server != other.server),
+            ("store", self.store != other.store),
+            ("queue", self.queue != other.queue),
+            ("delivery", self.delivery != other.delivery),
+            ("log", self.log != other.log),
+            ("suppressions", self.suppressions != other.suppressions),
+        ];
+        let mut differences: Vec<String> = tables
+            .into_iter()
+            .filter(|(_, differs)| *differs)
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        let names: BTreeSet<&Name> = self.channels.keys().chain(other.channels.keys()).collect();
+        for name in names {
+            match (self.channels.get(name), other.channels.get(name)) {
+                (Some(one), Some(other)) if one.retry != other.retry => {
+                    differences.push(format!("channels.{name}.retry"));
+                }
+                (Some(_), Some(_)) => {}
+                _ => differences.push(format!("channels.{name}")),
+            }
+        }
+        differences
     }
 
     /// How often and when each channel tries again.
@@ -194,6 +234,7 @@ impl Config {
         for (name, template) in &self.templates {
             problems.extend(template.check(name));
         }
+        problems.extend(self.suppressions.check(&self.channels));
         problems
     }
 }

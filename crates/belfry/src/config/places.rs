@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use channel::Secret;
 use notification::Name;
 use serde::Deserialize;
 use store::sqlite;
@@ -22,6 +23,8 @@ pub(crate) struct StoreConfig {
     pub(crate) url: Option<ServerUrl>,
     /// More root certificates to trust, PEM, for the database only.
     pub(crate) ca_file: Option<PathBuf>,
+    /// The password of the user in `url`. Not together with `password_file`.
+    pub(crate) password: Option<Secret>,
     /// File with the password of the user in `url`.
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -48,6 +51,8 @@ pub(crate) struct QueueConfig {
     pub(crate) prefix: String,
     /// More root certificates to trust, PEM, for the broker only.
     pub(crate) ca_file: Option<PathBuf>,
+    /// The password of the user in `url`. Not together with `password_file`.
+    pub(crate) password: Option<Secret>,
     /// File with the password of the user in `url`.
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -100,7 +105,8 @@ impl StoreConfig {
 
     /// Puts the password in its file, if one is named, into the URL.
     pub(super) fn resolve(&mut self, problems: &mut Vec<Problem>) {
-        add_password("store", &mut self.url, self.password_file.as_deref(), problems);
+        let given = (self.password.as_ref(), self.password_file.as_deref());
+        add_password("store", &mut self.url, given, problems);
     }
 }
 
@@ -108,7 +114,8 @@ impl StoreConfig {
 
 impl Default for QueueConfig {
     fn default() -> Self {
-        Self { url: None, prefix: "belfry".to_owned(), ca_file: None, password_file: None }
+        let prefix = "belfry".to_owned();
+        Self { url: None, prefix, ca_file: None, password: None, password_file: None }
     }
 }
 
@@ -133,7 +140,8 @@ impl QueueConfig {
 
     /// Puts the password in its file, if one is named, into the URL.
     pub(super) fn resolve(&mut self, problems: &mut Vec<Problem>) {
-        add_password("queue", &mut self.url, self.password_file.as_deref(), problems);
+        let given = (self.password.as_ref(), self.password_file.as_deref());
+        add_password("queue", &mut self.url, given, problems);
     }
 }
 
@@ -165,12 +173,17 @@ fn check_files(
 fn add_password(
     table: &str,
     url: &mut Option<ServerUrl>,
-    file: Option<&Path>,
+    (password, file): (Option<&Secret>, Option<&Path>),
     problems: &mut Vec<Problem>,
 ) {
-    let (Some(file), Some(bare)) = (file, url.as_ref()) else { return };
-    let read = std::fs::read_to_string(file)
-        .map_err(|error| format!("{}: cannot be read: {error}", file.display()));
+    let Some(bare) = url.as_ref() else { return };
+    let read = match (password, file) {
+        (None, None) => return,
+        (Some(password), None) => Ok(password.expose().to_owned()),
+        (None, Some(file)) => std::fs::read_to_string(file)
+            .map_err(|error| format!("{}: cannot be read: {error}", file.display())),
+        (Some(_), Some(_)) => Err("not together with `password`: leave one out".to_owned()),
+    };
     // Whoever writes a file with an editor ends its line.
     let added = read.and_then(|text| bare.with_password(text.trim_end_matches(['\n', '\r'])));
     match added {

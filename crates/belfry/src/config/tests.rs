@@ -11,7 +11,7 @@ fn source(text: &str, variables: &[(&str, &str)]) -> Source {
         file: Some("f.toml".into()),
         text: text.to_owned(),
         variables: variables.iter().map(owned).collect(),
-        flags: Flags::default(),
+        ..Source::default()
     }
 }
 
@@ -58,8 +58,10 @@ fn the_default_file_documents_every_key_and_no_other() {
             .find(|name| kind.as_str() == Some(name));
         tables.push((kind.unwrap(), channel.clone()));
     }
+    tables.push(("feed", document["suppressions"]["feed"].clone()));
     tables.extend(
-        ["server", "store", "queue", "delivery", "log"].map(|name| (name, document[name].clone())),
+        ["server", "store", "queue", "delivery", "log", "suppressions"]
+            .map(|name| (name, document[name].clone())),
     );
     for (name, table) in tables {
         let table = table.as_table().unwrap().clone();
@@ -84,6 +86,8 @@ fn known_keys(table: &str) -> Vec<String> {
         "store" => probe::<StoreConfig>(),
         "queue" => probe::<QueueConfig>(),
         "delivery" => probe::<DeliveryConfig>(),
+        "suppressions" => probe::<SuppressionsConfig>(),
+        "feed" => probe::<suppressions::FeedConfig>(),
         "apns" => probe::<channel::apns::Settings>(),
         "fcm" => probe::<channel::fcm::Settings>(),
         "webhook" => probe::<channel::webhook::Settings>(),
@@ -99,7 +103,15 @@ fn known_keys(table: &str) -> Vec<String> {
 #[test]
 fn the_examples_of_the_default_file_are_right() {
     // Of some keys only one can be set.
-    let rivals = ["key = \"\"", "certificate_file = \"apns.pem\"", "service_account = \"\""];
+    let rivals = [
+        "key = \"\"",
+        "certificate_file = \"apns.pem\"",
+        "service_account = \"\"",
+        "password = \"\"",
+        // And there is no such master key.
+        "key_file = \"/run/credentials/belfry.service/master-key\"",
+        "key = \"sealed:v1:apple:...\"",
+    ];
     let is_rival = |line: &&str| !rivals.contains(line);
     let examples: Vec<String> =
         every_key_set().lines().filter(is_rival).map(str::to_owned).collect();
@@ -228,7 +240,7 @@ fn a_bad_variable_is_named_as_such() {
     check(
         "BELFRY__DELIVERY__SENDERS",
         "many",
-        "BELFRY__DELIVERY__SENDERS: invalid type: string \"many\", expected usize",
+        "BELFRY__DELIVERY__SENDERS: invalid type: a string, expected usize",
     );
     check("BELFRY__LOG__LEVEL__X", "1", "BELFRY__LOG__LEVEL__X: is within a key that is no table");
 }

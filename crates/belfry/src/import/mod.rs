@@ -13,7 +13,6 @@
 mod batch;
 mod csv;
 mod ndjson;
-mod progress;
 mod rejects;
 mod row;
 mod submit;
@@ -31,9 +30,9 @@ use crate::cli::{ImportArgs, OnError};
 use crate::client::{Client, Connection, Engine};
 use crate::exit::{Failure, FailureKind};
 use crate::output;
+use crate::progress::Progress;
 
 use batch::{Read, Reading};
-use progress::Progress;
 use rejects::Rejects;
 use row::BadRow;
 use submit::{Broken, Submitted, submit};
@@ -99,7 +98,7 @@ pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode
         OnError::Stop => None,
         OnError::Skip => Some(Rejects::create(&rejects_path(args), reading.header())?),
     };
-    let progress = Progress::new(reading.bytes());
+    let progress = Progress::new(reading.bytes(), "accepted");
     let (sender, batches) = mpsc::channel(BATCHES_READ);
     let reader = std::thread::Builder::new()
         .name("import reader".to_owned())
@@ -175,7 +174,7 @@ impl Import<'_> {
         self.idle.extend(submitted.connection);
         self.summary.accepted += submitted.accepted;
         self.summary.replayed += submitted.replayed;
-        self.progress.accepted(self.summary.accepted + self.summary.replayed, submitted.end_offset);
+        self.progress.tell(self.summary.accepted + self.summary.replayed, submitted.end_offset);
         for row in &submitted.bad {
             self.reject(row)?;
         }

@@ -1,10 +1,15 @@
 //! The engine: which backends, which stages, and in which order they start and stop.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use api::Readiness;
+use channel::Reloadable;
 use flow::Clock;
+use notification::Name;
+use pipeline::Channels;
 use prometheus_client::registry::Registry;
 use store::StoreError;
 use tokio::net::TcpListener;
@@ -25,6 +30,7 @@ pub(super) struct Engine {
     /// True from the end of the start to the beginning of the drain.
     works: watch::Sender<bool>,
     stages: Stages,
+    channels: BTreeMap<Name, Arc<Reloadable>>,
 }
 
 // === impl Engine ===
@@ -35,7 +41,11 @@ impl Engine {
     pub(super) async fn start(role: Role, config: &Config) -> anyhow::Result<Self> {
         role.check(config)?;
         let clock = Clock::system();
-        let channels = config.build_channels()?;
+        let reloadables = config.build_channels()?;
+        let mut channels = Channels::default();
+        for (name, channel) in &reloadables {
+            channels.insert(name.clone(), Arc::clone(channel) as _);
+        }
         let mut random = fastrand::Rng::with_seed(seed(clock));
         let listener = TcpListener::bind(config.server.listen)
             .await
@@ -63,6 +73,7 @@ impl Engine {
         let intake = parts.intake()?;
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
+            stages.feed(&parts, &intake)?;
         }
         match &link {
             None => stages.dispatch(&mut parts)?,
@@ -78,7 +89,21 @@ impl Engine {
         }
         site.send_replace(parts.site(intake, readiness, role.produces())?);
         works.send_replace(true);
-        Ok(Self { listen, backend, link, works, stages })
+        Ok(Self { listen, backend, link, works, stages, channels: reloadables })
+    }
+
+    /// Has the channels go by `config` from now on. All are built before the first is replaced.
+    ///
+    /// # Errors
+    /// What cannot be built; then nothing has changed.
+    pub(super) fn reload(&self, config: &Config) -> anyhow::Result<usize> {
+        let built = config.build_all()?;
+        let replacements =
+            || self.channels.iter().filter_map(|(name, current)| Some((current, built.get(name)?)));
+        for (current, channel) in replacements() {
+            current.replace(Arc::clone(channel));
+        }
+        Ok(replacements().count())
     }
 
     /// Where it listens.

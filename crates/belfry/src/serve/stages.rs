@@ -7,9 +7,9 @@ use api::{Readiness, Site, State};
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
-use pipeline::{Channels, Collect, Deliver, Dispatch, Metrics, Settle, report};
+use pipeline::{Channels, Collect, Deliver, Dispatch, Feed, Metrics, Settle, report};
 use prometheus_client::registry::Registry;
-use store::StoreError;
+use store::{Claims, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
@@ -74,6 +74,24 @@ impl Stages {
             let drain = ingest::Drain { outbox, intake: Arc::clone(intake) };
             self.start("outbox", drain.run(self.stopping()));
         }
+    }
+
+    /// Tells an application whom the suppression list gained and lost, if one is configured.
+    pub(super) fn feed(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) -> anyhow::Result<()> {
+        let Some(config) = &parts.config.suppressions.feed else { return Ok(()) };
+        let store = parts.backend.store();
+        let feed = Feed {
+            name: "suppressions".parse()?,
+            changes: Claims::<Chunk>::changes(&*store),
+            ledger: store as _,
+            is_shared: parts.backend.worker().is_some(),
+            intake: Arc::clone(intake),
+            tenant: "default".parse()?,
+            channel: config.channel.clone(),
+            to: config.to.as_str().into(),
+        };
+        self.start("feed", feed.run(self.stopping()));
+        Ok(())
     }
 
     /// Claims chunks, and hands them to senders in this process.
@@ -210,9 +228,11 @@ impl Parts<'_> {
         readiness: Readiness,
         takes_in: bool,
     ) -> anyhow::Result<Site> {
+        let store = self.backend.store();
         Ok(api::site(State {
             intake,
-            ledger: self.backend.store() as _,
+            changes: Claims::<Chunk>::changes(&*store),
+            ledger: store as _,
             keys: self.config.server.api_keys(),
             default_tenant: "default".parse()?,
             registry: Arc::new(self.registry),

@@ -1,6 +1,7 @@
 //! From reports to one settlement: what the lifecycle says, grouped by what is the same.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,16 +42,25 @@ impl Decision {
     pub(super) fn add(
         &mut self,
         index: u16,
-        report: Report,
+        mut report: Report,
         now: Timestamp,
         random: &mut fastrand::Rng,
     ) {
+        // What providers say of the time differs by recipient: it goes beside, so that what is alike stays together.
+        let gone_since = match &mut report {
+            Report::Attempted(answer) => answer.gone_since.take(),
+            Report::HandedBack { .. } | Report::Expired => None,
+        };
+        let gone_since = gone_since.map(|since| (index, since));
         let known = self.openers.iter().position(|opener| *opener == report);
         if let Some(group) = known.and_then(|position| self.groups.get_mut(position)) {
             group.indexes.push(index);
+            group.gone_since.extend(gone_since);
             return;
         }
-        self.groups.push(self.open(index, &report, now, random));
+        let mut group = self.open(index, &report, now, random);
+        group.gone_since.extend(gone_since);
+        self.groups.push(group);
         self.openers.push(report);
     }
 
@@ -97,6 +107,7 @@ impl Decision {
             status,
             detail,
             suppress,
+            gone_since: BTreeMap::new(),
             indexes: vec![index],
         };
         match report {

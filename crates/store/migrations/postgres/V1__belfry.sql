@@ -95,10 +95,55 @@ CREATE TABLE idempotency (
 CREATE TABLE suppression (
     channel   text COLLATE "C" NOT NULL,
     recipient text COLLATE "C" NOT NULL,
-    reason    text   NOT NULL,
-    since     bigint NOT NULL,
+    reason    text    NOT NULL,
+    status    integer NOT NULL,
+    since     bigint  NOT NULL,
+    txid      xid8    NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (channel, recipient)
 );
+
+-- Who came back: a provider's word of an instant up to this one is out of date.
+CREATE TABLE suppression_lift (
+    channel   text COLLATE "C" NOT NULL,
+    recipient text COLLATE "C" NOT NULL,
+    lifted_at bigint NOT NULL,
+    txid      xid8   NOT NULL DEFAULT pg_current_xact_id(),
+    PRIMARY KEY (channel, recipient)
+);
+
+-- Every change of the list; without `since`, a recipient was taken off. Read like the log.
+CREATE TABLE suppression_event (
+    txid      xid8    NOT NULL DEFAULT pg_current_xact_id(),
+    id        bigint  GENERATED ALWAYS AS IDENTITY,
+    at        bigint  NOT NULL,
+    channel   text    NOT NULL,
+    recipient text    NOT NULL,
+    reason    text,
+    status    integer,
+    since     bigint,
+    PRIMARY KEY (txid, id)
+);
+
+-- How far somebody who hands these changes on has come, and the end of what is being handed on.
+CREATE TABLE feed (
+    name       text COLLATE "C" PRIMARY KEY,
+    txid       bigint NOT NULL DEFAULT 0,
+    event      bigint NOT NULL DEFAULT 0,
+    until_txid bigint,
+    until      bigint
+);
+
+-- Changes of one recipient must be read in the order in which they happened, which is the order of the rows' versions and
+-- not always that of the transactions' numbers. True when this transaction comes after `earlier`; otherwise it fails as
+-- one does that cannot be put in order, and is done again with a later number.
+CREATE FUNCTION comes_after(earlier xid8) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF earlier > pg_current_xact_id() THEN
+        RAISE EXCEPTION 'a later transaction changed the suppression first' USING ERRCODE = 'serialization_failure';
+    END IF;
+    RETURN true;
+END
+$$;
 
 -- Changes of how many notifications stand in which state (0 counts all that are pending); folded now and then.
 CREATE TABLE totals_delta (state smallint NOT NULL, change bigint NOT NULL);

@@ -83,8 +83,35 @@ CREATE TABLE suppression (
     channel   TEXT    NOT NULL,
     recipient TEXT    NOT NULL,
     reason    TEXT    NOT NULL,
+    status    INTEGER NOT NULL,
     since     INTEGER NOT NULL,
     PRIMARY KEY (channel, recipient)
+) STRICT, WITHOUT ROWID;
+
+-- Who came back: a provider's word of an instant up to this one is out of date.
+CREATE TABLE suppression_lift (
+    channel   TEXT    NOT NULL,
+    recipient TEXT    NOT NULL,
+    lifted_at INTEGER NOT NULL,
+    PRIMARY KEY (channel, recipient)
+) STRICT, WITHOUT ROWID;
+
+-- Every change of the list; without `since`, a recipient was taken off.
+CREATE TABLE suppression_event (
+    id        INTEGER PRIMARY KEY,
+    at        INTEGER NOT NULL,
+    channel   TEXT    NOT NULL,
+    recipient TEXT    NOT NULL,
+    reason    TEXT,
+    status    INTEGER,
+    since     INTEGER
+) STRICT;
+
+-- How far somebody who hands these changes on has come, and the end of what is being handed on.
+CREATE TABLE feed (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    event INTEGER NOT NULL,
+    until INTEGER
 ) STRICT, WITHOUT ROWID;
 
 -- How many notifications stand in which state; the state 0 counts all that are pending.

@@ -128,7 +128,12 @@ pub async fn exercise(make: impl AsyncFn() -> Subject) {
         suppression:
             a_suppressed_recipient_is_not_sent_to
             a_gone_recipient_joins_the_list
-            the_list_is_kept_in_order_and_taken_back;
+            the_list_is_kept_in_order_and_taken_back
+            the_providers_own_time_is_kept
+            who_registered_anew_is_not_suppressed_for_what_was_before
+            every_change_of_the_list_is_an_event
+            channels_with_a_list_are_named_in_order
+            a_feed_moves_only_from_where_it_is;
         fallbacks:
             a_fallback_is_accepted_with_the_refusal_and_takes_the_others_along
             a_settlement_that_is_stale_accepts_no_fallback

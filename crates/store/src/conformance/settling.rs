@@ -27,6 +27,7 @@ pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
         status,
         detail: state.as_str().into(),
         suppress: false,
+        gone_since: [].into(),
         indexes: vec![index],
     };
     let groups = (0..).zip(ends).map(group).collect();

@@ -177,6 +177,7 @@ pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> 
         status: 200,
         detail: "".into(),
         suppress: false,
+        gone_since: [].into(),
         indexes: indexes.to_vec(),
     };
     Settlement {

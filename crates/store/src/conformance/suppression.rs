@@ -1,17 +1,25 @@
 //! Recipients that must not be tried again.
 
-use notification::{ByteString, Disposition, State};
+use std::collections::BTreeMap;
+
+use notification::{Disposition, State};
 
 use super::support::{Shape, at, claim_all, claim_one, find, indexes, name, part, settle_one};
-use crate::{Store, Suppression};
+use crate::{Change, EventPosition, FeedCursor, Lift, Store, Suppression, SuppressionEvent};
 
 fn suppression(recipient: &str, reason: &str) -> Suppression {
     Suppression {
         channel: name("channel"),
         recipient: recipient.into(),
         reason: reason.to_owned(),
+        status: 0,
         since: at(1),
     }
+}
+
+fn lift(recipient: &str, registered_at: Option<i64>) -> Lift {
+    let registered_at = registered_at.map(at);
+    Lift { channel: name("channel"), recipient: recipient.into(), registered_at }
 }
 
 pub(super) async fn a_suppressed_recipient_is_not_sent_to(store: &dyn Store) {
@@ -37,7 +45,8 @@ pub(super) async fn a_gone_recipient_joins_the_list(store: &dyn Store) {
     gone.groups[0].detail = "Unregistered".into();
     settle_one(store, gone).await;
     let listed = store.suppressions(name("channel"), None, 9).await.unwrap();
-    assert_eq!(listed, [Suppression { since: at(7), ..suppression("2", "Unregistered") }]);
+    let expect = Suppression { since: at(7), status: 200, ..suppression("2", "Unregistered") };
+    assert_eq!(listed, [expect]);
     Shape { destination: "elsewhere", ..Shape::default() }.ingest(store, 3).await;
     assert_eq!(indexes(&claim_one(store, 0).await), [0, 1]);
 }
@@ -50,10 +59,139 @@ pub(super) async fn the_list_is_kept_in_order_and_taken_back(store: &dyn Store) 
     assert_eq!(first, [suppression("a", "first"), suppression("b", "first")]);
     let rest = store.suppressions(name("channel"), Some("b".into()), 2).await.unwrap();
     assert_eq!(rest, [suppression("c", "first")]);
-    let recipients: Vec<ByteString> = vec!["a".into(), "x".into()];
-    let removed = store.unsuppress(name("channel"), recipients).await.unwrap();
-    assert_eq!(removed, [true, false]);
+    let lifts = ["a", "x", "a"].map(|recipient| lift(recipient, None));
+    assert_eq!(store.lift(lifts.to_vec(), at(3)).await.unwrap(), [true, false, false]);
     let draft = Shape::default().draft("a");
     store.ingest(vec![draft], at(0)).await.unwrap();
     assert_eq!(claim_one(store, 0).await.deliveries.len(), 1);
+}
+
+/// Has the provider refuse `recipient` as gone, since then by its own clock if it says so.
+async fn refuse(store: &dyn Store, recipient: &str, gone_since: Option<i64>) {
+    store.ingest(vec![Shape::default().draft(recipient)], at(0)).await.unwrap();
+    let chunk = claim_one(store, 0).await;
+    let mut gone = part(&chunk, &indexes(&chunk), Disposition::Ended(State::Refused));
+    gone.groups[0].suppress = true;
+    gone.groups[0].status = 410;
+    gone.groups[0].detail = "Unregistered".into();
+    let gone_since = gone_since.map(|since| (indexes(&chunk)[0], at(since)));
+    gone.groups[0].gone_since = BTreeMap::from_iter(gone_since);
+    settle_one(store, gone).await;
+}
+
+async fn is_listed(store: &dyn Store, recipient: &str) -> bool {
+    let listed = store.suppressions(name("channel"), None, 99).await.unwrap();
+    listed.iter().any(|one| &*one.recipient == recipient)
+}
+
+/// All changes of the list, read one by one.
+async fn all_events(store: &dyn Store) -> Vec<SuppressionEvent> {
+    let (mut events, mut position) = (Vec::new(), EventPosition::default());
+    loop {
+        let page = store.suppression_events(position, 1).await.unwrap();
+        if page.next == position {
+            assert!(page.events.is_empty());
+            return events;
+        }
+        assert!(page.next > position && page.events.len() == 1);
+        position = page.next;
+        events.extend(page.events);
+    }
+}
+
+pub(super) async fn the_providers_own_time_is_kept(store: &dyn Store) {
+    Shape::default().ingest(store, 3).await;
+    let chunk = claim_one(store, 0).await;
+    let mut gone = part(&chunk, &[0, 1, 2], Disposition::Ended(State::Refused));
+    gone.groups[0].suppress = true;
+    gone.groups[0].gone_since = [(0, at(3)), (2, at(5))].into();
+    settle_one(store, gone).await;
+    let listed = store.suppressions(name("channel"), None, 9).await.unwrap();
+    let since: Vec<i64> = listed.iter().map(|one| one.since.millis()).collect();
+    assert_eq!(since, [3, 7, 5], "where the provider did not say, it is when it was settled");
+}
+
+pub(super) async fn who_registered_anew_is_not_suppressed_for_what_was_before(store: &dyn Store) {
+    refuse(store, "a", Some(50)).await;
+    assert!(is_listed(store, "a").await);
+    // What was registered before the provider saw it gone is what it saw.
+    assert_eq!(store.lift(vec![lift("a", Some(49))], at(90)).await.unwrap(), [false]);
+    assert_eq!(store.lift(vec![lift("a", Some(60))], at(90)).await.unwrap(), [true]);
+    assert_eq!(store.lift(vec![lift("a", Some(55))], at(95)).await.unwrap(), [false]);
+    for out_of_date in [50, 60] {
+        refuse(store, "a", Some(out_of_date)).await;
+        assert!(!is_listed(store, "a").await, "gone since {out_of_date}, back since 60");
+    }
+    refuse(store, "a", Some(61)).await;
+    assert!(is_listed(store, "a").await);
+    // Known to be back before the provider's word arrives.
+    assert_eq!(store.lift(vec![lift("b", Some(60))], at(90)).await.unwrap(), [false]);
+    refuse(store, "b", Some(60)).await;
+    assert!(!is_listed(store, "b").await);
+    refuse(store, "b", None).await;
+    assert!(is_listed(store, "b").await, "without the provider's time, the refusal is news");
+    assert_eq!(store.lift(vec![lift("b", None)], at(90)).await.unwrap(), [true]);
+    refuse(store, "b", Some(90)).await;
+    assert!(!is_listed(store, "b").await, "lifted at 90");
+    store.suppress(vec![suppression("b", "asked us")]).await.unwrap();
+    assert!(is_listed(store, "b").await, "an operator's word is no provider's");
+}
+
+pub(super) async fn every_change_of_the_list_is_an_event(store: &dyn Store) {
+    assert!(all_events(store).await.is_empty());
+    refuse(store, "a", Some(4)).await;
+    store.suppress(vec![suppression("b", "asked"), suppression("a", "again")]).await.unwrap();
+    store.suppress(vec![suppression("b", "again")]).await.unwrap();
+    store.lift(vec![lift("a", None), lift("x", None), lift("y", Some(1))], at(9)).await.unwrap();
+    refuse(store, "a", Some(9)).await;
+    refuse(store, "a", Some(10)).await;
+    let events = all_events(store).await;
+    let suppressed = |reason: &str, status, since| Change::Suppressed {
+        reason: reason.to_owned(),
+        status,
+        since: at(since),
+    };
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (&*event.recipient, event.at.millis(), event.change.clone()))
+        .collect();
+    let expect = [
+        ("a", 7, suppressed("Unregistered", 410, 4)),
+        ("b", 1, suppressed("asked", 0, 1)),
+        ("a", 9, Change::Lifted),
+        ("a", 7, suppressed("Unregistered", 410, 10)),
+    ];
+    assert_eq!(told, expect);
+    let page = store.suppression_events(events[0].position, 2).await.unwrap();
+    assert_eq!((page.events.as_slice(), page.next), (&events[1..3], events[2].position));
+}
+
+pub(super) async fn channels_with_a_list_are_named_in_order(store: &dyn Store) {
+    let on = |channel| Suppression { channel: name(channel), ..suppression("a", "") };
+    store.suppress(vec![on("b"), on("c"), on("a")]).await.unwrap();
+    let check = async |after: Option<&str>, expect: Option<&str>| {
+        let found = store.suppressed_channel(after.map(name)).await.unwrap();
+        assert_eq!(found, expect.map(name));
+    };
+    check(None, Some("a")).await;
+    check(Some("a"), Some("b")).await;
+    check(Some("bb"), Some("c")).await;
+    check(Some("c"), None).await;
+}
+
+pub(super) async fn a_feed_moves_only_from_where_it_is(store: &dyn Store) {
+    let feed = || name("hooks");
+    let start = FeedCursor::default();
+    assert_eq!(store.feed(feed()).await.unwrap(), start);
+    let place = |transaction, event| EventPosition { transaction, event };
+    // A store without concurrent transactions needs no numbers of them.
+    let first = FeedCursor { position: place(0, 0), until: Some(place(0, 5)) };
+    assert_eq!(store.move_feed(feed(), start, first).await.unwrap(), first);
+    let other = FeedCursor { position: place(0, 0), until: Some(place(0, 7)) };
+    assert_eq!(store.move_feed(feed(), start, other).await.unwrap(), first, "somebody was first");
+    let done = FeedCursor { position: place(0, 5), until: None };
+    assert_eq!(store.move_feed(feed(), first, done).await.unwrap(), done);
+    assert_eq!(store.move_feed(feed(), first, done).await.unwrap(), done);
+    assert_eq!(store.feed(feed()).await.unwrap(), done);
+    assert_eq!(store.feed(name("another")).await.unwrap(), start);
 }

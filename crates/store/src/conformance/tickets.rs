@@ -68,6 +68,7 @@ where
         channel: super::name("channel"),
         recipient: "1".into(),
         reason: "gone".to_owned(),
+        status: 0,
         since: at(6),
     };
     other.suppress(vec![gone]).await.unwrap();
@@ -125,6 +126,7 @@ fn part_of(ticket: Ticket, indexes: &[u16]) -> notification::Settlement {
         status: 200,
         detail: "".into(),
         suppress: false,
+        gone_since: [].into(),
         indexes: indexes.to_vec(),
     };
     notification::Settlement {

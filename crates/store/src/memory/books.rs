@@ -7,7 +7,7 @@ use notification::{
     Guarantee, Lane, Name, NotificationId, State, Timestamp,
 };
 
-use crate::{Attempted, BroadcastDraft, LogEntry, Suppression};
+use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
 
 /// The tag of every double.
 const REALM: u16 = 0xd0b;
@@ -19,6 +19,10 @@ pub(super) struct Books {
     pub(super) broadcasts: BTreeMap<BroadcastId, Broadcast>,
     pub(super) keys: HashMap<(Name, ByteString), (Known, [u8; 32])>,
     pub(super) suppressions: BTreeMap<(Name, ByteString), Suppression>,
+    /// Up to when a provider's word on a recipient is out of date.
+    pub(super) lifts: BTreeMap<(Name, ByteString), Timestamp>,
+    pub(super) events: Vec<SuppressionEvent>,
+    pub(super) feeds: BTreeMap<Name, FeedCursor>,
     /// One page per transaction that settled something.
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use notification::{Account, BatchId, BroadcastId, ByteString, Lane, Name, NotificationId, State};
+use notification::{Account, BatchId, BroadcastId, Lane, NotificationId, State};
 
 use super::books::{Books, Known};
-use crate::{
-    Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page, Suppression,
-};
+use crate::{Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page};
 
 impl Books {
     pub(super) fn find(&self, id: NotificationId) -> Option<History> {
@@ -129,26 +127,5 @@ impl Books {
             page.next.0 += 1;
         }
         page
-    }
-
-    pub(super) fn suppress(&mut self, suppression: Suppression) {
-        let key = (suppression.channel.clone(), suppression.recipient.clone());
-        self.suppressions.entry(key).or_insert(suppression);
-    }
-
-    pub(super) fn suppressions(
-        &self,
-        channel: &Name,
-        after: Option<&ByteString>,
-        items: usize,
-    ) -> Vec<Suppression> {
-        let of_channel = self.suppressions.values().filter(|it| &it.channel == channel);
-        let rest = of_channel.filter(|it| after.is_none_or(|after| &it.recipient > after));
-        rest.take(items).cloned().collect()
-    }
-
-    pub(super) fn unsuppress(&mut self, channel: &Name, recipients: Vec<ByteString>) -> Vec<bool> {
-        let mut remove = |it| self.suppressions.remove(&(channel.clone(), it)).is_some();
-        recipients.into_iter().map(&mut remove).collect()
     }
 }

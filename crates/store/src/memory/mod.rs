@@ -10,6 +10,7 @@ mod claim;
 mod ingest;
 mod ledger;
 mod settle;
+mod suppress;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -23,9 +24,9 @@ use tokio::sync::watch;
 
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Filter, History, Ingest, LaneStatus,
-    Ledger, LogPage, LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled,
-    StoreError, Suppression, Take,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, EventPosition, FeedCursor, Filter,
+    History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup,
+    Recovery, Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
 };
 use books::Books;
 
@@ -215,7 +216,12 @@ impl Ledger for Memory {
     }
 
     async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
-        self.change(|books| suppressions.into_iter().for_each(|one| books.suppress(one)));
+        self.change(|books| {
+            for one in suppressions {
+                let at = one.since;
+                books.suppress(one, None, at);
+            }
+        });
         Ok(())
     }
 
@@ -232,11 +238,32 @@ impl Ledger for Memory {
         Ok(self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    async fn unsuppress(
+    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        Ok(self.change(|books| lifts.iter().map(|lift| books.lift(lift, now)).collect()))
+    }
+
+    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
+        Ok(self.read(|books| books.suppressed_channel(after.as_ref())))
+    }
+
+    async fn suppression_events(
         &self,
-        channel: Name,
-        recipients: Vec<ByteString>,
-    ) -> Result<Vec<bool>, StoreError> {
-        Ok(self.change(|books| books.unsuppress(&channel, recipients)))
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError> {
+        Ok(self.read(|books| books.suppression_events(position, events)))
+    }
+
+    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
+        Ok(self.read(|books| books.feed(&feed)))
+    }
+
+    async fn move_feed(
+        &self,
+        feed: Name,
+        from: FeedCursor,
+        to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError> {
+        Ok(self.change(|books| books.move_feed(feed, from, to)))
     }
 }

@@ -43,12 +43,10 @@ impl Books {
                 self.note(piece.batch, index, &line);
             }
             if group.suppress {
-                self.suppress(Suppression {
-                    channel: envelope.lane.channel.clone(),
-                    recipient: self.recipient(piece.batch, index).clone(),
-                    reason: group.detail.clone().into_owned(),
-                    since: at,
-                });
+                let recipient = self.recipient(piece.batch, index).clone();
+                let whose = (envelope.lane.channel.clone(), recipient);
+                let (suppression, gone_since) = Suppression::of_group(group, whose, index, at);
+                self.suppress(suppression, gone_since, at);
             }
         }
         let fresh = Piece {

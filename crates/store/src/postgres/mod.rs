@@ -58,9 +58,9 @@ pub use reader::PostgresReader;
 
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Filter, History, Ingest, LaneStatus,
-    Ledger, LogPage, LogPosition, Mark, Page, RecipientGroup, Settle, Settled, StoreError,
-    Suppression, Take,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, EventPosition, FeedCursor, Filter,
+    History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup,
+    Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
@@ -447,11 +447,32 @@ impl Ledger for Postgres {
         self.reader.cluster().await
     }
 
-    async fn unsuppress(
+    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        self.work.ask_patiently(suppress::TakeOff { lifts, now }).await
+    }
+
+    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
+        self.reader.suppressed_channel(after).await
+    }
+
+    async fn suppression_events(
         &self,
-        channel: Name,
-        recipients: Vec<ByteString>,
-    ) -> Result<Vec<bool>, StoreError> {
-        self.work.ask_patiently(suppress::Unsuppress(channel, recipients)).await
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError> {
+        self.reader.suppression_events(position, events).await
+    }
+
+    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
+        self.reader.feed(feed).await
+    }
+
+    async fn move_feed(
+        &self,
+        feed: Name,
+        from: FeedCursor,
+        to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError> {
+        self.work.ask_patiently(suppress::MoveFeed { feed, from, to }).await
     }
 }

@@ -4,9 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::{TryStreamExt as _, try_join};
-use notification::{
-    Account, BatchId, BroadcastId, ByteString, Name, NotificationId, State, Timestamp,
-};
+use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
 use uuid::Uuid;
@@ -20,7 +18,7 @@ use crate::rows::members::Members;
 use crate::rows::model::{self, Standing};
 use crate::{
     BroadcastStatus, ClusterStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition,
-    Page, StoreError, Suppression, WorkerStatus,
+    Page, StoreError, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -247,9 +245,7 @@ impl<'a> Snapshot<'a> {
         entries: usize,
     ) -> Result<(LogPage, bool), StoreError> {
         let mut page = LogPage { entries: Vec::new(), next: position };
-        let horizon = "SELECT horizon, is_sure FROM log_horizon()";
-        let row = self.transaction.query_one(horizon, &[]).await?;
-        let (horizon, is_sure) = (row.try_get::<_, Xid>(0)?, row.try_get(1)?);
+        let (horizon, is_sure) = self.horizon().await?;
         let select = "SELECT txid, batch.id, accepted_at, entries FROM log JOIN batch ON batch.id = batch \
              WHERE txid > $1 AND txid < $2 ORDER BY txid, log.id";
         let portal = self.transaction.bind(select, &[&Xid(position.0), &horizon]).await?;
@@ -269,26 +265,11 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    pub(super) async fn suppressions(
-        &self,
-        channel: &Name,
-        after: Option<&ByteString>,
-        items: usize,
-    ) -> Result<Vec<Suppression>, StoreError> {
-        let select = "SELECT recipient, reason, since FROM suppression \
-             WHERE channel = $1 AND recipient > $2 ORDER BY recipient LIMIT $3";
-        let after: &str = after.map_or("", |after| after);
-        let rows =
-            self.transaction.query(select, &[&channel.as_str(), &after, &signed(items)]).await?;
-        let suppression = |row: &Row| {
-            Ok(Suppression {
-                channel: channel.clone(),
-                recipient: row.try_get::<_, String>(0)?.into(),
-                reason: row.try_get(1)?,
-                since: instant(row, 2)?,
-            })
-        };
-        rows.iter().map(suppression).collect()
+    /// The transaction before which no further one can write to the log, and whether none after it is known to be.
+    pub(super) async fn horizon(&self) -> Result<(Xid, bool), StoreError> {
+        let horizon = "SELECT horizon, is_sure FROM log_horizon()";
+        let row = self.transaction.query_one(horizon, &[]).await?;
+        Ok((row.try_get(0)?, row.try_get(1)?))
     }
 
     /// The processes of the cluster, in order of start.
@@ -343,10 +324,10 @@ fn worker_at(row: &Row) -> Result<WorkerStatus, StoreError> {
     })
 }
 
-fn instant(row: &Row, column: usize) -> Result<Timestamp, StoreError> {
+pub(super) fn instant(row: &Row, column: usize) -> Result<Timestamp, StoreError> {
     Ok(Timestamp::from_millis(row.try_get(column)?))
 }
 
-fn unsigned(row: &Row, column: usize) -> Result<u64, StoreError> {
+pub(super) fn unsigned(row: &Row, column: usize) -> Result<u64, StoreError> {
     Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
 }

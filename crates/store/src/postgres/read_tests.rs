@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use super::connection::{Connector, Session};
 use super::reader::PostgresReader;
 use crate::rows::codec::{LogLine, LogRow};
-use crate::{Ledger as _, LogPosition, StoreError};
+use crate::{EventPosition, Ledger as _, LogPosition, StoreError, SuppressionPage};
 
 /// A store with one batch of a hundred, on a server on which nothing else runs: whatever transaction ends anywhere on a
 /// server while the log is looked at holds back, for that look, what came after it.
@@ -126,4 +126,64 @@ async fn a_reader_outlives_its_sessions_and_says_what_is_missing() {
         matches!(&refused, StoreError::Schema(words) if words.contains("belfry serve")),
         "{refused}"
     );
+}
+
+/// A transaction that has told of a change, and is not over.
+async fn telling(connector: &Connector, recipient: &str) -> Session {
+    let session = connector.connect(None).await.unwrap();
+    let begin = format!("BEGIN; {}", super::LOG_WRITERS);
+    session.client.batch_execute(&begin).await.unwrap();
+    tell(&session.client, recipient).await;
+    session
+}
+
+async fn tell(client: &Client, recipient: &str) {
+    let insert = "INSERT INTO suppression_event (at, channel, recipient) VALUES (0, 'ios', $1)";
+    client.execute(insert, &[&recipient]).await.unwrap();
+}
+
+async fn told(reader: &PostgresReader, position: EventPosition, events: usize) -> SuppressionPage {
+    reader.suppression_events(position, events).await.unwrap()
+}
+
+fn recipients(page: &SuppressionPage) -> Vec<&str> {
+    page.events.iter().map(|event| &*event.recipient).collect()
+}
+
+#[tokio::test]
+async fn changes_of_the_list_are_read_up_to_the_first_transaction_that_may_still_write() {
+    let (_server, database, connector) = store().await;
+    let reader = PostgresReader::open(database.url(), None).await.unwrap();
+    let start = EventPosition::default();
+    // The transaction that was numbered first is committed last.
+    let early = telling(&connector, "a").await;
+    let late = telling(&connector, "b").await;
+    commit(&late).await;
+    let page = told(&reader, start, 10).await;
+    assert_eq!((recipients(&page), page.next), (vec![], start), "the first may still write");
+    tell(&early.client, "c").await;
+    commit(&early).await;
+    assert_eq!(recipients(&told(&reader, start, 10).await), ["a", "c", "b"]);
+    // A page may end within a transaction.
+    let page = told(&reader, start, 1).await;
+    assert_eq!(recipients(&page), ["a"]);
+    assert_eq!(recipients(&told(&reader, page.next, 10).await), ["c", "b"]);
+}
+
+#[tokio::test]
+async fn a_change_that_would_be_numbered_before_an_earlier_one_is_done_again() {
+    let (_server, _database, connector) = store().await;
+    let early = telling(&connector, "a").await;
+    let late = telling(&connector, "b").await;
+    let insert = "INSERT INTO suppression (channel, recipient, reason, status, since) \
+         VALUES ('ios', 'x', '', 410, 0)";
+    late.client.batch_execute(insert).await.unwrap();
+    commit(&late).await;
+    let lift = "DELETE FROM suppression WHERE recipient = 'x' RETURNING comes_after(txid)";
+    let error = early.client.batch_execute(lift).await.unwrap_err();
+    assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("40001"));
+    early.client.batch_execute("ROLLBACK").await.unwrap();
+    let again = telling(&connector, "a").await;
+    assert_eq!(again.client.query(lift, &[]).await.unwrap().len(), 1);
+    commit(&again).await;
 }

@@ -12,8 +12,9 @@ use super::connection::{Connector, Session};
 use super::read::Snapshot;
 use super::{errors, schema};
 use crate::{
-    Audit, BroadcastStatus, CancelTarget, Cancelled, ClusterStatus, Filter, History, LaneStatus,
-    Ledger, LogPage, LogPosition, Page, StoreError, Suppression,
+    Audit, BroadcastStatus, CancelTarget, Cancelled, ClusterStatus, EventPosition, FeedCursor,
+    Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, StoreError, Suppression,
+    SuppressionPage,
 };
 
 /// Answers questions about a store, whoever else works on it; changes nothing.
@@ -85,6 +86,14 @@ impl PostgresReader {
         entries: usize,
     ) -> Result<(LogPage, bool), StoreError> {
         ask!(self, log, position, entries)
+    }
+
+    async fn look_at_suppressions(
+        &self,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<(SuppressionPage, bool), StoreError> {
+        ask!(self, suppression_events, position, events)
     }
 }
 
@@ -187,11 +196,38 @@ impl Ledger for PostgresReader {
         status.map(Some)
     }
 
-    async fn unsuppress(
+    async fn lift(&self, _lifts: Vec<Lift>, _now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        Err(StoreError::ReadOnly)
+    }
+
+    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
+        ask!(self, suppressed_channel, after.as_ref())
+    }
+
+    async fn suppression_events(
         &self,
-        _channel: Name,
-        _recipients: Vec<ByteString>,
-    ) -> Result<Vec<bool>, StoreError> {
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError> {
+        for _ in 1..LOG_LOOKS {
+            let (page, is_sure) = self.look_at_suppressions(position, events).await?;
+            if is_sure || !page.events.is_empty() {
+                return Ok(page);
+            }
+        }
+        Ok(self.look_at_suppressions(position, events).await?.0)
+    }
+
+    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
+        ask!(self, feed, &feed)
+    }
+
+    async fn move_feed(
+        &self,
+        _feed: Name,
+        _from: FeedCursor,
+        _to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError> {
         Err(StoreError::ReadOnly)
     }
 }

@@ -56,8 +56,8 @@ impl Ask for SettleAll {
                 chunk.members = Some(applied.rest);
             }
         }
-        for (chunk, group, since) in suppressed {
-            round.suppress_group(&chunk, group, since).await?;
+        for (chunk, group, at) in suppressed {
+            round.suppress_group(&chunk, group, at).await?;
         }
         round.write(writes).await?;
         let applied = self.0.iter().zip(&answers).filter(|(_, answer)| **answer != Settled::Stale);
@@ -130,19 +130,18 @@ impl Round<'_> {
         &mut self,
         chunk: &ChunkRow,
         group: &OutcomeGroup,
-        since: Timestamp,
+        at: Timestamp,
     ) -> Result<(), Failure> {
         let batches = self.batches(std::iter::once(chunk)).await?;
         let Some(batch) = batches.get(&chunk.batch) else { return Ok(()) };
         let members: Members = group.indexes.iter().copied().collect();
-        let suppression = |delivery: notification::Delivery| Suppression {
-            channel: batch.envelope.lane.channel.clone(),
-            recipient: delivery.recipient,
-            reason: group.detail.to_string(),
-            since,
+        let suppression = |delivery: notification::Delivery| {
+            let whose = (batch.envelope.lane.channel.clone(), delivery.recipient);
+            Suppression::of_group(group, whose, delivery.index, at)
         };
-        let gone: Vec<Suppression> =
+        let gone: Vec<(Suppression, Option<Timestamp>)> =
             deliveries(batch, &members)?.into_iter().map(suppression).collect();
-        Ok(self.suppress(&gone).await?)
+        let gone = gone.iter().map(|(suppression, gone_since)| (suppression, *gone_since, at));
+        Ok(self.suppress(gone).await?)
     }
 }

@@ -48,8 +48,9 @@ pub use reader::SqliteReader;
 
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, Filter, History, Ingest, LaneStatus, Ledger, LogPage,
-    LogPosition, Mark, Page, RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression,
+    Cancelled, Claim, ClaimRequest, Claims, EventPosition, FeedCursor, Filter, History, Ingest,
+    LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup, Recovery, Settle,
+    Settled, StoreError, Suppression, SuppressionPage,
 };
 use round::Round;
 use writer::Durability::{Synced, WithTheNext};
@@ -306,9 +307,7 @@ impl Ledger for Sqlite {
 
     async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
         let suppress = move |round: &mut Round<'_>| {
-            suppressions.iter().try_for_each(|one| {
-                round.suppress(&one.channel, &one.recipient, &one.reason, one.since)
-            })
+            suppressions.iter().try_for_each(|one| round.suppress(one, None, one.since))
         };
         self.write(Synced, suppress).await
     }
@@ -322,12 +321,34 @@ impl Ledger for Sqlite {
         self.reader.suppressions(channel, after, items).await
     }
 
-    async fn unsuppress(
+    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        self.write(Synced, move |round| lifts.iter().map(|lift| round.lift(lift, now)).collect())
+            .await
+    }
+
+    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
+        self.reader.suppressed_channel(after).await
+    }
+
+    async fn suppression_events(
         &self,
-        channel: Name,
-        recipients: Vec<ByteString>,
-    ) -> Result<Vec<bool>, StoreError> {
-        self.write(Synced, move |round| round.unsuppress(&channel, &recipients)).await
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError> {
+        self.reader.suppression_events(position, events).await
+    }
+
+    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
+        self.reader.feed(feed).await
+    }
+
+    async fn move_feed(
+        &self,
+        feed: Name,
+        from: FeedCursor,
+        to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError> {
+        self.write(Synced, move |round| round.move_feed(&feed, from, to)).await
     }
 }
 

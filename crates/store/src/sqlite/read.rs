@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use notification::{
-    Account, BatchId, BroadcastId, ByteString, Name, NotificationId, State, Timestamp,
-};
+use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::round::{next_due, signed};
@@ -15,7 +13,6 @@ use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, Standing};
 use crate::{
     BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page, StoreError,
-    Suppression,
 };
 
 /// The database at one instant: whoever asks holds a transaction meanwhile.
@@ -259,27 +256,5 @@ impl Snapshot {
             }
         }
         Ok(page)
-    }
-
-    pub(super) fn suppressions(
-        &self,
-        channel: &Name,
-        after: Option<&ByteString>,
-        items: usize,
-    ) -> Result<Vec<Suppression>, StoreError> {
-        let mut select = self.connection.prepare_cached(
-            "SELECT recipient, reason, since FROM suppression \
-             WHERE channel = ?1 AND recipient > ?2 ORDER BY recipient LIMIT ?3",
-        )?;
-        let after: &str = after.map_or("", |after| after);
-        let rows = select.query_map(params![channel.as_str(), after, signed(items)], |row| {
-            Ok(Suppression {
-                channel: channel.clone(),
-                recipient: row.get::<_, String>(0)?.into(),
-                reason: row.get(1)?,
-                since: Timestamp::from_millis(row.get(2)?),
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
     }
 }

@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 use super::open::{open_reading, stored_realm};
 use super::read::Snapshot;
 use crate::{
-    Audit, BroadcastStatus, CancelTarget, Cancelled, Filter, History, LaneStatus, Ledger, LogPage,
-    LogPosition, Page, StoreError, Suppression,
+    Audit, BroadcastStatus, CancelTarget, Cancelled, EventPosition, FeedCursor, Filter, History,
+    LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, StoreError, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, whoever owns it; changes nothing.
@@ -136,11 +136,32 @@ impl Ledger for SqliteReader {
         self.read(move |snapshot| snapshot.suppressions(&channel, after.as_ref(), items)).await
     }
 
-    async fn unsuppress(
+    async fn lift(&self, _lifts: Vec<Lift>, _now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        Err(StoreError::ReadOnly)
+    }
+
+    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
+        self.read(move |snapshot| snapshot.suppressed_channel(after.as_ref())).await
+    }
+
+    async fn suppression_events(
         &self,
-        _channel: Name,
-        _recipients: Vec<ByteString>,
-    ) -> Result<Vec<bool>, StoreError> {
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError> {
+        self.read(move |snapshot| snapshot.suppression_events(position, events)).await
+    }
+
+    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
+        self.read(move |snapshot| snapshot.feed(&feed)).await
+    }
+
+    async fn move_feed(
+        &self,
+        _feed: Name,
+        _from: FeedCursor,
+        _to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError> {
         Err(StoreError::ReadOnly)
     }
 }

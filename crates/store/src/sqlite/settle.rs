@@ -7,7 +7,7 @@ use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, deliveries};
 use crate::rows::packing::Packing;
 use crate::rows::settlement::{self, Part};
-use crate::{Settled, StoreError};
+use crate::{Settled, StoreError, Suppression};
 
 impl Round<'_> {
     pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
@@ -65,14 +65,16 @@ impl Round<'_> {
         &mut self,
         chunk: &ChunkRow,
         group: &OutcomeGroup,
-        since: Timestamp,
+        at: Timestamp,
     ) -> Result<(), StoreError> {
         let lane = self.lane(chunk.lane)?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
         let batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
         let members: Members = group.indexes.iter().copied().collect();
         for delivery in deliveries(&batch, &members)? {
-            self.suppress(&lane.channel, &delivery.recipient, &group.detail, since)?;
+            let whose = (lane.channel.clone(), delivery.recipient);
+            let (suppression, gone_since) = Suppression::of_group(group, whose, delivery.index, at);
+            self.suppress(&suppression, gone_since, at)?;
         }
         Ok(())
     }

@@ -1,13 +1,18 @@
-//! The suppression list, and the filter that spares most lookups in it.
+//! The suppression list, its changes, and the filter that spares most lookups in it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use notification::{ByteString, Delivery, Name, Timestamp};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::round::Round;
-use crate::StoreError;
+use super::read::Snapshot;
+use super::round::{Round, signed};
 use crate::rows::members::Members;
+use crate::rows::model;
+use crate::{
+    Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
+    SuppressionPage,
+};
 
 /// Says of a recipient that it is certainly not suppressed, or perhaps (a Bloom filter of fixed size).
 /// A recipient taken off the list stays a "perhaps" until the store is opened again.
@@ -24,35 +29,86 @@ const PROBES: u32 = 3;
 // === impl Round ===
 
 impl Round<'_> {
-    /// Adds one recipient; one that is there already keeps its reason.
+    /// Lists a recipient, unless it came back after the instant at which its provider saw it gone; one that is listed
+    /// already keeps its reason.
     pub(super) fn suppress(
         &mut self,
-        channel: &Name,
-        recipient: &str,
-        reason: &str,
-        since: Timestamp,
+        suppression: &Suppression,
+        gone_since: Option<Timestamp>,
+        at: Timestamp,
     ) -> Result<(), StoreError> {
-        self.sql(
-            "INSERT INTO suppression (channel, recipient, reason, since) VALUES (?1, ?2, ?3, ?4) \
-             ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![channel.as_str(), recipient, reason, since.millis()])?;
-        self.desk.suppressed.insert(channel.as_str(), recipient);
+        let Suppression { channel, recipient, reason, status, since } = suppression;
+        let (channel, recipient, since): (&str, &str, _) =
+            (channel.as_str(), recipient, since.millis());
+        if let Some(gone_since) = gone_since {
+            let newer = "SELECT 1 FROM suppression_lift \
+                 WHERE channel = ?1 AND recipient = ?2 AND lifted_at >= ?3";
+            if self.sql(newer)?.exists(params![channel, recipient, gone_since.millis()])? {
+                return Ok(());
+            }
+        }
+        let insert = "INSERT INTO suppression (channel, recipient, reason, status, since) \
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
+        if self.sql(insert)?.execute(params![channel, recipient, reason, status, since])? == 0 {
+            return Ok(());
+        }
+        self.desk.suppressed.insert(channel, recipient);
+        let insert = "INSERT INTO suppression_event (at, channel, recipient, reason, status, since) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        self.sql(insert)?.execute(params![
+            at.millis(),
+            channel,
+            recipient,
+            reason,
+            status,
+            since
+        ])?;
+        self.woke = true;
         Ok(())
     }
 
-    pub(super) fn unsuppress(
-        &mut self,
-        channel: &Name,
-        recipients: &[ByteString],
-    ) -> Result<Vec<bool>, StoreError> {
-        let mut delete =
-            self.sql("DELETE FROM suppression WHERE channel = ?1 AND recipient = ?2")?;
-        let mut removed = Vec::with_capacity(recipients.len());
-        for recipient in recipients {
-            removed.push(delete.execute([channel.as_str(), recipient])? > 0);
+    pub(super) fn lift(&mut self, lift: &Lift, now: Timestamp) -> Result<bool, StoreError> {
+        let Lift { channel, recipient, registered_at } = lift;
+        let (channel, recipient): (&str, &str) = (channel.as_str(), recipient);
+        let covered = registered_at.map(Timestamp::millis);
+        let delete = "DELETE FROM suppression \
+             WHERE channel = ?1 AND recipient = ?2 AND (?3 IS NULL OR since <= ?3)";
+        let is_lifted = self.sql(delete)?.execute(params![channel, recipient, covered])? > 0;
+        if is_lifted {
+            let insert =
+                "INSERT INTO suppression_event (at, channel, recipient) VALUES (?1, ?2, ?3)";
+            self.sql(insert)?.execute(params![now.millis(), channel, recipient])?;
+            self.woke = true;
         }
-        Ok(removed)
+        if is_lifted || registered_at.is_some() {
+            let upsert = "INSERT INTO suppression_lift (channel, recipient, lifted_at) \
+                 VALUES (?1, ?2, ?3) ON CONFLICT (channel, recipient) \
+                 DO UPDATE SET lifted_at = max(lifted_at, excluded.lifted_at)";
+            let lifted_at = registered_at.unwrap_or(now).millis();
+            self.sql(upsert)?.execute(params![channel, recipient, lifted_at])?;
+        }
+        Ok(is_lifted)
+    }
+
+    pub(super) fn move_feed(
+        &mut self,
+        feed: &Name,
+        from: FeedCursor,
+        to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError> {
+        let current = feed_at(self.connection, feed)?;
+        if current != from {
+            return Ok(current);
+        }
+        let upsert = "INSERT INTO feed (name, event, until) VALUES (?1, ?2, ?3) \
+             ON CONFLICT (name) DO UPDATE SET event = excluded.event, until = excluded.until";
+        let number = |position: EventPosition| position.event.cast_signed();
+        self.sql(upsert)?.execute(params![
+            feed.as_str(),
+            number(to.position),
+            to.until.map(number)
+        ])?;
+        Ok(to)
     }
 
     /// Which of `deliveries` must not be sent.
@@ -76,6 +132,81 @@ impl Round<'_> {
             }
         }
         Ok(suppressed)
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    pub(super) fn suppressions(
+        &self,
+        channel: &Name,
+        after: Option<&ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT recipient, reason, status, since FROM suppression \
+             WHERE channel = ?1 AND recipient > ?2 ORDER BY recipient LIMIT ?3",
+        )?;
+        let after: &str = after.map_or("", |after| after);
+        let rows = select.query_map(params![channel.as_str(), after, signed(items)], |row| {
+            Ok(Suppression {
+                channel: channel.clone(),
+                recipient: row.get::<_, String>(0)?.into(),
+                reason: row.get(1)?,
+                status: row.get(2)?,
+                since: Timestamp::from_millis(row.get(3)?),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    pub(super) fn suppressed_channel(
+        &self,
+        after: Option<&Name>,
+    ) -> Result<Option<Name>, StoreError> {
+        let select = "SELECT min(channel) FROM suppression WHERE channel > ?1";
+        let after = after.map_or("", Name::as_str);
+        let found: Option<String> =
+            self.connection.prepare_cached(select)?.query_row([after], |row| row.get(0))?;
+        found.map(|found| model::name(&found)).transpose()
+    }
+
+    pub(super) fn suppression_events(
+        &self,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT id, at, channel, recipient, reason, status, since FROM suppression_event \
+             WHERE id > ?1 ORDER BY id LIMIT ?2",
+        )?;
+        let mut rows = select.query(params![position.event.cast_signed(), signed(events)])?;
+        let mut page = SuppressionPage { events: Vec::new(), next: position };
+        while let Some(row) = rows.next()? {
+            page.next =
+                EventPosition { transaction: 0, event: row.get::<_, i64>(0)?.cast_unsigned() };
+            let change = match row.get::<_, Option<i64>>(6)? {
+                Some(since) => Change::Suppressed {
+                    reason: row.get(4)?,
+                    status: row.get(5)?,
+                    since: Timestamp::from_millis(since),
+                },
+                None => Change::Lifted,
+            };
+            page.events.push(SuppressionEvent {
+                position: page.next,
+                at: Timestamp::from_millis(row.get(1)?),
+                channel: model::name(row.get_ref(2)?.as_str()?)?,
+                recipient: row.get::<_, String>(3)?.into(),
+                change,
+            });
+        }
+        Ok(page)
+    }
+
+    pub(super) fn feed(&self, feed: &Name) -> Result<FeedCursor, StoreError> {
+        feed_at(&self.connection, feed)
     }
 }
 
@@ -120,6 +251,17 @@ fn places(channel: &str, recipient: &str) -> impl Iterator<Item = (usize, u64)> 
         let place = hash.rotate_left(probe * 21) % FILTER_BITS;
         (usize::try_from(place / 64).unwrap_or(usize::MAX), 1 << (place % 64))
     })
+}
+
+/// How far the feed called `feed` is.
+fn feed_at(connection: &Connection, feed: &Name) -> Result<FeedCursor, StoreError> {
+    let mut select = connection.prepare_cached("SELECT event, until FROM feed WHERE name = ?1")?;
+    let position = |event: i64| EventPosition { transaction: 0, event: event.cast_unsigned() };
+    let found = select.query_row([feed.as_str()], |row| {
+        let until: Option<i64> = row.get(1)?;
+        Ok(FeedCursor { position: position(row.get(0)?), until: until.map(position) })
+    });
+    Ok(found.optional()?.unwrap_or_default())
 }
 
 #[cfg(test)]

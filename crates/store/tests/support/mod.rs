@@ -52,6 +52,7 @@ pub(crate) fn delivered(chunk: &Chunk) -> Settlement {
         status: 200,
         detail: "".into(),
         suppress: false,
+        gone_since: [].into(),
         indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
     };
     Settlement {

@@ -1,4 +1,4 @@
-//! How far an import is: a bar on a terminal, plain lines elsewhere, both on standard error.
+//! How far a command is that works through many rows: a bar on a terminal, plain lines elsewhere, both on standard error.
 
 use std::io::{self, IsTerminal as _};
 
@@ -11,16 +11,17 @@ const ROWS_PER_LINE: u64 = 100_000;
 
 /// Shows bytes of the file, for the number of its rows is not known.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: Option<ProgressBar>,
+    done: &'static str,
     told: u64,
 }
 
 // === impl Progress ===
 
 impl Progress {
-    /// Of a file of `bytes`, if that is known.
-    pub(super) fn new(bytes: Option<u64>) -> Self {
+    /// Of a file of `bytes`, if that is known; `done` is what becomes of its rows, such as "accepted".
+    pub(crate) fn new(bytes: Option<u64>, done: &'static str) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let (bar, template) = match bytes {
                 Some(bytes) => {
@@ -31,27 +32,27 @@ impl Progress {
             let style = ProgressStyle::with_template(template);
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, told: 0 }
+        Self { bar, done, told: 0 }
     }
 
-    /// `rows` are accepted so far, and the file is done up to `offset`.
-    pub(super) fn accepted(&mut self, rows: u64, offset: u64) {
+    /// `rows` are done so far, and the file up to `offset`.
+    pub(crate) fn tell(&mut self, rows: u64, offset: u64) {
         match &self.bar {
             Some(bar) => {
                 // Batches may be accepted out of order.
                 bar.set_position(bar.position().max(offset));
-                bar.set_message(format!("{rows} rows accepted"));
+                bar.set_message(format!("{rows} rows {}", self.done));
             }
             None if rows / ROWS_PER_LINE > self.told / ROWS_PER_LINE => {
                 self.told = rows;
-                complain(&format!("{rows} rows accepted"));
+                complain(&format!("{rows} rows {}", self.done));
             }
             None => {}
         }
     }
 
     /// Leaves a clean line for what comes next.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

@@ -1,0 +1,347 @@
+//! The suppression list: read, exported, changed, and followed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use notification::{ByteString, Name, Timestamp, limits};
+use pipeline::feed::EventLine;
+use pipeline::ingest::Fault;
+use serde::Serialize;
+use store::{EventPosition, Ledger, Lift, StoreError, Suppression, SuppressionPage};
+use tokio::time::{sleep, timeout};
+
+use crate::Shared;
+use crate::body::{Format, format, with_body};
+use crate::create::too_many;
+use crate::object::{Object, list, share, text, utf8};
+use crate::operate::append_line;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::view::{Suppressed, show};
+
+const SUPPRESS: &[&str] = &["channel", "to", "reason"];
+const LIFT: &[&str] = &["channel", "to", "registered_at"];
+const LINES: &str = "application/x-ndjson";
+
+/// From a change to the look at it: what changes meanwhile is looked at once.
+const GATHER: Duration = Duration::from_millis(200);
+/// Between two looks without a word, while a caller waits: another process's word may be lost.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(2);
+
+#[derive(Serialize)]
+struct SuppressionList {
+    items: Vec<Suppressed>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SuppressAnswer {
+    suppressed: usize,
+}
+
+#[derive(Serialize)]
+struct LiftAnswer {
+    lifted: usize,
+    /// Those that were not on the list, or stay on it.
+    unchanged: usize,
+}
+
+#[derive(Serialize)]
+struct EventsEnd {
+    next: String,
+}
+
+/// Lines of the list, channel by channel.
+struct Export {
+    ledger: Arc<dyn Ledger>,
+    /// The one that is being read.
+    channel: Option<Name>,
+    /// Whether others follow it.
+    is_whole: bool,
+    after: Option<ByteString>,
+}
+
+/// Recipients as a request names them, checked.
+struct Named {
+    channel: Name,
+    recipients: Vec<ByteString>,
+}
+
+pub(crate) async fn read(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains(LINES)) {
+        return export(&shared, &uri).await;
+    }
+    let mut query = Query::read(&uri, &["channel", "after", "limit"])?;
+    let channel: Name = query.required("channel")?;
+    let after: Option<String> = query.parse("after")?;
+    let items_max = query.limit(limits::LIST_SLICE, limits::LIST_ITEMS)?;
+    let found = shared.ledger.suppressions(channel, after.map(Into::into), items_max).await?;
+    let last = found.last().filter(|_| found.len() >= items_max);
+    let next = last.map(|suppression| show(&suppression.recipient));
+    let items = found.into_iter().map(Suppressed::from).collect();
+    Ok(Json(SuppressionList { items, next }).into_response())
+}
+
+pub(crate) async fn suppress(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    with_body(request, async |parts, incoming| {
+        format(&parts.headers, &[Format::Json])?;
+        let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let whole = utf8(bytes)?;
+        let object = Object::read(&whole, SUPPRESS)?;
+        let reason = object.text("reason")?.unwrap_or("by an operator".into());
+        let reason: String = reason.chars().take(limits::DETAIL_BYTES).collect();
+        let Named { channel, recipients } = named(&shared, &whole, &object, Strictness::Valid)?;
+        let since = shared.intake.now();
+        let suppression = |recipient| Suppression {
+            channel: channel.clone(),
+            recipient,
+            reason: reason.clone(),
+            status: 0,
+            since,
+        };
+        let suppressed = recipients.len();
+        shared.ledger.suppress(recipients.into_iter().map(suppression).collect()).await?;
+        Ok(Json(SuppressAnswer { suppressed }).into_response())
+    })
+    .await
+}
+
+/// `POST /v1/suppressions/lift`
+pub(crate) async fn lift(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    with_body(request, async |parts, incoming| {
+        format(&parts.headers, &[Format::Json])?;
+        let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let whole = utf8(bytes)?;
+        let object = Object::read(&whole, LIFT)?;
+        let registered_at = object.text("registered_at")?;
+        let registered_at = registered_at.map(|text| text.parse::<Timestamp>()).transpose();
+        let registered_at = registered_at
+            .map_err(|error| Fault::new("/registered_at", error.to_string()))
+            .and_then(|instant| check_registered_at(instant, shared.intake.now()))?;
+        let Named { channel, recipients } = named(&shared, &whole, &object, Strictness::Any)?;
+        let count = recipients.len();
+        let lift = |recipient| Lift { channel: channel.clone(), recipient, registered_at };
+        let lifts = recipients.into_iter().map(lift).collect();
+        let are_lifted = shared.ledger.lift(lifts, shared.intake.now()).await?;
+        let lifted = are_lifted.into_iter().filter(|is_lifted| *is_lifted).count();
+        Ok(Json(LiftAnswer { lifted, unchanged: count - lifted }).into_response())
+    })
+    .await
+}
+
+/// `DELETE /v1/suppressions`
+pub(crate) async fn lift_one(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+) -> Result<StatusCode, Problem> {
+    let mut query = Query::read(&uri, &["channel", "to"])?;
+    let (channel, to): (Name, String) = (query.required("channel")?, query.required("to")?);
+    let recipient = as_listed(&shared, &channel, to.into());
+    let lift = Lift { channel, recipient, registered_at: None };
+    let are_lifted = shared.ledger.lift(vec![lift], shared.intake.now()).await?;
+    if are_lifted.contains(&true) {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Problem::not_found("this recipient is not on the suppression list of this channel"))
+}
+
+/// `GET /v1/suppressions/events`: what changed since a position, or as soon as something does.
+pub(crate) async fn events(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::read(&uri, &["position", "limit", "wait"])?;
+    let position: EventPosition = query.parse("position")?.unwrap_or_default();
+    let events_max = query.limit(limits::LIST_ITEMS, limits::LOG_ENTRIES)?;
+    let wait: u64 = query.parse("wait")?.unwrap_or(0);
+    if wait > limits::LONG_POLL.as_secs() {
+        let most = limits::LONG_POLL.as_secs();
+        return Err(Problem::bad_request(format!("parameter wait: must be 0 to {most} (seconds)")));
+    }
+    let page = shared.events(position, events_max, Duration::from_secs(wait)).await?;
+    let mut lines = Vec::new();
+    for event in page.events {
+        append_line(&mut lines, &EventLine::from(event))?;
+    }
+    append_line(&mut lines, &EventsEnd { next: page.next.to_string() })?;
+    Ok(([(CONTENT_TYPE, LINES)], lines).into_response())
+}
+
+/// The whole list, or that of one channel, in constant memory.
+async fn export(shared: &Shared, uri: &Uri) -> Result<Response, Problem> {
+    let mut query = Query::read(uri, &["channel"])?;
+    let only: Option<Name> = query.parse("channel")?;
+    let is_whole = only.is_none();
+    let channel = match only {
+        Some(channel) => Some(channel),
+        None => shared.ledger.suppressed_channel(None).await?,
+    };
+    let ledger = Arc::clone(&shared.ledger);
+    let export = Export { ledger, channel, is_whole, after: None };
+    let lines = stream::unfold(Some(export), async |export| {
+        let mut export = export?;
+        match export.next().await {
+            Ok(None) => None,
+            Ok(Some(lines)) => Some((Ok::<_, StoreError>(Bytes::from(lines)), Some(export))),
+            // The connection is cut: an export that ends in order is whole.
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    Ok(([(CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response())
+}
+
+// === impl Export ===
+
+impl Export {
+    /// Some more lines; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        while let Some(channel) = self.channel.clone() {
+            let after = self.after.take();
+            let found =
+                self.ledger.suppressions(channel.clone(), after, limits::LIST_ITEMS).await?;
+            let Some(last) = found.last() else {
+                self.channel = if self.is_whole {
+                    self.ledger.suppressed_channel(Some(channel)).await?
+                } else {
+                    None
+                };
+                continue;
+            };
+            self.after = Some(last.recipient.clone());
+            let mut lines = Vec::new();
+            for suppression in found {
+                append_line(&mut lines, &Suppressed::from(suppression))
+                    .map_err(|problem| StoreError::Damaged(problem.detail))?;
+            }
+            return Ok(Some(lines));
+        }
+        Ok(None)
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Changes after `position`; when there are none, those that come within `wait`.
+    async fn events(
+        &self,
+        position: EventPosition,
+        events_max: usize,
+        wait: Duration,
+    ) -> Result<SuppressionPage, StoreError> {
+        let mut changes = self.changes.clone();
+        let look = async || self.ledger.suppression_events(position, events_max).await;
+        let waiting = async {
+            loop {
+                changes.mark_unchanged();
+                let page = look().await?;
+                if !page.events.is_empty() || self.is_stopping() {
+                    return Ok(page);
+                }
+                tokio::select! {
+                    store_is_gone = changes.changed() => {
+                        if store_is_gone.is_err() {
+                            return Ok(page);
+                        }
+                        sleep(GATHER).await;
+                    }
+                    () = sleep(LOOK_AT_LEAST_EVERY) => {}
+                }
+            }
+        };
+        if wait.is_zero() {
+            return look().await;
+        }
+        match timeout(wait, waiting).await {
+            Ok(page) => page,
+            Err(_elapsed) => look().await,
+        }
+    }
+}
+
+// === helpers ===
+
+/// What a recipient must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    /// One that its channel could have.
+    Valid,
+    /// Any: what is listed may belong to a channel that is no longer configured.
+    Any,
+}
+
+fn named(
+    shared: &Shared,
+    whole: &ByteString,
+    object: &Object<'_>,
+    strictness: Strictness,
+) -> Result<Named, Problem> {
+    let name = Object::required("channel", object.text("channel")?)?;
+    let to = Object::required("to", object.raw("to"))?;
+    let must_be = || Fault::new("/to", "must be a string, or an array of strings");
+    let (values, count) = if to.get().starts_with('[') {
+        list(to.get(), limits::REQUEST_ITEMS)?
+    } else {
+        (vec![to], 1)
+    };
+    if count > limits::REQUEST_ITEMS {
+        return Err(too_many("/to", count).into());
+    }
+    let mut channel: Name = name.parse().map_err(|error: <Name as std::str::FromStr>::Err| {
+        Fault::new("/channel", error.to_string())
+    })?;
+    let mut recipients = Vec::with_capacity(values.len());
+    for value in values {
+        let recipient = share(whole, text(value).map_err(|_| must_be())?);
+        recipients.push(match strictness {
+            Strictness::Any => as_listed(shared, &channel, recipient),
+            Strictness::Valid => {
+                let (known, canonical) = shared.intake.check_recipient(&name, recipient)?;
+                channel = known;
+                canonical
+            }
+        });
+    }
+    Ok(Named { channel, recipients })
+}
+
+/// The spelling under which a recipient is listed.
+fn as_listed(shared: &Shared, channel: &Name, to: ByteString) -> ByteString {
+    let checked = shared.intake.check_recipient(channel.as_str(), to.clone());
+    checked.map_or(to, |(_, canonical)| canonical)
+}
+
+fn check_registered_at(
+    instant: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Fault> {
+    match instant {
+        // Else nothing that a provider says until then would be believed.
+        Some(instant) if instant > now.plus(limits::CLOCK_TOLERANCE) => Err(Fault::new(
+            "/registered_at",
+            format!(
+                "{instant} is ahead (it is {now}): give the time at which the recipient registered"
+            ),
+        )),
+        instant => Ok(instant),
+    }
+}

@@ -1,0 +1,52 @@
+//! `[suppressions]`: who is told of recipients that are gone.
+
+use std::collections::BTreeMap;
+
+use notification::Name;
+use serde::Deserialize;
+
+use super::{ChannelConfig, Problem, units};
+
+/// `[suppressions]`: what becomes of recipients that are gone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SuppressionsConfig {
+    /// Who is told. Nobody by default.
+    pub(crate) feed: Option<FeedConfig>,
+}
+
+/// `[suppressions.feed]`: the application that is told of every change of the suppression list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FeedConfig {
+    /// A channel of this configuration, of the kind `webhook`. Required.
+    #[serde(deserialize_with = "units::parsed")]
+    pub(crate) channel: Name,
+    /// The application's endpoint. Required.
+    pub(crate) to: String,
+}
+
+// === impl SuppressionsConfig ===
+
+impl SuppressionsConfig {
+    pub(super) fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<Problem> {
+        let Some(FeedConfig { channel, to }) = &self.feed else { return Vec::new() };
+        let Some(config) = channels.get(channel) else {
+            let message = format!("there is no channel {:?}", channel.as_str());
+            return vec![Problem::new("suppressions.feed.channel", message)];
+        };
+        // One that cannot be built is told of already.
+        let Ok(built) = config.kind.build(&super::channels::Shared::default()) else {
+            return Vec::new();
+        };
+        if built.kind() != "webhook" {
+            let message =
+                format!("is of the kind `{}`: name one of the kind `webhook`", built.kind());
+            return vec![Problem::new("suppressions.feed.channel", message)];
+        }
+        let refused = built.destination(to).err();
+        let problem =
+            |invalid: channel::Invalid| Problem::new("suppressions.feed.to", invalid.message);
+        refused.map(problem).into_iter().collect()
+    }
+}

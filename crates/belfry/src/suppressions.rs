@@ -1,0 +1,306 @@
+//! `belfry suppressions`: the list of recipients that are not tried. Read from the store, changed through the engine.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use notification::{Name, Timestamp, limits};
+use pipeline::feed::EventLine;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{EventPosition, Ledger, Suppression};
+
+use crate::cli::StoreArgs;
+use crate::client::Client;
+use crate::config::StoreConfig;
+use crate::exit::complain;
+use crate::progress::Progress;
+use crate::{ledger, output};
+
+/// What to do with the list.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SuppressionsCommand {
+    /// Print the list, or that of one channel (reads the store, the engine need not run)
+    Export(ExportArgs),
+    /// Have recipients not be tried any more
+    Add(AddArgs),
+    /// Have recipients be tried again
+    Lift(LiftArgs),
+    /// Print what changed on the list (reads the store, the engine need not run)
+    Feed(FeedArgs),
+}
+
+/// `belfry suppressions export`
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Channel [default: all]
+    #[arg(long)]
+    channel: Option<Name>,
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// `belfry suppressions feed`
+#[derive(Debug, Args)]
+pub(crate) struct FeedArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Position to start from, as an earlier line showed it
+    #[arg(long, default_value = "0")]
+    position: EventPosition,
+    /// Wait for more at the end
+    #[arg(long)]
+    follow: bool,
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whom a change is about.
+#[derive(Debug, Args)]
+struct WhomArgs {
+    /// Channel, as the configuration names it
+    #[arg(long)]
+    channel: Name,
+    /// Device token, URL, address
+    #[arg(long, value_name = "RECIPIENT", required_unless_present = "to_file")]
+    to: Option<String>,
+    /// One recipient per line; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    to_file: Option<PathBuf>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `belfry suppressions add`
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    whom: WhomArgs,
+    /// Why [default: by an operator]
+    #[arg(long, value_name = "WORDS")]
+    reason: Option<String>,
+}
+
+/// `belfry suppressions lift`
+#[derive(Debug, Args)]
+pub(crate) struct LiftArgs {
+    #[command(flatten)]
+    whom: WhomArgs,
+    /// When the recipients registered anew (RFC 3339): lifts only what was suppressed for the time before
+    #[arg(long, value_name = "INSTANT")]
+    registered_at: Option<Timestamp>,
+}
+
+/// One recipient of the list.
+#[derive(Debug, Serialize)]
+struct Line {
+    channel: String,
+    to: String,
+    reason: String,
+    status: u16,
+    since: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Added {
+    suppressed: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Lifted {
+    lifted: u64,
+    unchanged: u64,
+}
+
+/// Recipients read, or handed to the engine, at once.
+const PAGE: usize = limits::LIST_ITEMS;
+/// Between two looks at the end of the feed: the store tells nobody outside the engine of changes.
+const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
+
+/// Prints the list in order of channel and recipient.
+pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
+    // Lines on a terminal are progress enough.
+    let mut progress = (!io::stdout().is_terminal()).then(|| Progress::new(None, "exported"));
+    let mut count = 0;
+    ledger::ask(store, async |ledger| {
+        let mut channel = match &args.channel {
+            Some(channel) => Some(channel.clone()),
+            None => ledger.suppressed_channel(None).await?,
+        };
+        while let Some(name) = channel {
+            let mut after = None;
+            loop {
+                let page = ledger.suppressions(name.clone(), after, PAGE).await?;
+                let Some(last) = page.last() else { break };
+                after = Some(last.recipient.clone());
+                for suppression in page {
+                    let line = Line::from(suppression);
+                    if args.json {
+                        output::json(&line)?;
+                    } else {
+                        output::line(line.to_text())?;
+                    }
+                    count += 1;
+                }
+                if let Some(progress) = &mut progress {
+                    progress.tell(count, 0);
+                }
+            }
+            channel = match args.channel {
+                Some(_) => None,
+                None => ledger.suppressed_channel(Some(name)).await?,
+            };
+        }
+        Ok(())
+    })?;
+    if let Some(progress) = progress {
+        progress.finish();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints changes; ends with where to go on, on standard error, for standard output is for scripts.
+pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
+    ledger::ask(store, async |ledger: &dyn Ledger| {
+        let mut position = args.position;
+        loop {
+            let page = ledger.suppression_events(position, PAGE).await?;
+            for event in page.events {
+                let line = EventLine::from(event);
+                if args.json { output::json(&line)? } else { output::line(plain(&line.to_text()))? }
+            }
+            if page.next != position {
+                position = page.next;
+            } else if args.follow {
+                tokio::time::sleep(FOLLOW_PERIOD).await;
+            } else {
+                complain(&format!("go on with --position {position}"));
+                return Ok(());
+            }
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Suppresses recipients.
+pub(crate) fn add(args: &AddArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let mut sum = Added::default();
+    args.whom.each(|channel, to| {
+        let mut body = json!({ "channel": channel, "to": to });
+        if let (Some(reason), Some(fields)) = (&args.reason, body.as_object_mut()) {
+            fields.insert("reason".to_owned(), Value::from(reason.as_str()));
+        }
+        let added: Added = client.post("/v1/suppressions", &body)?;
+        sum.suppressed += added.suppressed;
+        Ok(())
+    })?;
+    args.whom.show(&sum, &format!("{} suppressed", sum.suppressed))
+}
+
+/// Takes recipients off the list.
+pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let mut sum = Lifted::default();
+    args.whom.each(|channel, to| {
+        let mut body = json!({ "channel": channel, "to": to });
+        if let (Some(instant), Some(fields)) = (args.registered_at, body.as_object_mut()) {
+            fields.insert("registered_at".to_owned(), Value::from(instant.to_string()));
+        }
+        let lifted: Lifted = client.post("/v1/suppressions/lift", &body)?;
+        sum.lifted += lifted.lifted;
+        sum.unchanged += lifted.unchanged;
+        Ok(())
+    })?;
+    let Lifted { lifted, unchanged } = sum;
+    args.whom.show(&sum, &format!("{lifted} lifted, {unchanged} unchanged"))
+}
+
+// === impl WhomArgs ===
+
+impl WhomArgs {
+    /// Calls `change` with the channel and some of the recipients, until all are done. Each call is done or not as a whole;
+    /// doing all again does no harm.
+    fn each(
+        &self,
+        mut change: impl FnMut(&str, &[String]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let channel = self.channel.as_str();
+        if let Some(to) = &self.to {
+            return change(channel, std::slice::from_ref(to));
+        }
+        let Some(file) = &self.to_file else { return Ok(()) };
+        let cannot_read = || format!("cannot read {}", file.display());
+        let mut progress = Progress::new(size(file), "done");
+        let (mut recipients, mut count, mut offset) = (Vec::with_capacity(PAGE), 0, 0);
+        let mut input = BufReader::new(open(file).with_context(cannot_read)?);
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = input.read_line(&mut line).with_context(cannot_read)?;
+            offset += read as u64;
+            let recipient = line.trim();
+            if !recipient.is_empty() {
+                recipients.push(recipient.to_owned());
+            }
+            if recipients.len() == PAGE || read == 0 && !recipients.is_empty() {
+                let done = change(channel, &recipients);
+                done.with_context(|| format!("{count} were done before"))?;
+                count += recipients.len() as u64;
+                recipients.clear();
+                progress.tell(count, offset);
+            }
+            if read == 0 {
+                progress.finish();
+                return Ok(());
+            }
+        }
+    }
+
+    fn show(&self, sum: &impl Serialize, line: &str) -> anyhow::Result<ExitCode> {
+        if self.json {
+            output::json(sum)?;
+        } else {
+            output::line(line)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    fn to_text(&self) -> String {
+        let Self { channel, to, reason, status, since } = self;
+        plain(&format!("{since} {channel} {to} {status} {reason}"))
+    }
+}
+
+impl From<Suppression> for Line {
+    fn from(suppression: Suppression) -> Self {
+        let Suppression { channel, recipient, reason, status, since } = suppression;
+        let (channel, to) = (channel.to_string(), recipient.to_string());
+        Self { channel, to, reason, status, since: since.to_string() }
+    }
+}
+
+/// A provider's words must not play with the terminal.
+fn plain(text: &str) -> String {
+    let text: String = text.chars().filter(|character| !character.is_control()).collect();
+    text.trim_end().to_owned()
+}
+
+fn open(file: &Path) -> io::Result<Box<dyn io::Read>> {
+    if file == Path::new("-") { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(file)?)) }
+}
+
+fn size(file: &Path) -> Option<u64> {
+    std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
+}

@@ -1,0 +1,91 @@
+//! The suppression list and its changes.
+
+use notification::{ByteString, Name, Timestamp};
+
+use super::books::Books;
+use crate::{
+    Change, EventPosition, FeedCursor, Lift, Suppression, SuppressionEvent, SuppressionPage,
+};
+
+impl Books {
+    /// Lists a recipient, unless it came back after the instant at which its provider saw it gone.
+    pub(super) fn suppress(
+        &mut self,
+        suppression: Suppression,
+        gone_since: Option<Timestamp>,
+        at: Timestamp,
+    ) {
+        let key = (suppression.channel.clone(), suppression.recipient.clone());
+        let lifted_at = self.lifts.get(&key).copied();
+        let is_out_of_date = gone_since.is_some_and(|gone_since| lifted_at >= Some(gone_since));
+        if is_out_of_date || self.suppressions.contains_key(&key) {
+            return;
+        }
+        let Suppression { reason, status, since, .. } = suppression.clone();
+        self.tell(&key, at, Change::Suppressed { reason, status, since });
+        self.suppressions.insert(key, suppression);
+    }
+
+    pub(super) fn lift(&mut self, lift: &Lift, now: Timestamp) -> bool {
+        let covers = |listed: &Suppression| {
+            lift.registered_at.is_none_or(|registered_at| listed.since <= registered_at)
+        };
+        let key = (lift.channel.clone(), lift.recipient.clone());
+        let is_lifted = self.suppressions.get(&key).is_some_and(covers);
+        if is_lifted {
+            self.suppressions.remove(&key);
+            self.tell(&key, now, Change::Lifted);
+        }
+        if is_lifted || lift.registered_at.is_some() {
+            let mark = lift.registered_at.unwrap_or(now);
+            let lifted_at = self.lifts.entry(key).or_insert(mark);
+            *lifted_at = mark.max(*lifted_at);
+        }
+        is_lifted
+    }
+
+    pub(super) fn suppressions(
+        &self,
+        channel: &Name,
+        after: Option<&ByteString>,
+        items: usize,
+    ) -> Vec<Suppression> {
+        let of_channel = self.suppressions.values().filter(|it| &it.channel == channel);
+        let rest = of_channel.filter(|it| after.is_none_or(|after| &it.recipient > after));
+        rest.take(items).cloned().collect()
+    }
+
+    pub(super) fn suppressed_channel(&self, after: Option<&Name>) -> Option<Name> {
+        let mut channels = self.suppressions.keys().map(|(channel, _)| channel);
+        channels.find(|channel| after.is_none_or(|after| *channel > after)).cloned()
+    }
+
+    pub(super) fn suppression_events(
+        &self,
+        position: EventPosition,
+        events: usize,
+    ) -> SuppressionPage {
+        let rest = self.events.iter().filter(|event| event.position > position);
+        let events: Vec<SuppressionEvent> = rest.take(events).cloned().collect();
+        let next = events.last().map_or(position, |last| last.position);
+        SuppressionPage { events, next }
+    }
+
+    pub(super) fn feed(&self, feed: &Name) -> FeedCursor {
+        self.feeds.get(feed).copied().unwrap_or_default()
+    }
+
+    pub(super) fn move_feed(&mut self, feed: Name, from: FeedCursor, to: FeedCursor) -> FeedCursor {
+        let cursor = self.feeds.entry(feed).or_default();
+        if *cursor == from {
+            *cursor = to;
+        }
+        *cursor
+    }
+
+    fn tell(&mut self, (channel, recipient): &(Name, ByteString), at: Timestamp, change: Change) {
+        let position = EventPosition { transaction: 0, event: self.events.len() as u64 + 1 };
+        let (channel, recipient) = (channel.clone(), recipient.clone());
+        self.events.push(SuppressionEvent { position, at, channel, recipient, change });
+    }
+}

@@ -1,0 +1,164 @@
+//! Recipients that must not be tried again, and what changed about them: each change is an event.
+
+use std::fmt;
+use std::str::FromStr;
+
+use notification::{ByteString, Name, OutcomeGroup, Timestamp};
+
+/// A recipient that must not be tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suppression {
+    /// On which channel.
+    pub channel: Name,
+    /// Who.
+    pub recipient: ByteString,
+    /// The provider's words, or the operator's.
+    pub reason: String,
+    /// The protocol's status code, 0 when no provider said so.
+    pub status: u16,
+    /// Since when: by the provider's clock if it said, else by ours.
+    pub since: Timestamp,
+}
+
+/// A recipient to be taken off the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lift {
+    /// On which channel.
+    pub channel: Name,
+    /// Who.
+    pub recipient: ByteString,
+    /// When the application saw the recipient register anew. Then only what was true before is lifted: a suppression
+    /// since a later instant stays. `None` lifts any.
+    ///
+    /// Either way the instant (without it, that of lifting) is kept, also of one that is not listed: a refusal whose
+    /// provider says that the recipient was gone at or before it does not suppress.
+    pub registered_at: Option<Timestamp>,
+}
+
+/// What happened to a recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It is on the list from now on.
+    Suppressed {
+        /// The provider's words, or the operator's.
+        reason: String,
+        /// The protocol's status code, 0 when no provider said so.
+        status: u16,
+        /// Since when: by the provider's clock if it said, else by ours.
+        since: Timestamp,
+    },
+    /// It is no longer on the list.
+    Lifted,
+}
+
+/// One change of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SuppressionEvent {
+    /// Its place among all changes.
+    pub position: EventPosition,
+    /// When it was written, by our clock.
+    pub at: Timestamp,
+    /// On which channel.
+    pub channel: Name,
+    /// Who.
+    pub recipient: ByteString,
+    /// What changed.
+    pub change: Change,
+}
+
+/// Some of the changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SuppressionPage {
+    /// In order of position; changes of one recipient in the order in which they happened.
+    pub events: Vec<SuppressionEvent>,
+    /// Pass this to read on. Equal to the position asked for at the end.
+    pub next: EventPosition,
+}
+
+/// A place among the changes, unique to one of them; ascending. Nothing is ever written before a place that was read. Starts
+/// at zero, which is before all; written `0-17`, for users an opaque text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EventPosition {
+    /// The number of the transaction; 0 where transactions follow each other.
+    pub transaction: u64,
+    /// The number of the event, ascending within a transaction.
+    pub event: u64,
+}
+
+/// A text that is no position.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a position such as 0-17: give one that was answered before, or 0 for the start"
+)]
+pub struct PositionError(String);
+
+/// How far somebody who hands the changes on has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FeedCursor {
+    /// All up to here is handed on.
+    pub position: EventPosition,
+    /// What is being handed on ends here. Fixed before it is begun, so that whoever goes on hands on the same.
+    pub until: Option<EventPosition>,
+}
+
+// === impl Suppression ===
+
+impl Suppression {
+    /// What is listed of the member at `index` of a group that was settled at `at`.
+    pub(crate) fn of_group(
+        group: &OutcomeGroup,
+        (channel, recipient): (Name, ByteString),
+        index: u16,
+        at: Timestamp,
+    ) -> (Self, Option<Timestamp>) {
+        let gone_since = group.gone_since.get(&index).copied();
+        let suppression = Self {
+            channel,
+            recipient,
+            reason: group.detail.to_string(),
+            status: group.status,
+            since: gone_since.unwrap_or(at),
+        };
+        (suppression, gone_since)
+    }
+}
+
+// === impl EventPosition ===
+
+impl fmt::Display for EventPosition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}-{}", self.transaction, self.event)
+    }
+}
+
+impl FromStr for EventPosition {
+    type Err = PositionError;
+
+    fn from_str(text: &str) -> Result<Self, PositionError> {
+        let refuse = || PositionError(text.chars().take(80).collect());
+        let (transaction, event) = text.split_once('-').unwrap_or((text, "0"));
+        let number =
+            |digits: &str| digits.parse::<i64>().ok().and_then(|it| u64::try_from(it).ok());
+        let number = |digits| number(digits).ok_or_else(refuse);
+        Ok(Self { transaction: number(transaction)?, event: number(event)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_as_it_is_written() {
+        let check = |text: &str, expect: Option<(u64, u64)>| {
+            let expect = expect.map(|(transaction, event)| EventPosition { transaction, event });
+            assert_eq!(text.parse::<EventPosition>().ok(), expect, "{text:?}");
+        };
+        check("0", Some((0, 0)));
+        check("12-345", Some((12, 345)));
+        check(&EventPosition { transaction: 7, event: 9 }.to_string(), Some((7, 9)));
+        for bad in ["", "-1", "1-", "x", "1-2-3", "9223372036854775808"] {
+            check(bad, None);
+        }
+    }
+}
