@@ -7,7 +7,7 @@
     reason = "the helpers of a test fail by panicking"
 )]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use notification::{
@@ -20,10 +20,15 @@ use store::conformance::{
 };
 use store::sqlite::{Options, Synchronous};
 use store::{
-    Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, EventPosition, History,
-    Ingest, Ledger, LogPosition, Mark, Memory, Recovery, Settle, Sqlite, Store, Suppression,
+    Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, History, Ingest, Ledger,
+    LogPosition, Mark, Memory, Recovery, Settle, Sqlite, Store, Suppression,
 };
 use tempfile::TempDir;
+
+#[path = "support/suppressions.rs"]
+mod suppressions;
+
+use suppressions::{gone_since, suppressions};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -396,30 +401,6 @@ impl<F: Fast> Pair<F> {
             position = page.next;
         }
     }
-}
-
-/// Of every third one the provider says since when it is gone: `wait` ago.
-fn gone_since(indexes: &[u16], wait: i64, now: i64) -> BTreeMap<u16, Timestamp> {
-    indexes.iter().filter(|index| *index % 3 == 0).map(|&index| (index, at(now - wait))).collect()
-}
-
-/// The list, and everything that ever happened to it, in an order that does not depend on the store.
-async fn suppressions(
-    store: &dyn Store,
-) -> (Vec<Suppression>, Vec<impl PartialEq + std::fmt::Debug>) {
-    let listed = store.suppressions(name("channel"), None, 1_000).await.unwrap();
-    let (mut events, mut position) = (Vec::new(), EventPosition::default());
-    loop {
-        let page = store.suppression_events(position, 7).await.unwrap();
-        if page.next == position {
-            break;
-        }
-        position = page.next;
-        events.extend(page.events.into_iter().map(|it| (it.recipient, it.at, it.change)));
-    }
-    // Within a transaction each store has an order of its own, but for what happened to one recipient.
-    events.sort_by(|one, other| one.0.cmp(&other.0));
-    (listed, events)
 }
 
 async fn members(store: &dyn Store, broadcast: BroadcastId) -> Vec<NotificationId> {
