@@ -161,7 +161,7 @@ fn chunk(clock: Clock, body_bytes: usize) -> Result<Chunk, Box<dyn Error>> {
             broadcast: None,
         },
         attempt: 1,
-        content: Some(Content { payload: Bytes::from(payload.to_string()), options: Bytes::new() }),
+        content: Some(Content { payload: Bytes::from(payload.to_string()), ..Content::default() }),
         deliveries: deliveries.collect(),
     })
 }

@@ -13,5 +13,5 @@ mod keys;
 mod operate;
 mod sockets;
 mod support;
-mod templates;
 mod suppressions;
+mod templates;

@@ -143,8 +143,13 @@ impl Channel for SmtpChannel {
         let content = Content {
             payload: notification::Bytes::copy_from_slice(payload),
             options: notification::Bytes::copy_from_slice(options),
+            fallback: None,
         };
         self.composer.compose(&content).map(|_| ())
+    }
+
+    fn html_fields(&self) -> &'static [&'static str] {
+        &["html"]
     }
 
     fn concurrency(&self) -> usize {

@@ -19,7 +19,7 @@ fn composer() -> Composer {
 }
 
 fn content(form: &Value) -> Content {
-    Content { payload: Bytes::from(form.to_string()), options: Bytes::new() }
+    Content { payload: Bytes::from(form.to_string()), ..Content::default() }
 }
 
 fn compose(form: &Value) -> Result<Mail, Invalid> {

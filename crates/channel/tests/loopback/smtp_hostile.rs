@@ -149,7 +149,7 @@ impl Subject for Smtp {
     }
 
     fn content(&self) -> Content {
-        Content { payload: Bytes::from_static(CONTENT.as_bytes()), options: Bytes::new() }
+        Content { payload: Bytes::from_static(CONTENT.as_bytes()), ..Content::default() }
     }
 }
 

@@ -103,6 +103,7 @@ pub(super) async fn a_fallback_is_accepted_when_its_recipient_is_suppressed(stor
         channel: name(channel),
         recipient: recipient.into(),
         reason: String::new(),
+        status: 0,
         since: at(0),
     };
     let list = vec![gone("channel", "a"), gone("other", "b")];
