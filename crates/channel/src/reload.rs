@@ -81,6 +81,10 @@ impl Channel for Reloadable {
         self.channel().check_content(payload, options)
     }
 
+    fn html_fields(&self) -> &'static [&'static str] {
+        self.channel().html_fields()
+    }
+
     fn concurrency(&self) -> usize {
         self.channel().concurrency()
     }

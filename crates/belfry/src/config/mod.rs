@@ -21,8 +21,8 @@ use anyhow::Context as _;
 use channel::{Channel, Reloadable};
 use flow::Backoff;
 use notification::Name;
-use pipeline::RetryPolicy;
 use pipeline::ingest::Templates;
+use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
 pub(crate) use channels::ChannelConfig;
@@ -191,6 +191,7 @@ impl Config {
             ("delivery", self.delivery != other.delivery),
             ("log", self.log != other.log),
             ("suppressions", self.suppressions != other.suppressions),
+            ("templates", self.templates != other.templates),
         ];
         let mut differences: Vec<String> = tables
             .into_iter()

@@ -140,6 +140,7 @@ fn a_suppressed_recipient_is_passed_over_for_its_fallback() {
             channel: name("script"),
             recipient: recipient.into(),
             reason: "gone".to_owned(),
+            status: 0,
             since: rig.now(),
         };
         rig.store.suppress(vec![gone("a"), gone("b")]).await.unwrap();
