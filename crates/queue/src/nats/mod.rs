@@ -150,8 +150,8 @@ impl Link for Session {
     async fn lost(&self, _room: &Room) -> Fault {
         let mut seen = self.seen.clone();
         // The sender lives as long as the connection.
-        let _ended = seen.wait_for(|seen| seen.lost).await;
-        self.address.explain_loss()
+        let _ended = seen.wait_for(Seen::is_over).await.is_ok();
+        self.explain(&topology::Failure::Lost)
     }
 
     async fn close(&self) {
@@ -177,12 +177,25 @@ impl Session {
 // === impl Seen ===
 
 impl Seen {
+    /// Whether the connection is of no use any more. A right that is missing makes it so: what was denied is not
+    /// answered, and whoever asked would wait for ever.
+    fn is_over(&self) -> bool {
+        self.lost || self.complaint.as_deref().is_some_and(address::is_denial)
+    }
+
     fn take(&mut self, event: Event) {
         match event {
             Event::Disconnected | Event::Closed => self.lost = true,
-            Event::ServerError(error) => self.complaint = Some(error.to_string()),
-            Event::ClientError(error) => self.complaint = Some(error.to_string()),
+            Event::ServerError(error) => self.complain(error.to_string()),
+            Event::ClientError(error) => self.complain(error.to_string()),
             Event::Connected | Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) => {}
+        }
+    }
+
+    /// A denial stays: what comes after it is of less use to whom runs the system.
+    fn complain(&mut self, text: String) {
+        if !self.complaint.as_deref().is_some_and(address::is_denial) {
+            self.complaint = Some(text);
         }
     }
 }
