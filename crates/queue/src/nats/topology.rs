@@ -154,10 +154,37 @@ impl Topology {
         let mut expected = self.subjects();
         expected.sort_unstable();
         if subjects != expected {
-            return Err(Failure::Mismatch(format!("stream {} has other subjects", self.prefix)));
+            let expected = self.subjects().join(", ");
+            let text = format!("stream {} has other subjects than {expected}", self.prefix);
+            return Err(Failure::Mismatch(text));
         }
         if config.retention != RetentionPolicy::WorkQueue {
             return Err(Failure::Mismatch(format!("stream {} is no work queue", self.prefix)));
+        }
+        self.check_limits(config)
+    }
+
+    /// A stream may be as small as its operator likes, as long as it refuses what it has no place for: what it drops
+    /// instead, it has confirmed.
+    fn check_limits(&self, config: &Config) -> Result<(), Failure> {
+        let is_bounded = config.max_messages > 0 || config.max_bytes > 0;
+        let is_bounded_per_subject = config.max_messages_per_subject > 0;
+        let drops = (is_bounded || is_bounded_per_subject) && config.discard == DiscardPolicy::Old;
+        if drops || (is_bounded_per_subject && !config.discard_new_per_subject) {
+            let text = format!(
+                "stream {} drops old messages when it is full: it needs the discard policy \"new\", per subject too",
+                self.prefix
+            );
+            return Err(Failure::Mismatch(text));
+        }
+        if !config.max_age.is_zero() && config.max_age < limits::TICKET_LEASE {
+            let text = format!(
+                "stream {} drops messages after {} s: it needs a maximum age of {} s, or none",
+                self.prefix,
+                config.max_age.as_secs_f32(),
+                limits::TICKET_LEASE.as_secs()
+            );
+            return Err(Failure::Mismatch(text));
         }
         Ok(())
     }

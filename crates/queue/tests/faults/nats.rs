@@ -1,7 +1,7 @@
 //! Behind NATS JetStream.
 
 use async_nats::jetstream;
-use async_nats::jetstream::stream::Config;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use flow::Clock;
 use notification::{Priority, limits};
 use queue::{Broker, Options, QueueError, nats};
@@ -152,6 +152,34 @@ async fn what_cannot_work_is_said_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_drops_what_it_confirmed_is_refused() {
+    let url = shared();
+    let jetstream = other_program(&url).await;
+    let check = async |change: &dyn Fn(&mut Config), words: &[&str]| {
+        let options = options(&url);
+        let mut config = stream_of(&options.prefix);
+        change(&mut config);
+        jetstream.create_stream(config).await.unwrap();
+        let broker = nats::open(&options, Clock::system(), random()).unwrap();
+        complains(&broker, words).await;
+    };
+    check(&|config| config.subjects = vec![format!("{}.*", config.name)], &[".normal", ".bulk"])
+        .await;
+    check(&|config| config.max_messages = 100, &["drops old", "\"new\""]).await;
+    check(&|config| config.max_bytes = 10_000, &["drops old", "\"new\""]).await;
+    check(&|config| config.max_messages_per_subject = 9, &["drops old", "per subject"]).await;
+    let only_new = |config: &mut Config| {
+        (config.max_messages_per_subject, config.discard) = (9, DiscardPolicy::New);
+    };
+    check(&only_new, &["drops old", "per subject"]).await;
+    let short = |config: &mut Config| {
+        config.max_age = limits::TICKET_LEASE / 2;
+        config.duplicate_window = config.max_age;
+    };
+    check(&short, &["after 15 s", "30 s, or none"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_right_or_jetstream_that_is_missing_is_said_with_what_to_do() {
     let settings = r#"
         authorization: {}
@@ -172,6 +200,16 @@ async fn a_right_or_jetstream_that_is_missing_is_said_with_what_to_do() {
     let broker = nats::open(&options(&server.url()), Clock::system(), random()).unwrap();
     becomes(&broker, true).await;
     soon("drain", broker.drain()).await;
+}
+
+/// What an operator may create first; without any limit.
+fn stream_of(prefix: &str) -> Config {
+    Config {
+        name: prefix.to_owned(),
+        subjects: Priority::ALL.iter().map(|priority| format!("{prefix}.{priority}")).collect(),
+        retention: RetentionPolicy::WorkQueue,
+        ..Config::default()
+    }
 }
 
 fn shared() -> String {
