@@ -142,6 +142,7 @@ impl Broker {
             shared: Arc::clone(&shared),
             consume: options.consume,
             random,
+            short_links: 0,
         };
         tasks.spawn("broker session", session.run());
         let publisher: Arc<dyn Publish<Ticket>> = Arc::clone(&shared) as _;
@@ -165,7 +166,7 @@ impl Broker {
         Arc::clone(&self.consumer)
     }
 
-    /// Whether there is a link to the broker, with everything declared.
+    /// Whether there is a link to the broker, with everything declared, that did not fail at once.
     pub fn available(&self) -> watch::Receiver<bool> {
         self.status.available.subscribe()
     }

@@ -32,6 +32,10 @@ pub(super) struct Topology {
     pub(super) tickets_max: u64,
 }
 
+/// Requests for tickets that the server keeps per priority: one for each process that consumes. Whose request is beyond
+/// gets it refused, and connects again.
+const CONSUMERS_MAX: i64 = 4_096;
+
 /// Why something is not as it should be.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -134,6 +138,7 @@ impl Topology {
             max_deliver: limits::TICKET_DELIVERIES.into(),
             // As many as may wait: what a consumer holds is bounded by what it asks for.
             max_ack_pending: i64::try_from(pending).unwrap_or(i64::MAX),
+            max_waiting: CONSUMERS_MAX,
             ..pull::Config::default()
         };
         let created = stream.get_or_create_consumer(priority.as_str(), config).await;
