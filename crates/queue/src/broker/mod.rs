@@ -70,7 +70,6 @@ pub(crate) struct Status {
 #[derive(Debug)]
 pub(crate) struct Shared<L: Link> {
     clock: Clock,
-    tickets_max: u64,
     status: Arc<Status>,
     room: Room,
     stock: Arc<Stock<L::Answer>>,
@@ -130,7 +129,6 @@ impl Broker {
         let status = Arc::new(Status::new(P::NAME));
         let shared = Arc::new(Shared {
             clock,
-            tickets_max: options.tickets_max,
             status: Arc::clone(&status),
             room: Room::new(),
             stock: Arc::new(Stock::new()),

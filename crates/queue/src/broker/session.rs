@@ -8,7 +8,7 @@ use notification::{Priority, limits};
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::link::{Fault, Link, Protocol};
+use super::link::{Declared, Fault, Link, Protocol};
 
 /// The one task of a queue.
 #[derive(Debug)]
@@ -126,7 +126,8 @@ impl<P: Protocol> Session<P> {
     }
 
     /// Looks after queues that did not take a ticket: declares them, should they be gone, and watches those that are full
-    /// until a good part of them is free.
+    /// until a good part of them is free. The pauses grow until a
+    /// ticket is taken.
     async fn repair(&mut self, link: &P::Link) -> Fault {
         let shared = Arc::clone(&self.shared);
         loop {
@@ -135,10 +136,15 @@ impl<P: Protocol> Session<P> {
             while shared.room.has_suspects() {
                 shared.room.suspected().await;
                 looks = looks.saturating_add(1);
-                sleep(backoff().delay(looks, None, &mut self.random)).await;
+                let failures = looks.saturating_add(shared.room.vain_looks());
+                sleep(backoff().delay(failures, None, &mut self.random)).await;
                 match timeout(limits::LINK_TIMEOUT, link.declare()).await {
-                    Ok(Ok(waiting)) => {
-                        shared.room.clear(waiting, (shared.tickets_max / 4 * 3).max(1));
+                    Ok(Ok(Declared { waiting, tickets_max })) => {
+                        // Of the smallest queues, one place free is a good part.
+                        let few = (tickets_max / 4 * 3).max(tickets_max.min(4)).max(1);
+                        if let Err(fault) = shared.room.clear(waiting, few) {
+                            return fault;
+                        }
                     }
                     Ok(Err(fault)) => return fault,
                     Err(_late) => return silent(P::NAME),

@@ -24,7 +24,7 @@ use notification::{Priority, limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::broker::link::{Fault, Link, Protocol, Timed, Waiting};
+use crate::broker::link::{Declared, Fault, Link, Protocol, Timed};
 use crate::broker::room::Room;
 use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
@@ -122,12 +122,13 @@ impl Protocol for Nats {
 impl Link for Session {
     type Answer = Delivered;
 
-    async fn declare(&self) -> Result<Waiting, Fault> {
+    async fn declare(&self) -> Result<Declared, Fault> {
         let declare = async {
-            self.topology.create(&self.jetstream).await?;
-            self.topology.waiting(&self.jetstream).await
+            let tickets_max = self.topology.create(&self.jetstream).await?;
+            let waiting = self.topology.waiting(&self.jetstream).await?;
+            Ok(Declared { waiting, tickets_max })
         };
-        declare.await.map_err(|error| self.explain(&error))
+        declare.await.map_err(|error: topology::Failure| self.explain(&error))
     }
 
     async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), Fault>> {

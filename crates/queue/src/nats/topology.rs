@@ -64,8 +64,9 @@ impl Topology {
         format!("{}.{priority}", self.prefix)
     }
 
-    /// Creates what is missing.
-    pub(super) async fn create(&self, jetstream: &Context) -> Result<(), Failure> {
+    /// Creates what is missing. Gives how many tickets of one priority may wait: the stream may be smaller than its
+    /// bound here.
+    pub(super) async fn create(&self, jetstream: &Context) -> Result<u64, Failure> {
         let stream = match jetstream.get_stream(&self.prefix).await.map_err(|error| of_get(&error))
         {
             Err(Failure::JetStream(ErrorCode::STREAM_NOT_FOUND, _text)) => {
@@ -73,11 +74,15 @@ impl Topology {
             }
             found => found?,
         };
-        self.check(&stream.cached_info().config)?;
+        let config = &stream.cached_info().config;
+        self.check(config)?;
+        let bound =
+            |limit| u64::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u64::MAX);
+        let tickets_max = bound(config.max_messages_per_subject).min(self.tickets_max);
         for priority in Priority::ALL {
             self.create_consumer(&stream, *priority).await?;
         }
-        Ok(())
+        Ok(tickets_max)
     }
 
     /// Tickets waiting per priority.
