@@ -35,8 +35,8 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
     /// How the broker is told what became of a message.
     type Answer: Answer;
 
-    /// Declares what is missing, and makes publishing work again. Gives the tickets waiting per priority.
-    fn declare(&self) -> impl Future<Output = Result<Waiting, Fault>> + Send;
+    /// Declares what is missing, and makes publishing work again. Gives what there is.
+    fn declare(&self) -> impl Future<Output = Result<Declared, Fault>> + Send;
 
     /// Publishes in order, and answers per ticket, in order, why it is not confirmed. Ends by `deadline`.
     fn publish(
@@ -82,6 +82,15 @@ pub struct Timed {
     pub ticket: Ticket,
     /// From now, more than zero and [`notification::limits::TICKET_LEASE`] at most.
     pub lives: Duration,
+}
+
+/// What a declaration found.
+#[derive(Debug, Clone, Copy)]
+pub struct Declared {
+    /// The tickets waiting.
+    pub waiting: Waiting,
+    /// How many of one priority may wait, as far as the broker says.
+    pub tickets_max: u64,
 }
 
 /// Tickets that wait in the broker, by the code of their priority.

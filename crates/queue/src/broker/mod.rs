@@ -70,7 +70,6 @@ pub(crate) struct Status {
 #[derive(Debug)]
 pub(crate) struct Shared<L: Link> {
     clock: Clock,
-    tickets_max: u64,
     status: Arc<Status>,
     room: Room,
     stock: Arc<Stock<L::Answer>>,
@@ -130,7 +129,6 @@ impl Broker {
         let status = Arc::new(Status::new(P::NAME));
         let shared = Arc::new(Shared {
             clock,
-            tickets_max: options.tickets_max,
             status: Arc::clone(&status),
             room: Room::new(),
             stock: Arc::new(Stock::new()),
@@ -142,6 +140,7 @@ impl Broker {
             shared: Arc::clone(&shared),
             consume: options.consume,
             random,
+            short_links: 0,
         };
         tasks.spawn("broker session", session.run());
         let publisher: Arc<dyn Publish<Ticket>> = Arc::clone(&shared) as _;
@@ -165,7 +164,7 @@ impl Broker {
         Arc::clone(&self.consumer)
     }
 
-    /// Whether there is a link to the broker, with everything declared.
+    /// Whether there is a link to the broker, with everything declared, that did not fail at once.
     pub fn available(&self) -> watch::Receiver<bool> {
         self.status.available.subscribe()
     }

@@ -67,19 +67,30 @@ impl<L: Link> Shared<L> {
         let now = self.now();
         let timed: Vec<Timed> =
             window.iter().filter_map(|ticket| Timed::at(now, *ticket)).collect();
+        let mut taken = [false; Priority::ALL.len()];
         let mut confirmed = link.publish(&timed, deadline).await.into_iter();
-        let answer = |ticket: &Ticket| {
+        let mut answer = |ticket: &Ticket| {
             if Timed::at(now, *ticket).is_none() {
                 return Err(QueueError::Unconfirmed("its lease is over".to_owned()));
             }
             // A link answers for each; one that it forgot is not confirmed.
             let silent = || Err(Fault("it did not answer".to_owned()));
-            confirmed.next().unwrap_or_else(silent).map_err(|fault| {
-                self.room.suspect(ticket.priority);
+            let confirmed = confirmed.next().unwrap_or_else(silent);
+            if let Some(taken) = taken.get_mut(usize::from(ticket.priority.code())) {
+                *taken |= confirmed.is_ok();
+            }
+            confirmed.map_err(|fault| {
+                self.room.suspect(ticket.priority, &fault);
                 QueueError::Unconfirmed(fault.0)
             })
         };
-        window.iter().map(answer).collect()
+        let answers = window.iter().map(&mut answer).collect();
+        for (priority, _taken) in
+            Priority::ALL.iter().zip(taken).filter(|(_priority, taken)| *taken)
+        {
+            self.room.confirm(*priority);
+        }
+        answers
     }
 }
 

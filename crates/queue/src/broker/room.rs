@@ -22,7 +22,14 @@ struct State {
     blocked: Option<String>,
     /// Queues that did not take a ticket, and have not been looked at since.
     suspects: [bool; Priority::ALL.len()],
+    /// Times in a row that a queue looked as if it would take tickets, and then did not, whatever the link.
+    vain_looks: [u16; Priority::ALL.len()],
+    /// Why a ticket was not taken, of late.
+    refusal: Option<Fault>,
 }
+
+/// Looks in vain after which the broker is of no use: it answers, and takes nothing.
+const VAIN_LOOKS: u16 = 5;
 
 // === impl Room ===
 
@@ -40,7 +47,10 @@ impl Room {
 
     /// There is a new link, or none any more.
     pub(crate) fn set_linked(&self, linked: bool) {
-        self.change(|state| *state = State { linked, ..State::default() });
+        self.change(|state| {
+            (state.linked, state.blocked) = (linked, None);
+            state.suspects = Default::default();
+        });
     }
 
     /// The broker says that it takes nothing, and why; or that it takes everything again.
@@ -54,9 +64,20 @@ impl Room {
         self.state().blocked.clone().map(Fault)
     }
 
-    /// A ticket of `priority` was not taken: there is no room for it until somebody has looked.
-    pub(crate) fn suspect(&self, priority: Priority) {
+    /// A ticket of `priority` was taken: whatever was wrong, is not any more.
+    pub(crate) fn confirm(&self, priority: Priority) {
+        let mut state = self.state();
+        if let Some(looks) = state.vain_looks.get_mut(usize::from(priority.code())) {
+            *looks = 0;
+        }
+    }
+
+    /// A ticket of `priority` was not taken, by reason of `fault`: there is no room for it until somebody has looked.
+    pub(crate) fn suspect(&self, priority: Priority, fault: &Fault) {
         self.change(|state| {
+            if state.refusal.as_ref() != Some(fault) {
+                state.refusal = Some(fault.clone());
+            }
             if let Some(suspect) = state.suspects.get_mut(usize::from(priority.code())) {
                 *suspect = true;
             }
@@ -77,12 +98,32 @@ impl Room {
     }
 
     /// Somebody has looked: queues with fewer than `tickets_max` waiting are free of suspicion.
-    pub(crate) fn clear(&self, waiting: Waiting, tickets_max: u64) {
+    ///
+    /// # Errors
+    /// When one of them was so again and again, and took nothing in between: what is wrong with it cannot be seen.
+    pub(crate) fn clear(&self, waiting: Waiting, tickets_max: u64) -> Result<(), Fault> {
         self.change(|state| {
-            for (suspect, waiting) in state.suspects.iter_mut().zip(waiting) {
-                *suspect &= waiting >= tickets_max;
+            let queues = state.suspects.iter_mut().zip(&mut state.vain_looks);
+            for ((suspect, vain_looks), waiting) in queues.zip(waiting) {
+                if *suspect && waiting < tickets_max {
+                    *suspect = false;
+                    *vain_looks = vain_looks.saturating_add(1);
+                }
             }
         });
+        if self.vain_looks() < VAIN_LOOKS {
+            return Ok(());
+        }
+        let Fault(reason) = self.state().refusal.clone().unwrap_or_else(|| Fault(String::new()));
+        Err(Fault(format!(
+            "the broker answers and takes no tickets, though its queues are not full ({reason}): is its disk full, or \
+             does a policy or a limit of its own bind it?"
+        )))
+    }
+
+    /// The most times in a row that a queue was looked at in vain.
+    pub(crate) fn vain_looks(&self) -> u16 {
+        self.state().vain_looks.into_iter().max().unwrap_or_default()
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -123,15 +164,38 @@ mod tests {
         check(None);
         room.set_linked(true);
         check(Some(Priority::Bulk));
-        room.suspect(Priority::Bulk);
+        let fault = Fault("no place".to_owned());
+        room.suspect(Priority::Bulk, &fault);
         check(Some(Priority::Normal));
-        room.suspect(Priority::Urgent);
+        room.suspect(Priority::Urgent, &fault);
         check(None);
-        room.clear([0, 0, 10], 10);
+        room.clear([0, 0, 10], 10).unwrap();
         check(Some(Priority::Normal));
-        room.clear([0, 0, 9], 10);
+        room.clear([0, 0, 9], 10).unwrap();
         check(Some(Priority::Bulk));
         assert!(!room.has_suspects());
+    }
+
+    #[test]
+    fn a_queue_that_is_not_full_and_takes_nothing_is_a_fault_until_it_takes_something() {
+        let room = Room::new();
+        let look = |waiting| {
+            room.suspect(Priority::Normal, &Fault("no place".to_owned()));
+            room.clear([0, waiting, 0], 10)
+        };
+        for _ in 0..3 * VAIN_LOOKS {
+            assert_eq!(look(10), Ok(()), "it is full, which is no fault");
+        }
+        for _ in 1..VAIN_LOOKS {
+            assert_eq!(look(0), Ok(()));
+        }
+        room.set_linked(true);
+        assert!(look(0).unwrap_err().0.contains("(no place)"), "another link changes nothing");
+        room.confirm(Priority::Bulk);
+        assert!(look(0).is_err());
+        room.confirm(Priority::Normal);
+        assert_eq!(look(0), Ok(()));
+        assert_eq!(room.vain_looks(), 1);
     }
 
     #[test]
@@ -142,7 +206,7 @@ mod tests {
         room.set_blocked(Some("low on disk".to_owned()));
         assert_eq!(*told.borrow(), None);
         room.set_blocked(None);
-        room.suspect(Priority::Normal);
+        room.suspect(Priority::Normal, &Fault(String::new()));
         room.set_linked(false);
         assert_eq!(*told.borrow(), None);
         room.set_linked(true);

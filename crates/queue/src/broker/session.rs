@@ -8,7 +8,7 @@ use notification::{Priority, limits};
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::link::{Fault, Link, Protocol};
+use super::link::{Declared, Fault, Link, Protocol};
 
 /// The one task of a queue.
 #[derive(Debug)]
@@ -18,12 +18,19 @@ pub(crate) struct Session<P: Protocol> {
     pub(crate) consume: bool,
     /// Draws the jitter.
     pub(crate) random: fastrand::Rng,
+    /// Links in a row that did not last.
+    pub(crate) short_links: u16,
 }
 
 /// The first pause after a failure, at most; the next ones double.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause, at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long the first link has to last before it is called good: a broker says within it what it denies. After each
+/// one that did not last, the next has to last twice as long.
+const FIRST_PROOF: Duration = Duration::from_millis(250);
+/// The longest that a link has to last before it is called good. What lasted longer was a good one.
+const LONGEST_PROOF: Duration = Duration::from_secs(30);
 /// How often the broker is told that tickets are still held; a third of [`limits::TICKET_ANSWER_WAIT`].
 const KEEP_EVERY: Duration = Duration::from_secs(3);
 
@@ -73,7 +80,7 @@ impl<P: Protocol> Session<P> {
         shared.stock.forget();
         shared.room.set_linked(!shared.status.is_closed());
         shared.link.send_replace(Some(Arc::clone(&link)));
-        shared.status.went_up();
+        let begun = shared.clock.monotonic();
         let ended = tokio::select! {
             biased;
             () = shared.status.closed() => Ok(()),
@@ -94,6 +101,9 @@ impl<P: Protocol> Session<P> {
             // A broker that does not answer to a farewell takes it for a lost connection.
             let _late = timeout(limits::PUBLISH_TIMEOUT, link.close()).await;
         }
+        let lasted = shared.clock.monotonic().saturating_duration_since(begun);
+        self.short_links =
+            if lasted > LONGEST_PROOF { 0 } else { self.short_links.saturating_add(1) };
         shared.room.set_linked(false);
         shared.link.send_replace(None);
         ended
@@ -103,6 +113,7 @@ impl<P: Protocol> Session<P> {
     async fn work(&mut self, link: &P::Link) -> Fault {
         let (consume, shared) = (self.consume, Arc::clone(&self.shared));
         let stock = &shared.stock;
+        let proof = proof(self.short_links);
         tokio::select! {
             fault = link.lost(&shared.room) => fault,
             fault = link.consume(Priority::Urgent, stock), if consume => fault,
@@ -110,11 +121,13 @@ impl<P: Protocol> Session<P> {
             fault = link.consume(Priority::Bulk, stock), if consume => fault,
             fault = self.repair(link) => fault,
             () = shared.keep() => Fault("keeping ended".to_owned()),
+            fault = shared.prove(proof) => fault,
         }
     }
 
     /// Looks after queues that did not take a ticket: declares them, should they be gone, and watches those that are full
-    /// until a good part of them is free.
+    /// until a good part of them is free. The pauses grow until a
+    /// ticket is taken.
     async fn repair(&mut self, link: &P::Link) -> Fault {
         let shared = Arc::clone(&self.shared);
         loop {
@@ -123,10 +136,15 @@ impl<P: Protocol> Session<P> {
             while shared.room.has_suspects() {
                 shared.room.suspected().await;
                 looks = looks.saturating_add(1);
-                sleep(backoff().delay(looks, None, &mut self.random)).await;
+                let failures = looks.saturating_add(shared.room.vain_looks());
+                sleep(backoff().delay(failures, None, &mut self.random)).await;
                 match timeout(limits::LINK_TIMEOUT, link.declare()).await {
-                    Ok(Ok(waiting)) => {
-                        shared.room.clear(waiting, (shared.tickets_max / 4 * 3).max(1));
+                    Ok(Ok(Declared { waiting, tickets_max })) => {
+                        // Of the smallest queues, one place free is a good part.
+                        let few = (tickets_max / 4 * 3).max(tickets_max.min(4)).max(1);
+                        if let Err(fault) = shared.room.clear(waiting, few) {
+                            return fault;
+                        }
                     }
                     Ok(Err(fault)) => return fault,
                     Err(_late) => return silent(P::NAME),
@@ -139,6 +157,14 @@ impl<P: Protocol> Session<P> {
 // === impl Shared ===
 
 impl<L: Link> Shared<L> {
+    /// Calls the link good once it has lasted for `proof`; never ends. One that connects and fails at once, for ever, so
+    /// stays in trouble, and is not on and off.
+    async fn prove(&self, proof: Duration) -> Fault {
+        sleep(proof).await;
+        self.status.went_up();
+        std::future::pending().await
+    }
+
     /// Keeps what is held, for ever. Sleeps while nothing is.
     async fn keep(&self) {
         loop {
@@ -151,6 +177,11 @@ impl<L: Link> Shared<L> {
 
 fn backoff() -> Backoff {
     Backoff::new(FIRST_PAUSE, LONGEST_PAUSE).unwrap_or(Backoff::DEFAULT)
+}
+
+fn proof(short_links: u16) -> Duration {
+    // 2^7 times the first is more than the longest.
+    FIRST_PROOF.saturating_mul(1 << short_links.min(7)).min(LONGEST_PROOF)
 }
 
 fn silent(broker: &str) -> Fault {

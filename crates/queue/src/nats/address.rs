@@ -123,7 +123,7 @@ impl Address {
 
     /// What `error` means and what to do about it; `complaint` is what the server said last.
     pub(super) fn explain(&self, error: &Failure, complaint: Option<&str>) -> Fault {
-        if let Some(complaint) = complaint.filter(|text| text.contains("Permissions Violation")) {
+        if let Some(complaint) = complaint.filter(|text| is_denial(text)) {
             return Fault(format!(
                 "NATS at {self} denies a right ({complaint}): let the user publish to $JS.API.>, $JS.ACK.> and the \
                  subjects that begin with the prefix, and subscribe to _INBOX.>"
@@ -161,6 +161,11 @@ impl fmt::Debug for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
+}
+
+/// Whether a complaint of the server says that a right is missing.
+pub(super) fn is_denial(complaint: &str) -> bool {
+    complaint.contains("Permissions Violation")
 }
 
 /// `text` with every `%41` as the byte that it stands for.

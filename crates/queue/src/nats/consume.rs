@@ -82,8 +82,10 @@ impl Consuming {
             match timeout(ASK_EVERY + GRACE, fetched).await {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => return failure,
+                // The server ends every request, unless it never got it.
                 Err(_late) => {
-                    tracing::debug!(subject = %self.subject, "a request was not answered");
+                    let text = format!("a request to {} was not answered", self.subject);
+                    return Failure::Other(text);
                 }
             }
         }

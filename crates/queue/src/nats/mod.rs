@@ -24,7 +24,7 @@ use notification::{Priority, limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::broker::link::{Fault, Link, Protocol, Timed, Waiting};
+use crate::broker::link::{Declared, Fault, Link, Protocol, Timed};
 use crate::broker::room::Room;
 use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
@@ -122,12 +122,13 @@ impl Protocol for Nats {
 impl Link for Session {
     type Answer = Delivered;
 
-    async fn declare(&self) -> Result<Waiting, Fault> {
+    async fn declare(&self) -> Result<Declared, Fault> {
         let declare = async {
-            self.topology.create(&self.jetstream).await?;
-            self.topology.waiting(&self.jetstream).await
+            let tickets_max = self.topology.create(&self.jetstream).await?;
+            let waiting = self.topology.waiting(&self.jetstream).await?;
+            Ok(Declared { waiting, tickets_max })
         };
-        declare.await.map_err(|error| self.explain(&error))
+        declare.await.map_err(|error: topology::Failure| self.explain(&error))
     }
 
     async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), Fault>> {
@@ -150,8 +151,8 @@ impl Link for Session {
     async fn lost(&self, _room: &Room) -> Fault {
         let mut seen = self.seen.clone();
         // The sender lives as long as the connection.
-        let _ended = seen.wait_for(|seen| seen.lost).await;
-        self.address.explain_loss()
+        let _ended = seen.wait_for(Seen::is_over).await.is_ok();
+        self.explain(&topology::Failure::Lost)
     }
 
     async fn close(&self) {
@@ -177,12 +178,25 @@ impl Session {
 // === impl Seen ===
 
 impl Seen {
+    /// Whether the connection is of no use any more. A right that is missing makes it so: what was denied is not
+    /// answered, and whoever asked would wait for ever.
+    fn is_over(&self) -> bool {
+        self.lost || self.complaint.as_deref().is_some_and(address::is_denial)
+    }
+
     fn take(&mut self, event: Event) {
         match event {
             Event::Disconnected | Event::Closed => self.lost = true,
-            Event::ServerError(error) => self.complaint = Some(error.to_string()),
-            Event::ClientError(error) => self.complaint = Some(error.to_string()),
+            Event::ServerError(error) => self.complain(error.to_string()),
+            Event::ClientError(error) => self.complain(error.to_string()),
             Event::Connected | Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) => {}
+        }
+    }
+
+    /// A denial stays: what comes after it is of less use to whom runs the system.
+    fn complain(&mut self, text: String) {
+        if !self.complaint.as_deref().is_some_and(address::is_denial) {
+            self.complaint = Some(text);
         }
     }
 }

@@ -32,6 +32,10 @@ pub(super) struct Topology {
     pub(super) tickets_max: u64,
 }
 
+/// Requests for tickets that the server keeps per priority: one for each process that consumes. Whose request is beyond
+/// gets it refused, and connects again.
+const CONSUMERS_MAX: i64 = 4_096;
+
 /// Why something is not as it should be.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -60,8 +64,9 @@ impl Topology {
         format!("{}.{priority}", self.prefix)
     }
 
-    /// Creates what is missing.
-    pub(super) async fn create(&self, jetstream: &Context) -> Result<(), Failure> {
+    /// Creates what is missing. Gives how many tickets of one priority may wait: the stream may be smaller than its
+    /// bound here.
+    pub(super) async fn create(&self, jetstream: &Context) -> Result<u64, Failure> {
         let stream = match jetstream.get_stream(&self.prefix).await.map_err(|error| of_get(&error))
         {
             Err(Failure::JetStream(ErrorCode::STREAM_NOT_FOUND, _text)) => {
@@ -69,11 +74,15 @@ impl Topology {
             }
             found => found?,
         };
-        self.check(&stream.cached_info().config)?;
+        let config = &stream.cached_info().config;
+        self.check(config)?;
+        let bound =
+            |limit| u64::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u64::MAX);
+        let tickets_max = bound(config.max_messages_per_subject).min(self.tickets_max);
         for priority in Priority::ALL {
             self.create_consumer(&stream, *priority).await?;
         }
-        Ok(())
+        Ok(tickets_max)
     }
 
     /// Tickets waiting per priority.
@@ -134,6 +143,7 @@ impl Topology {
             max_deliver: limits::TICKET_DELIVERIES.into(),
             // As many as may wait: what a consumer holds is bounded by what it asks for.
             max_ack_pending: i64::try_from(pending).unwrap_or(i64::MAX),
+            max_waiting: CONSUMERS_MAX,
             ..pull::Config::default()
         };
         let created = stream.get_or_create_consumer(priority.as_str(), config).await;
@@ -154,10 +164,37 @@ impl Topology {
         let mut expected = self.subjects();
         expected.sort_unstable();
         if subjects != expected {
-            return Err(Failure::Mismatch(format!("stream {} has other subjects", self.prefix)));
+            let expected = self.subjects().join(", ");
+            let text = format!("stream {} has other subjects than {expected}", self.prefix);
+            return Err(Failure::Mismatch(text));
         }
         if config.retention != RetentionPolicy::WorkQueue {
             return Err(Failure::Mismatch(format!("stream {} is no work queue", self.prefix)));
+        }
+        self.check_limits(config)
+    }
+
+    /// A stream may be as small as its operator likes, as long as it refuses what it has no place for: what it drops
+    /// instead, it has confirmed.
+    fn check_limits(&self, config: &Config) -> Result<(), Failure> {
+        let is_bounded = config.max_messages > 0 || config.max_bytes > 0;
+        let is_bounded_per_subject = config.max_messages_per_subject > 0;
+        let drops = (is_bounded || is_bounded_per_subject) && config.discard == DiscardPolicy::Old;
+        if drops || (is_bounded_per_subject && !config.discard_new_per_subject) {
+            let text = format!(
+                "stream {} drops old messages when it is full: it needs the discard policy \"new\", per subject too",
+                self.prefix
+            );
+            return Err(Failure::Mismatch(text));
+        }
+        if !config.max_age.is_zero() && config.max_age < limits::TICKET_LEASE {
+            let text = format!(
+                "stream {} drops messages after {} s: it needs a maximum age of {} s, or none",
+                self.prefix,
+                config.max_age.as_secs_f32(),
+                limits::TICKET_LEASE.as_secs()
+            );
+            return Err(Failure::Mismatch(text));
         }
         Ok(())
     }

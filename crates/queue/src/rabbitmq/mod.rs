@@ -23,7 +23,7 @@ use lapin::{Channel, Connection, ConnectionProperties, Event};
 use notification::{Priority, limits};
 use tokio::time::Instant;
 
-use crate::broker::link::{Fault, Link, Protocol, Timed, Waiting};
+use crate::broker::link::{Declared, Fault, Link, Protocol, Timed, Waiting};
 use crate::broker::room::Room;
 use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
@@ -115,11 +115,11 @@ impl Protocol for RabbitMq {
 impl Link for Session {
     type Answer = Delivered;
 
-    async fn declare(&self) -> Result<Waiting, Fault> {
+    async fn declare(&self) -> Result<Declared, Fault> {
         let declared = declare(&self.connection, &self.topology).await;
         let (channel, waiting) = declared.map_err(|error| self.address.explain(&error))?;
         *self.publishing() = channel;
-        Ok(waiting)
+        Ok(Declared { waiting, tickets_max: self.topology.tickets_max })
     }
 
     async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), Fault>> {

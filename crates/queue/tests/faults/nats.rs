@@ -1,14 +1,15 @@
 //! Behind NATS JetStream.
 
 use async_nats::jetstream;
-use async_nats::jetstream::stream::Config;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use flow::Clock;
 use notification::{Priority, limits};
 use queue::{Broker, Options, QueueError, nats};
 use testbed::Nats;
 
 use crate::{
-    Server, becomes, cases, complains, has_room, options, publish, random, soon, take_one, ticket,
+    Server, becomes, cases, complains, eventually, has_room, options, publish, random, soon,
+    take_one, ticket,
 };
 
 impl Server for Nats {
@@ -152,6 +153,34 @@ async fn what_cannot_work_is_said_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_drops_what_it_confirmed_is_refused() {
+    let url = shared();
+    let jetstream = other_program(&url).await;
+    let check = async |change: &dyn Fn(&mut Config), words: &[&str]| {
+        let options = options(&url);
+        let mut config = stream_of(&options.prefix);
+        change(&mut config);
+        jetstream.create_stream(config).await.unwrap();
+        let broker = nats::open(&options, Clock::system(), random()).unwrap();
+        complains(&broker, words).await;
+    };
+    check(&|config| config.subjects = vec![format!("{}.*", config.name)], &[".normal", ".bulk"])
+        .await;
+    check(&|config| config.max_messages = 100, &["drops old", "\"new\""]).await;
+    check(&|config| config.max_bytes = 10_000, &["drops old", "\"new\""]).await;
+    check(&|config| config.max_messages_per_subject = 9, &["drops old", "per subject"]).await;
+    let only_new = |config: &mut Config| {
+        (config.max_messages_per_subject, config.discard) = (9, DiscardPolicy::New);
+    };
+    check(&only_new, &["drops old", "per subject"]).await;
+    let short = |config: &mut Config| {
+        config.max_age = limits::TICKET_LEASE / 2;
+        config.duplicate_window = config.max_age;
+    };
+    check(&short, &["after 15 s", "30 s, or none"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_right_or_jetstream_that_is_missing_is_said_with_what_to_do() {
     let settings = r#"
         authorization: {}
@@ -172,6 +201,93 @@ async fn a_right_or_jetstream_that_is_missing_is_said_with_what_to_do() {
     let broker = nats::open(&options(&server.url()), Clock::system(), random()).unwrap();
     becomes(&broker, true).await;
     soon("drain", broker.drain()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_may_not_ask_or_acknowledge_says_so() {
+    let settings = r#"
+        authorization: {}
+        accounts: {
+            APP: { jetstream: enabled, users: [
+                { user: belfry, password: a-password },
+                { user: mute, password: secret, permissions: { publish: { deny: "$JS.API.CONSUMER.MSG.NEXT.>" } } },
+                { user: rude, password: secret, permissions: { publish: { deny: "$JS.ACK.>" } } } ] }
+        }"#;
+    let server = tokio::task::spawn_blocking(|| Nats::start_with(settings)).await.unwrap().unwrap();
+    let open = |user: &str| {
+        let url = server.url().replace("belfry:a-password", user);
+        nats::open(&options(&url), Clock::system(), random()).unwrap()
+    };
+    let mute = open("mute:secret");
+    is_in_trouble(&mute, &["denies a right", "MSG.NEXT"]).await;
+    let rude = open("rude:secret");
+    becomes(&rude, true).await;
+    assert_eq!(publish(&rude, vec![ticket(1, Priority::Normal)]).await, [true]);
+    take_one(&rude).await;
+    is_in_trouble(&rude, &["denies a right", "$JS.ACK."]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_smaller_than_usual_is_full_and_has_room_again() {
+    let options = Options { consume: false, ..options(&shared()) };
+    let mut config = stream_of(&options.prefix);
+    (config.max_messages_per_subject, config.discard) = (8, DiscardPolicy::New);
+    config.discard_new_per_subject = true;
+    other_program(&options.url).await.create_stream(config).await.unwrap();
+    let broker = nats::open(&options, Clock::system(), random()).unwrap();
+    becomes(&broker, true).await;
+    let tickets = (0..20).map(|number| ticket(number, Priority::Bulk)).collect();
+    let taken = publish(&broker, tickets).await.into_iter().filter(|taken| *taken).count();
+    assert_eq!(taken, 8);
+    has_room(&broker, Some(Priority::Normal)).await;
+    let consumer = nats::open(&Options { consume: true, ..options }, Clock::system(), random());
+    let consumer = consumer.unwrap();
+    for _ in 0..taken {
+        take_one(&consumer).await;
+    }
+    has_room(&broker, Some(Priority::Bulk)).await;
+    assert_eq!(broker.trouble(), None, "full is no trouble");
+    soon("drain", consumer.drain()).await;
+    soon("drain", broker.drain()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_takes_nothing_is_a_trouble() {
+    let options = Options { consume: false, ..options(&shared()) };
+    let mut config = stream_of(&options.prefix);
+    (config.max_bytes, config.discard) = (1, DiscardPolicy::New);
+    other_program(&options.url).await.create_stream(config).await.unwrap();
+    let broker = nats::open(&options, Clock::system(), random()).unwrap();
+    let mut room = broker.publisher().room();
+    soon("trouble", async {
+        while broker.trouble().is_none() {
+            assert_eq!(publish(&broker, vec![ticket(1, Priority::Bulk)]).await, [false]);
+            room.wait_for(|room| *room == Some(Priority::Bulk)).await.unwrap();
+        }
+    })
+    .await;
+    let trouble = broker.trouble().unwrap();
+    assert!(trouble.contains("takes no tickets") && trouble.contains("bytes"), "{trouble}");
+}
+
+/// What an operator may create first; without any limit.
+fn stream_of(prefix: &str) -> Config {
+    Config {
+        name: prefix.to_owned(),
+        subjects: Priority::ALL.iter().map(|priority| format!("{prefix}.{priority}")).collect(),
+        retention: RetentionPolicy::WorkQueue,
+        ..Config::default()
+    }
+}
+
+/// Waits until `broker` says all of `words`, and stays out of service while they hold.
+async fn is_in_trouble(broker: &Broker, words: &[&str]) {
+    eventually(&format!("{words:?}"), async || {
+        let trouble = broker.trouble().unwrap_or_default();
+        words.iter().all(|word| trouble.contains(word))
+    })
+    .await;
+    assert!(!*broker.available().borrow());
 }
 
 fn shared() -> String {
