@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use notification::{
-    BroadcastId, Chunk, Disposition, Guarantee, NotificationId, OutcomeGroup, Priority, Settlement,
-    State, Timestamp,
+    BroadcastId, ByteString, Chunk, Disposition, Guarantee, NotificationId, OutcomeGroup, Priority,
+    Settlement, State, Timestamp,
 };
 use proptest::prelude::*;
 use store::conformance::{
@@ -340,22 +340,16 @@ impl<F: Fast> Pair<F> {
     }
 
     async fn suppress(&mut self, recipient: u8, listed: bool, registered: i64) {
-        let (channel, recipient) = (name("channel"), recipient.to_string());
         let mut answers = Vec::new();
         for store in [&self.memory as &dyn Store, self.fast.store()] {
+            let (channel, recipient) = (name("channel"), ByteString::from(recipient.to_string()));
             if listed {
-                let suppression = Suppression {
-                    channel: channel.clone(),
-                    recipient: recipient.clone().into(),
-                    reason: "asked".to_owned(),
-                    status: 0,
-                    since: at(self.now),
-                };
+                let (reason, since) = ("asked".to_owned(), at(self.now));
+                let suppression = Suppression { channel, recipient, reason, status: 0, since };
                 store.suppress(vec![suppression]).await.unwrap();
             } else {
-                let recipient = recipient.clone().into();
                 let registered_at = (registered > 0).then(|| at(self.now - registered));
-                let lift = store::Lift { channel: channel.clone(), recipient, registered_at };
+                let lift = store::Lift { channel, recipient, registered_at };
                 answers.push(store.lift(vec![lift], at(self.now)).await.unwrap());
             }
         }
