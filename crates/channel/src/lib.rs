@@ -267,10 +267,27 @@ impl Attempt {
         Self { report, signal: Signal::Silent }
     }
 
+    /// It cannot be tried: the store is damaged.
+    pub(crate) fn without_content() -> Self {
+        Self::impossible("the store holds no content for it")
+    }
+
     /// It cannot be tried, now or ever: what the store holds is not what was checked when it came in.
     pub fn impossible(detail: impl Into<Cow<'static, str>>) -> Self {
         let answer = Answer::refused(0, false, detail);
         Self { report: Report::Attempted(answer), signal: Signal::Silent }
+    }
+}
+
+/// What a delivery sends, encoded: its own content, or what its chunk shares. Otherwise what is to be reported.
+pub(crate) fn own_or_shared<'a, Encoded>(
+    own: Option<&'a Result<Encoded, Invalid>>,
+    shared: Option<&'a Result<Encoded, Invalid>>,
+) -> Result<&'a Encoded, Attempt> {
+    match own.or(shared) {
+        Some(Ok(encoded)) => Ok(encoded),
+        Some(Err(invalid)) => Err(Attempt::impossible(invalid.message.clone())),
+        None => Err(Attempt::without_content()),
     }
 }
 

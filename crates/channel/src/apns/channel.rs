@@ -18,7 +18,10 @@ use crate::complaint::Complaint;
 use crate::http2::{Dial, Pool, Priming, Stream};
 use crate::tcp::Anywhere;
 use crate::tls::Identity;
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+use crate::{
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
+    tls,
+};
 
 /// A way to Apple's devices.
 #[derive(Debug, Clone)]
@@ -181,10 +184,9 @@ impl ApnsSender {
     async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
         let Prepared { job, common, shared } = prepared;
         let own = delivery.content.as_ref().map(|content| self.encoder.encode(content, common));
-        let encoded = match own.as_ref().or(shared.as_ref()) {
-            Some(Ok(encoded)) => encoded,
-            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
-            None => return Attempt::impossible("the store holds no content for it"),
+        let encoded = match own_or_shared(own.as_ref(), shared.as_ref()) {
+            Ok(encoded) => encoded,
+            Err(impossible) => return impossible,
         };
         let id = job.chunk.notification_id(delivery.index);
         let make = || self.encoder.request(encoded, &delivery.recipient, id);

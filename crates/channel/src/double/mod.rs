@@ -168,7 +168,7 @@ impl Default for Script {
 impl DoubleSender {
     async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Attempt {
         let Some(content) = job.chunk.content_of(delivery) else {
-            return Attempt::impossible("the store holds no content for it");
+            return Attempt::without_content();
         };
         let (step, latency) = self.double.step(job, delivery, &content.payload);
         if !latency.is_zero() {

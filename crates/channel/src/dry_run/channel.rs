@@ -76,7 +76,7 @@ impl DryRunSender {
     async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Attempt {
         let (latency, fails) = self.draw();
         if job.chunk.content_of(delivery).is_none() {
-            return Attempt::impossible("the store holds no content for it");
+            return Attempt::without_content();
         }
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;

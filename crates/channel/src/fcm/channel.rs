@@ -19,7 +19,10 @@ use super::token::TokenSource;
 use crate::complaint::Complaint;
 use crate::http2::{Dial, Pool, Priming};
 use crate::tcp::Anywhere;
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+use crate::{
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
+    tls,
+};
 
 /// How long a message waits for its place in the quota. With the wait for a stream it leaves some of an attempt's time
 /// for the answer.
@@ -158,10 +161,9 @@ impl FcmSender {
         let expires_at = job.chunk.envelope.expires_at;
         let own = delivery.content.as_ref();
         let own = own.map(|content| Encoded::new(content, expires_at, timestamp(self.clock)));
-        let encoded = match own.as_ref().or(shared.as_ref()) {
-            Some(Ok(encoded)) => encoded,
-            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
-            None => return Attempt::impossible("the store holds no content for it"),
+        let encoded = match own_or_shared(own.as_ref(), shared.as_ref()) {
+            Ok(encoded) => encoded,
+            Err(impossible) => return impossible,
         };
         let target = Target::parse(&delivery.recipient)
             .and_then(|target| encoded.check_size(target).map(|()| target));

@@ -22,7 +22,8 @@ use super::wire::Reply;
 use super::{address, request};
 use crate::guard::Guard;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive_patiently, timestamp, tls,
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive_patiently, own_or_shared,
+    timestamp, tls,
 };
 
 /// How long everything up to the last byte of a message may take. Five minutes is what RFC 5321, section 4.5.3.2, has for
@@ -199,10 +200,9 @@ impl SmtpSender {
         delivery: &Delivery,
     ) -> Attempt {
         let own = delivery.content.as_ref().map(|content| self.channel.composer.compose(content));
-        let mail = match own.as_ref().or(shared) {
-            Some(Ok(mail)) => mail,
-            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
-            None => return Attempt::impossible("the store holds no content for it"),
+        let mail = match own_or_shared(own.as_ref(), shared) {
+            Ok(mail) => mail,
+            Err(impossible) => return impossible,
         };
         let recipient = match address::canonical(&delivery.recipient) {
             Ok(recipient) => recipient,

@@ -13,7 +13,9 @@ use super::response::interpret;
 use crate::endpoint::{Endpoint, Host};
 use crate::guard::{Guard, Resolve};
 use crate::http1::{Pool, Target};
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp};
+use crate::{
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
+};
 
 /// A way to endpoints.
 #[derive(Debug, Clone)]
@@ -126,10 +128,9 @@ impl WebhookSender {
         delivery: &Delivery,
     ) -> Attempt {
         let own = delivery.content.as_ref().map(Prepared::new);
-        let prepared = match own.as_ref().or(shared) {
-            Some(Ok(prepared)) => prepared,
-            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
-            None => return Attempt::impossible("the store holds no content for it"),
+        let prepared = match own_or_shared(own.as_ref(), shared) {
+            Ok(prepared) => prepared,
+            Err(impossible) => return impossible,
         };
         let endpoint = match self.channel.endpoint(&delivery.recipient) {
             Ok(endpoint) => endpoint,

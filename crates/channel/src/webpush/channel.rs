@@ -20,7 +20,10 @@ use super::vapid::Vapid;
 use crate::complaint::Complaint;
 use crate::endpoint::Host;
 use crate::guard::{Guard, Resolve};
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp, tls};
+use crate::{
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
+    tls,
+};
 
 /// A way to browsers.
 #[derive(Debug, Clone)]
@@ -158,10 +161,9 @@ impl WebPushSender {
         delivery: &Delivery,
     ) -> Attempt {
         let own = delivery.content.as_ref().map(Prepared::new);
-        let prepared = match own.as_ref().or(shared) {
-            Some(Ok(prepared)) => prepared,
-            Some(Err(invalid)) => return Attempt::impossible(invalid.message.clone()),
-            None => return Attempt::impossible("the store holds no content for it"),
+        let prepared = match own_or_shared(own.as_ref(), shared) {
+            Ok(prepared) => prepared,
+            Err(impossible) => return impossible,
         };
         let Subscription { endpoint, keys } = match self.channel.subscription(&delivery.recipient) {
             Ok(subscription) => subscription,

@@ -3,11 +3,24 @@
 use notification::{Account, ChunkId, Epoch, Guarantee, Priority, Ticket, limits};
 use queue::{Consume as _, Memory, Publish as _};
 
-use crate::rig::{Rig, on_one_thread};
+use crate::rig::{Rig, Running, on_one_thread};
 use crate::{MS, Script, rig};
 
 fn broker() -> Memory<Ticket> {
     Memory::new(usize::MAX)
+}
+
+/// A consumer with a slow provider, behind a broker with more than it has room for.
+async fn overfed() -> (Rig, Memory<Ticket>, Running) {
+    let (rig, broker) = (Rig::new(Script::new(limits::ATTEMPT_TIMEOUT, 1)), broker());
+    for _ in 0..limits::CONSUMER_WEIGHT / limits::BATCH_ITEMS + 64 {
+        let drafts = (0..limits::BATCH_ITEMS).map(|_| rig.draft("x", Guarantee::AtLeastOnce));
+        rig.accept_drafts(drafts.collect()).await;
+    }
+    broker.publish(rig.issue_tickets().await).await;
+    let running = rig.start_behind(&broker);
+    tokio::time::sleep(1_000 * MS).await;
+    (rig, broker, running)
 }
 
 #[test]
@@ -85,15 +98,7 @@ fn nothing_is_claimed_while_the_broker_takes_nothing() {
 #[test]
 fn what_is_urgent_does_not_wait_behind_what_has_no_room() {
     on_one_thread(async || {
-        let rig = Rig::new(Script::new(limits::ATTEMPT_TIMEOUT, 1));
-        for _ in 0..limits::CONSUMER_WEIGHT / limits::BATCH_ITEMS + 64 {
-            let drafts = (0..limits::BATCH_ITEMS).map(|_| rig.draft("x", Guarantee::AtLeastOnce));
-            rig.accept_drafts(drafts.collect()).await;
-        }
-        let broker = broker();
-        broker.publish(rig.issue_tickets().await).await;
-        let running = rig.start_behind(&broker);
-        tokio::time::sleep(1_000 * MS).await;
+        let (rig, broker, running) = overfed().await;
         let mut urgent = rig.draft("urgent", Guarantee::AtLeastOnce);
         urgent.envelope.lane.priority = Priority::Urgent;
         rig.accept_drafts(vec![urgent]).await;
@@ -107,15 +112,7 @@ fn what_is_urgent_does_not_wait_behind_what_has_no_room() {
 #[test]
 fn a_consumer_leaves_to_others_what_it_has_no_room_for() {
     on_one_thread(async || {
-        let rig = Rig::new(Script::new(limits::ATTEMPT_TIMEOUT, 1));
-        for _ in 0..limits::CONSUMER_WEIGHT / limits::BATCH_ITEMS + 64 {
-            let drafts = (0..limits::BATCH_ITEMS).map(|_| rig.draft("x", Guarantee::AtLeastOnce));
-            rig.accept_drafts(drafts.collect()).await;
-        }
-        let broker = broker();
-        broker.publish(rig.issue_tickets().await).await;
-        let running = rig.start_behind(&broker);
-        tokio::time::sleep(1_000 * MS).await;
+        let (_rig, broker, running) = overfed().await;
         let left = broker.receive(Priority::Bulk, usize::MAX).await.len();
         assert!(left >= 64, "{left} tickets are left");
         running.crash().await;
