@@ -16,6 +16,7 @@ pub mod dry_run;
 mod endpoint;
 pub mod fcm;
 mod guard;
+mod hidden;
 mod http1;
 mod http2;
 mod reload;
