@@ -149,6 +149,14 @@ impl Manners {
         self.log_in(wire.boxed(), offers, false).await
     }
 
+    /// `reply` without what was said to log in, which some servers repeat.
+    pub(super) fn hidden_in(&self, reply: Reply) -> Reply {
+        match &self.credentials {
+            Some(credentials) if !reply.is_positive() => credentials.hidden_in(reply),
+            _ => reply,
+        }
+    }
+
     async fn encrypt(&self, tcp: TcpStream, name: &str) -> Result<Box<dyn Stream>, NoConnection> {
         let name = ServerName::try_from(name.to_owned()).map_err(unreachable)?;
         let connector = TlsConnector::from(Arc::clone(&self.connector));
@@ -182,7 +190,7 @@ impl Manners {
             let reply = authenticate(&mut wire, credentials, offers).await?;
             match reply.code {
                 235 => {}
-                400..=499 => return Err(NoConnection::Busy(credentials.hidden_in(reply))),
+                400..=499 => return Err(NoConnection::Busy(self.hidden_in(reply))),
                 _ => {
                     let message =
                         format!("the server refuses user name or password: {}", reply.status());
@@ -269,7 +277,6 @@ impl Credentials {
         BASE64_STANDARD.encode(format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}"))
     }
 
-    /// `reply` without what was said to log in, which some servers repeat.
     fn hidden_in(&self, mut reply: Reply) -> Reply {
         let password = self.password.expose();
         let said =
