@@ -35,6 +35,7 @@ pub(crate) fn run(
     read: impl Fn() -> Result<Config, Failure>,
 ) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
+    warn(config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
         .thread_name("control")
@@ -97,6 +98,7 @@ fn reload(engine: &Engine, config: &Config, read: impl Fn() -> Result<Config, Fa
             return;
         }
     };
+    warn(&new);
     match engine.reload(&new) {
         Ok(channels) => tracing::info!(channels, "reloaded: what is sent from now on goes by it"),
         Err(error) => {
@@ -108,6 +110,12 @@ fn reload(engine: &Engine, config: &Config, read: impl Fn() -> Result<Config, Fa
         tracing::warn!(
             "[{difference}] differs from what this process started with: it changes with a restart only"
         );
+    }
+}
+
+fn warn(config: &Config) {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
 }
 

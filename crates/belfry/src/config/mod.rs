@@ -54,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
     /// Contents that callers name in place of one. None by default.
     pub(crate) templates: BTreeMap<Name, TemplateConfig>,
+    /// What is no mistake, and should be looked at.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// `[server]`: how callers reach the engine.
