@@ -38,7 +38,8 @@ use tokio::sync::watch;
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
 pub use server::serve;
-pub use status::Status;
+pub use status::{Cluster, Lane, Status, Worker};
+pub use view::Totals;
 
 use problem::{Advice, Problem};
 

@@ -191,7 +191,8 @@ impl Pool {
         let origin = &target.origin;
         let refuse =
             |error: String| Failure::Unsent(format!("cannot connect to {origin}: {error}"));
-        let connected = tcp::connect(&origin.host, origin.port, &*self.reach).await;
+        let (host, port) = (&origin.host, origin.port);
+        let connected = tcp::connect(host, port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await;
         let stream = connected.map_err(|error| match error {
             tcp::ConnectError::Forbidden(forbidden) => Failure::Forbidden(forbidden),
             tcp::ConnectError::Failed(message) => refuse(message),

@@ -109,7 +109,7 @@ async fn post(
     form: String,
 ) -> Result<(StatusCode, Bytes), String> {
     let origin = &uri.endpoint.origin;
-    let stream = tcp::connect(&origin.host, origin.port, &Anywhere)
+    let stream = tcp::connect(&origin.host, origin.port, &Anywhere, tcp::UNACKNOWLEDGED_MAX)
         .await
         .map_err(|error| error.to_string())?;
     let stream =

@@ -88,10 +88,9 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     }
 }
 
-/// A refusal by name that is none in effect. Its status is left out: a deferral with a status above 499 would read as that
-/// of an HTTP server that failed.
+/// A refusal by name that is none in effect. It is no HTTP status above 499: the server did say that it took nothing.
 fn not_now(reply: &Reply, after: Option<Duration>) -> Attempt {
-    Attempt::answered(Answer::deferred(0, after, reply.detail()))
+    Attempt::answered(Answer::deferred(reply.code, after, reply.detail()).acted(false))
 }
 
 /// Greylisting has no code of its own; the programs that do it say so.

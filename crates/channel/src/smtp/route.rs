@@ -11,6 +11,7 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 use tokio::net::TcpStream;
 
+use super::UNACKNOWLEDGED_MAX;
 use super::config::{Relay, Tls};
 use super::session::{Connection, Manners, NoConnection, Server};
 use crate::ChannelError;
@@ -189,7 +190,7 @@ impl std::fmt::Debug for Exchangers {
 }
 
 async fn dial(host: &Host, port: u16, reach: &dyn Reach) -> Result<TcpStream, NoConnection> {
-    let connecting = tcp::connect(host, port, reach);
+    let connecting = tcp::connect(host, port, reach, UNACKNOWLEDGED_MAX);
     match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(ConnectError::Forbidden(forbidden))) => Err(NoConnection::Forbidden(forbidden)),

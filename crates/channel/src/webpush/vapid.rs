@@ -16,6 +16,7 @@ use notification::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::is_stale;
 use crate::settings::Secret;
 
 /// How long a token is good: half of what the standard allows, so that clocks may differ.
@@ -84,7 +85,7 @@ impl Vapid {
     pub(super) fn authorization(&self, audience: &str, now: Timestamp) -> Option<HeaderValue> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(token) = tokens.get(audience)
-            && now.since(token.at) < RENEW_AFTER
+            && !is_stale(token.at, now, RENEW_AFTER)
         {
             return Some(token.authorization.clone());
         }
