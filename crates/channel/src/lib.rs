@@ -16,9 +16,9 @@ pub mod dry_run;
 mod endpoint;
 pub mod fcm;
 mod guard;
+mod hidden;
 mod http1;
 mod http2;
-mod reload;
 mod settings;
 pub mod smtp;
 mod tcp;
@@ -37,7 +37,6 @@ use tokio::sync::watch;
 
 pub use drive::{drive, drive_patiently};
 pub use guard::Resolve;
-pub use reload::Reloadable;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.

@@ -19,6 +19,7 @@ use super::connection::{ConnectError, Connection, Dial, Ending, Failure, Reply, 
 use super::waiting::{Line, Waiting};
 use crate::answers::plain_words;
 use crate::guard::Forbidden;
+use crate::hidden::Proofs;
 use crate::{Attempt, Job, Tools};
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
@@ -167,7 +168,15 @@ impl Pool {
                 return concluded(Attempt::impossible("it cannot be written as a request"));
             };
             match stream.connection.exchange(request, payload.clone()).await {
-                Ok(reply) => return Ok((reply, stream)),
+                Ok(mut reply) => {
+                    // Another one, for few are answered with words: keeping each would cost those that are not.
+                    if !reply.body.is_empty()
+                        && let Some(request) = make()
+                    {
+                        Proofs::of(request.headers()).hide(&mut reply.body);
+                    }
+                    return Ok((reply, stream));
+                }
                 Err(Failure::NotProcessed { leave }) => {
                     if leave {
                         stream.leave_connection();

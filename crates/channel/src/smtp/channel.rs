@@ -171,9 +171,9 @@ fn signer(settings: &Settings) -> Result<Option<Signer>, ChannelError> {
     let Some(dkim) = &settings.dkim else { return Ok(None) };
     let key = Settings::dkim_key(dkim)?;
     let signer = Signer::new(key.expose(), &dkim.domain, &dkim.selector);
-    signer.map(Some).map_err(|message| ChannelError::File {
-        path: dkim.key_file.display().to_string(),
-        message,
+    signer.map(Some).map_err(|message| match &dkim.key_file {
+        Some(path) => ChannelError::File { path: path.display().to_string(), message },
+        None => ChannelError::Setting { setting: "dkim.key", message },
     })
 }
 
@@ -246,6 +246,7 @@ impl SmtpSender {
                     if place.is_reused && reply.is_closing() && stage != Stage::Message => {}
                 End::Cut(_) if place.is_reused => {}
                 End::Replied(stage, reply) => {
+                    let reply = self.channel.manners.hidden_in(reply);
                     let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
                     self.conclude(place, &reply, advice);
                     return attempt;
