@@ -9,6 +9,8 @@ pub mod apns;
 mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(test)]
+mod content_check;
 #[cfg(feature = "double")]
 pub mod double;
 mod drive;
@@ -229,6 +231,12 @@ impl Invalid {
     /// The part at `pointer` is wrong.
     pub fn at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
+    }
+
+    /// The part that the member names `path` lead to is wrong.
+    pub(crate) fn within(path: &[&str], message: impl Into<String>) -> Self {
+        let escaped = path.iter().map(|name| name.replace('~', "~0").replace('/', "~1"));
+        Self::at(escaped.fold(String::new(), |pointer, name| pointer + "/" + &name), message)
     }
 }
 
