@@ -19,7 +19,7 @@ use super::route::{Exchangers, Router, Way};
 use super::session::{Manners, NoConnection};
 use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
-use super::{address, request};
+use super::address;
 use crate::guard::Guard;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive_patiently, own_or_shared,
@@ -136,7 +136,7 @@ impl Channel for SmtpChannel {
         let recipient = address::canonical(recipient)?;
         Ok(match &self.destination {
             Some(relay) => Arc::clone(relay),
-            None => request::domain(&recipient).into(),
+            None => address::domain_of(&recipient).into(),
         })
     }
 
@@ -215,7 +215,7 @@ impl SmtpSender {
         };
         let destination = match &self.channel.destination {
             Some(relay) => Arc::clone(relay),
-            None => request::domain(&recipient).into(),
+            None => address::domain_of(&recipient).into(),
         };
         self.deliver(job, &destination, &message).await
     }

@@ -96,14 +96,6 @@ impl Offers {
         self.has(smtp_proto::EXT_SIZE)
     }
 
-    pub(super) const fn international(self) -> bool {
-        self.has(smtp_proto::EXT_SMTP_UTF8)
-    }
-
-    pub(super) const fn eight_bit(self) -> bool {
-        self.has(smtp_proto::EXT_8BIT_MIME)
-    }
-
     const fn starttls(self) -> bool {
         self.has(smtp_proto::EXT_START_TLS)
     }

@@ -105,28 +105,13 @@ pub(super) async fn quit(mut connection: Connection, clock: Clock) {
     drop(farewell.await);
 }
 
-/// What is said of the message beside its sender (RFC 1870, 6152, 6531).
+/// What is said of the message beside its sender (RFC 1870).
 fn parameters(connection: &Connection, message: &Message<'_>) -> Result<String, String> {
     let (offers, bytes) = (connection.offers, message.len());
-    let mut parameters = String::new();
     if let Some(most) = offers.size_max.filter(|most| bytes > *most) {
         return Err(format!("the message has {bytes} bytes, and the server takes at most {most}"));
     }
-    if offers.size() {
-        parameters = format!(" SIZE={bytes}");
-    }
-    if message.is_international() {
-        if !offers.international() {
-            return Err(
-                "an address is international, and the server does not offer SMTPUTF8".to_owned()
-            );
-        }
-        if offers.eight_bit() {
-            parameters.push_str(" BODY=8BITMIME");
-        }
-        parameters.push_str(" SMTPUTF8");
-    }
-    Ok(parameters)
+    Ok(if offers.size() { format!(" SIZE={bytes}") } else { String::new() })
 }
 
 /// Everything before the message; `None` when it may follow.
