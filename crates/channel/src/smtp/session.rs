@@ -13,7 +13,6 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Credentials, Mechanism, Tls};
 use super::wire::{Broken, Reply, Stream, Wire};
-use crate::guard::Forbidden;
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
@@ -62,8 +61,8 @@ pub(super) enum NoConnection {
     Busy(Reply),
     /// There is nobody to take it, now or ever: the domain does not exist or takes no mail.
     Gone(String),
-    /// Its address must not be connected to.
-    Forbidden(Forbidden),
+    /// There is no host to be connected to, or none that may be.
+    Nowhere(String),
     /// Somebody has to do something about it: credentials, certificates, what the server demands.
     Misconfigured(String),
 }
