@@ -283,7 +283,7 @@ impl SmtpSender {
         if advice == Advice::Complain {
             self.complain(&reply.status());
         }
-        if advice != Advice::LeaveConnection && !place.connection.wire.has_unread() {
+        if advice != Advice::LeaveConnection && place.connection.is_good() {
             self.pool.keep(place);
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct Connection {
     pub(super) transactions: u32,
     /// A transaction was begun and neither ended nor reset.
     pub(super) needs_reset: bool,
+    /// It ended, or is out of step, within a mail.
+    pub(super) is_broken: bool,
 }
 
 /// What a server offers after EHLO.
@@ -67,10 +69,20 @@ pub(super) enum NoConnection {
     Misconfigured(String),
 }
 
+// === impl Connection ===
+
+impl Connection {
+    /// Whether another mail may be sent over it, as far as is known here.
+    pub(super) fn is_good(&self) -> bool {
+        !self.is_broken && !self.wire.has_unread()
+    }
+}
+
 // === impl Offers ===
 
 impl Offers {
-    fn read(reply: &[u8]) -> Self {
+    /// What the reply to EHLO says.
+    pub(super) fn read(reply: &[u8]) -> Self {
         let Ok(response) = EhloResponse::parse(&mut reply.iter()) else { return Self::default() };
         Self {
             bits: response.capabilities,
@@ -180,7 +192,7 @@ impl Manners {
                 }
             }
         }
-        Ok(Connection { wire, offers, transactions: 0, needs_reset: false })
+        Ok(Connection { wire, offers, transactions: 0, needs_reset: false, is_broken: false })
     }
 }
 
