@@ -200,16 +200,15 @@ impl Settings {
             tls,
         };
         if let Some(helo) = &self.helo
-            && !(helo.is_ascii() && is_domain(helo))
+            && !is_domain(helo)
         {
             return Err(refused("helo", "must be a host name such as mail.example.com"));
         }
         if let Some(dkim) = &self.dkim {
-            let is_good = |name: &str| name.is_ascii() && is_domain(name);
-            if !is_good(&dkim.domain) {
+            if !is_domain(&dkim.domain) {
                 return Err(refused("dkim.domain", "must be a domain such as example.com"));
             }
-            if !is_good(&dkim.selector) {
+            if !is_domain(&dkim.selector) {
                 return Err(refused("dkim.selector", "must be a name such as 2026a"));
             }
         }

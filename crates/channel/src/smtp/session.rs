@@ -13,7 +13,6 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Credentials, Mechanism, Tls};
 use super::wire::{Broken, Reply, Stream, Wire};
-use crate::guard::Forbidden;
 use crate::hidden;
 
 /// A connection over which mail can be sent.
@@ -25,6 +24,8 @@ pub(super) struct Connection {
     pub(super) transactions: u32,
     /// A transaction was begun and neither ended nor reset.
     pub(super) needs_reset: bool,
+    /// It ended, or is out of step, within a mail.
+    pub(super) is_broken: bool,
 }
 
 /// What a server offers after EHLO.
@@ -63,16 +64,26 @@ pub(super) enum NoConnection {
     Busy(Reply),
     /// There is nobody to take it, now or ever: the domain does not exist or takes no mail.
     Gone(String),
-    /// Its address must not be connected to.
-    Forbidden(Forbidden),
+    /// There is no host to be connected to, or none that may be.
+    Nowhere(String),
     /// Somebody has to do something about it: credentials, certificates, what the server demands.
     Misconfigured(String),
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Whether another mail may be sent over it, as far as is known here.
+    pub(super) fn is_good(&self) -> bool {
+        !self.is_broken && !self.wire.has_unread()
+    }
 }
 
 // === impl Offers ===
 
 impl Offers {
-    fn read(reply: &[u8]) -> Self {
+    /// What the reply to EHLO says.
+    pub(super) fn read(reply: &[u8]) -> Self {
         let Ok(response) = EhloResponse::parse(&mut reply.iter()) else { return Self::default() };
         Self {
             bits: response.capabilities,
@@ -95,14 +106,6 @@ impl Offers {
 
     pub(super) const fn size(self) -> bool {
         self.has(smtp_proto::EXT_SIZE)
-    }
-
-    pub(super) const fn international(self) -> bool {
-        self.has(smtp_proto::EXT_SMTP_UTF8)
-    }
-
-    pub(super) const fn eight_bit(self) -> bool {
-        self.has(smtp_proto::EXT_8BIT_MIME)
     }
 
     const fn starttls(self) -> bool {
@@ -198,7 +201,7 @@ impl Manners {
                 }
             }
         }
-        Ok(Connection { wire, offers, transactions: 0, needs_reset: false })
+        Ok(Connection { wire, offers, transactions: 0, needs_reset: false, is_broken: false })
     }
 }
 
