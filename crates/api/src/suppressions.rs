@@ -116,7 +116,8 @@ pub(crate) async fn suppress(
             since,
         };
         let suppressed = recipients.len();
-        shared.ledger.suppress(recipients.into_iter().map(suppression).collect()).await?;
+        let suppressions = recipients.into_iter().map(suppression).collect();
+        shared.ledger.suppress(suppressions, since).await?;
         Ok(Json(SuppressAnswer { suppressed }).into_response())
     })
     .await
@@ -138,6 +139,7 @@ pub(crate) async fn lift(
             .map_err(|error| Fault::new("/registered_at", error.to_string()))
             .and_then(|instant| check_registered_at(instant, shared.intake.now()))?;
         let Named { channel, recipients } = named(&shared, &whole, &object, Strictness::Any)?;
+        check_channel(&shared, &channel).await?;
         let count = recipients.len();
         let lift = |recipient| Lift { channel: channel.clone(), recipient, registered_at };
         let lifts = recipients.into_iter().map(lift).collect();
@@ -297,12 +299,9 @@ fn named(
 ) -> Result<Named, Problem> {
     let name = Object::required("channel", object.text("channel")?)?;
     let to = Object::required("to", object.raw("to"))?;
-    let must_be = || Fault::new("/to", "must be a string, or an array of strings");
-    let (values, count) = if to.get().starts_with('[') {
-        list(to.get(), limits::REQUEST_ITEMS)?
-    } else {
-        (vec![to], 1)
-    };
+    let is_list = to.get().starts_with('[');
+    let (values, count) =
+        if is_list { list(to.get(), limits::REQUEST_ITEMS)? } else { (vec![to], 1) };
     if count > limits::REQUEST_ITEMS {
         return Err(too_many("/to", count).into());
     }
@@ -310,18 +309,35 @@ fn named(
         Fault::new("/channel", error.to_string())
     })?;
     let mut recipients = Vec::with_capacity(values.len());
-    for value in values {
-        let recipient = share(whole, text(value).map_err(|_| must_be())?);
+    for (index, value) in values.into_iter().enumerate() {
+        let which = |fault: Fault| match &*fault.pointer {
+            "/to" if is_list => Fault::new(format!("/to/{index}"), fault.message),
+            _ => fault,
+        };
+        let must_be = |_| which(Fault::new("/to", "must be a string, or an array of strings"));
+        let recipient = share(whole, text(value).map_err(must_be)?);
         recipients.push(match strictness {
             Strictness::Any => as_listed(shared, &channel, recipient),
             Strictness::Valid => {
-                let (known, canonical) = shared.intake.check_recipient(&name, recipient)?;
+                let checked = shared.intake.check_recipient(&name, recipient);
+                let (known, canonical) = checked.map_err(which)?;
                 channel = known;
                 canonical
             }
         });
     }
     Ok(Named { channel, recipients })
+}
+
+/// Refuses a channel that is neither configured nor on the list: it is mistyped.
+async fn check_channel(shared: &Shared, channel: &Name) -> Result<(), Problem> {
+    match shared.intake.check_recipient(channel.as_str(), ByteString::default()) {
+        Err(fault) if fault.pointer == "/channel" => {
+            let listed = shared.ledger.suppressions(channel.clone(), None, 1).await?;
+            if listed.is_empty() { Err(fault.into()) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The spelling under which a recipient is listed.

@@ -85,7 +85,7 @@ async fn main() {
         status: 0,
         since: at(0),
     };
-    store.suppress(vec![gone]).await.expect("suppress");
+    store.suppress(vec![gone], at(0)).await.expect("suppress");
     one_offs(&store, count / 10).await;
     the_way_through(&store, 256, "of one-offs, somebody is suppressed").await;
     own(&store, count).await;

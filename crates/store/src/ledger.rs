@@ -214,8 +214,20 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// The log from `position` on, about `entries` of it.
     async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError>;
 
-    /// Adds to the suppression list; one that is there already keeps its reason.
-    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError>;
+    /// Adds to the suppression list at `now`, each word after the other. A settlement adds what providers said, likewise:
+    ///
+    /// | listed | says so | reason and status | since | an event |
+    /// |---|---|---|---|---|
+    /// | no | anybody | as said | as said | yes |
+    /// | by anybody | an operator | as said | the later | if reason or status changed |
+    /// | by anybody | a provider | stay | the later | no |
+    ///
+    /// A provider that says since when is not heard when the recipient came back at that instant or later ([`Lift`]).
+    async fn suppress(
+        &self,
+        suppressions: Vec<Suppression>,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// Takes recipients off the list at `now`; says for each whether it was there and is not any more.
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError>;

@@ -14,9 +14,9 @@ pub struct Suppression {
     pub recipient: ByteString,
     /// The provider's words, or the operator's.
     pub reason: String,
-    /// The protocol's status code, 0 when no provider said so.
+    /// The protocol's status code, 0 when it was an operator who said so.
     pub status: u16,
-    /// Since when: by the provider's clock if it said, else by ours.
+    /// Since when, by the provider's clock if it said, else by ours: the latest that anybody said.
     pub since: Timestamp,
 }
 
@@ -27,8 +27,9 @@ pub struct Lift {
     pub channel: Name,
     /// Who.
     pub recipient: ByteString,
-    /// When the application saw the recipient register anew. Then only what was true before is lifted: a suppression
-    /// since a later instant stays. `None` lifts any.
+    /// When the application saw the recipient register anew. Then only what a provider said of the time before is lifted:
+    /// a suppression since a later instant stays, and so does an operator's, for to register is not to consent. `None`
+    /// lifts any.
     ///
     /// Either way the instant (without it, that of lifting) is kept, also of one that is not listed: a refusal whose
     /// provider says that the recipient was gone at or before it does not suppress.
@@ -38,11 +39,11 @@ pub struct Lift {
 /// What happened to a recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is on the list from now on.
+    /// It is on the list from now on, or is for another reason. That `since` grew is no change.
     Suppressed {
         /// The provider's words, or the operator's.
         reason: String,
-        /// The protocol's status code, 0 when no provider said so.
+        /// The protocol's status code, 0 when it was an operator who said so.
         status: u16,
         /// Since when: by the provider's clock if it said, else by ours.
         since: Timestamp,
@@ -106,6 +107,11 @@ pub struct FeedCursor {
 // === impl Suppression ===
 
 impl Suppression {
+    /// Whether an operator suppressed the recipient: by hand, on its wish.
+    pub fn is_by_operator(&self) -> bool {
+        self.status == 0
+    }
+
     /// What is listed of the member at `index` of a group that was settled at `at`.
     pub(crate) fn of_group(
         group: &OutcomeGroup,

@@ -344,9 +344,10 @@ impl<F: Fast> Pair<F> {
         for store in [&self.memory as &dyn Store, self.fast.store()] {
             let (channel, recipient) = (name("channel"), ByteString::from(recipient.to_string()));
             if listed {
-                let (reason, since) = ("asked".to_owned(), at(self.now));
+                let reason = ["asked", "again"][usize::from(registered % 2 == 0)].to_owned();
+                let since = at(self.now - registered / 4);
                 let suppression = Suppression { channel, recipient, reason, status: 0, since };
-                store.suppress(vec![suppression]).await.unwrap();
+                store.suppress(vec![suppression], at(self.now)).await.unwrap();
             } else {
                 let registered_at = (registered > 0).then(|| at(self.now - registered));
                 let lift = store::Lift { channel, recipient, registered_at };

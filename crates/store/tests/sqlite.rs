@@ -211,7 +211,7 @@ async fn a_full_disk_ends_the_store_and_nothing_answered_is_lost() {
     assert!(error.to_string().contains("full"), "{error}");
     assert!(failed.wait_for(Option::is_some).await.is_ok(), "the process is told to exit");
     assert_eq!(store.claim(claim_request(0)).await, Err(error.clone()));
-    assert_eq!(store.suppress(vec![suppression("a")]).await, Err(error));
+    assert_eq!(store.suppress(vec![suppression("a")], at(0)).await, Err(error));
     assert!(!accepted.is_empty());
     drop(store);
     let store = open(directory.path()).0;

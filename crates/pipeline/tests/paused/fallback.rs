@@ -143,7 +143,7 @@ fn a_suppressed_recipient_is_passed_over_for_its_fallback() {
             status: 0,
             since: rig.now(),
         };
-        rig.store.suppress(vec![gone("a"), gone("b")]).await.unwrap();
+        rig.store.suppress(vec![gone("a"), gone("b")], rig.now()).await.unwrap();
         let running = rig.start();
         let list = draft(&rig, "a", &["b", "c"], Guarantee::AtMostOnce);
         let ids = rig.accept_drafts(vec![list]).await;

@@ -59,7 +59,7 @@ async fn suppress(rig: &Rig, numbers: std::ops::Range<u32>) {
         status: 0,
         since: rig.now(),
     };
-    rig.store.suppress(numbers.map(suppression).collect()).await.unwrap();
+    rig.store.suppress(numbers.map(suppression).collect(), rig.now()).await.unwrap();
 }
 
 /// Every notification of the feed, in the order in which they were taken in.

@@ -4,6 +4,16 @@
 
 CREATE TABLE meta (key text PRIMARY KEY, value bigint NOT NULL);
 
+-- What must be read in the order of transactions has their numbers in a column `txid`. A dump carries such numbers to a
+-- server that is not there yet, perhaps for years; so ours are the server's own and what brings them behind all that were
+-- ever given. The first process that opens a restored store sees to that (src/postgres/restored.rs).
+INSERT INTO meta (key, value) VALUES ('transaction_shift', 0);
+CREATE FUNCTION transaction_number() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN pg_current_xact_id()::text::bigint + (SELECT value FROM meta WHERE key = 'transaction_shift');
+END
+$$;
+
 CREATE TABLE lane (
     id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     channel     text COLLATE "C" NOT NULL,
@@ -75,7 +85,7 @@ CREATE INDEX chunk_of_batch ON chunk (batch);
 
 -- Read in the order of transactions that are known to be complete: a number drawn early may be committed late.
 CREATE TABLE log (
-    txid    xid8   NOT NULL DEFAULT pg_current_xact_id(),
+    txid    bigint NOT NULL DEFAULT transaction_number(),
     id      bigint GENERATED ALWAYS AS IDENTITY,
     batch   bigint NOT NULL,
     entries bytea  NOT NULL,
@@ -98,7 +108,7 @@ CREATE TABLE suppression (
     reason    text    NOT NULL,
     status    integer NOT NULL,
     since     bigint  NOT NULL,
-    txid      xid8    NOT NULL DEFAULT pg_current_xact_id(),
+    txid      bigint  NOT NULL DEFAULT transaction_number(),
     PRIMARY KEY (channel, recipient)
 );
 
@@ -107,13 +117,13 @@ CREATE TABLE suppression_lift (
     channel   text COLLATE "C" NOT NULL,
     recipient text COLLATE "C" NOT NULL,
     lifted_at bigint NOT NULL,
-    txid      xid8   NOT NULL DEFAULT pg_current_xact_id(),
+    txid      bigint NOT NULL DEFAULT transaction_number(),
     PRIMARY KEY (channel, recipient)
 );
 
 -- Every change of the list; without `since`, a recipient was taken off. Read like the log.
 CREATE TABLE suppression_event (
-    txid      xid8    NOT NULL DEFAULT pg_current_xact_id(),
+    txid      bigint  NOT NULL DEFAULT transaction_number(),
     id        bigint  GENERATED ALWAYS AS IDENTITY,
     at        bigint  NOT NULL,
     channel   text    NOT NULL,
@@ -137,9 +147,9 @@ CREATE TABLE feed (
 -- Changes of one recipient must be read in the order in which they happened, which is the order of the rows' versions and
 -- not always that of the transactions' numbers. True when this transaction comes after `earlier`; otherwise it fails as
 -- one does that cannot be put in order, and is done again with a later number.
-CREATE FUNCTION comes_after(earlier xid8) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION comes_after(earlier bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    IF earlier > pg_current_xact_id() THEN
+    IF earlier > transaction_number() THEN
         RAISE EXCEPTION 'a later transaction changed the suppression first' USING ERRCODE = 'serialization_failure';
     END IF;
     RETURN true;
@@ -172,7 +182,7 @@ INSERT INTO partition (id) SELECT generate_series(0, 63);
 -- transaction whose locks cannot be seen yet, or any more, counts as one that writes, but that is not sure: who asks again
 -- knows more. What is below is complete in the snapshot of the transaction that asks, because locks are looked at after
 -- it was taken.
-CREATE FUNCTION log_horizon(OUT horizon xid8, OUT is_sure boolean) LANGUAGE sql STABLE AS $$
+CREATE FUNCTION log_horizon(OUT horizon bigint, OUT is_sure boolean) LANGUAGE sql STABLE AS $$
     WITH held AS MATERIALIZED (
         SELECT locktype, virtualtransaction AS holder, transactionid AS xid
         FROM pg_locks
@@ -180,6 +190,7 @@ CREATE FUNCTION log_horizon(OUT horizon xid8, OUT is_sure boolean) LANGUAGE sql 
            OR (locktype = 'advisory' AND classid = 4782301 AND objid = 1 AND objsubid = 2
                AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
     )
+    SELECT first.running::text::bigint + (SELECT value FROM meta WHERE key = 'transaction_shift'), first.is_sure FROM (
     (SELECT running, EXISTS (SELECT FROM held WHERE held.xid = running::xid)
      FROM pg_snapshot_xip(pg_current_snapshot()) AS running
      WHERE NOT EXISTS (
@@ -188,7 +199,7 @@ CREATE FUNCTION log_horizon(OUT horizon xid8, OUT is_sure boolean) LANGUAGE sql 
            AND NOT EXISTS (SELECT FROM held AS writer
                            WHERE writer.locktype = 'advisory' AND writer.holder = own.holder))
      UNION ALL SELECT pg_snapshot_xmax(pg_current_snapshot()), true)
-    ORDER BY 1 LIMIT 1
+    ORDER BY 1 LIMIT 1) AS first (running, is_sure)
 $$;
 
 -- The outbox: applications insert here within their own transactions (docs/outbox.md is the contract). Rows are never

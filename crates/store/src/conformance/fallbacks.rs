@@ -107,7 +107,7 @@ pub(super) async fn a_fallback_is_accepted_when_its_recipient_is_suppressed(stor
         since: at(0),
     };
     let list = vec![gone("channel", "a"), gone("other", "b")];
-    store.suppress(list).await.unwrap();
+    store.suppress(list, at(0)).await.unwrap();
     let first = ingest(store, draft("a", &["b", "c"])).await;
     ingest(store, Shape { destination: "elsewhere", ..Shape::default() }.draft("a")).await;
     let mut claimed = claim_all(store, 5).await;

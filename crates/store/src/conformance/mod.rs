@@ -142,6 +142,8 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             the_list_is_kept_in_order_and_taken_back
             the_providers_own_time_is_kept
             who_registered_anew_is_not_suppressed_for_what_was_before
+            an_operators_word_yields_to_a_plain_lift_only
+            the_latest_that_anybody_said_counts
             every_change_of_the_list_is_an_event
             channels_with_a_list_are_named_in_order
             a_feed_moves_only_from_where_it_is;

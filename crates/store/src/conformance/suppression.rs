@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use notification::{Disposition, State};
+use notification::{Chunk, Disposition, State};
 
 use super::support::{Shape, at, claim_all, claim_one, find, indexes, name, part, settle_one};
 use crate::{Change, EventPosition, FeedCursor, Lift, Store, Suppression, SuppressionEvent};
@@ -24,7 +24,7 @@ fn lift(recipient: &str, registered_at: Option<i64>) -> Lift {
 
 pub(super) async fn a_suppressed_recipient_is_not_sent_to(store: &dyn Store) {
     let elsewhere = Suppression { channel: name("other"), ..suppression("2", "another channel") };
-    store.suppress(vec![suppression("1", "asked us"), elsewhere]).await.unwrap();
+    store.suppress(vec![suppression("1", "asked us"), elsewhere], at(4)).await.unwrap();
     let ids = Shape::default().ingest(store, 3).await;
     let chunk = claim_one(store, 5).await;
     assert_eq!(indexes(&chunk), [0, 2]);
@@ -53,10 +53,10 @@ pub(super) async fn a_gone_recipient_joins_the_list(store: &dyn Store) {
 
 pub(super) async fn the_list_is_kept_in_order_and_taken_back(store: &dyn Store) {
     let all = ["b", "a", "c"].map(|recipient| suppression(recipient, "first"));
-    store.suppress(all.to_vec()).await.unwrap();
-    store.suppress(vec![suppression("b", "second")]).await.unwrap();
+    store.suppress(all.to_vec(), at(2)).await.unwrap();
+    store.suppress(vec![suppression("b", "second")], at(2)).await.unwrap();
     let first = store.suppressions(name("channel"), None, 2).await.unwrap();
-    assert_eq!(first, [suppression("a", "first"), suppression("b", "first")]);
+    assert_eq!(first, [suppression("a", "first"), suppression("b", "second")]);
     let rest = store.suppressions(name("channel"), Some("b".into()), 2).await.unwrap();
     assert_eq!(rest, [suppression("c", "first")]);
     let lifts = ["a", "x", "a"].map(|recipient| lift(recipient, None));
@@ -68,13 +68,22 @@ pub(super) async fn the_list_is_kept_in_order_and_taken_back(store: &dyn Store) 
 
 /// Has the provider refuse `recipient` as gone, since then by its own clock if it says so.
 async fn refuse(store: &dyn Store, recipient: &str, gone_since: Option<i64>) {
+    let chunk = under_way(store, recipient).await;
+    end_as_gone(store, &chunk, gone_since).await;
+}
+
+/// One notification for `recipient`, on its way to the provider.
+async fn under_way(store: &dyn Store, recipient: &str) -> Chunk {
     store.ingest(vec![Shape::default().draft(recipient)], at(0)).await.unwrap();
-    let chunk = claim_one(store, 0).await;
-    let mut gone = part(&chunk, &indexes(&chunk), Disposition::Ended(State::Refused));
+    claim_one(store, 0).await
+}
+
+async fn end_as_gone(store: &dyn Store, chunk: &Chunk, gone_since: Option<i64>) {
+    let mut gone = part(chunk, &indexes(chunk), Disposition::Ended(State::Refused));
     gone.groups[0].suppress = true;
     gone.groups[0].status = 410;
     gone.groups[0].detail = "Unregistered".into();
-    let gone_since = gone_since.map(|since| (indexes(&chunk)[0], at(since)));
+    let gone_since = gone_since.map(|since| (indexes(chunk)[0], at(since)));
     gone.groups[0].gone_since = BTreeMap::from_iter(gone_since);
     settle_one(store, gone).await;
 }
@@ -133,15 +142,75 @@ pub(super) async fn who_registered_anew_is_not_suppressed_for_what_was_before(st
     assert_eq!(store.lift(vec![lift("b", None)], at(90)).await.unwrap(), [true]);
     refuse(store, "b", Some(90)).await;
     assert!(!is_listed(store, "b").await, "lifted at 90");
-    store.suppress(vec![suppression("b", "asked us")]).await.unwrap();
+    store.suppress(vec![suppression("b", "asked us")], at(91)).await.unwrap();
     assert!(is_listed(store, "b").await, "an operator's word is no provider's");
+}
+
+pub(super) async fn an_operators_word_yields_to_a_plain_lift_only(store: &dyn Store) {
+    let chunk = under_way(store, "a").await;
+    let by_operator = Suppression { since: at(30), ..suppression("a", "opted out") };
+    store.suppress(vec![by_operator.clone()], at(30)).await.unwrap();
+    let listed = async || store.suppressions(name("channel"), None, 9).await.unwrap();
+    assert_eq!(store.lift(vec![lift("a", Some(60))], at(61)).await.unwrap(), [false]);
+    assert_eq!(listed().await, std::slice::from_ref(&by_operator), "to register is not to consent");
+    end_as_gone(store, &chunk, Some(90)).await;
+    assert_eq!(listed().await, [Suppression { since: at(90), ..by_operator }]);
+    assert_eq!(store.lift(vec![lift("a", Some(99))], at(99)).await.unwrap(), [false]);
+    assert_eq!(store.lift(vec![lift("a", None)], at(99)).await.unwrap(), [true]);
+    assert!(listed().await.is_empty());
+}
+
+pub(super) async fn the_latest_that_anybody_said_counts(store: &dyn Store) {
+    let mut chunks = Vec::new();
+    for _ in 0..4 {
+        chunks.push(under_way(store, "a").await);
+    }
+    let check = async |reason: &str, status, since| {
+        let expect = Suppression { status, since: at(since), ..suppression("a", reason) };
+        assert_eq!(store.suppressions(name("channel"), None, 9).await.unwrap(), [expect]);
+    };
+    end_as_gone(store, &chunks[0], Some(50)).await;
+    end_as_gone(store, &chunks[1], Some(70)).await;
+    check("Unregistered", 410, 70).await;
+    assert_eq!(store.lift(vec![lift("a", Some(60))], at(75)).await.unwrap(), [false]);
+    end_as_gone(store, &chunks[2], Some(65)).await;
+    check("Unregistered", 410, 70).await;
+    let by_operator =
+        |reason, since| vec![Suppression { since: at(since), ..suppression("a", reason) }];
+    store.suppress(by_operator("opted out", 80), at(81)).await.unwrap();
+    check("opted out", 0, 80).await;
+    end_as_gone(store, &chunks[3], Some(90)).await;
+    store.suppress(by_operator("opted out", 85), at(86)).await.unwrap();
+    check("opted out", 0, 90).await;
+    store.suppress(by_operator("for good", 100), at(101)).await.unwrap();
+    let words = [by_operator("one", 102), by_operator("two", 101), by_operator("for good", 99)];
+    store.suppress(words.concat(), at(103)).await.unwrap();
+    check("for good", 0, 102).await;
+    // What only `since` says is no event.
+    let told = |event: SuppressionEvent| match event.change {
+        Change::Suppressed { reason, since, .. } => (reason, since.millis(), event.at.millis()),
+        Change::Lifted => ("lifted".to_owned(), 0, event.at.millis()),
+    };
+    let told: Vec<_> = all_events(store).await.into_iter().map(told).collect();
+    let expect = [
+        ("Unregistered", 50, 7),
+        ("opted out", 80, 81),
+        ("for good", 100, 101),
+        ("one", 102, 103),
+        ("two", 102, 103),
+        ("for good", 102, 103),
+    ];
+    assert_eq!(told, expect.map(|(reason, since, at)| (reason.to_owned(), since, at)));
 }
 
 pub(super) async fn every_change_of_the_list_is_an_event(store: &dyn Store) {
     assert!(all_events(store).await.is_empty());
     refuse(store, "a", Some(4)).await;
-    store.suppress(vec![suppression("b", "asked"), suppression("a", "again")]).await.unwrap();
-    store.suppress(vec![suppression("b", "again")]).await.unwrap();
+    store
+        .suppress(vec![suppression("b", "asked"), suppression("a", "again")], at(8))
+        .await
+        .unwrap();
+    store.suppress(vec![suppression("b", "asked")], at(8)).await.unwrap();
     store.lift(vec![lift("a", None), lift("x", None), lift("y", Some(1))], at(9)).await.unwrap();
     refuse(store, "a", Some(9)).await;
     refuse(store, "a", Some(10)).await;
@@ -157,7 +226,8 @@ pub(super) async fn every_change_of_the_list_is_an_event(store: &dyn Store) {
         .collect();
     let expect = [
         ("a", 7, suppressed("Unregistered", 410, 4)),
-        ("b", 1, suppressed("asked", 0, 1)),
+        ("b", 8, suppressed("asked", 0, 1)),
+        ("a", 8, suppressed("again", 0, 4)),
         ("a", 9, Change::Lifted),
         ("a", 7, suppressed("Unregistered", 410, 10)),
     ];
@@ -168,7 +238,7 @@ pub(super) async fn every_change_of_the_list_is_an_event(store: &dyn Store) {
 
 pub(super) async fn channels_with_a_list_are_named_in_order(store: &dyn Store) {
     let on = |channel| Suppression { channel: name(channel), ..suppression("a", "") };
-    store.suppress(vec![on("b"), on("c"), on("a")]).await.unwrap();
+    store.suppress(vec![on("b"), on("c"), on("a")], at(1)).await.unwrap();
     let check = async |after: Option<&str>, expect: Option<&str>| {
         let found = store.suppressed_channel(after.map(name)).await.unwrap();
         assert_eq!(found, expect.map(name));

@@ -71,7 +71,7 @@ where
         status: 0,
         since: at(6),
     };
-    other.suppress(vec![gone]).await.unwrap();
+    other.suppress(vec![gone], at(0)).await.unwrap();
     let taken = other.take(tickets, at(10), LEASE).await.unwrap();
     let chunks: Vec<&Chunk> = taken.iter().flatten().collect();
     assert_eq!((taken.len(), chunks.len()), (2, 1));

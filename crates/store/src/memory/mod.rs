@@ -215,11 +215,14 @@ impl Ledger for Memory {
         Ok(self.read(|books| books.log(position, entries)))
     }
 
-    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+    async fn suppress(
+        &self,
+        suppressions: Vec<Suppression>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.change(|books| {
             for one in suppressions {
-                let at = one.since;
-                books.suppress(one, None, at);
+                books.suppress(one, None, now);
             }
         });
         Ok(())

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Books {
-    /// Lists a recipient, unless it came back after the instant at which its provider saw it gone.
+    /// Hears that a recipient must not be tried, unless it came back after the instant at which its provider saw it gone.
     pub(super) fn suppress(
         &mut self,
         suppression: Suppression,
@@ -18,17 +18,32 @@ impl Books {
         let key = (suppression.channel.clone(), suppression.recipient.clone());
         let lifted_at = self.lifts.get(&key).copied();
         let is_out_of_date = gone_since.is_some_and(|gone_since| lifted_at >= Some(gone_since));
-        if is_out_of_date || self.suppressions.contains_key(&key) {
+        if is_out_of_date {
             return;
         }
-        let Suppression { reason, status, since, .. } = suppression.clone();
+        if let Some(listed) = self.suppressions.get_mut(&key) {
+            listed.since = listed.since.max(suppression.since);
+            let is_said_already =
+                (listed.status, &listed.reason) == (suppression.status, &suppression.reason);
+            if !suppression.is_by_operator() || is_said_already {
+                return;
+            }
+            (listed.status, listed.reason) = (suppression.status, suppression.reason);
+        } else {
+            self.suppressions.insert(key.clone(), suppression);
+        }
+        let Some(Suppression { reason, status, since, .. }) = self.suppressions.get(&key).cloned()
+        else {
+            return;
+        };
         self.tell(&key, at, Change::Suppressed { reason, status, since });
-        self.suppressions.insert(key, suppression);
     }
 
     pub(super) fn lift(&mut self, lift: &Lift, now: Timestamp) -> bool {
         let covers = |listed: &Suppression| {
-            lift.registered_at.is_none_or(|registered_at| listed.since <= registered_at)
+            let is_before =
+                |registered_at| listed.since <= registered_at && !listed.is_by_operator();
+            lift.registered_at.is_none_or(is_before)
         };
         let key = (lift.channel.clone(), lift.recipient.clone());
         let is_lifted = self.suppressions.get(&key).is_some_and(covers);

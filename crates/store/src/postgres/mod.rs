@@ -33,6 +33,7 @@ mod read;
 #[cfg(test)]
 mod read_tests;
 mod reader;
+mod restored;
 mod round;
 mod schema;
 mod settle;
@@ -430,8 +431,12 @@ impl Ledger for Postgres {
         self.reader.log(position, entries).await
     }
 
-    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
-        self.work.ask_patiently(suppress::Suppress(suppressions)).await
+    async fn suppress(
+        &self,
+        suppressions: Vec<Suppression>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.work.ask_patiently(suppress::Suppress { suppressions, now }).await
     }
 
     async fn suppressions(

@@ -12,7 +12,6 @@ use uuid::Uuid;
 use super::claim::{batch_at, select_batch};
 use super::connection::Session;
 use super::round::{chunk_at, lane_at, select_chunk, signed};
-use super::xid::Xid;
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::members::Members;
 use crate::rows::model::{self, Standing};
@@ -248,11 +247,11 @@ impl<'a> Snapshot<'a> {
         let (horizon, is_sure) = self.horizon().await?;
         let select = "SELECT txid, batch.id, accepted_at, entries FROM log JOIN batch ON batch.id = batch \
              WHERE txid > $1 AND txid < $2 ORDER BY txid, log.id";
-        let portal = self.transaction.bind(select, &[&Xid(position.0), &horizon]).await?;
+        let portal = self.transaction.bind(select, &[&position.0.cast_signed(), &horizon]).await?;
         loop {
             let rows = self.transaction.query_portal(&portal, LOG_ROWS).await?;
             for row in &rows {
-                let Xid(txid) = row.try_get(0)?;
+                let txid = unsigned(row, 0)?;
                 if page.entries.len() >= entries && txid != page.next.0 {
                     return Ok((page, is_sure));
                 }
@@ -266,7 +265,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// The transaction before which no further one can write to the log, and whether none after it is known to be.
-    pub(super) async fn horizon(&self) -> Result<(Xid, bool), StoreError> {
+    pub(super) async fn horizon(&self) -> Result<(i64, bool), StoreError> {
         let horizon = "SELECT horizon, is_sure FROM log_horizon()";
         let row = self.transaction.query_one(horizon, &[]).await?;
         Ok((row.try_get(0)?, row.try_get(1)?))

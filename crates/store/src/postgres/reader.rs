@@ -178,7 +178,11 @@ impl Ledger for PostgresReader {
         Ok(self.look_at_log(position, entries).await?.0)
     }
 
-    async fn suppress(&self, _suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+    async fn suppress(
+        &self,
+        _suppressions: Vec<Suppression>,
+        _now: Timestamp,
+    ) -> Result<(), StoreError> {
         Err(StoreError::ReadOnly)
     }
 

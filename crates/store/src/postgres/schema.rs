@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::errors::in_words;
+use super::restored;
 use crate::StoreError;
 
 mod migrations {
@@ -38,7 +39,7 @@ pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
     let (stored, known) = (stored_version(client, &place).await?, known_version());
     match stored {
         Some(stored) if stored > known => Err(too_new(stored, known, &place)),
-        Some(stored) if stored == known => Ok(()),
+        Some(stored) if stored == known => restored::check(client).await,
         Some(stored) => Err(StoreError::Schema(format!(
             "the store in the database {} has schema {stored}, and this belfry reads {known}: start `belfry serve` once, \
              which brings it up to date",
@@ -60,7 +61,8 @@ async fn prepare_alone(client: &mut Client, place: &Place) -> Result<(), StoreEr
         Some(stored) if stored == known => {}
         Some(_) | None => migrate(client, place).await?,
     }
-    check_rights(client, place).await
+    check_rights(client, place).await?;
+    restored::renumber(client).await
 }
 
 async fn check_server(client: &Client) -> Result<Place, StoreError> {

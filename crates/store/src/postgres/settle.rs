@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use notification::{Guarantee, OutcomeGroup, Settlement, Timestamp};
 
 use super::round::{Failure, Round, Writes};
+use super::suppress::Word;
 use super::writer::Ask;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
@@ -56,9 +57,7 @@ impl Ask for SettleAll {
                 chunk.members = Some(applied.rest);
             }
         }
-        for (chunk, group, at) in suppressed {
-            round.suppress_group(&chunk, group, at).await?;
-        }
+        round.suppress_groups(&suppressed).await?;
         round.write(writes).await?;
         let applied = self.0.iter().zip(&answers).filter(|(_, answer)| **answer != Settled::Stale);
         for (settlement, _) in applied {
@@ -126,22 +125,23 @@ impl Round<'_> {
         guarantees.collect()
     }
 
-    async fn suppress_group(
+    /// Lists the recipients of groups of chunks, each settled at an instant.
+    async fn suppress_groups(
         &mut self,
-        chunk: &ChunkRow,
-        group: &OutcomeGroup,
-        at: Timestamp,
+        groups: &[(ChunkRow, &OutcomeGroup, Timestamp)],
     ) -> Result<(), Failure> {
-        let batches = self.batches(std::iter::once(chunk)).await?;
-        let Some(batch) = batches.get(&chunk.batch) else { return Ok(()) };
-        let members: Members = group.indexes.iter().copied().collect();
-        let suppression = |delivery: notification::Delivery| {
-            let whose = (batch.envelope.lane.channel.clone(), delivery.recipient);
-            Suppression::of_group(group, whose, delivery.index, at)
-        };
-        let gone: Vec<(Suppression, Option<Timestamp>)> =
-            deliveries(batch, &members)?.into_iter().map(suppression).collect();
-        let gone = gone.iter().map(|(suppression, gone_since)| (suppression, *gone_since, at));
-        Ok(self.suppress(gone).await?)
+        let batches = self.batches(groups.iter().map(|(chunk, ..)| chunk)).await?;
+        let mut words = Vec::new();
+        for (chunk, group, at) in groups {
+            let Some(batch) = batches.get(&chunk.batch) else { continue };
+            let members: Members = group.indexes.iter().copied().collect();
+            let word = |delivery: notification::Delivery| {
+                let whose = (batch.envelope.lane.channel.clone(), delivery.recipient);
+                let (said, gone_since) = Suppression::of_group(group, whose, delivery.index, *at);
+                Word { said, gone_since, at: *at }
+            };
+            words.extend(deliveries(batch, &members)?.into_iter().map(word));
+        }
+        self.suppress(words).await
     }
 }

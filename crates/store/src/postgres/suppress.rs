@@ -1,6 +1,6 @@
 //! The suppression list and its changes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use async_trait::async_trait;
 use notification::{ByteString, Name, Timestamp};
@@ -10,8 +10,7 @@ use tokio_postgres::{Error, Row};
 use super::read::{Snapshot, instant, unsigned};
 use super::round::{Failure, Round, signed};
 use super::writer::Ask;
-use super::xid::Xid;
-use crate::rows::model;
+use crate::rows::{listing, model};
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
     SuppressionPage,
@@ -19,7 +18,30 @@ use crate::{
 
 /// Adds to the list.
 #[derive(Debug)]
-pub(super) struct Suppress(pub(super) Vec<Suppression>);
+pub(super) struct Suppress {
+    pub(super) suppressions: Vec<Suppression>,
+    pub(super) now: Timestamp,
+}
+
+/// Somebody's word that a recipient must not be tried.
+#[derive(Debug)]
+pub(super) struct Word {
+    pub(super) said: Suppression,
+    /// Since when its provider saw it gone, if that said so.
+    pub(super) gone_since: Option<Timestamp>,
+    /// When it was said, by our clock.
+    pub(super) at: Timestamp,
+}
+
+/// Entries of the list by column.
+#[derive(Debug, Default)]
+struct Columns<'a> {
+    channels: Vec<&'a str>,
+    recipients: Vec<&'a str>,
+    reasons: Vec<&'a str>,
+    statuses: Vec<i32>,
+    sinces: Vec<i64>,
+}
 
 /// Takes off the list.
 #[derive(Debug)]
@@ -36,36 +58,50 @@ pub(super) struct MoveFeed {
     pub(super) to: FeedCursor,
 }
 
-/// Suppressing on a provider's word and taking off exclude each other: either sees what the other did.
+/// Whose entry.
+type Key = (Name, ByteString);
+
+/// Suppressing and taking off exclude each other: either sees what the other did.
 const LOCK_FOR_SUPPRESSING: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 2)";
 const LOCK_FOR_LIFTING: &str = "SELECT pg_advisory_xact_lock(4782301, 2)";
 
-/// In one order everywhere, so that two processes never wait for each other.
-const SUPPRESS: &str = "WITH new AS ( \
-         SELECT DISTINCT ON (channel, recipient) new.* \
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::int4[], $5::int8[], $6::int8[], $7::int8[]) \
-             WITH ORDINALITY AS new (channel, recipient, reason, status, since, gone_since, at, place) \
-         LEFT JOIN suppression_lift AS lift USING (channel, recipient) \
-         WHERE lift.lifted_at IS NULL \
-            OR (gone_since IS NULL OR lift.lifted_at < gone_since) AND comes_after(lift.txid) \
-         ORDER BY channel, recipient, place \
-     ), added AS ( \
-         INSERT INTO suppression (channel, recipient, reason, status, since) \
-         SELECT channel, recipient, reason, status, since FROM new ORDER BY channel, recipient \
-         ON CONFLICT DO NOTHING RETURNING channel, recipient \
-     ) \
-     INSERT INTO suppression_event (at, channel, recipient, reason, status, since) \
-     SELECT at, channel, recipient, reason, status, since FROM added JOIN new USING (channel, recipient) \
-     ORDER BY place";
+const MARKS: &str = "SELECT place, lifted_at, comes_after(txid) \
+     FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS said (channel, recipient, place) \
+     JOIN suppression_lift USING (channel, recipient)";
+/// Who is not listed yet, as was said first. In one order everywhere, so that two processes never wait for each other.
+const ADD: &str = "INSERT INTO suppression (channel, recipient, reason, status, since) \
+     SELECT DISTINCT ON (channel, recipient) channel, recipient, reason, status, since \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::int4[], $5::int8[]) \
+         WITH ORDINALITY AS said (channel, recipient, reason, status, since, place) \
+     ORDER BY channel, recipient, place \
+     ON CONFLICT DO NOTHING RETURNING channel, recipient";
+/// Who was listed before. Nobody is taken off meanwhile.
+const LISTED: &str = "SELECT channel, recipient, reason, status, since, comes_after(txid) FROM suppression \
+     WHERE (channel, recipient) IN (SELECT * FROM unnest($1::text[], $2::text[])) \
+     ORDER BY channel, recipient FOR UPDATE";
+/// The number of a transaction here, as with the marks, is that of one that told of it.
+const REPLACE: &str = "UPDATE suppression \
+     SET reason = new.reason, status = new.status, since = new.since, \
+         txid = CASE WHEN new.is_told THEN transaction_number() ELSE suppression.txid END \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::int4[], $5::int8[], $6::bool[]) \
+         AS new (channel, recipient, reason, status, since, is_told) \
+     WHERE suppression.channel = new.channel AND suppression.recipient = new.recipient";
+const TELL: &str = "INSERT INTO suppression_event (at, channel, recipient, reason, status, since) \
+     SELECT at, channel, recipient, reason, status, since \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::int4[], $5::int8[], $6::int8[]) \
+         WITH ORDINALITY AS told (channel, recipient, reason, status, since, at, place) ORDER BY place";
 
 const LIFT: &str = "WITH gone AS ( \
-         DELETE FROM suppression WHERE channel = $1 AND recipient = $2 AND ($3::int8 IS NULL OR since <= $3) \
+         DELETE FROM suppression WHERE channel = $1 AND recipient = $2 \
+             AND ($3::int8 IS NULL OR since <= $3 AND status <> 0) \
          RETURNING comes_after(txid) \
      ) \
      INSERT INTO suppression_event (at, channel, recipient) SELECT $4::int8, $1, $2 FROM gone";
-const MARK: &str = "INSERT INTO suppression_lift (channel, recipient, lifted_at) VALUES ($1, $2, $3) \
+const MARK: &str = "INSERT INTO suppression_lift (channel, recipient, lifted_at, txid) \
+     VALUES ($1, $2, $3, CASE WHEN $4 THEN transaction_number() ELSE 0 END) \
      ON CONFLICT (channel, recipient) DO UPDATE \
-     SET lifted_at = greatest(suppression_lift.lifted_at, excluded.lifted_at), txid = pg_current_xact_id()";
+     SET lifted_at = greatest(suppression_lift.lifted_at, excluded.lifted_at), \
+         txid = greatest(suppression_lift.txid, excluded.txid)";
 
 const SELECT_FEED: &str = "SELECT txid, event, until_txid, until, tries FROM feed WHERE name = $1";
 const LOCK_FEED: &str =
@@ -76,7 +112,8 @@ impl Ask for Suppress {
     type Answer = ();
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<(), Failure> {
-        Ok(round.suppress(self.0.iter().map(|one| (one, None, one.since))).await?)
+        let word = |said: &Suppression| Word { said: said.clone(), gone_since: None, at: self.now };
+        round.suppress(self.suppressions.iter().map(word).collect()).await
     }
 }
 
@@ -124,36 +161,110 @@ impl Ask for MoveFeed {
 // === impl Round ===
 
 impl Round<'_> {
-    /// Lists recipients, each with since when its provider saw it gone, if it said, and the present time; not who came back
-    /// after that. One that is listed already keeps its reason.
-    pub(super) async fn suppress(
-        &mut self,
-        suppressions: impl Iterator<Item = (&Suppression, Option<Timestamp>, Timestamp)>,
-    ) -> Result<(), Error> {
-        let (mut channels, mut recipients, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut statuses, mut sinces) = (Vec::new(), Vec::new());
-        let (mut gone_sinces, mut ats) = (Vec::new(), Vec::new());
-        for (one, gone_since, at) in suppressions.filter(|(one, ..)| is_text(&one.recipient)) {
-            channels.push(one.channel.as_str());
-            recipients.push(&*one.recipient);
-            reasons.push(one.reason.replace('\0', "\u{fffd}"));
-            statuses.push(i32::from(one.status));
-            sinces.push(one.since.millis());
-            gone_sinces.push(gone_since.map(Timestamp::millis));
-            ats.push(at.millis());
-        }
-        if channels.is_empty() {
+    /// Hears what was said of recipients, word by word, as [`listing`] says.
+    pub(super) async fn suppress(&mut self, mut words: Vec<Word>) -> Result<(), Failure> {
+        words.retain(|word| is_text(&word.said.recipient));
+        if words.is_empty() {
             return Ok(());
         }
         self.execute(LOCK_FOR_SUPPRESSING, &[]).await?;
-        let added = self
-            .execute(
-                SUPPRESS,
-                &[&channels, &recipients, &reasons, &statuses, &sinces, &gone_sinces, &ats],
-            )
-            .await?;
-        self.effects.woke |= added > 0;
+        let words = self.without_outdated(words).await?;
+        let new = self.add(&words).await?;
+        let mut entries = self.listed_among(&words, &new).await?;
+        let (mut told, mut ats, mut replaced) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for word in &words {
+            let key = key_of(&word.said);
+            let after = match entries.get(&key) {
+                None => word.said.clone(),
+                Some(listed) => listing::merged(listed, &word.said),
+            };
+            let before = entries.insert(key.clone(), after.clone());
+            let is_news = before.as_ref().is_none_or(|before| listing::is_news(before, &after));
+            if before.is_some_and(|before| before != after) {
+                *replaced.entry(key).or_insert(false) |= is_news;
+            }
+            if is_news {
+                told.push(after);
+                ats.push(word.at.millis());
+            }
+        }
+        let are_told: Vec<bool> = replaced.values().copied().collect();
+        let replaced = replaced.keys().filter_map(|key| entries.get(key));
+        self.write_entries(REPLACE, Columns::new(replaced), &are_told).await?;
+        self.write_entries(TELL, Columns::new(told.iter()), &ats).await?;
+        self.effects.woke |= !told.is_empty();
         Ok(())
+    }
+
+    /// Writes entries, with one more column.
+    async fn write_entries(
+        &mut self,
+        sql: &'static str,
+        columns: Columns<'_>,
+        more: &(dyn ToSql + Sync),
+    ) -> Result<(), Error> {
+        if columns.channels.is_empty() {
+            return Ok(());
+        }
+        let [channels, recipients, reasons, statuses, sinces] = columns.parameters();
+        let parameters = [channels, recipients, reasons, statuses, sinces, more];
+        self.execute(sql, &parameters).await.map(drop)
+    }
+
+    /// The words that are to be heard, as texts that can be kept.
+    async fn without_outdated(&mut self, words: Vec<Word>) -> Result<Vec<Word>, Failure> {
+        let Columns { channels, recipients, .. } =
+            Columns::new(words.iter().map(|word| &word.said));
+        let mut marks = HashMap::new();
+        for row in self.rows(MARKS, &[&channels, &recipients]).await? {
+            let place: i64 = row.try_get(0)?;
+            marks.insert(usize::try_from(place - 1).unwrap_or(usize::MAX), instant(&row, 1)?);
+        }
+        let heard = words.into_iter().enumerate().filter(|(place, word)| {
+            !listing::is_out_of_date(word.gone_since, marks.get(place).copied())
+        });
+        let as_text = |mut word: Word| {
+            word.said.reason = word.said.reason.replace('\0', "\u{fffd}");
+            word
+        };
+        Ok(heard.map(|(_, word)| as_text(word)).collect())
+    }
+
+    /// Lists who is not listed, as was said first; says whom.
+    async fn add(&mut self, words: &[Word]) -> Result<HashSet<Key>, Failure> {
+        if words.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let columns = Columns::new(words.iter().map(|word| &word.said));
+        let rows = self.rows(ADD, &columns.parameters()).await?;
+        let key =
+            |row: &Row| Ok((model::name(row.try_get(0)?)?, row.try_get::<_, String>(1)?.into()));
+        rows.iter().map(key).collect()
+    }
+
+    /// The entries of whom was said something and who is not `new`, locked.
+    async fn listed_among(
+        &mut self,
+        words: &[Word],
+        new: &HashSet<Key>,
+    ) -> Result<HashMap<Key, Suppression>, Failure> {
+        let listed =
+            words.iter().map(|word| &word.said).filter(|said| !new.contains(&key_of(said)));
+        let Columns { channels, recipients, .. } = Columns::new(listed);
+        if channels.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let entry = |row: &Row| {
+            let entry = Suppression {
+                channel: model::name(row.try_get(0)?)?,
+                recipient: row.try_get::<_, String>(1)?.into(),
+                reason: row.try_get(2)?,
+                status: status_at(row, 3)?,
+                since: instant(row, 4)?,
+            };
+            Ok((key_of(&entry), entry))
+        };
+        self.rows(LISTED, &[&channels, &recipients]).await?.iter().map(entry).collect()
     }
 
     async fn lift(&mut self, lift: &Lift, now: Timestamp) -> Result<bool, Error> {
@@ -162,7 +273,7 @@ impl Round<'_> {
         let gone = self.execute(LIFT, &[&channel, &recipient, &covered, &now.millis()]).await?;
         if gone > 0 || covered.is_some() {
             let lifted_at = covered.unwrap_or(now.millis());
-            self.execute(MARK, &[&channel, &recipient, &lifted_at]).await?;
+            self.execute(MARK, &[&channel, &recipient, &lifted_at, &(gone > 0)]).await?;
         }
         self.effects.woke |= gone > 0;
         Ok(gone > 0)
@@ -187,6 +298,26 @@ impl Round<'_> {
             Ok(usize::try_from(place - 1).unwrap_or(usize::MAX))
         };
         rows.iter().map(place).collect()
+    }
+}
+
+// === impl Columns ===
+
+impl<'a> Columns<'a> {
+    fn new(entries: impl Iterator<Item = &'a Suppression>) -> Self {
+        let mut columns = Self::default();
+        for Suppression { channel, recipient, reason, status, since } in entries {
+            columns.channels.push(channel.as_str());
+            columns.recipients.push(recipient);
+            columns.reasons.push(reason);
+            columns.statuses.push(i32::from(*status));
+            columns.sinces.push(since.millis());
+        }
+        columns
+    }
+
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 5] {
+        [&self.channels, &self.recipients, &self.reasons, &self.statuses, &self.sinces]
     }
 }
 
@@ -240,7 +371,10 @@ impl Snapshot<'_> {
         let EventPosition { transaction, event } = position;
         let rows = self
             .transaction
-            .query(select, &[&Xid(transaction), &event.cast_signed(), &horizon, &signed(events)])
+            .query(
+                select,
+                &[&transaction.cast_signed(), &event.cast_signed(), &horizon, &signed(events)],
+            )
             .await?;
         let events: Vec<SuppressionEvent> = rows.iter().map(event_at).collect::<Result<_, _>>()?;
         let next = events.last().map_or(position, |last| last.position);
@@ -253,8 +387,12 @@ impl Snapshot<'_> {
     }
 }
 
+fn key_of(entry: &Suppression) -> Key {
+    (entry.channel.clone(), entry.recipient.clone())
+}
+
 fn event_at(row: &Row) -> Result<SuppressionEvent, StoreError> {
-    let Xid(transaction) = row.try_get(0)?;
+    let transaction = unsigned(row, 0)?;
     let change = match row.try_get::<_, Option<i64>>(7)? {
         Some(since) => Change::Suppressed {
             reason: row.try_get(5)?,

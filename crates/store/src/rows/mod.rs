@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod codec;
 pub(crate) mod lanes;
+pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod packing;

@@ -305,9 +305,13 @@ impl Ledger for Sqlite {
         self.reader.log(position, entries).await
     }
 
-    async fn suppress(&self, suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+    async fn suppress(
+        &self,
+        suppressions: Vec<Suppression>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let suppress = move |round: &mut Round<'_>| {
-            suppressions.iter().try_for_each(|one| round.suppress(one, None, one.since))
+            suppressions.iter().try_for_each(|one| round.suppress(one, None, now))
         };
         self.write(Synced, suppress).await
     }

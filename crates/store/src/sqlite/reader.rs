@@ -123,7 +123,11 @@ impl Ledger for SqliteReader {
         self.read(move |snapshot| snapshot.log(position, entries)).await
     }
 
-    async fn suppress(&self, _suppressions: Vec<Suppression>) -> Result<(), StoreError> {
+    async fn suppress(
+        &self,
+        _suppressions: Vec<Suppression>,
+        _now: Timestamp,
+    ) -> Result<(), StoreError> {
         Err(StoreError::ReadOnly)
     }
 

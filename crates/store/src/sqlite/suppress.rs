@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::read::Snapshot;
 use super::round::{Round, signed};
+use crate::rows::listing;
 use crate::rows::members::Members;
 use crate::rows::model;
 use crate::{
@@ -29,42 +30,61 @@ const PROBES: u32 = 3;
 // === impl Round ===
 
 impl Round<'_> {
-    /// Lists a recipient, unless it came back after the instant at which its provider saw it gone; one that is listed
-    /// already keeps its reason.
+    /// Hears that a recipient must not be tried, as [`listing`] says.
     pub(super) fn suppress(
         &mut self,
-        suppression: &Suppression,
+        said: &Suppression,
         gone_since: Option<Timestamp>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        let Suppression { channel, recipient, reason, status, since } = suppression;
-        let (channel, recipient, since): (&str, &str, _) =
-            (channel.as_str(), recipient, since.millis());
-        if let Some(gone_since) = gone_since {
-            let newer = "SELECT 1 FROM suppression_lift \
-                 WHERE channel = ?1 AND recipient = ?2 AND lifted_at >= ?3";
-            if self.sql(newer)?.exists(params![channel, recipient, gone_since.millis()])? {
-                return Ok(());
-            }
-        }
-        let insert = "INSERT INTO suppression (channel, recipient, reason, status, since) \
-             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
-        if self.sql(insert)?.execute(params![channel, recipient, reason, status, since])? == 0 {
+        let (channel, recipient): (&str, &str) = (said.channel.as_str(), &said.recipient);
+        let lifted_at =
+            "SELECT lifted_at FROM suppression_lift WHERE channel = ?1 AND recipient = ?2";
+        let lifted_at = self
+            .sql(lifted_at)?
+            .query_row([channel, recipient], |row| row.get(0))
+            .optional()?
+            .map(Timestamp::from_millis);
+        if listing::is_out_of_date(gone_since, lifted_at) {
             return Ok(());
         }
+        let listed = self.listed(said)?;
+        let entry = listed.as_ref().map_or_else(|| said.clone(), |it| listing::merged(it, said));
+        if listed.as_ref() == Some(&entry) {
+            return Ok(());
+        }
+        let Suppression { reason, status, since, .. } = &entry;
+        let upsert = "INSERT INTO suppression (channel, recipient, reason, status, since) \
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (channel, recipient) \
+             DO UPDATE SET reason = excluded.reason, status = excluded.status, since = excluded.since";
+        let since = since.millis();
+        self.sql(upsert)?.execute(params![channel, recipient, reason, status, since])?;
         self.desk.suppressed.insert(channel, recipient);
+        if listed.is_some_and(|listed| !listing::is_news(&listed, &entry)) {
+            return Ok(());
+        }
         let insert = "INSERT INTO suppression_event (at, channel, recipient, reason, status, since) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        self.sql(insert)?.execute(params![
-            at.millis(),
-            channel,
-            recipient,
-            reason,
-            status,
-            since
-        ])?;
+        let at = at.millis();
+        self.sql(insert)?.execute(params![at, channel, recipient, reason, status, since])?;
         self.woke = true;
         Ok(())
+    }
+
+    /// The entry of whom `said` is about.
+    fn listed(&self, said: &Suppression) -> Result<Option<Suppression>, StoreError> {
+        let select = "SELECT reason, status, since FROM suppression \
+             WHERE channel = ?1 AND recipient = ?2";
+        let (channel, recipient): (&str, &str) = (said.channel.as_str(), &said.recipient);
+        let listed = self.sql(select)?.query_row([channel, recipient], |row| {
+            Ok(Suppression {
+                reason: row.get(0)?,
+                status: row.get(1)?,
+                since: Timestamp::from_millis(row.get(2)?),
+                ..said.clone()
+            })
+        });
+        Ok(listed.optional()?)
     }
 
     pub(super) fn lift(&mut self, lift: &Lift, now: Timestamp) -> Result<bool, StoreError> {
@@ -72,7 +92,7 @@ impl Round<'_> {
         let (channel, recipient): (&str, &str) = (channel.as_str(), recipient);
         let covered = registered_at.map(Timestamp::millis);
         let delete = "DELETE FROM suppression \
-             WHERE channel = ?1 AND recipient = ?2 AND (?3 IS NULL OR since <= ?3)";
+             WHERE channel = ?1 AND recipient = ?2 AND (?3 IS NULL OR since <= ?3 AND status <> 0)";
         let is_lifted = self.sql(delete)?.execute(params![channel, recipient, covered])? > 0;
         if is_lifted {
             let insert =

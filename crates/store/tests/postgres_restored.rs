@@ -1,0 +1,133 @@
+//! A dump may be restored on any server: one whose transactions have lower numbers, too.
+#![cfg(feature = "postgres")]
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use notification::{Disposition, State};
+use store::conformance::{Shape, at, claim_all, name, the_books_balance};
+use store::{
+    Change, EventPosition, FeedCursor, Ledger, Lift, LogPosition, Postgres, PostgresReader, Settle,
+    StoreError, Suppression,
+};
+use support::{deliver, delivered, open};
+
+fn suppression(recipient: &str) -> Suppression {
+    Suppression {
+        channel: name("channel"),
+        recipient: recipient.into(),
+        reason: "asked us".to_owned(),
+        status: 0,
+        since: at(1),
+    }
+}
+
+fn lift(recipient: &str) -> Lift {
+    Lift { channel: name("channel"), recipient: recipient.into(), registered_at: None }
+}
+
+/// The changes after a position: of whom, and whether it is listed then; and where they end.
+async fn changes(
+    store: &dyn Ledger,
+    position: EventPosition,
+) -> (Vec<(String, bool)>, EventPosition) {
+    let page = store.suppression_events(position, 100).await.unwrap();
+    let change = |event: store::SuppressionEvent| {
+        (event.recipient.to_string(), event.change != Change::Lifted)
+    };
+    (page.events.into_iter().map(change).collect(), page.next)
+}
+
+/// One more notification for `recipient`, which the provider refuses as gone since `since`.
+async fn refuse(store: &Postgres, recipient: &str, since: i64) {
+    store::Ingest::ingest(store, vec![Shape::default().draft(recipient)], at(0)).await.unwrap();
+    let chunk = claim_all(store, 0).await.remove(0);
+    let mut gone = delivered(&chunk);
+    gone.groups[0].disposition = Disposition::Ended(State::Refused);
+    gone.groups[0].suppress = true;
+    gone.groups[0].gone_since = [(0, at(since))].into();
+    store.settle(vec![gone]).await.unwrap();
+}
+
+fn copy(programs: &Path, from: &str, to: &str) {
+    let mut dump = Command::new(programs.join("pg_dump"))
+        .args(["--schema=belfry", from])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let restored = Command::new(programs.join("psql"))
+        .args(["--quiet", "--set=ON_ERROR_STOP=1", "--output=/dev/null", to])
+        .stdin(dump.stdout.take().unwrap())
+        .status()
+        .unwrap();
+    assert!(dump.wait().unwrap().success() && restored.success());
+}
+
+#[tokio::test]
+async fn a_dump_goes_on_where_it_stood_on_a_server_with_lower_numbers() {
+    let (old, new) = (testbed::Postgres::start().unwrap(), testbed::Postgres::start().unwrap());
+    let (from, to) = (old.create_database().unwrap(), new.create_database().unwrap());
+    let number = |database: &testbed::Database| -> i64 {
+        database.query("SELECT pg_current_xact_id()").unwrap().parse().unwrap()
+    };
+    let spend =
+        "DO $$ BEGIN FOR i IN 1..3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
+    from.query(spend).unwrap();
+
+    let store = open(from.url()).await;
+    Shape::default().ingest(&store, 3).await;
+    deliver(&store, &claim_all(&store, 0).await[0]).await;
+    let listed = ["a", "b", "back"].map(suppression);
+    store.suppress(listed.to_vec(), at(2)).await.unwrap();
+    store.lift(vec![lift("back")], at(50)).await.unwrap();
+    let feed = || name("hooks");
+    let (told, end) = changes(&store, EventPosition::default()).await;
+    assert_eq!(told.len(), 4);
+    let fixed = FeedCursor { until: Some(end), ..FeedCursor::default() };
+    store.move_feed(feed(), FeedCursor::default(), fixed).await.unwrap();
+    let log_end = store.log(LogPosition::default(), 100).await.unwrap().next;
+    store.close().await;
+    copy(old.bin_dir(), from.url(), to.url());
+    // What the former server did after that, and somebody saw, is lost.
+    let store = open(from.url()).await;
+    store.suppress(vec![suppression("lost")], at(3)).await.unwrap();
+    let beyond = changes(&store, end).await.1;
+    store.close().await;
+    assert!(beyond > end && number(&to) < number(&from), "the new server is behind");
+
+    let refused = PostgresReader::open(to.url(), None).await.unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::Schema(words) if words.contains("belfry serve")),
+        "{refused}"
+    );
+    let store = open(to.url()).await;
+    assert_eq!(store.feed(feed()).await.unwrap(), fixed);
+    assert_eq!(changes(&store, EventPosition::default()).await, (told, end));
+    assert_eq!(changes(&store, end).await, (vec![], end));
+    // The marks and the entries of before can be changed, and are still obeyed.
+    refuse(&store, "back", 50).await;
+    refuse(&store, "back", 51).await;
+    assert_eq!(store.lift(vec![lift("a")], at(60)).await.unwrap(), [true]);
+    let other = Suppression { reason: "asked again".to_owned(), ..suppression("b") };
+    store.suppress(vec![other], at(61)).await.unwrap();
+    let expect = [("back", true), ("a", false), ("b", true)];
+    let expect = expect.map(|(recipient, is_listed)| (recipient.to_owned(), is_listed)).to_vec();
+    let (news, next) = changes(&store, end).await;
+    assert_eq!(news, expect);
+    assert_eq!(changes(&store, beyond).await, (expect, next), "also for who was further");
+    let page = store.log(log_end, 100).await.unwrap();
+    assert_eq!(page.entries.len(), 2, "the log goes on");
+    the_books_balance(&store).await;
+    store.close().await;
+
+    let shift =
+        || to.query("SELECT value FROM belfry.meta WHERE key = 'transaction_shift'").unwrap();
+    let before = shift();
+    open(to.url()).await.close().await;
+    assert_eq!(shift(), before, "once is enough");
+    let reader = PostgresReader::open(to.url(), None).await.unwrap();
+    assert_eq!(changes(&reader, next).await, (vec![], next));
+}
