@@ -202,12 +202,12 @@ pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitC
 /// Suppresses recipients.
 pub(crate) fn add(args: &AddArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let mut sum = Added::default();
-    args.whom.each(|channel, to| {
+    args.whom.each(|channel, to, lines| {
         let mut body = json!({ "channel": channel, "to": to });
         if let (Some(reason), Some(fields)) = (&args.reason, body.as_object_mut()) {
             fields.insert("reason".to_owned(), Value::from(reason.as_str()));
         }
-        let added: Added = client.post("/v1/suppressions", &body)?;
+        let added: Added = client.post_lines("/v1/suppressions", &body, lines)?;
         sum.suppressed += added.suppressed;
         Ok(())
     })?;
@@ -217,12 +217,12 @@ pub(crate) fn add(args: &AddArgs, client: &Client) -> anyhow::Result<ExitCode> {
 /// Takes recipients off the list.
 pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let mut sum = Lifted::default();
-    args.whom.each(|channel, to| {
+    args.whom.each(|channel, to, lines| {
         let mut body = json!({ "channel": channel, "to": to });
         if let (Some(instant), Some(fields)) = (args.registered_at, body.as_object_mut()) {
             fields.insert("registered_at".to_owned(), Value::from(instant.to_string()));
         }
-        let lifted: Lifted = client.post("/v1/suppressions/lift", &body)?;
+        let lifted: Lifted = client.post_lines("/v1/suppressions/lift", &body, lines)?;
         sum.lifted += lifted.lifted;
         sum.unchanged += lifted.unchanged;
         Ok(())
@@ -269,35 +269,39 @@ impl Reading {
 // === impl WhomArgs ===
 
 impl WhomArgs {
-    /// Calls `change` with the channel and some of the recipients, until all are done. Each call is done or not as a whole;
-    /// doing all again does no harm.
+    /// Calls `change` with the channel, some of the recipients, and the lines where they stand if they are from a file, until
+    /// all are done. Each call is done or not as a whole; doing all again does no harm.
     fn each(
         &self,
-        mut change: impl FnMut(&str, &[String]) -> anyhow::Result<()>,
+        mut change: impl FnMut(&str, &[String], &[u64]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let channel = self.channel.as_str();
         if let Some(to) = &self.to {
-            return change(channel, std::slice::from_ref(to));
+            return change(channel, std::slice::from_ref(to), &[]);
         }
         let Some(file) = &self.to_file else { return Ok(()) };
         let cannot_read = || format!("cannot read {}", file.display());
         let mut progress = Progress::new(size(file), "done");
         let (mut recipients, mut count, mut offset) = (Vec::with_capacity(PAGE), 0, 0);
+        let (mut lines, mut line_number) = (Vec::with_capacity(PAGE), 0);
         let mut input = BufReader::new(open(file).with_context(cannot_read)?);
         let mut line = String::new();
         loop {
             line.clear();
             let read = input.read_line(&mut line).with_context(cannot_read)?;
             offset += read as u64;
+            line_number += 1;
             let recipient = line.trim();
             if !recipient.is_empty() {
                 recipients.push(recipient.to_owned());
+                lines.push(line_number);
             }
             if recipients.len() == PAGE || read == 0 && !recipients.is_empty() {
-                let done = change(channel, &recipients);
+                let done = change(channel, &recipients, &lines);
                 done.with_context(|| format!("{count} were done before"))?;
                 count += recipients.len() as u64;
                 recipients.clear();
+                lines.clear();
                 progress.tell(count, offset);
             }
             if read == 0 {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
+use store::{Ledger as _, Suppression};
 
 use crate::support::{JSON, LINES, fixture};
 
@@ -28,7 +29,8 @@ async fn suppressions_are_added_listed_and_removed() {
     fixture.call(Method::DELETE, path).await.problem(404);
     for (body, pointer) in [
         (r#"{"channel":"ios","to":"zz"}"#, "/to"),
-        (r#"{"channel":"ios","to":[1]}"#, "/to"),
+        (r#"{"channel":"ios","to":["a1","zz"]}"#, "/to/1"),
+        (r#"{"channel":"ios","to":[1]}"#, "/to/0"),
         (r#"{"channel":"sms","to":"a1"}"#, "/channel"),
         (r#"{"to":"a1"}"#, "/channel"),
     ] {
@@ -62,16 +64,28 @@ async fn the_whole_list_is_exported_line_by_line() {
 #[tokio::test(start_paused = true)]
 async fn several_are_lifted_as_far_as_they_registered_anew() {
     let fixture = fixture(Vec::new());
-    fixture.post("/v1/suppressions", JSON, r#"{"channel":"ios","to":["a1","a2"]}"#).await;
+    let gone = |channel: &str, to: &str, status| Suppression {
+        channel: channel.parse().unwrap(),
+        recipient: to.to_owned().into(),
+        reason: String::new(),
+        status,
+        since: fixture.now(),
+    };
+    let listed = vec![gone("ios", "a1", 410), gone("ios", "a2", 0), gone("gone", "x y", 410)];
+    fixture.store.suppress(listed, fixture.now()).await.unwrap();
     let lift =
         async |body: Value| fixture.post("/v1/suppressions/lift", JSON, body.to_string()).await;
     let before = json!({"channel": "ios", "to": "a1", "registered_at": "2020-01-01T00:00:00Z"});
     assert_eq!(lift(before).await.json(), json!({"lifted": 0, "unchanged": 1}));
     let now = fixture.now().to_string();
-    let since = json!({"channel": "ios", "to": ["a1", "b1"], "registered_at": now});
-    assert_eq!(lift(since).await.json(), json!({"lifted": 1, "unchanged": 1}));
+    let since = json!({"channel": "ios", "to": ["a1", "a2", "b1"], "registered_at": now});
+    assert_eq!(lift(since).await.json(), json!({"lifted": 1, "unchanged": 2}));
+    // What is listed of a channel that is no longer configured can be lifted; then nobody knows of it.
     let gone_channel = json!({"channel": "gone", "to": "x y"});
-    assert_eq!(lift(gone_channel).await.json(), json!({"lifted": 0, "unchanged": 1}));
+    assert_eq!(lift(gone_channel.clone()).await.json(), json!({"lifted": 1, "unchanged": 0}));
+    let problem = lift(gone_channel).await.problem(422);
+    let message = problem["errors"][0]["message"].as_str().unwrap();
+    assert!(message.contains("the channels are") && message.contains("`ios`"), "{message}");
     for (body, pointer) in [
         (json!({"channel": "ios", "to": "a1", "registered_at": "soon"}), "/registered_at"),
         (
@@ -79,7 +93,8 @@ async fn several_are_lifted_as_far_as_they_registered_anew() {
             "/registered_at",
         ),
         (json!({"channel": "Not a name", "to": "a1"}), "/channel"),
-        (json!({"channel": "ios", "to": [1]}), "/to"),
+        (json!({"channel": "oss", "to": "a1"}), "/channel"),
+        (json!({"channel": "ios", "to": ["a1", 1]}), "/to/1"),
     ] {
         assert_eq!(lift(body).await.problem(422)["errors"][0]["pointer"], pointer);
     }

@@ -68,12 +68,18 @@ impl Answer {
 
     /// What the engine complains of.
     pub(crate) fn failure(&self) -> Failure {
+        self.failure_in(&[])
+    }
+
+    /// The same of a request whose list `to` was read from these lines of a file.
+    pub(crate) fn failure_in(&self, lines: &[u64]) -> Failure {
         let kind = match self.status.as_u16() {
             401 | 403 | 408 | 429 | 500.. => FailureKind::Failed,
             _ => FailureKind::BadInput,
         };
         let problem = self.problem();
-        let errors: Vec<String> = problem.errors.iter().map(FieldError::to_string).collect();
+        let words = |error: FieldError| error.in_file(lines).to_string();
+        let errors: Vec<String> = problem.errors.into_iter().map(words).collect();
         let said = [errors.join("\n"), problem.detail, problem.title];
         let said = said.into_iter().find(|text| !text.is_empty());
         let message = said.unwrap_or_else(|| format!("the engine answered {}", self.status));
@@ -91,6 +97,16 @@ impl FieldError {
     /// The field as people write it: `/content/aps/alert` is `content.aps.alert`.
     pub(crate) fn field(&self) -> String {
         field_of(&self.pointer)
+    }
+
+    /// Says the line instead of the place in the list `to`, which is what a file became; without lines, `to` was one.
+    fn in_file(self, lines: &[u64]) -> Self {
+        let place = self.pointer.strip_prefix("/to/").and_then(|index| index.parse::<usize>().ok());
+        let Some(place) = place else { return self };
+        match lines.get(place) {
+            Some(line) => Self { pointer: String::new(), line: Some(line + 1), ..self },
+            None => Self { pointer: "/to".to_owned(), ..self },
+        }
     }
 
     /// For a request that is an array: the index of the item, and the field within it.
@@ -124,9 +140,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_place_in_a_list_is_told_as_the_line_of_the_file() {
+        let check = |pointer: &str, lines: &[u64], expect: &str| {
+            let message = "is no token".to_owned();
+            let error = FieldError { pointer: pointer.to_owned(), line: None, message };
+            assert_eq!(error.in_file(lines).to_string(), expect, "{pointer}");
+        };
+        check("/to/1", &[3, 7], "line 7: is no token");
+        check("/to/0", &[], "field `to`: is no token");
+        check("/to", &[3], "field `to`: is no token");
+        check("/channel", &[3], "field `channel`: is no token");
+    }
+
+    #[test]
     fn a_pointer_names_an_item_and_its_field() {
         let check = |pointer: &str, expect: Option<(usize, &str)>| {
-            let error = FieldError { pointer: pointer.to_owned(), line: None, message: String::new() };
+            let error =
+                FieldError { pointer: pointer.to_owned(), line: None, message: String::new() };
             let expect = expect.map(|(index, field)| (index, field.to_owned()));
             assert_eq!(error.item(), expect, "{pointer}");
         };

@@ -40,7 +40,7 @@ impl Client {
 
     /// Gets `path`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        self.call(Method::GET, path, Bytes::new())
+        self.call(Method::GET, path, Bytes::new())?.into_result()?.json()
     }
 
     /// Posts `body` to `path`.
@@ -49,7 +49,21 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
-        self.call(Method::POST, path, serde_json::to_vec(body)?.into())
+        self.call(Method::POST, path, serde_json::to_vec(body)?.into())?.into_result()?.json()
+    }
+
+    /// Posts `body`, whose list `to` was read from these lines of a file, to `path`.
+    pub(crate) fn post_lines<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        lines: &[u64],
+    ) -> anyhow::Result<T> {
+        let answer = self.call(Method::POST, path, serde_json::to_vec(body)?.into())?;
+        if !answer.status.is_success() {
+            return Err(answer.failure_in(lines).into());
+        }
+        answer.json()
     }
 
     /// Posts lines of JSON that are made while they are sent.
@@ -63,15 +77,9 @@ impl Client {
         self.runtime.block_on(work(&self.engine))
     }
 
-    fn call<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-    ) -> anyhow::Result<T> {
+    fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
         let mut connection = None;
         let call = self.engine.call(&mut connection, method, path, body);
-        let answer = self.runtime.block_on(call).map_err(Failure::from)?;
-        answer.into_result()?.json()
+        self.runtime.block_on(call).map_err(Failure::from)
     }
 }
