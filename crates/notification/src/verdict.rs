@@ -36,6 +36,8 @@ pub struct Answer {
     pub detail: Cow<'static, str>,
     /// Since when the recipient is gone by the provider's own clock, if it said.
     pub gone_since: Option<Timestamp>,
+    /// Whether a deferral is one by the protocol's own rules, whatever its status would mean in HTTP.
+    pub is_declined: bool,
 }
 
 /// What deliver reports of one delivery.
@@ -74,12 +76,22 @@ impl Answer {
         Self::new(Verdict::Deferred { after }, status, detail)
     }
 
+    /// Not now, and nothing came of it: in this protocol the status says so, whichever it is.
+    pub fn declined(
+        status: u16,
+        after: Option<Duration>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { is_declined: true, ..Self::deferred(status, after, detail) }
+    }
+
     /// Whether the provider may have acted on the attempt although it did not accept it: the answer was lost, or
     /// it is the HTTP status of a server that failed at an unknown point (5xx, 408). 429 and 503 say that it
     /// declined to act (RFC 9110, section 15.6; RFC 6585, section 4).
     pub const fn may_have_acted(&self) -> bool {
         match self.verdict {
             Verdict::Unknown => true,
+            Verdict::Deferred { .. } if self.is_declined => false,
             Verdict::Deferred { .. } => matches!(self.status, 408 | 500..=502 | 504..=599),
             Verdict::Accepted | Verdict::Refused { .. } => false,
         }
@@ -97,6 +109,6 @@ impl Answer {
     }
 
     fn new(verdict: Verdict, status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict, status, detail: detail.into(), gone_since: None }
+        Self { verdict, status, detail: detail.into(), gone_since: None, is_declined: false }
     }
 }

@@ -65,7 +65,10 @@ fn every_documented_reason_has_its_verdict() {
     for (status, reason, verdict) in table {
         let (answer, _, _) = read(status, &format!(r#"{{"reason":"{reason}","timestamp":17}}"#));
         let gone_since = (status == 410).then(|| Timestamp::from_millis(17));
-        assert_eq!(answer, Answer { verdict, status, detail: reason.into(), gone_since });
+        assert_eq!(
+            answer,
+            Answer { verdict, status, detail: reason.into(), gone_since, is_declined: false }
+        );
     }
     assert_eq!(table.len(), REASONS.len(), "a row is not in this test");
 }
@@ -76,7 +79,13 @@ fn a_status_speaks_for_itself_when_its_reason_does_not() {
         let (answer, _, _) = read(status, body);
         assert_eq!(
             answer,
-            Answer { verdict, status, detail: detail.to_owned().into(), gone_since: None },
+            Answer {
+                verdict,
+                status,
+                detail: detail.to_owned().into(),
+                gone_since: None,
+                is_declined: false
+            },
             "{body:?}"
         );
     };

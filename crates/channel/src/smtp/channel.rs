@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock};
-use notification::{Answer, Content, Delivery, Timestamp};
+use flow::{Backoff, Clock, Signal};
+use notification::{Answer, Content, Delivery, Report, Timestamp};
 use tokio::time::Instant;
 
 use super::address;
@@ -296,8 +296,15 @@ impl SmtpSender {
                 if is_new && !matches!(reply.code, 400..=499) {
                     self.complain(&reply.status());
                 }
-                let status = if matches!(reply.code, 400..=499) { reply.code } else { 0 };
-                Attempt::pushed_back(Answer::deferred(status, None, reply.detail()))
+                Attempt::pushed_back(Answer::declined(reply.code, None, reply.detail()))
+            }
+            NoConnection::NotLoggedIn(reply) => {
+                let why = format!("the server refuses user name or password: {}", reply.status());
+                if is_new {
+                    self.complain(&why);
+                }
+                let report = Report::Attempted(Answer::declined(reply.code, None, why));
+                Attempt { report, signal: Signal::Silent }
             }
             NoConnection::Misconfigured(why) => {
                 if is_new {
