@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Backoff, Clock, Signal};
-use notification::{Answer, Content, Delivery, Report, Timestamp};
+use notification::{Answer, Delivery, Report, Timestamp};
 use tokio::time::Instant;
 
 use super::address;
@@ -155,12 +155,7 @@ impl Channel for SmtpChannel {
     }
 
     fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
-        let content = Content {
-            payload: notification::Bytes::copy_from_slice(payload),
-            options: notification::Bytes::copy_from_slice(options),
-            fallback: None,
-        };
-        self.composer.compose(&content).map(|_| ())
+        self.composer.check(payload, options)
     }
 
     fn html_fields(&self) -> &'static [&'static str] {
