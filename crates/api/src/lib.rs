@@ -38,7 +38,8 @@ use tokio::sync::watch;
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
 pub use server::serve;
-pub use status::Status;
+pub use status::{Cluster, Lane, Status, Worker};
+pub use view::Totals;
 
 use problem::{Advice, Problem};
 
@@ -50,8 +51,8 @@ pub struct State {
     pub ledger: Arc<dyn Ledger>,
     /// Bumped when the store changed: whoever waits for something looks again.
     pub changes: watch::Receiver<u64>,
-    /// Who may call.
-    pub keys: Keys,
+    /// Who may call, as it is when a request comes.
+    pub keys: watch::Receiver<Keys>,
     /// Whose notifications those of callers without a key are: `default`.
     pub default_tenant: Name,
     /// What the stages count.
@@ -79,7 +80,7 @@ struct Shared {
     intake: Arc<Intake>,
     ledger: Arc<dyn Ledger>,
     changes: watch::Receiver<u64>,
-    keys: Keys,
+    keys: watch::Receiver<Keys>,
     default_tenant: Name,
     registry: Arc<Registry>,
     readiness: Readiness,

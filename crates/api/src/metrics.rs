@@ -49,7 +49,7 @@ async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError
     now.register(
         "belfry_notifications_accepted",
         "Notifications ever accepted",
-        count(totals.accepted()),
+        count(totals.accepted),
     );
     let standing = Family::<[(&str, &str); 1], Count>::default();
     for (state, count) in totals.standing() {

@@ -16,7 +16,7 @@ use super::dkim::Signer;
 use super::dns::{Dns, ResolveMail};
 use super::pool::{Limits, NoPlace, Place, Pool};
 use super::request::{Composer, Mail, Message};
-use super::response::{Advice, Delays, interpret};
+use super::response::{Advice, Delays, declined, interpret};
 use super::route::{Exchangers, Router, Way};
 use super::session::{Manners, NoConnection};
 use super::transaction::{End, Stage, transact};
@@ -180,9 +180,9 @@ fn signer(settings: &Settings) -> Result<Option<Signer>, ChannelError> {
     let Some(dkim) = &settings.dkim else { return Ok(None) };
     let key = Settings::dkim_key(dkim)?;
     let signer = Signer::new(key.expose(), &dkim.domain, &dkim.selector);
-    signer.map(Some).map_err(|message| ChannelError::File {
-        path: dkim.key_file.display().to_string(),
-        message,
+    signer.map(Some).map_err(|message| match &dkim.key_file {
+        Some(path) => ChannelError::File { path: path.display().to_string(), message },
+        None => ChannelError::Setting { setting: "dkim.key", message },
     })
 }
 
@@ -259,6 +259,7 @@ impl SmtpSender {
                     if place.is_reused && reply.is_closing() && stage != Stage::Message => {}
                 End::Cut(_) if place.is_reused => {}
                 End::Replied(stage, reply) => {
+                    let reply = self.channel.manners.hidden_in(reply);
                     let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
                     self.conclude(place, &reply, advice);
                     return attempt;
@@ -291,14 +292,15 @@ impl SmtpSender {
                 if is_new && !matches!(reply.code, 400..=499) {
                     self.complain(&reply.status());
                 }
-                Attempt::pushed_back(Answer::declined(reply.code, None, reply.detail()))
+                Attempt::pushed_back(declined(&reply, None))
             }
             NoConnection::NotLoggedIn(reply) => {
                 let why = format!("the server refuses user name or password: {}", reply.status());
                 if is_new {
                     self.complain(&why);
                 }
-                let report = Report::Attempted(Answer::declined(reply.code, None, why));
+                let answer = Answer::deferred(reply.code, None, why).acted(false);
+                let report = Report::Attempted(answer);
                 Attempt { report, signal: Signal::Silent }
             }
             NoConnection::Misconfigured(why) => {

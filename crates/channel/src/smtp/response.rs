@@ -47,7 +47,7 @@ pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt
         }
         421 => {
             let after = is_greylisting(&reply.text).then_some(delays.greylisted);
-            let answer = Answer::declined(421, after, reply.detail());
+            let answer = declined(reply, after);
             (Attempt::pushed_back(answer), Advice::LeaveConnection)
         }
         400..=499 => temporary(reply, delays),
@@ -58,7 +58,7 @@ pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt
 fn temporary(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     let is_greylisting = is_greylisting(&reply.text);
     let after = if is_greylisting { delays.greylisted } else { delays.deferred };
-    let answer = Answer::declined(reply.code, Some(after), reply.detail());
+    let answer = declined(reply, Some(after));
     match reply.enhanced {
         _ if is_greylisting => (Attempt::answered(answer), Advice::CarryOn),
         // Policy: often a limit on how much or how fast.
@@ -84,8 +84,7 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
         }
         // Too many recipients, when there is only one, are too many mails.
         (_, [_, 5, 3]) => {
-            let answer = Answer::declined(reply.code, Some(delays.deferred), reply.detail());
-            (Attempt::pushed_back(answer), Advice::CarryOn)
+            (Attempt::pushed_back(declined(reply, Some(delays.deferred))), Advice::CarryOn)
         }
         // No such mailbox, no such domain, not an address, moved away; the domain takes no mail (RFC 7504, 7505).
         (_, [_, 1, 1 | 2 | 3 | 6 | 10]) | (556, _) if is_about_recipient => {
@@ -101,7 +100,12 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
 
 /// A refusal by name that is none in effect.
 fn not_now(reply: &Reply, after: Option<Duration>) -> Attempt {
-    Attempt::answered(Answer::declined(reply.code, after, reply.detail()))
+    Attempt::answered(declined(reply, after))
+}
+
+/// Not now. Whatever its code would mean in HTTP, the server did say that it took nothing.
+pub(super) fn declined(reply: &Reply, after: Option<Duration>) -> Answer {
+    Answer::deferred(reply.code, after, reply.detail()).acted(false)
 }
 
 /// Greylisting has no code of its own; the programs that do it say so.

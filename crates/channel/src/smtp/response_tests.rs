@@ -28,7 +28,7 @@ fn read(stage: Stage, line: &str) -> (Answer, Signal, Advice) {
     // No reply is left out of the log, and none but a lost one reads as if something might have come of it.
     let has_status = answer.verdict == Verdict::Accepted || reply.code >= 400;
     assert_eq!(answer.status, if has_status { reply.code } else { 0 }, "{stage:?} {line}");
-    assert_eq!(answer.may_have_acted(), answer.verdict == Verdict::Unknown, "{stage:?} {line}");
+    assert_eq!(answer.may_have_acted, answer.verdict == Verdict::Unknown, "{stage:?} {line}");
     (answer, attempt.signal, advice)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::net::TcpStream;
 
+use super::UNACKNOWLEDGED_MAX;
 use super::config::{Relay, Tls};
 use super::dns::ResolveMail;
 use super::session::{Connection, Manners, NoConnection, Server};
@@ -213,7 +214,7 @@ impl Reach for Found<'_> {
 }
 
 async fn dial(host: &Host, port: u16, reach: &dyn Reach) -> Result<TcpStream, NoConnection> {
-    let connecting = tcp::connect(host, port, reach);
+    let connecting = tcp::connect(host, port, reach, UNACKNOWLEDGED_MAX);
     match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(ConnectError::Forbidden(forbidden))) => {

@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Credentials, Mechanism, Tls};
 use super::wire::{Broken, Reply, Stream, Wire};
+use crate::hidden;
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
@@ -153,6 +154,14 @@ impl Manners {
         self.log_in(wire.boxed(), offers, false).await
     }
 
+    /// `reply` without what was said to log in, which some servers repeat.
+    pub(super) fn hidden_in(&self, reply: Reply) -> Reply {
+        match &self.credentials {
+            Some(credentials) if !reply.is_positive() => credentials.hidden_in(reply),
+            _ => reply,
+        }
+    }
+
     async fn encrypt(&self, tcp: TcpStream, name: &str) -> Result<Box<dyn Stream>, NoConnection> {
         let name = ServerName::try_from(name.to_owned()).map_err(unreachable)?;
         let connector = TlsConnector::from(Arc::clone(&self.connector));
@@ -187,7 +196,7 @@ impl Manners {
             let reply = authenticate(&mut wire, credentials, offers).await?;
             match reply.code {
                 235 => {}
-                400..=499 => return Err(NoConnection::Busy(reply)),
+                400..=499 => return Err(NoConnection::Busy(self.hidden_in(reply))),
                 _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
         }
@@ -236,10 +245,7 @@ async fn authenticate<S: Stream>(
         }
     };
     match mechanism {
-        Mechanism::Plain => {
-            let secret = BASE64_STANDARD.encode(format!("\0{username}\0{password}"));
-            ask(wire, &format!("AUTH PLAIN {secret}")).await
-        }
+        Mechanism::Plain => ask(wire, &format!("AUTH PLAIN {}", credentials.plain())).await,
         Mechanism::Login => {
             let mut reply = ask(wire, "AUTH LOGIN").await?;
             for answer in [username.as_str(), password] {
@@ -251,14 +257,40 @@ async fn authenticate<S: Stream>(
             Ok(reply)
         }
         Mechanism::Xoauth2 => {
-            let secret = format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}");
-            let reply =
-                ask(wire, &format!("AUTH XOAUTH2 {}", BASE64_STANDARD.encode(secret))).await?;
+            let reply = ask(wire, &format!("AUTH XOAUTH2 {}", credentials.bearer())).await?;
             // A challenge holds the reason; an empty answer gets the reply.
             if reply.code == 334 { ask(wire, "").await } else { Ok(reply) }
         }
     }
 }
+
+// === impl Credentials ===
+
+impl Credentials {
+    /// What AUTH PLAIN says (RFC 4616).
+    fn plain(&self) -> String {
+        BASE64_STANDARD.encode(format!("\0{}\0{}", self.username, self.password.expose()))
+    }
+
+    /// What AUTH XOAUTH2 says.
+    fn bearer(&self) -> String {
+        let Self { username, password, .. } = self;
+        let password = password.expose();
+        BASE64_STANDARD.encode(format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}"))
+    }
+
+    fn hidden_in(&self, mut reply: Reply) -> Reply {
+        let password = self.password.expose();
+        let said =
+            [self.plain(), self.bearer(), BASE64_STANDARD.encode(password), password.to_owned()];
+        if let Some(shown) = hidden::without(reply.text.as_bytes(), &said) {
+            reply.text = String::from_utf8_lossy(&shown).into_owned();
+        }
+        reply
+    }
+}
+
+// === helpers ===
 
 /// One command and its reply. Nothing may have arrived before: it would be taken for the answer.
 async fn ask<S: Stream>(wire: &mut Wire<S>, command: &str) -> Result<Reply, NoConnection> {
