@@ -38,7 +38,7 @@ use tokio::sync::watch;
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
 pub use server::serve;
-pub use status::{Cluster, Lane, Status, Worker};
+pub use status::{Cluster, Lane, Status, SuppressionFeed, Worker};
 pub use view::Totals;
 
 use problem::{Advice, Problem};
@@ -61,6 +61,8 @@ pub struct State {
     pub readiness: Readiness,
     /// Its name among the workers of a cluster.
     pub worker: Option<String>,
+    /// The feed of the suppression list that this process runs.
+    pub feed: Option<Name>,
     /// Whether notifications are taken in here. Where they are not, there are status, metrics and health only.
     pub takes_in: bool,
     /// The time.
@@ -85,6 +87,7 @@ struct Shared {
     registry: Arc<Registry>,
     readiness: Readiness,
     worker: Option<String>,
+    feed: Option<Name>,
     started_at: Timestamp,
 }
 
@@ -111,6 +114,7 @@ pub fn site(state: State) -> Site {
         registry: state.registry,
         readiness: state.readiness,
         worker: state.worker,
+        feed: state.feed,
     });
     let mut operators = Router::new().route("/v1/status", get(status::status));
     let mut callers = Router::new().route("/metrics", get(metrics::metrics));

@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use notification::Timestamp;
+use notification::{Name, Timestamp};
+use pipeline::feed::Standing;
 use serde::{Deserialize, Serialize};
 use store::{ClusterStatus, LaneStatus, Ledger, StoreError, WorkerStatus};
 
@@ -29,6 +30,8 @@ pub struct Status {
     pub lag_seconds: f64,
     /// Where work stands.
     pub lanes: Vec<Lane>,
+    /// The feed of the suppression list, where there is one.
+    pub suppression_feed: Option<SuppressionFeed>,
     /// Who works; none with the embedded store.
     pub cluster: Option<Cluster>,
 }
@@ -46,6 +49,17 @@ pub struct Lane {
     pub claimed: u64,
     /// The earliest due time of what nobody has claimed.
     pub next_due_at: Option<String>,
+}
+
+/// What an application was told of the suppression list.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SuppressionFeed {
+    /// It has taken everything up to here.
+    pub position: String,
+    /// When the first change happened that it has not taken; none when it has all of them.
+    pub waiting_since: Option<String>,
+    /// How long ago that was: 0 when it has all of them.
+    pub lag_seconds: f64,
 }
 
 /// The processes that share a store.
@@ -79,7 +93,8 @@ pub struct Worker {
 
 pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let now = shared.intake.now();
-    let status = Status::read(&*shared.ledger, Some(shared.started_at), now).await?;
+    let (started_at, feed) = (Some(shared.started_at), shared.feed.as_ref());
+    let status = Status::read(&*shared.ledger, started_at, feed, now).await?;
     Ok(Json(status).into_response())
 }
 
@@ -96,12 +111,18 @@ pub(crate) fn lag(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
 // === impl Status ===
 
 impl Status {
-    /// Asks `ledger` as of `now`, for a process that runs since `started_at`, or for one that only looks.
+    /// Asks `ledger` as of `now`, for a process that runs since `started_at`, or for one that only looks; and about
+    /// `feed`, if there is one.
     pub async fn read(
         ledger: &dyn Ledger,
         started_at: Option<Timestamp>,
+        feed: Option<&Name>,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
+        let feed = match feed {
+            Some(feed) => Some(Standing::read(ledger, feed.clone()).await?),
+            None => None,
+        };
         let lanes = ledger.lanes().await?;
         let oldest = oldest_due(&lanes);
         Ok(Self {
@@ -111,6 +132,7 @@ impl Status {
             oldest_due_at: oldest.map(show),
             lag_seconds: lag(oldest, now).as_secs_f64(),
             lanes: lanes.into_iter().map(Lane::from).collect(),
+            suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
             cluster: ledger.cluster().await?.map(Cluster::from),
         })
     }
@@ -126,6 +148,18 @@ impl From<LaneStatus> for Lane {
             priority: show(status.lane.priority),
             claimed: status.claimed,
             next_due_at: status.next_due_at.map(show),
+        }
+    }
+}
+
+// === impl SuppressionFeed ===
+
+impl SuppressionFeed {
+    fn new(standing: Standing, now: Timestamp) -> Self {
+        Self {
+            position: standing.position.to_string(),
+            waiting_since: standing.waiting_since.map(show),
+            lag_seconds: standing.lag(now).as_secs_f64(),
         }
     }
 }

@@ -4,11 +4,11 @@ use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use api::{Cluster, Lane, Status, Worker};
+use api::{Cluster, Lane, Status, SuppressionFeed, Worker};
 
 use crate::cli::StatusArgs;
 use crate::client::Client;
-use crate::config::StoreConfig;
+use crate::config::Config;
 use crate::{account, ledger, output};
 
 /// Between two prints of `--watch`.
@@ -24,7 +24,7 @@ pub(crate) enum Source {
     /// An engine, by its API.
     Engine(Client),
     /// The store itself: the engines need not answer, or be there.
-    Store(StoreConfig),
+    Store(Box<Config>),
 }
 
 /// Prints the status once, or every second.
@@ -49,9 +49,10 @@ impl Source {
     fn read(&self) -> anyhow::Result<Status> {
         match self {
             Self::Engine(client) => client.get("/v1/status"),
-            Self::Store(config) => ledger::ask(config, async |ledger| {
+            Self::Store(config) => ledger::ask(&config.store, async |ledger| {
                 let now = pipeline::timestamp(flow::Clock::system());
-                Ok(Status::read(ledger, None, now).await?)
+                let feed = config.suppressions.feed_name()?;
+                Ok(Status::read(ledger, None, feed.as_ref(), now).await?)
             }),
         }
     }
@@ -99,6 +100,16 @@ fn status_text(status: &Status) -> Result<String, fmt::Error> {
     account::push_text(&status.totals, &mut text)?;
     if status.lag_seconds > 0.0 {
         writeln!(text, "due for    {:>10.1} s, the one that waits longest", status.lag_seconds)?;
+    }
+    if let Some(SuppressionFeed { position, waiting_since, lag_seconds }) = &status.suppression_feed
+    {
+        match waiting_since {
+            Some(since) => {
+                let lag = format!("{lag_seconds:.1} s behind, since {since}");
+                writeln!(text, "feed       {lag}: the application has all up to {position}")?;
+            }
+            None => writeln!(text, "feed       up to date, at {position}")?,
+        }
     }
     if !status.lanes.is_empty() {
         let mut lanes = Table::new(["lane", "destination", "priority", "under way", "next due"]);
@@ -170,6 +181,7 @@ mod tests {
             "totals": {"accepted": 5, "delivered": 2, "refused": 0, "expired": 0, "cancelled": 0, "suppressed": 0,
                 "in_doubt": 0, "dead": 0, "pending": 3},
             "oldest_due_at": "2026-11-21T08:30:01.000Z", "lag_seconds": 3.25,
+            "suppression_feed": {"position": "7-2", "waiting_since": "2026-11-21T08:29:00.000Z", "lag_seconds": 64.2},
             "lanes": [{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 1200, "next_due_at": null}],
             "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [
                 {"id": 1, "name": "a-7", "role": "serve", "version": "0.1.0", "listen": "127.0.0.1:8473",
@@ -185,7 +197,8 @@ mod tests {
         let (_, rest) = text.split_once("pending               3\n").unwrap();
         assert_eq!(
             rest,
-            "due for           3.2 s, the one that waits longest\n\n\
+            "due for           3.2 s, the one that waits longest\n\
+             feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\n\
              lane  destination  priority  under way  next due\n\
              ios   h            bulk           1200  -\n\n\
              worker  role     version  listens         since                     state    partitions  under way  per s\n\

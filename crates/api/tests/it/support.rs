@@ -87,6 +87,7 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
         registry: Arc::new(Registry::default()),
         readiness: Readiness::default().and("start", is_ready),
         worker: Some("here".to_owned()),
+        feed: Some("feed".parse().unwrap()),
         takes_in: true,
         clock,
     });

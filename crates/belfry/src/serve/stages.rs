@@ -80,9 +80,10 @@ impl Stages {
     /// Tells an application whom the suppression list gained and lost, if one is configured.
     pub(super) fn feed(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) -> anyhow::Result<()> {
         let Some(config) = &parts.config.suppressions.feed else { return Ok(()) };
+        let Some(name) = parts.config.suppressions.feed_name()? else { return Ok(()) };
         let store = parts.backend.store();
         let feed = Feed {
-            name: "suppressions".parse()?,
+            name,
             changes: Claims::<Chunk>::changes(&*store),
             ledger: store as _,
             is_shared: parts.backend.worker().is_some(),
@@ -231,6 +232,7 @@ impl Parts<'_> {
             registry: Arc::new(self.registry),
             readiness,
             worker: self.backend.worker().map(str::to_owned),
+            feed: if takes_in { self.config.suppressions.feed_name()? } else { None },
             takes_in,
             clock: self.clock,
         }))
