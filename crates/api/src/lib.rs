@@ -51,8 +51,8 @@ pub struct State {
     pub ledger: Arc<dyn Ledger>,
     /// Bumped when the store changed: whoever waits for something looks again.
     pub changes: watch::Receiver<u64>,
-    /// Who may call.
-    pub keys: Keys,
+    /// Who may call, as it is when a request comes.
+    pub keys: watch::Receiver<Keys>,
     /// Whose notifications those of callers without a key are: `default`.
     pub default_tenant: Name,
     /// What the stages count.
@@ -82,7 +82,7 @@ struct Shared {
     intake: Arc<Intake>,
     ledger: Arc<dyn Ledger>,
     changes: watch::Receiver<u64>,
-    keys: Keys,
+    keys: watch::Receiver<Keys>,
     default_tenant: Name,
     registry: Arc<Registry>,
     readiness: Readiness,

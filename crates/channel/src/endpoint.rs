@@ -113,7 +113,8 @@ impl std::fmt::Display for Origin {
 // === impl Host ===
 
 impl Host {
-    fn parse(text: &str) -> Result<Self, Invalid> {
+    /// Reads a name, or an address (an IPv6 one in brackets). Refuses what some reader could take for another host.
+    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
         let refuse = |message: &str| Err(Invalid::new(message));
         if let Some(inner) = text.strip_prefix('[') {
             let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());

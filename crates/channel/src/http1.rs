@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::Attempt;
 use crate::endpoint::Origin;
 use crate::guard::Forbidden;
+use crate::hidden::Proofs;
 use crate::tcp::{self, Reach};
 use crate::tls;
 
@@ -142,11 +143,13 @@ impl Pool {
         mut requests: Requests,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, (Option<Request<Full<Bytes>>>, String)> {
+        let proofs = Proofs::of(request.headers());
         match requests.try_send_request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 let is_kept = !head.status.is_success() && !head.status.is_redirection();
-                let body = self.keep(target, requests, body, is_kept).await;
+                let mut body = self.keep(target, requests, body, is_kept).await;
+                proofs.hide(&mut body);
                 Ok(Reply { status: head.status, headers: head.headers, body })
             }
             Err(mut error) => {

@@ -9,6 +9,8 @@ pub mod apns;
 mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(test)]
+mod content_check;
 #[cfg(feature = "double")]
 pub mod double;
 mod drive;
@@ -16,9 +18,9 @@ pub mod dry_run;
 mod endpoint;
 pub mod fcm;
 mod guard;
+mod hidden;
 mod http1;
 mod http2;
-mod reload;
 mod settings;
 pub mod smtp;
 mod tcp;
@@ -37,7 +39,6 @@ use tokio::sync::watch;
 
 pub use drive::{drive, drive_patiently};
 pub use guard::Resolve;
-pub use reload::Reloadable;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.
@@ -230,6 +231,12 @@ impl Invalid {
     /// The part at `pointer` is wrong.
     pub fn at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
+    }
+
+    /// The part that the member names `path` lead to is wrong.
+    pub(crate) fn within(path: &[&str], message: impl Into<String>) -> Self {
+        let escaped = path.iter().map(|name| name.replace('~', "~0").replace('/', "~1"));
+        Self::at(escaped.fold(String::new(), |pointer, name| pointer + "/" + &name), message)
     }
 }
 

@@ -5,7 +5,7 @@
 //!   └─ SmtpSender (one per sender thread)
 //!        ├─ Composer        content -> Mail, once per chunk; Mail -> Message per recipient (request, mime, dkim)
 //!        └─ Pool            up to `connections_max` connections per destination, one mail at a time on each
-//!             ├─ Router     destination -> server: the relay, or MX (route)
+//!             ├─ Router     destination -> server: the relay, or MX (route, dns)
 //!             ├─ Manners    greeting, EHLO, STARTTLS, AUTH (session)
 //!             └─ transact   MAIL RCPT DATA, message and dot (transaction), each reply's meaning (response)
 //! ```
@@ -20,6 +20,7 @@ mod address;
 mod channel;
 mod config;
 mod dkim;
+mod dns;
 mod mime;
 mod pool;
 mod request;
@@ -31,6 +32,7 @@ mod wire;
 
 pub use channel::SmtpChannel;
 pub use config::{Dkim, Mechanism, Route, Settings, Tls};
+pub use dns::{Exchanger, ResolveMail};
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use mail_builder::headers::text::Text;
 use notification::{Content, NotificationId, Timestamp};
 use serde::Deserialize;
 
-use super::address::{Mailbox, domain_of};
+use super::address::Mailbox;
 use super::dkim::{BodyHash, Signer};
 use super::mime::{check_lines, encode_body, split_body, stuffed};
 use crate::Invalid;
@@ -202,14 +202,6 @@ impl Message<'_> {
         self.head.len() + self.mail.head.len() + self.mail.body.len()
     }
 
-    /// Whether it can only be sent to servers that take international addresses (RFC 6531).
-    pub(super) fn is_international(&self) -> bool {
-        !(self.recipient.is_ascii()
-            && self.mail.return_path.is_ascii()
-            && self.head.is_ascii()
-            && self.mail.head.is_ascii())
-    }
-
     /// Appends it as it is.
     pub(super) fn write_plain(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(&self.head);
@@ -353,11 +345,6 @@ fn write_unsubscribe(head: &mut Vec<u8>, form: &UnsubscribeForm<'_>) -> Result<(
         head.extend_from_slice(b"List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n");
     }
     Ok(())
-}
-
-/// The destination of a checked recipient where mail goes to its domain.
-pub(super) fn domain(recipient: &str) -> &str {
-    domain_of(recipient)
 }
 
 #[cfg(test)]

@@ -292,17 +292,21 @@ fn what_is_wrong_with_a_content_is_named() {
 }
 
 #[test]
-fn only_what_is_international_needs_a_server_for_it() {
-    let is_international = |form: &Value, recipient: &str| {
-        let mail = compose(form).unwrap();
-        mail.message(recipient, id(1), NOW, NOW).unwrap().is_international()
-    };
-    let plain = json!({"subject": "Gr\u{fc}\u{df}e", "text": "\u{2603}", "from": "B\u{fc}cher <a@example.com>"});
-    assert!(!is_international(&plain, "a@example.org"));
-    assert!(is_international(&plain, "jos\u{e9}@example.org"));
-    assert!(is_international(&plain, "a@b\u{fc}cher.example"));
-    assert!(is_international(
-        &json!({"subject": "s", "text": "t", "from": "jos\u{e9}@example.com"}),
-        "a@example.org"
-    ));
+fn a_head_is_ascii_whatever_is_written_in_it() {
+    let form = json!({
+        "subject": "Gr\u{fc}\u{df}e", "text": "\u{2603}", "from": "B\u{fc}cher <a@b\u{fc}cher.example>",
+        "reply_to": "\u{2603} <a@b\u{fc}cher.example>", "headers": {"X-A": "\u{2603}"},
+        "attachments": [{"name": "r\u{e9}sum\u{e9}.pdf", "type": "application/pdf", "content": ""}],
+    });
+    let bytes = written(&form, "a@xn--bcher-kva.example");
+    assert!(bytes.is_ascii(), "{}", String::from_utf8_lossy(&bytes));
+    let mail = MessageParser::default().parse(&bytes).unwrap();
+    let from = mail.from().unwrap().first().unwrap();
+    assert_eq!(from.address(), Some("a@xn--bcher-kva.example"));
+    assert_eq!(from.name(), Some("B\u{fc}cher"));
+    assert!(mail.message_id().unwrap().ends_with("@xn--bcher-kva.example"));
+    let local = json!({"subject": "s", "text": "t", "from": "jos\u{e9}@example.com"});
+    let invalid = compose(&local).unwrap_err();
+    assert_eq!(invalid.pointer, "/from");
+    assert!(invalid.message.contains("SMTPUTF8"), "{invalid}");
 }
