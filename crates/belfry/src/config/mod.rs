@@ -160,7 +160,7 @@ impl Config {
         for (name, channel) in &self.channels {
             let same = current.and_then(|(config, built)| {
                 let before = config.channels.get(name)?;
-                before.is_built_like(channel).then(|| built.get(name))?
+                before.is_built_like(channel).then(|| built.get(name.as_str()))?
             });
             let built = match same {
                 Some(same) => Arc::clone(same),

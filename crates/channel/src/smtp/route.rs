@@ -107,6 +107,7 @@ impl Router {
                 Err(
                     why @ (NoConnection::Unreachable(_)
                     | NoConnection::Busy(_)
+                    | NoConnection::NotLoggedIn(_)
                     | NoConnection::Misconfigured(_)),
                 ) => passing.push(why),
             }
