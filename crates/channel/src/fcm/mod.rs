@@ -20,6 +20,8 @@ mod config;
 mod oauth;
 mod request;
 mod response;
+#[cfg(test)]
+mod suppressing_tests;
 mod token;
 
 pub use channel::FcmChannel;

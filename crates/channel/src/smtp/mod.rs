@@ -27,6 +27,8 @@ mod request;
 mod response;
 mod route;
 mod session;
+#[cfg(test)]
+mod suppressing_tests;
 mod transaction;
 mod wire;
 
