@@ -21,7 +21,7 @@ use crate::keys::Caller;
 use crate::lines::{Line, Lines};
 use crate::notifications::cancel_answer;
 use crate::object::{
-    BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, text, utf8,
+    BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, terms, text, utf8,
 };
 use crate::problem::{Located, Problem};
 use crate::view::{Totals, show};
@@ -99,7 +99,7 @@ async fn create_whole(
     if count > limits::REQUEST_ITEMS {
         return Err(too_many("/recipients", count).into());
     }
-    let mut upload = match open(shared, caller, parts, object.terms(&whole)?, None).await? {
+    let mut upload = match open(shared, caller, parts, terms(&object, &whole)?, None).await? {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => return replayed(shared, id).await,
     };
@@ -138,7 +138,7 @@ async fn create_from_lines(
     let text = first.text.ok_or_else(too_long).and_then(utf8);
     let whole = text.map_err(|error| in_line(number, error))?;
     let terms = Object::read(&whole, BROADCAST)
-        .and_then(|object| Ok(object.terms(&whole)?))
+        .and_then(|object| Ok(terms(&object, &whole)?))
         .map_err(|error| in_line(number, error))?;
     let mut upload = match open(shared, caller, parts, terms, Some(number)).await? {
         Opening::Open(upload) => upload,

@@ -8,6 +8,7 @@
 mod broadcast;
 mod check;
 mod content;
+pub mod object;
 mod outbox;
 mod template;
 #[cfg(test)]
