@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use notification::{BroadcastId, ByteString, limits};
-use pipeline::ingest::{Fault, IngestError, Opening, Terms, Upload};
+use pipeline::ingest::{Addressee, Fault, IngestError, Opening, Terms, Upload};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::{BroadcastStatus, CancelTarget};
@@ -21,7 +21,8 @@ use crate::keys::Caller;
 use crate::lines::{Line, Lines};
 use crate::notifications::cancel_answer;
 use crate::object::{
-    BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, terms, text, utf8,
+    Address, BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, terms, text,
+    utf8,
 };
 use crate::problem::{Located, Problem};
 use crate::view::{Totals, show};
@@ -99,10 +100,13 @@ async fn create_whole(
     if count > limits::REQUEST_ITEMS {
         return Err(too_many("/recipients", count).into());
     }
-    let mut upload = match open(shared, caller, parts, terms(&object, &whole)?, None).await? {
-        Opening::Open(upload) => upload,
-        Opening::Replayed(id) => return replayed(shared, id).await,
-    };
+    let mut upload =
+        match open(shared, caller, parts, terms(&object, &whole, Address::WithRecipient)?, None)
+            .await?
+        {
+            Opening::Open(upload) => upload,
+            Opening::Replayed(id) => return replayed(shared, id).await,
+        };
     let mut faults = Vec::new();
     for (index, recipient) in recipients.into_iter().enumerate() {
         if let Err(error) = add(&mut upload, &whole, recipient) {
@@ -138,7 +142,7 @@ async fn create_from_lines(
     let text = first.text.ok_or_else(too_long).and_then(utf8);
     let whole = text.map_err(|error| in_line(number, error))?;
     let terms = Object::read(&whole, BROADCAST)
-        .and_then(|object| Ok(terms(&object, &whole)?))
+        .and_then(|object| Ok(terms(&object, &whole, Address::WithRecipient)?))
         .map_err(|error| in_line(number, error))?;
     let mut upload = match open(shared, caller, parts, terms, Some(number)).await? {
         Opening::Open(upload) => upload,
@@ -187,15 +191,17 @@ fn add_line(upload: &mut Upload, line: Line) -> Result<(), Problem> {
     added.map_err(|error| in_line(number, error))
 }
 
-/// Adds a recipient, a string or an object with `to` and `variables`; `json` is a part of `whole`.
+/// Adds a recipient, a string or an object with `to`, `variables` and `fallback`; `json` is a part of `whole`.
 fn add(upload: &mut Upload, whole: &ByteString, json: &RawValue) -> Result<(), ReadError> {
     if json.get().starts_with('{') {
         let object = Object::read(json.get(), RECIPIENT)?;
         let to = Object::required("to", object.text("to")?)?;
-        return Ok(upload.add(share(whole, to), object.object("variables", whole)?)?);
+        let variables = object.object("variables", whole)?;
+        let fallback = object.addresses(whole)?;
+        return Ok(upload.add(Addressee { to: share(whole, to), variables, fallback })?);
     }
     let to = text(json).map_err(|_| Fault::new("", "must be a string, or an object with `to`"))?;
-    let added = upload.add(share(whole, to), None);
+    let added = upload.add(Addressee { to: share(whole, to), ..Addressee::default() });
     // What is wrong with the recipient is wrong with the line.
     Ok(added.map_err(|fault| match &*fault.pointer {
         "/to" => Fault::new("", fault.message),

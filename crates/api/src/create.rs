@@ -19,7 +19,7 @@ use store::Admission;
 use crate::Shared;
 use crate::body::{Format, Incoming, format, with_body};
 use crate::keys::Caller;
-use crate::object::{NOTIFICATION, Object, ReadError, list, share, terms, utf8};
+use crate::object::{Address, NOTIFICATION, Object, ReadError, list, share, terms, utf8};
 use crate::problem::{Located, Problem};
 use crate::stream;
 use crate::view::raw;
@@ -64,7 +64,7 @@ pub(crate) fn read_draft(
 /// Reads what a notification says, and whom it is for, from `json`, a part of `whole`.
 fn read_terms<'a>(whole: &ByteString, json: &'a str) -> Result<(Terms<'a>, ByteString), ReadError> {
     let object = Object::read(json, NOTIFICATION)?;
-    let terms = terms(&object, whole)?;
+    let terms = terms(&object, whole, Address::Here)?;
     let to = Object::required("to", object.text("to")?)?;
     Ok((terms, share(whole, to)))
 }

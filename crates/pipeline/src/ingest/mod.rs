@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Channels;
 
-pub use broadcast::{Opening, Upload};
+pub use broadcast::{Addressee, Opening, Upload};
 pub use check::{FallbackTerms, Fault, Terms};
 pub use outbox::Drain;
 pub use template::Templates;
@@ -196,13 +196,10 @@ impl Intake {
     ) -> Result<Opening, IngestError> {
         self.sweep().await;
         let now = self.now();
-        let Broadcast { draft, channel, personal } =
-            check::broadcast(&self.catalog, tenant, terms, now)?;
+        let Broadcast { draft, recipe } = check::broadcast(&self.catalog, tenant, terms, now)?;
         Ok(match self.store.open_broadcast(draft, now).await? {
             BroadcastOpened::Replayed(id) => Opening::Replayed(id),
-            BroadcastOpened::Opened(id) => {
-                Opening::Open(Upload::new(Arc::clone(self), id, channel, personal))
-            }
+            BroadcastOpened::Opened(id) => Opening::Open(Upload::new(Arc::clone(self), id, recipe)),
         })
     }
 

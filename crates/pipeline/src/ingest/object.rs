@@ -28,6 +28,15 @@ pub struct Object<'a> {
     values: [Option<&'a RawValue>; SLOTS],
 }
 
+/// Where it says whom a fallback is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Address {
+    /// In the fallback: a notification has one recipient.
+    Here,
+    /// With each recipient of a broadcast.
+    WithRecipient,
+}
+
 /// Why a text is not what was expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadError {
@@ -89,17 +98,20 @@ pub fn share(whole: &ByteString, text: Cow<'_, str>) -> ByteString {
 }
 
 /// What stands in for a notification, from an array; `json` is a part of `whole`.
-pub fn fallback<'a>(json: &'a str, whole: &ByteString) -> Result<Vec<FallbackTerms<'a>>, Fault> {
+pub fn fallback<'a>(
+    json: &'a str,
+    whole: &ByteString,
+    address: Address,
+) -> Result<Vec<FallbackTerms<'a>>, Fault> {
     let Ok((items, count)) = list(json, FALLBACKS) else {
         return Err(Fault::new("/fallback", "must be an array"));
     };
     if count > FALLBACKS {
-        let message = format!("must have at most {FALLBACKS} items, has {count}");
-        return Err(Fault::new("/fallback", message));
+        return Err(too_many(count));
     }
     let mut fallback = Vec::with_capacity(count);
     for (index, item) in items.into_iter().enumerate() {
-        let item = read_fallback(item.get(), whole);
+        let item = read_fallback(item.get(), whole, address);
         fallback.push(item.map_err(|fault| {
             let pointer = format!("/fallback/{index}{}", fault.pointer);
             Fault::new(pointer, fault.message)
@@ -167,9 +179,35 @@ impl<'a> Object<'a> {
         Ok((template, content))
     }
 
-    /// What stands in for a notification, in the field `fallback`.
-    pub fn fallback(&self, whole: &ByteString) -> Result<Vec<FallbackTerms<'a>>, Fault> {
-        self.raw("fallback").map_or(Ok(Vec::new()), |json| fallback(json.get(), whole))
+    /// What stands in for a notification, in the field `fallback`. In a broadcast it has no addresses.
+    pub fn fallback(
+        &self,
+        whole: &ByteString,
+        address: Address,
+    ) -> Result<Vec<FallbackTerms<'a>>, Fault> {
+        self.raw("fallback").map_or(Ok(Vec::new()), |json| fallback(json.get(), whole, address))
+    }
+
+    /// Where the fallbacks of a broadcast reach one recipient, in the field `fallback`.
+    pub fn addresses(&self, whole: &ByteString) -> Result<Vec<Option<ByteString>>, Fault> {
+        let Some(json) = self.raw("fallback") else { return Ok(Vec::new()) };
+        let Ok((items, count)) = list(json.get(), FALLBACKS) else {
+            return Err(Fault::new("/fallback", "must be an array of addresses"));
+        };
+        if count > FALLBACKS {
+            return Err(too_many(count));
+        }
+        let address = |(index, item): (usize, &'a RawValue)| match item.get() {
+            "null" => Ok(None),
+            _ => {
+                let wrong = |_| format!("must be an address, a string, or null");
+                let text = text(item).map_err(wrong);
+                let text =
+                    text.map_err(|message| Fault::new(format!("/fallback/{index}"), message))?;
+                Ok(Some(share(whole, text)))
+            }
+        };
+        items.into_iter().enumerate().map(address).collect()
     }
 }
 
@@ -266,15 +304,31 @@ impl<'de> Visitor<'de> for ListSeed {
 
 // === helpers ===
 
-fn read_fallback<'a>(json: &'a str, whole: &ByteString) -> Result<FallbackTerms<'a>, Fault> {
+fn too_many(count: usize) -> Fault {
+    Fault::new("/fallback", format!("must have at most {FALLBACKS} items, has {count}"))
+}
+
+fn read_fallback<'a>(
+    json: &'a str,
+    whole: &ByteString,
+    address: Address,
+) -> Result<FallbackTerms<'a>, Fault> {
     let object = Object::read(json, FALLBACK).map_err(|error| match error {
         ReadError::Fault(fault) => fault,
         ReadError::Syntax(message) => Fault::new("", message),
     })?;
+    let to = match (address, object.text("to")?) {
+        (Address::Here, to) => share(whole, Object::required("to", to)?),
+        (Address::WithRecipient, None) => ByteString::new(),
+        (Address::WithRecipient, Some(_)) => {
+            let message = "is given by each recipient: {\"to\": ..., \"fallback\": [...]}";
+            return Err(Fault::new("/to", message));
+        }
+    };
     let (template, content) = object.content(whole)?;
     Ok(FallbackTerms {
         channel: Object::required("channel", object.text("channel")?)?,
-        to: share(whole, Object::required("to", object.text("to")?)?),
+        to,
         content,
         options: object.object("options", whole)?.unwrap_or_default(),
         template,

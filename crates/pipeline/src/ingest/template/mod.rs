@@ -25,7 +25,7 @@ use notification::limits::{
 };
 use notification::{Bytes, Content};
 
-use super::Fault;
+use super::{Fault, Terms};
 use engine::{Limited, Scope};
 pub use named::Templates;
 
@@ -139,6 +139,11 @@ impl Template {
 // === impl Variables ===
 
 impl Variables {
+    /// Those of a request: none when it gives none.
+    pub(super) fn of(terms: &Terms<'_>) -> Result<Self, Fault> {
+        Self::read(terms.variables.as_deref().unwrap_or_default())
+    }
+
     /// Reads `json`, which is valid. Empty stands for no variables.
     pub(super) fn read(json: &[u8]) -> Result<Self, Fault> {
         if json.len() > VARIABLES_BYTES {
