@@ -172,13 +172,13 @@ impl Config {
 
     /// Compiles every template for `channels`. Reads the files that they name.
     pub(crate) fn build_templates(&self, channels: &Channels) -> anyhow::Result<Templates> {
-        let mut contents = BTreeMap::new();
+        let mut sources = BTreeMap::new();
         for (name, template) in &self.templates {
-            let content = template.read();
-            let content = content.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
-            contents.insert(name.clone(), content);
+            let source = template.read();
+            let source = source.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
+            sources.insert(name.clone(), source);
         }
-        Templates::compile(&contents, channels)
+        Templates::compile(&sources, channels)
             .map_err(|(name, fault)| anyhow::anyhow!("templates.{name}.{fault}"))
     }
 
@@ -233,7 +233,7 @@ impl Config {
             problems.extend(channel.check(name));
         }
         for (name, template) in &self.templates {
-            problems.extend(template.check(name));
+            problems.extend(template.check(name, &self.channels));
         }
         problems.extend(self.suppressions.check(&self.channels));
         problems

@@ -27,7 +27,7 @@ use crate::Channels;
 pub use broadcast::{Addressee, Opening, Upload};
 pub use check::{FallbackTerms, Fault, Terms};
 pub use outbox::Drain;
-pub use template::Templates;
+pub use template::{TemplateSource, Templates};
 
 use check::{Broadcast, Catalog};
 

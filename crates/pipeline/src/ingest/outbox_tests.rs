@@ -11,7 +11,7 @@ use store::{Admission, Drained, Ingest as _, Memory};
 use super::super::tests::{Anything, NOW};
 use super::*;
 use crate::Channels;
-use crate::ingest::Templates;
+use crate::ingest::{TemplateSource, Templates};
 
 /// An outbox in memory that takes in two rows at a time.
 #[derive(Debug)]
@@ -77,6 +77,7 @@ fn fixture() -> (Arc<Rows>, Arc<Intake>) {
         options: Bytes::from_static(br#"{"n": "{{ n }}"}"#),
         fallback: None,
     };
+    let welcome = TemplateSource { content: welcome, ..TemplateSource::default() };
     let templates = BTreeMap::from([("welcome".parse().unwrap(), welcome)]);
     let templates = Templates::compile(&templates, &channels).unwrap();
     let clock = Clock::starting_at(NOW);

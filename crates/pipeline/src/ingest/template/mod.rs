@@ -27,7 +27,7 @@ use notification::{Bytes, Content};
 
 use super::{Fault, Terms};
 use engine::{Limited, Scope};
-pub use named::Templates;
+pub use named::{TemplateSource, Templates};
 
 /// A compiled content. What it renders still has to pass the channel.
 #[derive(Debug)]
