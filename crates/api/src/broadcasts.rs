@@ -8,7 +8,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use notification::{BroadcastId, ByteString, limits};
+use notification::{BroadcastId, ByteString, Bytes, limits};
 use pipeline::ingest::{Addressee, Fault, IngestError, Opening, Terms, Upload};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -25,6 +25,7 @@ use crate::object::{
     utf8,
 };
 use crate::problem::{Located, Problem};
+use crate::turn::Turn;
 use crate::view::{Totals, show};
 
 #[derive(Serialize)]
@@ -94,6 +95,7 @@ async fn create_whole(
     let whole = utf8(bytes)?;
     let object = Object::read(&whole, BROADCAST_WHOLE)?;
     let recipients = Object::required("recipients", object.raw("recipients"))?;
+    let head_bytes = whole.len() - recipients.get().len();
     let Ok((recipients, count)) = list(recipients.get(), limits::REQUEST_ITEMS) else {
         return Err(Fault::new("/recipients", "must be an array").into());
     };
@@ -107,7 +109,7 @@ async fn create_whole(
             Opening::Open(upload) => upload,
             Opening::Replayed(id) => return replayed(shared, id).await,
         };
-    let mut faults = Vec::new();
+    let (mut faults, mut turn) = (Vec::new(), Turn::default());
     for (index, recipient) in recipients.into_iter().enumerate() {
         if let Err(error) = add(&mut upload, &whole, recipient) {
             faults.push(in_recipients(index, error)?);
@@ -115,6 +117,9 @@ async fn create_whole(
         // Rendered contents may be larger than the body was.
         if upload.is_full() {
             upload.flush().await?;
+        }
+        if upload.renders() {
+            turn.counted(head_bytes + recipient.get().len()).await;
         }
         if faults.len() >= limits::FAULTS {
             break;
@@ -151,7 +156,7 @@ async fn create_from_lines(
             return replayed(shared, id).await;
         }
     };
-    match fill(&mut upload, &mut lines, incoming).await {
+    match fill(&mut upload, &mut lines, incoming, whole.len()).await {
         Ok(()) => seal(upload).await,
         Err(problem) => {
             upload.abandon().await;
@@ -160,15 +165,21 @@ async fn create_from_lines(
     }
 }
 
-/// Adds every further line to `upload`; gives up at the first that is wrong.
+/// Adds every further line to `upload`, whose terms had `head_bytes`; gives up at the first that is wrong.
 async fn fill(
     upload: &mut Upload,
     lines: &mut Lines,
     incoming: &mut Incoming,
+    head_bytes: usize,
 ) -> Result<(), Problem> {
+    let mut turn = Turn::default();
     loop {
         while let Some(line) = lines.next() {
+            let bytes = head_bytes + line.text.as_ref().map_or(0, Bytes::len);
             add_line(upload, line)?;
+            if upload.renders() {
+                turn.counted(bytes).await;
+            }
             if upload.is_full() {
                 upload.flush().await?;
             }

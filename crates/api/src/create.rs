@@ -22,6 +22,7 @@ use crate::keys::Caller;
 use crate::object::{Address, NOTIFICATION, Object, ReadError, list, share, terms, utf8};
 use crate::problem::{Located, Problem};
 use crate::stream;
+use crate::turn::Turn;
 use crate::view::raw;
 
 #[derive(Serialize)]
@@ -198,6 +199,7 @@ async fn create_many(
     let mut drafts = Vec::with_capacity(items.len());
     let mut faults = Vec::new();
     let (mut held, mut rendered) = (whole.len(), 0);
+    let mut turn = Turn::default();
     for (index, item) in items.into_iter().enumerate() {
         match read_draft(intake, tenant, (whole, item.get()), None, now) {
             Ok(draft) => {
@@ -211,6 +213,7 @@ async fn create_many(
         if faults.len() >= limits::FAULTS {
             break;
         }
+        turn.counted(item.get().len()).await;
     }
     if !faults.is_empty() {
         return Err(Problem::unprocessable(faults));

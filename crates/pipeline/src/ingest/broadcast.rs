@@ -92,6 +92,11 @@ impl Upload {
             || self.collected_bytes >= limits::STREAM_GROUP_BYTES
     }
 
+    /// Whether each recipient's content is rendered, which takes its time.
+    pub fn renders(&self) -> bool {
+        self.recipe.renders()
+    }
+
     /// Hands what is collected to the store. Waits only while too many calls are under way.
     pub async fn flush(&mut self) -> Result<(), StoreError> {
         self.accepted += std::mem::take(&mut self.collected_items) as u64;

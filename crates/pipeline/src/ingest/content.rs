@@ -144,6 +144,12 @@ impl Recipe {
         self.what.source()
     }
 
+    /// Whether anything differs from one recipient to the other.
+    pub(super) fn renders(&self) -> bool {
+        let mut all = self.ways.iter().map(|way| &way.what).chain([&self.what]);
+        all.any(|what| !what.is_constant())
+    }
+
     /// What the recipient with these `variables` is sent, and at these addresses instead. Faults are its own.
     pub(super) fn own(
         &self,
