@@ -45,7 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let content = format!("\"{}\"", "x".repeat(body_bytes.saturating_sub(2)));
     let chunk = chunk(content, recipients)?;
-    measure(&channel, &chunk, Load { warm_up: 5_000, requests, chunks_at_a_time: 2 }).await?;
+    let load = Load { warm_up: 5_000, requests, chunks_at_a_time: 2 };
+    say(&measure(&channel, &chunk, load).await?.to_string());
     let agreement_us = agreement_cpu()?.as_secs_f64() * 1e6;
     say(&format!("of that     {agreement_us:.2} us for a key pair and an agreement"));
     Ok(())

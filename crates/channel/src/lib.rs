@@ -9,6 +9,8 @@ pub mod apns;
 mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(test)]
+mod content_check;
 #[cfg(feature = "double")]
 pub mod double;
 mod drive;
@@ -16,9 +18,9 @@ pub mod dry_run;
 mod endpoint;
 pub mod fcm;
 mod guard;
+mod hidden;
 mod http1;
 mod http2;
-mod reload;
 mod settings;
 pub mod smtp;
 mod tcp;
@@ -37,7 +39,6 @@ use tokio::sync::watch;
 
 pub use drive::{drive, drive_patiently};
 pub use guard::Resolve;
-pub use reload::Reloadable;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.
@@ -231,6 +232,12 @@ impl Invalid {
     pub fn at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }
+
+    /// The part that the member names `path` lead to is wrong.
+    pub(crate) fn within(path: &[&str], message: impl Into<String>) -> Self {
+        let escaped = path.iter().map(|name| name.replace('~', "~0").replace('/', "~1"));
+        Self::at(escaped.fold(String::new(), |pointer, name| pointer + "/" + &name), message)
+    }
 }
 
 // === impl Attempt ===
@@ -289,6 +296,12 @@ pub(crate) fn own_or_shared<'a, Encoded>(
         Some(Err(invalid)) => Err(Attempt::impossible(invalid.message.clone())),
         None => Err(Attempt::without_content()),
     }
+}
+
+/// Whether a token that says it was made at `made` is to be replaced: it is too old, or its time lies ahead because the
+/// clock was set back, and the provider would not take it.
+pub(crate) fn is_stale(made: Timestamp, now: Timestamp, renew_after: Duration) -> bool {
+    now.since(made) >= renew_after || made.since(now) > limits::CLOCK_TOLERANCE
 }
 
 /// The wall time as the vocabulary has it.

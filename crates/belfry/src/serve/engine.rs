@@ -1,15 +1,12 @@
 //! The engine: which backends, which stages, and in which order they start and stop.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use api::Readiness;
-use channel::Reloadable;
 use flow::Clock;
-use notification::Name;
-use pipeline::Channels;
+use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::StoreError;
 use tokio::net::TcpListener;
@@ -18,6 +15,7 @@ use tokio::sync::watch;
 use super::Role;
 use super::backend::Backend;
 use super::broker::{self, Link};
+use super::live::{Changes, Live};
 use super::stages::{Parts, Stages};
 use crate::config::Config;
 
@@ -30,7 +28,8 @@ pub(super) struct Engine {
     /// True from the end of the start to the beginning of the drain.
     works: watch::Sender<bool>,
     stages: Stages,
-    channels: BTreeMap<Name, Arc<Reloadable>>,
+    intake: Arc<Intake>,
+    live: Live,
 }
 
 // === impl Engine ===
@@ -41,11 +40,7 @@ impl Engine {
     pub(super) async fn start(role: Role, config: &Config) -> anyhow::Result<Self> {
         role.check(config)?;
         let clock = Clock::system();
-        let reloadables = config.build_channels()?;
-        let mut channels = Channels::default();
-        for (name, channel) in &reloadables {
-            channels.insert(name.clone(), Arc::clone(channel) as _);
-        }
+        let live = Live::new(config)?;
         let mut random = fastrand::Rng::with_seed(seed(clock));
         let listener = TcpListener::bind(config.server.listen)
             .await
@@ -69,8 +64,8 @@ impl Engine {
         }
 
         let registry = Registry::default();
-        let mut parts = Parts { config, backend: &backend, channels, clock, random, registry };
-        let intake = parts.intake()?;
+        let intake = Arc::new(live.intake(backend.store() as _, clock)?);
+        let mut parts = Parts { config, live: &live, backend: &backend, clock, random, registry };
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
@@ -87,23 +82,17 @@ impl Engine {
                 }
             }
         }
-        site.send_replace(parts.site(intake, readiness, role.produces())?);
+        site.send_replace(parts.site(Arc::clone(&intake), readiness, role.produces())?);
         works.send_replace(true);
-        Ok(Self { listen, backend, link, works, stages, channels: reloadables })
+        Ok(Self { listen, backend, link, works, stages, intake, live })
     }
 
-    /// Has the channels go by `config` from now on. All are built before the first is replaced.
+    /// Goes by `config` from now on, as far as that needs no restart.
     ///
     /// # Errors
-    /// What cannot be built; then nothing has changed.
-    pub(super) fn reload(&self, config: &Config) -> anyhow::Result<usize> {
-        let built = config.build_all()?;
-        let replacements =
-            || self.channels.iter().filter_map(|(name, current)| Some((current, built.get(name)?)));
-        for (current, channel) in replacements() {
-            current.replace(Arc::clone(channel));
-        }
-        Ok(replacements().count())
+    /// What cannot be; then nothing has changed.
+    pub(super) fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
+        self.live.reload(config, &self.intake, self.listen)
     }
 
     /// Where it listens.

@@ -23,6 +23,17 @@ pub(crate) struct Load {
     pub(crate) chunks_at_a_time: usize,
 }
 
+/// What it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    /// Of the warm-up, and of all that came after it.
+    pub(crate) accepted: (usize, usize),
+    pub(crate) requests: usize,
+    pub(crate) per_second: f64,
+    /// The sending thread's, per request, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
 #[derive(Debug, Default)]
 struct Accepted(Cell<usize>);
 
@@ -34,12 +45,12 @@ impl Reports for Accepted {
     }
 }
 
-/// Sends `chunk` again and again, and prints what that took.
+/// Sends `chunk` again and again.
 pub(crate) async fn measure(
     channel: &dyn Channel,
     chunk: &Chunk,
     load: Load,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<Measured, Box<dyn Error>> {
     let clock = Clock::system();
     let sender = channel.open(Tools { clock, seed: 1 })?;
     let gate = Gate::new(Box::new(Fixed(channel.concurrency())));
@@ -58,11 +69,12 @@ pub(crate) async fn measure(
     let accepted = local.run_until(run(load.requests)).await;
     let (took, cpu) = (clock.monotonic() - started, thread_cpu()?.saturating_sub(cpu_started));
     local.run_until(sender.close()).await;
-    say(&format!("warm-up     {warm_up} accepted"));
-    say(&format!("accepted    {accepted} of {}", load.requests));
-    say(&format!("per second  {:.0}", per(load.requests, took.as_secs_f64())));
-    say(&format!("CPU         {:.2} us per request", 1e6 / per(load.requests, cpu.as_secs_f64())));
-    Ok(())
+    Ok(Measured {
+        accepted: (warm_up, accepted),
+        requests: load.requests,
+        per_second: per(load.requests, took.as_secs_f64()),
+        cpu_us: 1e6 / per(load.requests, cpu.as_secs_f64()),
+    })
 }
 
 /// A chunk of `content` for `recipients`.
@@ -123,12 +135,24 @@ pub(crate) fn say(line: &str) {
 
 async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepted, clock: Clock) {
     let mut chunk = chunk.clone();
-    chunk.lease_until = channel::timestamp(clock).plus(Duration::from_mins(2));
+    chunk.lease_until = channel::timestamp(clock).plus(notification::limits::LEASE);
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let deliveries = &chunk.deliveries;
     let stopping = &stopping;
     let (chunk, tenure) = (&chunk, &flow::tenure::UNLIMITED);
     sender.send(Job { chunk, deliveries, gate, reports, clock, stopping, tenure }).await;
+}
+
+// === impl Measured ===
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { accepted: (warm_up, accepted), requests, per_second, cpu_us } = self;
+        writeln!(formatter, "warm-up     {warm_up} accepted")?;
+        writeln!(formatter, "accepted    {accepted} of {requests}")?;
+        writeln!(formatter, "per second  {per_second:.0}")?;
+        write!(formatter, "CPU         {cpu_us:.2} us per request")
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for display")]

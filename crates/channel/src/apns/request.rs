@@ -352,7 +352,7 @@ fn read_options(bytes: &[u8]) -> Result<Options, Invalid> {
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(bytes)
         .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
     for (key, value) in fields {
-        let refuse = |message: String| Err(Invalid::at(pointer(&key), message));
+        let refuse = |message: String| Err(Invalid::within(&[&key], message));
         match (key.as_str(), value.as_str()) {
             ("topic", Some(topic)) => match check_topic(topic) {
                 Ok(()) => options.topic = Some(topic.to_owned()),
@@ -408,11 +408,6 @@ fn check_collapse_id(id: &str) -> Result<(), Invalid> {
         "must have 1 to {COLLAPSE_ID_BYTES_MAX} visible ASCII characters; this has {} bytes",
         id.len()
     )))
-}
-
-/// The JSON pointer of a member.
-fn pointer(key: &str) -> String {
-    format!("/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 #[cfg(test)]

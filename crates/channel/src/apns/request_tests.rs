@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::content_check::content_check;
 use notification::{BatchId, ChunkId, Envelope, Epoch, Guarantee, Lane, Timestamp};
 
 const TOKEN: &str = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0";
@@ -187,17 +188,7 @@ fn a_device_token_is_an_even_number_of_hexadecimal_digits() {
 
 #[test]
 fn a_content_that_apns_would_refuse_is_refused_with_its_place() {
-    let check = |payload: &str, options: &str, expect: Option<(&str, &str)>| match (
-        check_payload(payload.as_bytes(), options.as_bytes()),
-        expect,
-    ) {
-        (Ok(()), None) => {}
-        (Err(invalid), Some((pointer, message))) => {
-            assert_eq!(invalid.pointer, pointer, "{invalid}");
-            assert!(invalid.message.contains(message), "{invalid}");
-        }
-        (found, _) => panic!("{payload:.40} {options}: {found:?}"),
-    };
+    let check = content_check(check_payload);
     let sized = |bytes: usize| {
         let frame = r#"{"aps":{"alert":""}}"#;
         format!(r#"{{"aps":{{"alert":"{}"}}}}"#, "x".repeat(bytes - frame.len()))

@@ -178,7 +178,7 @@ fn check(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
         ));
     };
     for (name, value) in &message {
-        let refuse = |message: String| Err(Invalid::at(pointer(&[name]), message));
+        let refuse = |message: String| Err(Invalid::within(&[name], message));
         if TARGETS.contains(&name.as_str()) {
             return refuse("must be left out: the recipient is the target".to_owned());
         }
@@ -199,7 +199,7 @@ fn check(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
 fn check_data(data: Option<&Value>) -> Result<usize, Invalid> {
     let mut bytes = 0;
     for (key, value) in data.and_then(Value::as_object).into_iter().flatten() {
-        let refuse = |message: &str| Err(Invalid::at(pointer(&["data", key]), message));
+        let refuse = |message: &str| Err(Invalid::within(&["data", key], message));
         if matches!(key.as_str(), "from" | "message_type")
             || key.starts_with("google.")
             || key.starts_with("gcm.")
@@ -246,11 +246,11 @@ fn read_options(options: &[u8]) -> Result<bool, Invalid> {
         match (name.as_str(), value.as_bool()) {
             ("validate_only", Some(flag)) => validates_only = flag,
             ("validate_only", None) => {
-                return Err(Invalid::at(pointer(&[name]), "must be true or false"));
+                return Err(Invalid::within(&[name], "must be true or false"));
             }
             _ => {
                 let message = "is unknown: an FCM notification takes validate_only";
-                return Err(Invalid::at(pointer(&[name]), message));
+                return Err(Invalid::within(&[name], message));
             }
         }
     }
@@ -282,13 +282,6 @@ fn put_missing(object: &mut Map<String, Value>, path: &[&str], text: String) {
             }
         }
     }
-}
-
-/// The JSON pointer of a member.
-fn pointer(path: &[&str]) -> String {
-    let escaped = |name: &&str| name.replace('~', "~0").replace('/', "~1");
-    let names: Vec<String> = path.iter().map(escaped).collect();
-    format!("/{}", names.join("/"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a caller may ask for, and what then goes over the wire.
 
 use super::*;
+use crate::content_check::content_check;
 use std::time::Duration;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_999);
@@ -94,17 +95,7 @@ fn a_recipient_is_a_token_or_a_topic() {
 
 #[test]
 fn a_content_that_fcm_would_refuse_is_refused_with_its_place() {
-    let check = |payload: &str, options: &str, expect: Option<(&str, &str)>| match (
-        check_content(payload.as_bytes(), options.as_bytes()),
-        expect,
-    ) {
-        (Ok(()), None) => {}
-        (Err(invalid), Some((pointer, message))) => {
-            assert_eq!(invalid.pointer, pointer, "{invalid}");
-            assert!(invalid.message.contains(message), "{invalid}");
-        }
-        (found, _) => panic!("{payload:.40} {options}: {found:?}"),
-    };
+    let check = content_check(check_content);
     let sized = |bytes: usize| {
         let text = "x".repeat(bytes - "k".len() - "title".len() - "hi".len());
         format!(r#"{{"data":{{"k":"{text}"}},"notification":{{"title":"hi"}}}}"#)

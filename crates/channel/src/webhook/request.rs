@@ -97,11 +97,11 @@ fn read_options(options: &[u8]) -> Result<HeaderMap, Invalid> {
         .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
     for (key, value) in &fields {
         if key != "headers" {
-            return Err(Invalid::at(pointer("", key), "is unknown: a webhook takes headers"));
+            return Err(Invalid::within(&[key], "is unknown: a webhook takes headers"));
         }
         let refuse = || Invalid::at("/headers", "must be a JSON object of names and texts");
         for (name, value) in value.as_object().ok_or_else(refuse)? {
-            let refuse = |message: &str| Invalid::at(pointer("/headers", name), message);
+            let refuse = |message: &str| Invalid::within(&["headers", name], message);
             let text = value.as_str().ok_or_else(|| refuse("must be a text"))?;
             let (name, value) = check_header(name, text).map_err(refuse)?;
             headers.insert(name, value);
@@ -126,28 +126,14 @@ pub(super) fn check_header(
     Ok((name, value))
 }
 
-/// The JSON pointer of a member.
-fn pointer(parent: &str, key: &str) -> String {
-    format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content_check::content_check;
 
     #[test]
     fn a_payload_is_any_json_and_options_are_headers() {
-        let check = |payload: &str, options: &str, expect: Option<(&str, &str)>| match (
-            check_content(payload.as_bytes(), options.as_bytes()),
-            expect,
-        ) {
-            (Ok(()), None) => {}
-            (Err(invalid), Some((pointer, message))) => {
-                assert_eq!(invalid.pointer, pointer, "{invalid}");
-                assert!(invalid.message.contains(message), "{invalid}");
-            }
-            (found, _) => panic!("{payload} {options}: {found:?}"),
-        };
+        let check = content_check(check_content);
         check("{}", "", None);
         check(" [1, 2] ", "{}", None);
         check("{", "", Some(("", "is not valid JSON")));
@@ -161,7 +147,8 @@ mod tests {
         check("{}", r#"{"headers":{"a":"x\r\ny: z"}}"#, Some(("/headers/a", "visible ASCII")));
         for name in RESERVED.iter().chain(&["Host", "Webhook-Id", "webhook-anything"]) {
             let options = serde_json::json!({ "headers": { *name: "x" } }).to_string();
-            check("{}", &options, Some((&pointer("/headers", name), "is set by Belfry itself")));
+            let pointer = format!("/headers/{name}");
+            check("{}", &options, Some((&pointer, "is set by Belfry itself")));
         }
     }
 }

@@ -16,7 +16,7 @@ use super::response::{Advice, interpret};
 use super::routes::{Dial, Reply, Routes};
 use super::subscription::Subscription;
 use super::turns::Turns;
-use super::vapid::Vapid;
+use super::vapid::{Proof, Vapid};
 use crate::complaint::Complaint;
 use crate::endpoint::Host;
 use crate::guard::{Guard, Resolve};
@@ -171,7 +171,7 @@ impl WebPushSender {
         };
         let WebPushChannel { vapid, ttl, pad_to, .. } = &self.channel;
         let audience = format!("https://{}", endpoint.origin.authority());
-        let Some(authorization) = vapid.authorization(&audience, timestamp(self.clock)) else {
+        let Some(proof) = vapid.proof(&audience, timestamp(self.clock)) else {
             tracing::error!("the Web Push key does not sign");
             return Attempt::unsent("the Web Push key does not sign", None);
         };
@@ -189,20 +189,24 @@ impl WebPushSender {
                 ttl: *ttl,
                 now: timestamp(self.clock),
             };
-            prepared.request(&endpoint, body.len(), authorization.clone(), terms)
+            prepared.request(&endpoint, body.len(), proof.authorization.clone(), terms)
         };
         match self.routes.exchange(job, &endpoint.origin, &body, make).await {
-            Ok(reply) => self.conclude(&reply),
+            Ok(reply) => self.conclude(&reply, &proof),
             Err(attempt) => attempt,
         }
     }
 
-    fn conclude(&self, reply: &Reply) -> Attempt {
+    fn conclude(&self, reply: &Reply, proof: &Proof) -> Attempt {
         let Reply { status, headers, body } = reply;
-        let (attempt, advice) = interpret(*status, headers, body, timestamp(self.clock));
+        let (attempt, advice) =
+            interpret(*status, headers, body, timestamp(self.clock), proof.is_accepted());
+        if (200..300).contains(status) {
+            proof.accepted();
+        }
         if advice == Advice::Complain && self.complaint.is_due(self.clock) {
             tracing::error!(
-                status,
+                answer = ?attempt.report,
                 "a push service refuses to know us: check key, subject and clock, and with which key pages subscribe"
             );
         }

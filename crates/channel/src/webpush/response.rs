@@ -1,45 +1,102 @@
 //! What a push service's answers mean (RFC 8030, and what services say beyond it).
+//!
+//! Whom an answer blames for a proof that does not hold (RFC 8292, section 4.2) is for its words to tell: the standard has
+//! one status for a token that is wrong, which is our mistake, and for a subscription that was made with another key, and
+//! services use three. Words are those of Mozilla's autopush (`errno` 109), of FCM, and Apple's `reason`; Windows' service
+//! has a status for each and no words.
 
-use http::HeaderMap;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
 use notification::{Answer, Timestamp};
 
 use crate::Attempt;
 use crate::answers::{RETRY_AFTER_MAX, retry_after, words};
+
+static WNS_MSG_ID: HeaderName = HeaderName::from_static("x-wns-msg-id");
 
 /// What an answer asks for beside its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     /// Nothing.
     CarryOn,
-    /// Our key, our subject or our clock is wrong, or the page subscribed with another key: somebody has to look.
+    /// Our key, our subject or our clock is wrong: somebody has to look.
     Complain,
 }
 
+/// What a refusal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// The request.
+    Request,
+    /// Our key, our subject or our clock.
+    Ours,
+    /// The key of the subscription, which is not ours.
+    OtherKey,
+}
+
+/// As for APNs: a wrong key fails every message alike, and a campaign must not burn for it.
+const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
+/// How services say that a subscription was made with another key: FCM, as it was and as it is, autopush, Apple. In lower case.
+const OTHER_KEY: &[&str] = &[
+    "does not correspond to the sender id",
+    "mismatchsenderid",
+    "do not correspond to the credentials used to create the subscription",
+    "vapid public key mismatch",
+    "vapidpkhashmismatch",
+];
+/// What a 400 has among its words that is about the proof, such as FCM's `UnauthorizedRegistration`. In lower case.
+const OUR_PROOF: &[&str] = &["authoriz", "jwt", "vapid"];
+
 /// What an answer means that came at `now`. Of its body, which may be cut short or anything at all, some words are kept.
+///
+/// Another key than ours may be the mistake of whoever set this channel up, which would refuse every subscription there is: so
+/// it is final only where `is_key_proven`, which says that the service has accepted our key since the start.
 pub(super) fn interpret(
     status: u16,
     headers: &HeaderMap,
     body: &[u8],
     now: Timestamp,
+    is_key_proven: bool,
 ) -> (Attempt, Advice) {
     let refused = |gone| Attempt::answered(Answer::refused(status, gone, words(status, body)));
     let wait = || retry_after(headers, now).map(|wait| wait.min(RETRY_AFTER_MAX));
-    let deferred = || Answer::deferred(status, wait(), words(status, body));
+    let deferred = |after| Answer::deferred(status, after, words(status, body));
     let attempt = match status {
         200..=299 => Attempt::answered(Answer::accepted(status)),
         300..=399 => {
             let detail = "a redirect, which is never followed";
             Attempt::answered(Answer::refused(status, false, detail))
         }
+        400 | 401 | 403 => match blame(status, headers, body) {
+            Blame::Request => refused(false),
+            Blame::OtherKey if is_key_proven => refused(false),
+            Blame::OtherKey | Blame::Ours => {
+                let waiting = Attempt::answered(deferred(Some(CREDENTIAL_DELAY)));
+                return (waiting, Advice::Complain);
+            }
+        },
         404 | 410 => refused(true),
-        408 | 425 => Attempt::answered(deferred()),
+        408 | 425 => Attempt::answered(deferred(wait())),
         // 406 is how Windows' service says it: RFC 8030 has 429 for it.
-        406 | 429 | 502 | 503 | 504 => Attempt::pushed_back(deferred()),
+        406 | 429 | 502 | 503 | 504 => Attempt::pushed_back(deferred(wait())),
         400..=499 => refused(false),
-        _ => Attempt::answered(deferred()),
+        _ => Attempt::answered(deferred(wait())),
     };
-    let advice = if matches!(status, 400 | 401 | 403) { Advice::Complain } else { Advice::CarryOn };
-    (attempt, advice)
+    (attempt, Advice::CarryOn)
+}
+
+/// What a 400, 401 or 403 is about. Whatever cannot be told is ours, which loses nothing.
+fn blame(status: u16, headers: &HeaderMap, body: &[u8]) -> Blame {
+    let text = String::from_utf8_lossy(body).to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    match status {
+        _ if says(OTHER_KEY) => Blame::OtherKey,
+        // "Not authorized to send to this channel, although authenticated."
+        403 if headers.contains_key(&WNS_MSG_ID) => Blame::OtherKey,
+        400 if !says(OUR_PROOF) => Blame::Request,
+        _ => Blame::Ours,
+    }
 }
 
 #[cfg(test)]
@@ -54,11 +111,21 @@ mod tests {
     const REFUSED: Verdict = Verdict::Refused { gone: false };
     const GONE: Verdict = Verdict::Refused { gone: true };
     const AGAIN: Verdict = Verdict::Deferred { after: None };
+    const MENDED_FIRST: Verdict = Verdict::Deferred { after: Some(CREDENTIAL_DELAY) };
 
     fn read(status: u16, retry_after: Option<&str>, body: &str) -> (Answer, Signal, Advice) {
         let mut headers = HeaderMap::new();
         headers.extend(retry_after.map(|text| (RETRY_AFTER, text.parse().unwrap())));
-        let (attempt, advice) = interpret(status, &headers, body.as_bytes(), NOW);
+        read_with(status, &headers, body, false)
+    }
+
+    fn read_with(
+        status: u16,
+        headers: &HeaderMap,
+        body: &str,
+        is_key_proven: bool,
+    ) -> (Answer, Signal, Advice) {
+        let (attempt, advice) = interpret(status, headers, body.as_bytes(), NOW, is_key_proven);
         let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
         assert_eq!(answer.status, status);
         (answer, attempt.signal, advice)
@@ -77,8 +144,8 @@ mod tests {
         check(&[200, 201, 202, 204, 299], Verdict::Accepted, Answered, CarryOn);
         check(&[300, 301, 302, 303, 304, 307, 308, 399], REFUSED, Answered, CarryOn);
         check(&[404, 410], GONE, Answered, CarryOn);
-        check(&[400, 401, 403], REFUSED, Answered, Complain);
-        check(&[402, 405, 411, 413, 415, 422, 451, 499], REFUSED, Answered, CarryOn);
+        check(&[401, 403], MENDED_FIRST, Answered, Complain);
+        check(&[400, 402, 405, 411, 413, 415, 422, 451, 499], REFUSED, Answered, CarryOn);
         check(&[408, 425], AGAIN, Answered, CarryOn);
         check(&[406, 429, 502, 503, 504], AGAIN, PushedBack, CarryOn);
         check(&[500, 501, 505, 507, 599, 600, 999], AGAIN, Answered, CarryOn);
@@ -95,6 +162,46 @@ mod tests {
             Verdict::Deferred { after: Some(Duration::from_hours(1)) }
         );
         assert_eq!(read(410, Some("30"), "").0.verdict, GONE);
+    }
+
+    /// What services answer to a proof that does not hold.
+    #[test]
+    fn a_mistake_of_ours_waits_for_us_and_the_key_of_a_subscription_is_its_own_matter() {
+        let fcm = "the VAPID credentials in the authorization header do not correspond to the credentials used to \
+                   create the subscriptions.";
+        let fcm_once = "the key in the authorization header does not correspond to the sender ID used to subscribe \
+                        this user.";
+        let fcm_400 = "<HTML><TITLE>UnauthorizedRegistration</TITLE><H2>Error 400</H2></HTML>";
+        let autopush = |message: &str| {
+            format!(r#"{{"code":401,"errno":109,"error":"Unauthorized","message":"{message}"}}"#)
+        };
+        let apple = |reason: &str| format!(r#"{{"reason":"{reason}"}}"#);
+        let check = |status: u16, body: &str, unproven: Verdict, proven: Verdict| {
+            for (is_key_proven, verdict) in [(false, unproven), (true, proven)] {
+                let (answer, signal, advice) =
+                    read_with(status, &HeaderMap::new(), body, is_key_proven);
+                assert_eq!((answer.verdict, signal), (verdict, Signal::Answered), "{body}");
+                assert_eq!(advice == Advice::Complain, verdict == MENDED_FIRST, "{body}");
+            }
+        };
+        check(403, fcm, MENDED_FIRST, REFUSED);
+        check(403, fcm_once, MENDED_FIRST, REFUSED);
+        check(401, &autopush("VAPID public key mismatch"), MENDED_FIRST, REFUSED);
+        check(400, &apple("VapidPkHashMismatch"), MENDED_FIRST, REFUSED);
+        check(403, &apple("VapidPkHashMismatch"), MENDED_FIRST, REFUSED);
+        check(403, "invalid JWT provided", MENDED_FIRST, MENDED_FIRST);
+        check(401, "authorization header must be specified", MENDED_FIRST, MENDED_FIRST);
+        check(400, fcm_400, MENDED_FIRST, MENDED_FIRST);
+        check(401, &autopush("Invalid VAPID audience"), MENDED_FIRST, MENDED_FIRST);
+        check(403, &apple("BadJwtToken"), MENDED_FIRST, MENDED_FIRST);
+        check(400, &apple("BadAuthorizationHeader"), MENDED_FIRST, MENDED_FIRST);
+        check(400, &apple("BadWebPushTopic"), REFUSED, REFUSED);
+        check(400, "\u{fffd}\0", REFUSED, REFUSED);
+        let mut of_windows = HeaderMap::new();
+        of_windows.insert(&WNS_MSG_ID, "2D3CCACF3E2F45C0".parse().unwrap());
+        assert_eq!(read_with(403, &of_windows, "", true).0.verdict, REFUSED);
+        assert_eq!(read_with(403, &of_windows, "", false).0.verdict, MENDED_FIRST);
+        assert_eq!(read_with(401, &of_windows, "", true).0.verdict, MENDED_FIRST);
     }
 
     #[test]

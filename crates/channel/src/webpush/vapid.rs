@@ -2,7 +2,8 @@
 //! 24 hours; it is made once and serves all threads and all subscriptions of that origin.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
@@ -16,6 +17,7 @@ use notification::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::is_stale;
 use crate::settings::Secret;
 
 /// How long a token is good: half of what the standard allows, so that clocks may differ.
@@ -44,9 +46,17 @@ pub(super) struct Vapid {
     tokens: Mutex<HashMap<String, Token>>,
 }
 
+/// What proves to one push service who sends.
+#[derive(Debug, Clone)]
+pub(super) struct Proof {
+    /// The `authorization` header.
+    pub(super) authorization: HeaderValue,
+    is_accepted: Arc<AtomicBool>,
+}
+
 #[derive(Debug)]
 struct Token {
-    authorization: HeaderValue,
+    proof: Proof,
     at: Timestamp,
 }
 
@@ -79,23 +89,25 @@ impl Vapid {
         })
     }
 
-    /// The `authorization` header for requests to `audience`, an origin, as of `now`; `None` when the key does not
-    /// sign.
-    pub(super) fn authorization(&self, audience: &str, now: Timestamp) -> Option<HeaderValue> {
+    /// The proof for requests to `audience`, an origin, as of `now`; `None` when the key does not sign.
+    pub(super) fn proof(&self, audience: &str, now: Timestamp) -> Option<Proof> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(token) = tokens.get(audience)
-            && now.since(token.at) < RENEW_AFTER
+        let earlier = tokens.get(audience);
+        if let Some(token) = earlier
+            && !is_stale(token.at, now, RENEW_AFTER)
         {
-            return Some(token.authorization.clone());
+            return Some(token.proof.clone());
         }
+        let is_accepted = earlier.map(|token| Arc::clone(&token.proof.is_accepted));
+        let is_accepted = is_accepted.unwrap_or_default();
         if tokens.len() >= TOKENS_MAX {
             let oldest = tokens.iter().min_by_key(|(_, token)| token.at);
             let oldest = oldest.map(|(audience, _)| audience.clone());
             oldest.and_then(|audience| tokens.remove(&audience));
         }
-        let authorization = self.mint(audience, now)?;
-        tokens.insert(audience.to_owned(), Token { authorization: authorization.clone(), at: now });
-        Some(authorization)
+        let proof = Proof { authorization: self.mint(audience, now)?, is_accepted };
+        tokens.insert(audience.to_owned(), Token { proof: proof.clone(), at: now });
+        Some(proof)
     }
 
     fn mint(&self, audience: &str, now: Timestamp) -> Option<HeaderValue> {
@@ -120,6 +132,23 @@ impl Vapid {
         // Keeps it out of logs, and out of the tables of header compression.
         authorization.set_sensitive(true);
         Some(authorization)
+    }
+}
+
+// === impl Proof ===
+
+impl Proof {
+    /// The push service has accepted it.
+    pub(super) fn accepted(&self) {
+        // Read before written: every acceptance comes here, on every thread.
+        if !self.is_accepted() {
+            self.is_accepted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the push service has accepted our key since the start, or since it was forgotten.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.is_accepted.load(Ordering::Relaxed)
     }
 }
 

@@ -41,7 +41,7 @@ fn read(authorization: &HeaderValue) -> Value {
 #[test]
 fn another_library_verifies_who_sends_whereto_and_until_when() {
     let vapid = vapid();
-    let authorization = vapid.authorization("https://push.example", at(0)).unwrap();
+    let Proof { authorization, .. } = vapid.proof("https://push.example", at(0)).unwrap();
     assert!(authorization.is_sensitive());
     let expect = serde_json::json!({
         "aud": "https://push.example",
@@ -54,10 +54,23 @@ fn another_library_verifies_who_sends_whereto_and_until_when() {
 #[test]
 fn a_token_is_kept_for_half_its_life_and_for_its_origin() {
     let vapid = vapid();
-    let first = vapid.authorization("https://push.example", at(0)).unwrap();
-    assert_eq!(vapid.authorization("https://push.example", at(359)).unwrap(), first);
-    assert_ne!(vapid.authorization("https://push.example", at(360)).unwrap(), first);
-    assert_ne!(vapid.authorization("https://other.example", at(0)).unwrap(), first);
+    let token = |origin, minutes| vapid.proof(origin, at(minutes)).unwrap().authorization;
+    let first = token("https://push.example", 0);
+    assert_eq!(token("https://push.example", 359), first);
+    assert_ne!(token("https://push.example", 360), first);
+    assert_ne!(token("https://other.example", 0), first);
+}
+
+#[test]
+fn a_key_that_was_accepted_stays_so_with_the_next_token_and_for_its_origin() {
+    let vapid = vapid();
+    let proof = |origin, minutes| vapid.proof(origin, at(minutes)).unwrap();
+    let first = proof("https://push.example", 0);
+    assert!(!first.is_accepted());
+    first.accepted();
+    assert!(proof("https://push.example", 1).is_accepted());
+    assert!(proof("https://push.example", 360).is_accepted());
+    assert!(!proof("https://other.example", 0).is_accepted());
 }
 
 #[test]
@@ -67,12 +80,12 @@ fn the_tokens_kept_are_bounded_and_the_oldest_goes() {
     let made: Vec<_> = (0..)
         .zip(&origins)
         .map(|(i, origin)| {
-            vapid.authorization(origin, at(0).plus(Duration::from_millis(i))).unwrap()
+            vapid.proof(origin, at(0).plus(Duration::from_millis(i))).unwrap().authorization
         })
         .collect();
     assert_eq!(vapid.tokens.lock().unwrap().len(), TOKENS_MAX);
     assert_eq!(made.iter().collect::<HashSet<_>>().len(), origins.len());
-    let again = |i: usize| vapid.authorization(&origins[i], at(1)).unwrap() == made[i];
+    let again = |i: usize| vapid.proof(&origins[i], at(1)).unwrap().authorization == made[i];
     assert!(again(1) && again(TOKENS_MAX) && !again(0));
 }
 

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -218,6 +219,7 @@ async fn a_hundred_messages_are_a_hundred_secrets_over_one_connection() {
 async fn statuses_become_verdicts_over_both_versions_of_http() {
     let refused = Verdict::Refused { gone: false };
     let again = Verdict::Deferred { after: None };
+    let mended_first = Verdict::Deferred { after: Some(Duration::from_mins(15)) };
     for (status, expect) in [
         (201, Verdict::Accepted),
         (202, Verdict::Accepted),
@@ -225,8 +227,8 @@ async fn statuses_become_verdicts_over_both_versions_of_http() {
         (301, refused),
         (307, refused),
         (400, refused),
-        (401, refused),
-        (403, refused),
+        (401, mended_first),
+        (403, mended_first),
         (404, GONE),
         (406, again),
         (410, GONE),
@@ -249,6 +251,30 @@ async fn statuses_become_verdicts_over_both_versions_of_http() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_key_that_no_subscription_knows_refuses_none_and_a_subscription_of_another_key_only_itself()
+ {
+    let mismatch = r#"{"code":401,"errno":109,"message":"VAPID public key mismatch"}"#;
+    let listener = TlsListener::bind(b"h2").await;
+    let rig = Rig::new(&listener);
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
+        for (status, body) in [(401, mismatch), (401, mismatch), (201, ""), (401, mismatch)] {
+            let (stream, _) = peer.request().await.unwrap();
+            peer.answer_with(stream, status, body).await;
+        }
+        while peer.read().await.is_some() {}
+    };
+    let waits = Verdict::Deferred { after: Some(Duration::from_mins(15)) };
+    let refused = Verdict::Refused { gone: false };
+    beside(server, async {
+        for expect in [waits, waits, Verdict::Accepted, refused] {
+            assert_eq!(verdicts(&rig.send(1).await), [expect]);
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

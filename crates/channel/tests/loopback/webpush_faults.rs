@@ -143,7 +143,7 @@ async fn hostile_answers_are_judged_by_their_status_or_unknown() {
     check(&many_headers, Verdict::Unknown).await;
     check(&long_body, GONE).await;
     check(
-        "HTTP/1.1 403 Forbidden\r\ntransfer-encoding: chunked\r\n\r\nzzz\r\n",
+        "HTTP/1.1 413 Too Long\r\ntransfer-encoding: chunked\r\n\r\nzzz\r\n",
         Verdict::Refused { gone: false },
     )
     .await;

@@ -39,7 +39,7 @@ pub struct Addressee {
 pub struct Upload {
     intake: Arc<Intake>,
     id: BroadcastId,
-    recipe: Recipe,
+    recipe: Box<Recipe>,
     groups: Vec<RecipientGroup>,
     group_of: HashMap<Arc<str>, usize>,
     collected_items: usize,
@@ -57,7 +57,7 @@ impl Upload {
         Self {
             intake,
             id,
-            recipe,
+            recipe: Box::new(recipe),
             groups: Vec::new(),
             group_of: HashMap::new(),
             collected_items: 0,

@@ -197,15 +197,14 @@ impl<'a> Object<'a> {
         if count > FALLBACKS {
             return Err(too_many(count));
         }
-        let address = |(index, item): (usize, &'a RawValue)| match item.get() {
-            "null" => Ok(None),
-            _ => {
-                let wrong = |_| format!("must be an address, a string, or null");
-                let text = text(item).map_err(wrong);
-                let text =
-                    text.map_err(|message| Fault::new(format!("/fallback/{index}"), message))?;
-                Ok(Some(share(whole, text)))
+        let address = |(index, item): (usize, &'a RawValue)| {
+            if item.get() == "null" {
+                return Ok(None);
             }
+            let wrong = |_| {
+                Fault::new(format!("/fallback/{index}"), "must be an address, a string, or null")
+            };
+            text(item).map(|text| Some(share(whole, text))).map_err(wrong)
         };
         items.into_iter().enumerate().map(address).collect()
     }

@@ -73,7 +73,7 @@ impl Drain {
 fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, String> {
     let tenant: Name = row.tenant.parse().map_err(|error| format!("tenant: {error}"))?;
     let recipient = ByteString::from(row.recipient.as_str());
-    let checked = terms(&row, now).and_then(|(terms, asked_at)| {
+    let checked = terms(row, now).and_then(|(terms, asked_at)| {
         let text = ByteString::try_from(row.fallback.clone()).unwrap_or_default();
         let fallback = match text.trim_ascii() {
             "" | "null" => Vec::new(),

@@ -20,8 +20,11 @@ const US_PER_SECOND: u64 = 1_000_000;
 
 const MISSING: Rejection = (StatusCode::UNAUTHORIZED, "a VAPID token is needed");
 const INVALID: Rejection = (StatusCode::FORBIDDEN, "the VAPID token is not valid");
-const OTHER_KEY: Rejection =
-    (StatusCode::FORBIDDEN, "the subscription was made with another VAPID key");
+/// In the words of a large service, which senders go by.
+const OTHER_KEY: Rejection = (
+    StatusCode::FORBIDDEN,
+    "the VAPID credentials in the authorization header do not correspond to the credentials used to create the subscriptions.",
+);
 const OTHER_AUDIENCE: Rejection = (StatusCode::FORBIDDEN, "the VAPID token is for another origin");
 const WRONG_TIME: Rejection =
     (StatusCode::FORBIDDEN, "the VAPID token is expired, or good for more than 24 hours");

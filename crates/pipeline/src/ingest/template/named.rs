@@ -11,7 +11,7 @@ use crate::ingest::Fault;
 use crate::ingest::content::check_content;
 
 /// A named template as the configuration has it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TemplateSource {
     /// Valid JSON, its options an object or empty.
     pub content: Content,

@@ -93,7 +93,14 @@ fn weight(value: &Value) -> u64 {
         ValueKind::Seq | ValueKind::Iterable => {
             1 + value.try_iter().into_iter().flatten().map(|it| weight(&it)).sum::<u64>()
         }
-        _ => 1,
+        ValueKind::Undefined
+        | ValueKind::None
+        | ValueKind::Bool
+        | ValueKind::Number
+        | ValueKind::Bytes
+        | ValueKind::Plain
+        | ValueKind::Invalid
+        | _ => 1,
     }
 }
 
