@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use flow::Backoff;
-use notification::{Content, Name};
+use notification::Name;
+use pipeline::ingest::TemplateSource;
 use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
@@ -172,14 +173,14 @@ impl Config {
         Ok(channels)
     }
 
-    /// The contents of all templates. Reads the files that they name.
-    pub(crate) fn template_contents(&self) -> anyhow::Result<BTreeMap<Name, Content>> {
-        let content = |(name, template): (&Name, &TemplateConfig)| {
-            let content = template.read();
-            let content = content.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
-            Ok((name.clone(), content))
+    /// All templates. Reads the files that they name.
+    pub(crate) fn template_sources(&self) -> anyhow::Result<BTreeMap<Name, TemplateSource>> {
+        let source = |(name, template): (&Name, &TemplateConfig)| {
+            let source = template.read();
+            let source = source.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
+            Ok((name.clone(), source))
         };
-        self.templates.iter().map(content).collect()
+        self.templates.iter().map(source).collect()
     }
 
     /// What differs from `other` and is read at the start only, as the configuration names it.
@@ -237,7 +238,7 @@ impl Config {
             problems.extend(channel.check(name));
         }
         for (name, template) in &self.templates {
-            problems.extend(template.check(name));
+            problems.extend(template.check(name, &self.channels));
         }
         problems.extend(self.suppressions.check(&self.channels));
         problems
