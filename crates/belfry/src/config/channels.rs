@@ -36,7 +36,7 @@ pub(crate) enum ChannelKind {
     DryRun(dry_run::Settings),
 }
 
-/// What all channels of a process share.
+/// What all channels of a process share, and those that replace them.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// The tokens for Apple.
@@ -103,6 +103,26 @@ impl ChannelKind {
             Self::Smtp(settings) => Arc::new(smtp::SmtpChannel::new(settings)?),
             Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
         })
+    }
+
+    /// Whether its token for Apple is made anew with every start.
+    pub(super) fn forgets_its_token(&self, shared: &Shared) -> bool {
+        match self {
+            Self::Apns(settings) => {
+                let has_token = settings.certificate_file.is_none();
+                has_token
+                    && settings
+                        .state_directory
+                        .as_ref()
+                        .or(shared.state_directory.as_ref())
+                        .is_none()
+            }
+            Self::Fcm(_)
+            | Self::Webhook(_)
+            | Self::WebPush(_)
+            | Self::Smtp(_)
+            | Self::DryRun(_) => false,
+        }
     }
 
     fn read(kind: &str, table: Table, path: &str, problems: &mut Vec<Problem>) -> Option<Self> {

@@ -14,6 +14,7 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ use pipeline::ingest::Templates;
 use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
-pub(crate) use channels::ChannelConfig;
-pub(crate) use load::{Flags, USUAL_FILE, master_key};
+pub(crate) use channels::{ChannelConfig, Shared};
+pub(crate) use load::{Flags, USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::ServerUrl;
@@ -149,22 +150,42 @@ pub(crate) enum LogLevel {
 // === impl Config ===
 
 impl Config {
+    /// What the channels share. `service_directory` is where the service manager wants state to be kept, if one does.
+    pub(crate) fn shared(&self, service_directory: Option<PathBuf>) -> Shared {
+        let directory = match self.store.place() {
+            StorePlace::Directory(directory) => Some(directory.to_owned()),
+            StorePlace::Server(_) => service_directory,
+        };
+        let state_directory = directory.map(|directory| directory.join("state"));
+        Shared { state_directory, ..Shared::default() }
+    }
+
+    /// The channels whose tokens for Apple are made anew with every start, for want of a place to keep them.
+    pub(crate) fn forgetful_channels<'a>(
+        &'a self,
+        shared: &'a Shared,
+    ) -> impl Iterator<Item = &'a Name> {
+        let forgets = |channel: &ChannelConfig| channel.kind.forgets_its_token(shared);
+        self.channels.iter().filter(move |(_, channel)| forgets(channel)).map(|(name, _)| name)
+    }
+
     /// Builds every channel, so that it can be replaced. Reads the files that they name, and connects to nothing.
-    pub(crate) fn build_channels(&self) -> anyhow::Result<BTreeMap<Name, Arc<Reloadable>>> {
-        let built = self.build_all()?.into_iter();
+    pub(crate) fn build_channels(
+        &self,
+        shared: &Shared,
+    ) -> anyhow::Result<BTreeMap<Name, Arc<Reloadable>>> {
+        let built = self.build_all(shared)?.into_iter();
         Ok(built.map(|(name, channel)| (name, Arc::new(Reloadable::new(channel)))).collect())
     }
 
     /// Builds every channel.
-    pub(crate) fn build_all(&self) -> anyhow::Result<BTreeMap<Name, Arc<dyn Channel>>> {
+    pub(crate) fn build_all(
+        &self,
+        shared: &Shared,
+    ) -> anyhow::Result<BTreeMap<Name, Arc<dyn Channel>>> {
         let mut channels = BTreeMap::new();
-        let state_directory = match self.store.place() {
-            StorePlace::Directory(directory) => Some(directory.join("state")),
-            StorePlace::Server(_) => None,
-        };
-        let shared = channels::Shared { state_directory, ..channels::Shared::default() };
         for (name, channel) in &self.channels {
-            let built = channel.kind.build(&shared).with_context(|| format!("channels.{name}"))?;
+            let built = channel.kind.build(shared).with_context(|| format!("channels.{name}"))?;
             channels.insert(name.clone(), built);
         }
         Ok(channels)

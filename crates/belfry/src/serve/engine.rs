@@ -19,7 +19,7 @@ use super::Role;
 use super::backend::Backend;
 use super::broker::{self, Link};
 use super::stages::{Parts, Stages};
-use crate::config::Config;
+use crate::config::{Config, Shared, service_directory};
 
 /// Everything that runs.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(super) struct Engine {
     works: watch::Sender<bool>,
     stages: Stages,
     channels: BTreeMap<Name, Arc<Reloadable>>,
+    /// Also for the channels that replace these.
+    shared: Shared,
 }
 
 // === impl Engine ===
@@ -41,7 +43,11 @@ impl Engine {
     pub(super) async fn start(role: Role, config: &Config) -> anyhow::Result<Self> {
         role.check(config)?;
         let clock = Clock::system();
-        let reloadables = config.build_channels()?;
+        let shared = config.shared(service_directory());
+        if role.consumes() {
+            warn_of_forgetful(config, &shared);
+        }
+        let reloadables = config.build_channels(&shared)?;
         let mut channels = Channels::default();
         for (name, channel) in &reloadables {
             channels.insert(name.clone(), Arc::clone(channel) as _);
@@ -89,7 +95,7 @@ impl Engine {
         }
         site.send_replace(parts.site(intake, readiness, role.produces())?);
         works.send_replace(true);
-        Ok(Self { listen, backend, link, works, stages, channels: reloadables })
+        Ok(Self { listen, backend, link, works, stages, channels: reloadables, shared })
     }
 
     /// Has the channels go by `config` from now on. All are built before the first is replaced.
@@ -97,7 +103,7 @@ impl Engine {
     /// # Errors
     /// What cannot be built; then nothing has changed.
     pub(super) fn reload(&self, config: &Config) -> anyhow::Result<usize> {
-        let built = config.build_all()?;
+        let built = config.build_all(&self.shared)?;
         let replacements =
             || self.channels.iter().filter_map(|(name, current)| Some((current, built.get(name)?)));
         for (current, channel) in replacements() {
@@ -154,6 +160,15 @@ impl Engine {
 async fn broken(mut failed: watch::Receiver<Option<StoreError>>) -> String {
     let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
     reason.map_or_else(|| "the store's writer is gone".to_owned(), |reason| reason.to_string())
+}
+
+fn warn_of_forgetful(config: &Config, shared: &Shared) {
+    for channel in config.forgetful_channels(shared) {
+        tracing::warn!(
+            %channel,
+            "every start makes a new token for Apple, which wants few: name a directory that outlives restarts as `state_directory`"
+        );
+    }
 }
 
 /// Different in every process; nothing secret is drawn from it.
