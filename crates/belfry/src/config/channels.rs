@@ -41,6 +41,8 @@ pub(crate) enum ChannelKind {
 pub(crate) struct Shared {
     /// The tokens for Apple.
     pub(crate) apns_tokens: apns::Tokens,
+    /// What Google grants each project.
+    pub(crate) fcm_quotas: fcm::Quotas,
     /// Where channels keep what must outlive a restart, unless they say where.
     pub(crate) state_directory: Option<PathBuf>,
 }
@@ -97,7 +99,7 @@ impl ChannelKind {
                     settings.state_directory.or_else(|| shared.state_directory.clone());
                 Arc::new(apns::ApnsChannel::new(&settings, &shared.apns_tokens)?)
             }
-            Self::Fcm(settings) => Arc::new(fcm::FcmChannel::new(settings)?),
+            Self::Fcm(settings) => Arc::new(fcm::FcmChannel::new(settings, &shared.fcm_quotas)?),
             Self::Webhook(settings) => Arc::new(webhook::WebhookChannel::new(settings)?),
             Self::WebPush(settings) => Arc::new(webpush::WebPushChannel::new(settings)?),
             Self::Smtp(settings) => Arc::new(smtp::SmtpChannel::new(settings)?),

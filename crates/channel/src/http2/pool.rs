@@ -123,9 +123,9 @@ impl Pool {
     /// What the attempt came to when there is no answer.
     pub(crate) async fn exchange(
         &self,
-        job: Job<'_>,
+        job: &Job<'_>,
         payload: &Bytes,
-        make: impl Fn() -> Option<Request<()>>,
+        make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<(Reply, Stream), Attempt> {
         self.exchange_if_spoken(job, payload, make).await.map_err(|no_answer| match no_answer {
             NoAnswer::NotSpoken => Attempt::unsent(self.shared.not_spoken(), None),
@@ -139,9 +139,9 @@ impl Pool {
     /// Why there is no answer.
     pub(crate) async fn exchange_if_spoken(
         &self,
-        job: Job<'_>,
+        job: &Job<'_>,
         payload: &Bytes,
-        make: impl Fn() -> Option<Request<()>>,
+        make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<(Reply, Stream), NoAnswer> {
         let concluded = |attempt| Err(NoAnswer::Concluded(attempt));
         let mut wait_until = None;
@@ -192,10 +192,9 @@ impl Pool {
             return Ok(stream);
         }
         let until = *until.get_or_insert_with(|| self.shared.clock.monotonic() + STREAM_WAIT);
-        match tokio::time::timeout_at(until, self.wait(priority)).await {
-            Ok(found) => found,
-            Err(_) => Err(self.shared.no_stream()),
-        }
+        // Boxed: every attempt would carry the room for it.
+        let found = Box::pin(tokio::time::timeout_at(until, self.wait(priority))).await;
+        found.unwrap_or_else(|_| Err(self.shared.no_stream()))
     }
 
     async fn wait(&self, priority: Priority) -> Result<Stream, NoStream> {

@@ -97,7 +97,7 @@ impl Routes {
         };
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
-            match route.http2.exchange_if_spoken(job, body, &make).await {
+            match route.http2.exchange_if_spoken(&job, body, &make).await {
                 Ok((http2::Reply { status, headers, body }, _stream)) => {
                     route.ask_at.set(None);
                     return Ok(Reply { status, headers, body });
