@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +21,16 @@ pub(crate) struct Load {
     pub(crate) warm_up: usize,
     pub(crate) requests: usize,
     pub(crate) chunks_at_a_time: usize,
+    /// Sender threads, as the engine has them: each with connections of its own. They share what is sent.
+    pub(crate) threads: usize,
+}
+
+/// What one thread did.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    accepted: usize,
+    took: Duration,
+    cpu: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -34,16 +44,49 @@ impl Reports for Accepted {
     }
 }
 
-/// Sends `chunk` again and again, and prints what that took.
-pub(crate) async fn measure(
+/// Sends `chunk` again and again, and prints what that took. Gives the CPU time per request, of all threads.
+pub(crate) fn measure(
     channel: &dyn Channel,
     chunk: &Chunk,
     load: Load,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<Duration, Box<dyn Error>> {
+    let start = Barrier::new(load.threads);
+    let each = Load {
+        warm_up: load.warm_up / load.threads,
+        requests: load.requests / load.threads,
+        ..load
+    };
+    let measured = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..load.threads)
+            .map(|_| scope.spawn(|| run(channel, chunk, each, &start).map_err(|e| e.to_string())))
+            .collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())));
+        joined.collect::<Result<Vec<_>, String>>()
+    })?;
+    let accepted: usize = measured.iter().map(|one| one.accepted).sum();
+    let took = measured.iter().map(|one| one.took).max().unwrap_or_default();
+    let cpu: Duration = measured.iter().map(|one| one.cpu).sum();
+    let per_request = cpu.div_f64(count(accepted));
+    let chunks = each.requests / chunk.deliveries.len() * load.threads;
+    say(&format!("accepted    {accepted} of {}", chunks * chunk.deliveries.len()));
+    say(&format!("per second  {:.0}", count(accepted) / took.as_secs_f64()));
+    say(&format!("CPU         {:.2} us per request", per_request.as_secs_f64() * 1e6));
+    Ok(per_request)
+}
+
+/// The share of one thread, after all have warmed up.
+fn run(
+    channel: &dyn Channel,
+    chunk: &Chunk,
+    load: Load,
+    start: &Barrier,
+) -> Result<Measured, Box<dyn Error>> {
     let clock = Clock::system();
     let sender = channel.open(Tools { clock, seed: 1 })?;
     let gate = Gate::new(Box::new(Fixed(channel.concurrency())));
-    let run = async |requests: usize| {
+    let send_all = async |requests: usize| {
         let accepted = Accepted::default();
         let jobs = futures_util::stream::iter(0..requests / chunk.deliveries.len());
         jobs.for_each_concurrent(load.chunks_at_a_time, |_| {
@@ -52,17 +95,15 @@ pub(crate) async fn measure(
         .await;
         accepted.0.get()
     };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let warm_up = local.run_until(run(load.warm_up)).await;
+    local.block_on(&runtime, send_all(load.warm_up));
+    start.wait();
     let (started, cpu_started) = (clock.monotonic(), thread_cpu()?);
-    let accepted = local.run_until(run(load.requests)).await;
+    let accepted = local.block_on(&runtime, send_all(load.requests));
     let (took, cpu) = (clock.monotonic() - started, thread_cpu()?.saturating_sub(cpu_started));
-    local.run_until(sender.close()).await;
-    say(&format!("warm-up     {warm_up} accepted"));
-    say(&format!("accepted    {accepted} of {}", load.requests));
-    say(&format!("per second  {:.0}", per(load.requests, took.as_secs_f64())));
-    say(&format!("CPU         {:.2} us per request", 1e6 / per(load.requests, cpu.as_secs_f64())));
-    Ok(())
+    local.block_on(&runtime, sender.close());
+    Ok(Measured { accepted, took, cpu })
 }
 
 /// A chunk of `content` for `recipients`.
@@ -132,6 +173,6 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for display")]
-fn per(count: usize, seconds: f64) -> f64 {
-    count as f64 / seconds
+fn count(requests: usize) -> f64 {
+    requests as f64
 }
