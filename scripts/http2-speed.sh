@@ -71,7 +71,7 @@ pair() { # NAME PATH BODY FLAGS...
         awk -v round="$round" -v name="$name" -v threads="$threads" -v a="$floor_us" -v b="$our_us" -v c="$floor_rate" -v d="$our_rate" 'BEGIN {
             printf "| %d | %s | %d | %.2f us | %.2f us | %.2f | %d | %d | %.2f |\n", round, name, threads, a, b, b / a, c, d, d / c
         }'
-        sed -n 's/^key exchange *//p' "$work/ours"
+        sed -n "s/^key exchange */round $round, $threads threads: /p" "$work/ours" >>"$work/notes"
     done
 }
 
@@ -82,5 +82,7 @@ for round in $(seq "$rounds"); do
     pair apns "3/device/$(printf '%064d' 0)" "$work/apns.json" --key-file "$work/key.p8" --body-bytes 130
     # Ten times the work each: a tenth of the requests.
     requests=$((requests / 10 / 1000 * 1000)) pair webpush push/0 "$work/webpush.bin" --body-bytes 100
-    echo "load $(cut -d' ' -f1-2 /proc/loadavg)" >&2
+    echo "round $round ended at load $(cut -d' ' -f1 /proc/loadavg)" >>"$work/notes"
 done
+echo
+cat "$work/notes"
