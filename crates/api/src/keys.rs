@@ -20,7 +20,7 @@ const PREFIX: &str = "bfy_";
 const RANDOM_BYTES: usize = 32;
 
 /// One key of the configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     /// What people call it.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Key {
 }
 
 /// Every key of the configuration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Keys(Vec<Key>);
 
 /// Why a key or an address cannot be used.
@@ -99,7 +99,7 @@ pub(crate) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let caller = shared.keys.caller(request.headers(), &shared.default_tenant)?;
+    let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant)?;
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }

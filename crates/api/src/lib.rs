@@ -38,7 +38,8 @@ use tokio::sync::watch;
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
 pub use server::serve;
-pub use status::Status;
+pub use status::{Cluster, Lane, Status, SuppressionFeed, Worker};
+pub use view::Totals;
 
 use problem::{Advice, Problem};
 
@@ -50,8 +51,8 @@ pub struct State {
     pub ledger: Arc<dyn Ledger>,
     /// Bumped when the store changed: whoever waits for something looks again.
     pub changes: watch::Receiver<u64>,
-    /// Who may call.
-    pub keys: Keys,
+    /// Who may call, as it is when a request comes.
+    pub keys: watch::Receiver<Keys>,
     /// Whose notifications those of callers without a key are: `default`.
     pub default_tenant: Name,
     /// What the stages count.
@@ -60,6 +61,8 @@ pub struct State {
     pub readiness: Readiness,
     /// Its name among the workers of a cluster.
     pub worker: Option<String>,
+    /// The feed of the suppression list that this process runs.
+    pub feed: Option<Name>,
     /// Whether notifications are taken in here. Where they are not, there are status, metrics and health only.
     pub takes_in: bool,
     /// The time.
@@ -79,11 +82,12 @@ struct Shared {
     intake: Arc<Intake>,
     ledger: Arc<dyn Ledger>,
     changes: watch::Receiver<u64>,
-    keys: Keys,
+    keys: watch::Receiver<Keys>,
     default_tenant: Name,
     registry: Arc<Registry>,
     readiness: Readiness,
     worker: Option<String>,
+    feed: Option<Name>,
     started_at: Timestamp,
 }
 
@@ -110,6 +114,7 @@ pub fn site(state: State) -> Site {
         registry: state.registry,
         readiness: state.readiness,
         worker: state.worker,
+        feed: state.feed,
     });
     let mut operators = Router::new().route("/v1/status", get(status::status));
     let mut callers = Router::new().route("/metrics", get(metrics::metrics));

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use pipeline::feed::Standing;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -49,18 +51,22 @@ async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError
     now.register(
         "belfry_notifications_accepted",
         "Notifications ever accepted",
-        count(totals.accepted()),
+        count(totals.accepted),
     );
     let standing = Family::<[(&str, &str); 1], Count>::default();
     for (state, count) in totals.standing() {
         standing.get_or_create(&[("state", state)]).set(count);
     }
     now.register("belfry_notifications", "Notifications by where they stand", standing);
-    let lag = lag(oldest_due(&shared.ledger.lanes().await?), shared.intake.now());
-    let oldest = Gauge::<f64, AtomicU64>::default();
-    oldest.set(lag.as_secs_f64());
+    let due = lag(oldest_due(&shared.ledger.lanes().await?), shared.intake.now());
     let help = "For how many seconds the notification that waits longest has been due";
-    now.register("belfry_oldest_due_seconds", help, oldest);
+    now.register("belfry_oldest_due_seconds", help, seconds(due));
+    if let Some(feed) = &shared.feed {
+        let feed = Standing::read(&*shared.ledger, feed.clone()).await?;
+        let help = "For how many seconds the application has not been told of a change of the suppression list";
+        let lag = feed.lag(shared.intake.now());
+        now.register("belfry_suppression_feed_lag_seconds", help, seconds(lag));
+    }
     if let Some(cluster) = shared.ledger.cluster().await? {
         add_cluster(&cluster, shared.worker.as_deref(), now);
     }
@@ -78,6 +84,12 @@ fn add_cluster(cluster: &ClusterStatus, own: Option<&str>, now: &mut Registry) {
     now.register("belfry_partitions_free", help, count(cluster.partitions_free.into()));
     let help = "Rows of the outbox that were put aside, with the reason in belfry.outbox_rejected";
     now.register("belfry_outbox_rejected", help, count(cluster.outbox_rejected));
+}
+
+fn seconds(span: Duration) -> Gauge<f64, AtomicU64> {
+    let gauge = Gauge::default();
+    gauge.set(span.as_secs_f64());
+    gauge
 }
 
 fn count(value: u64) -> Count {

@@ -6,55 +6,95 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use notification::Timestamp;
-use serde::Serialize;
+use notification::{Name, Timestamp};
+use pipeline::feed::Standing;
+use serde::{Deserialize, Serialize};
 use store::{ClusterStatus, LaneStatus, Ledger, StoreError, WorkerStatus};
 
 use crate::Shared;
 use crate::problem::Problem;
-use crate::view::{Lane, Totals, show};
+use crate::view::{Totals, show};
 
 /// What `GET /v1/status` answers.
-#[derive(Serialize)]
-#[expect(missing_debug_implementations, reason = "it is made to be serialized")]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
-    version: &'static str,
-    started_at: Option<String>,
-    totals: Totals,
-    oldest_due_at: Option<String>,
-    lag_seconds: f64,
-    lanes: Vec<Lane>,
-    cluster: Option<Cluster>,
+    /// Of the engine, or of the program that read the store.
+    pub version: String,
+    /// Of the engine; none where the store itself was read.
+    pub started_at: Option<String>,
+    /// What was accepted, and where it stands.
+    pub totals: Totals,
+    /// The earliest due time of what nobody has claimed; it may lie ahead.
+    pub oldest_due_at: Option<String>,
+    /// For how long that has been due: 0 where it lies ahead.
+    pub lag_seconds: f64,
+    /// Where work stands.
+    pub lanes: Vec<Lane>,
+    /// The feed of the suppression list, where there is one.
+    pub suppression_feed: Option<SuppressionFeed>,
+    /// Who works; none with the embedded store.
+    pub cluster: Option<Cluster>,
+}
+
+/// A lane with work.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lane {
+    /// The configured channel.
+    pub channel: String,
+    /// The provider, or the host of the recipients.
+    pub destination: String,
+    /// `urgent`, `normal` or `bulk`.
+    pub priority: String,
+    /// Deliveries under way.
+    pub claimed: u64,
+    /// The earliest due time of what nobody has claimed.
+    pub next_due_at: Option<String>,
+}
+
+/// What an application was told of the suppression list.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SuppressionFeed {
+    /// It has taken everything up to here.
+    pub position: String,
+    /// When the first change happened that it has not taken; none when it has all of them.
+    pub waiting_since: Option<String>,
+    /// How long ago that was: 0 when it has all of them.
+    pub lag_seconds: f64,
 }
 
 /// The processes that share a store.
-#[derive(Serialize)]
-struct Cluster {
-    workers: Vec<Worker>,
-    partitions_free: u16,
-    outbox_rejected: u64,
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Cluster {
+    /// All that have not left, the dead included until they are buried.
+    pub workers: Vec<Worker>,
+    /// Partitions without an owner.
+    pub partitions_free: u16,
+    /// Rows of the outbox that were put aside.
+    pub outbox_rejected: u64,
 }
 
 /// One of them.
-#[derive(Serialize)]
-struct Worker {
-    id: i64,
-    name: String,
-    role: &'static str,
-    version: String,
-    listen: Option<String>,
-    started_at: String,
-    alive_for_seconds: f64,
-    standing_by: bool,
-    partitions: u16,
-    claimed: u64,
-    settled: u64,
-    settled_per_second: f64,
+#[derive(Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each field means what the store's field of that name means")]
+pub struct Worker {
+    pub id: i64,
+    pub name: String,
+    pub role: String,
+    pub version: String,
+    pub listen: Option<String>,
+    pub started_at: String,
+    pub alive_for_seconds: f64,
+    pub standing_by: bool,
+    pub partitions: u16,
+    pub claimed: u64,
+    pub settled: u64,
+    pub settled_per_second: f64,
 }
 
 pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let now = shared.intake.now();
-    let status = Status::read(&*shared.ledger, Some(shared.started_at), now).await?;
+    let (started_at, feed) = (Some(shared.started_at), shared.feed.as_ref());
+    let status = Status::read(&*shared.ledger, started_at, feed, now).await?;
     Ok(Json(status).into_response())
 }
 
@@ -71,23 +111,56 @@ pub(crate) fn lag(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
 // === impl Status ===
 
 impl Status {
-    /// Asks `ledger` as of `now`, for a process that runs since `started_at`, or for one that only looks.
+    /// Asks `ledger` as of `now`, for a process that runs since `started_at`, or for one that only looks; and about
+    /// `feed`, if there is one.
     pub async fn read(
         ledger: &dyn Ledger,
         started_at: Option<Timestamp>,
+        feed: Option<&Name>,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
+        let feed = match feed {
+            Some(feed) => Some(Standing::read(ledger, feed.clone()).await?),
+            None => None,
+        };
         let lanes = ledger.lanes().await?;
         let oldest = oldest_due(&lanes);
         Ok(Self {
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: started_at.map(show),
             totals: ledger.totals().await?.into(),
             oldest_due_at: oldest.map(show),
             lag_seconds: lag(oldest, now).as_secs_f64(),
             lanes: lanes.into_iter().map(Lane::from).collect(),
+            suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
             cluster: ledger.cluster().await?.map(Cluster::from),
         })
+    }
+}
+
+// === impl Lane ===
+
+impl From<LaneStatus> for Lane {
+    fn from(status: LaneStatus) -> Self {
+        Self {
+            channel: show(status.lane.channel),
+            destination: show(status.lane.destination),
+            priority: show(status.lane.priority),
+            claimed: status.claimed,
+            next_due_at: status.next_due_at.map(show),
+        }
+    }
+}
+
+// === impl SuppressionFeed ===
+
+impl SuppressionFeed {
+    fn new(standing: Standing, now: Timestamp) -> Self {
+        Self {
+            position: standing.position.to_string(),
+            waiting_since: standing.waiting_since.map(show),
+            lag_seconds: standing.lag(now).as_secs_f64(),
+        }
     }
 }
 
@@ -112,7 +185,8 @@ impl From<WorkerStatus> for Worker {
                 (true, true) => "serve",
                 (true, false) => "produce",
                 (false, _) => "consume",
-            },
+            }
+            .to_owned(),
             version: status.version,
             listen: status.listen,
             started_at: show(status.started_at),

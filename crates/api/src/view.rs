@@ -3,22 +3,23 @@
 use std::fmt::Display;
 
 use notification::Account;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use store::{Attempted, History, LaneStatus, LogEntry, Suppression};
+use store::{Attempted, History, LogEntry, Suppression};
 
-/// Where notifications stand.
-#[derive(Debug, Serialize)]
-pub(crate) struct Totals {
-    accepted: u64,
-    delivered: u64,
-    refused: u64,
-    expired: u64,
-    cancelled: u64,
-    suppressed: u64,
-    in_doubt: u64,
-    dead: u64,
-    pending: u64,
+/// Where notifications stand: an [`Account`] in the words of JSON.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each field means what the account's field of that name means")]
+pub struct Totals {
+    pub accepted: u64,
+    pub delivered: u64,
+    pub refused: u64,
+    pub expired: u64,
+    pub cancelled: u64,
+    pub suppressed: u64,
+    pub in_doubt: u64,
+    pub dead: u64,
+    pub pending: u64,
 }
 
 /// One notification.
@@ -63,16 +64,6 @@ pub(crate) struct LogLine {
     entry: Entry,
 }
 
-/// A lane with work.
-#[derive(Debug, Serialize)]
-pub(crate) struct Lane {
-    channel: String,
-    destination: String,
-    priority: &'static str,
-    claimed: u64,
-    next_due_at: Option<String>,
-}
-
 /// A recipient that is not tried.
 #[derive(Debug, Serialize)]
 pub(crate) struct Suppressed {
@@ -91,12 +82,8 @@ pub(crate) fn show(value: impl Display) -> String {
 // === impl Totals ===
 
 impl Totals {
-    pub(crate) fn accepted(&self) -> u64 {
-        self.accepted
-    }
-
-    /// Names and numbers, in order.
-    pub(crate) fn standing(&self) -> [(&'static str, u64); 8] {
+    /// Where the accepted ones stand: names and numbers, in order.
+    pub fn standing(&self) -> [(&'static str, u64); 8] {
         [
             ("delivered", self.delivered),
             ("refused", self.refused),
@@ -191,20 +178,6 @@ impl From<Attempted> for Entry {
 impl From<LogEntry> for LogLine {
     fn from(entry: LogEntry) -> Self {
         Self { id: show(entry.id), entry: entry.attempted.into() }
-    }
-}
-
-// === impl Lane ===
-
-impl From<LaneStatus> for Lane {
-    fn from(status: LaneStatus) -> Self {
-        Self {
-            channel: show(status.lane.channel),
-            destination: show(status.lane.destination),
-            priority: status.lane.priority.as_str(),
-            claimed: status.claimed,
-            next_due_at: status.next_due_at.map(show),
-        }
     }
 }
 

@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use api::Totals;
 use serde::Serialize;
 use store::Audit;
 
-use crate::account::AccountLines;
 use crate::cli::AuditArgs;
 use crate::config::StoreConfig;
-use crate::{ledger, output};
+use crate::{account, ledger, output};
 
 /// The account in the words of `--json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
-    account: AccountLines,
+    totals: Totals,
     balanced: bool,
     problems: &'a [String],
 }
@@ -38,7 +38,7 @@ impl<'a> Report<'a> {
     fn of(audit: &'a Audit) -> Self {
         let account = &audit.account;
         Self {
-            account: (*account).into(),
+            totals: (*account).into(),
             balanced: account.is_balanced() && audit.problem_count == 0,
             problems: &audit.problems,
         }
@@ -46,7 +46,7 @@ impl<'a> Report<'a> {
 
     fn to_text(&self, problem_count: u64) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        self.account.push_text(&mut text)?;
+        account::push_text(&self.totals, &mut text)?;
         for problem in self.problems {
             writeln!(text, "problem: {problem}")?;
         }

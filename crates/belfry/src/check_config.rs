@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::cli::CheckConfigArgs;
 use crate::config::{self, Config, Flags};
+use crate::exit::complain;
 use crate::output;
 
 /// Checks the file named, or the one that the other commands would read.
@@ -16,6 +17,7 @@ pub(crate) fn run(args: &CheckConfigArgs, usual: Option<&Path>) -> anyhow::Resul
         return output::print(&config::to_markdown());
     }
     let config = Config::load(args.file.as_deref().or(usual), Flags::default())?;
+    config.warnings.iter().for_each(|warning| complain(warning));
     output::line(format_args!("the configuration is fine: {} channels", config.channels.len()))?;
     for (what, url) in [("store", &config.store.url), ("queue", &config.queue.url)] {
         if let Some(url) = url {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use channel::Secret;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use notification::{Guarantee, LatePolicy, Name, NotificationId, Priority, Timestamp};
+use serde_json::value::RawValue;
 
 use crate::config::Flags;
 use crate::exit;
@@ -166,22 +167,22 @@ pub(crate) struct SendArgs {
     pub(crate) to_file: Option<PathBuf>,
     /// What to send, in the channel's own format
     #[arg(long, value_name = "JSON", value_parser = json, required_unless_present = "template")]
-    pub(crate) content: Option<serde_json::Value>,
+    pub(crate) content: Option<Box<RawValue>>,
     /// Name of a configured template, in place of a content
     #[arg(long, value_name = "NAME", conflicts_with = "content")]
     pub(crate) template: Option<Name>,
     /// A JSON object: the content is a template, and this is put into it
     #[arg(long, value_name = "JSON", value_parser = json)]
-    pub(crate) variables: Option<serde_json::Value>,
+    pub(crate) variables: Option<Box<RawValue>>,
     /// A JSON array of {"channel", "to", "content"}: tried in order once the one before is definitely refused
     #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "to_file")]
-    pub(crate) fallback: Option<serde_json::Value>,
+    pub(crate) fallback: Option<Box<RawValue>>,
     /// Show what would be sent, and send nothing
     #[arg(long, conflicts_with = "to_file")]
     pub(crate) preview: bool,
     /// The channel's options
     #[arg(long, value_name = "JSON", value_parser = json)]
-    pub(crate) options: Option<serde_json::Value>,
+    pub(crate) options: Option<Box<RawValue>>,
     /// What a crash may cost: `at_least_once` or `at_most_once`
     #[arg(long)]
     pub(crate) guarantee: Option<Guarantee>,
@@ -355,7 +356,8 @@ fn secret(text: &str) -> Result<Secret, Infallible> {
     Ok(Secret::new(text))
 }
 
-fn json(text: &str) -> Result<serde_json::Value, String> {
+/// The text as it is: numbers, spaces and the order of fields are the caller's.
+fn json(text: &str) -> Result<Box<RawValue>, String> {
     serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))
 }
 

@@ -58,7 +58,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Send(args) => send::run(&args, &client()?),
         Command::Status(args) => {
             let source = match args.flags() {
-                Some(flags) => status::Source::Store(config(flags)?.store),
+                Some(flags) => status::Source::Store(Box::new(config(flags)?)),
                 None => status::Source::Engine(client()?),
             };
             status::run(&args, &source)

@@ -17,6 +17,12 @@ pub(crate) struct Progress {
     told: u64,
 }
 
+/// One line on a terminal that says how things stand, in place of what it said before; nothing elsewhere.
+#[derive(Debug)]
+pub(crate) struct StatusLine {
+    line: Option<ProgressBar>,
+}
+
 // === impl Progress ===
 
 impl Progress {
@@ -55,6 +61,36 @@ impl Progress {
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+    }
+}
+
+// === impl StatusLine ===
+
+impl StatusLine {
+    /// On standard error, beside output that goes elsewhere: lines on a terminal are progress enough.
+    pub(crate) fn new() -> Self {
+        let is_seen = io::stderr().is_terminal() && !io::stdout().is_terminal();
+        let style = || ProgressStyle::with_template("{spinner} {msg}");
+        let line = is_seen.then(|| {
+            let style = style().unwrap_or_else(|_| ProgressStyle::default_spinner());
+            ProgressBar::new_spinner().with_style(style)
+        });
+        Self { line }
+    }
+
+    /// Says `text` from now on.
+    pub(crate) fn say(&self, text: impl FnOnce() -> String) {
+        if let Some(line) = &self.line {
+            line.set_message(text());
+            line.tick();
+        }
+    }
+
+    /// Leaves a clean line for what comes next.
+    pub(crate) fn finish(&self) {
+        if let Some(line) = &self.line {
+            line.finish_and_clear();
         }
     }
 }

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use notification::{Guarantee, LatePolicy, Name, Priority};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::SendArgs;
@@ -20,15 +19,15 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a Value>,
+    content: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    variables: Option<&'a Value>,
+    variables: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fallback: Option<&'a Value>,
+    fallback: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    options: Option<&'a Value>,
+    options: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guarantee: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,11 +121,11 @@ impl<'a> From<&'a SendArgs> for Body<'a> {
         Self {
             channel: args.channel.as_str(),
             to: args.to.as_deref(),
-            content: args.content.as_ref(),
+            content: args.content.as_deref(),
             template: args.template.as_ref().map(Name::as_str),
-            variables: args.variables.as_ref(),
-            fallback: args.fallback.as_ref(),
-            options: args.options.as_ref(),
+            variables: args.variables.as_deref(),
+            fallback: args.fallback.as_deref(),
+            options: args.options.as_deref(),
             guarantee: args.guarantee.map(Guarantee::as_str),
             priority: args.priority.map(Priority::as_str),
             send_at: args.send_at.map(|instant| instant.to_string()),
@@ -134,5 +133,21 @@ impl<'a> From<&'a SendArgs> for Body<'a> {
             late: args.late.map(LatePolicy::as_str),
             idempotency_key: args.idempotency_key.as_deref(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser as _;
+
+    #[test]
+    fn json_is_sent_as_it_was_written() {
+        let content = r#"{"b": 1.10, "a":12345678901234567890123}"#;
+        let words = ["belfry", "send", "--channel", "ios", "--to", "t", "--content", content];
+        let Command::Send(args) = Cli::try_parse_from(words).unwrap().command else { panic!() };
+        let body = serde_json::to_string(&Body::from(&args)).unwrap();
+        assert_eq!(body, format!(r#"{{"channel":"ios","to":"t","content":{content}}}"#));
     }
 }

@@ -3,6 +3,7 @@
 mod backend;
 mod broker;
 mod engine;
+mod live;
 mod role;
 mod senders;
 mod stages;
@@ -18,6 +19,7 @@ use crate::config::Config;
 use crate::exit::Failure;
 use crate::logging;
 use engine::Engine;
+use live::Changes;
 pub(crate) use role::Role;
 
 /// Threads for the API, dispatch and settle. They mostly wait: for callers and for the store's writer.
@@ -35,6 +37,7 @@ pub(crate) fn run(
     read: impl Fn() -> Result<Config, Failure>,
 ) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
+    warn(config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
         .thread_name("control")
@@ -63,7 +66,7 @@ async fn serve(
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             failure = engine.failed() => break Some(failure),
-            _ = hangup.recv() => reload(&engine, config, &read),
+            _ = hangup.recv() => reload(&mut engine, &read),
         }
     };
     if let Some(failure) = failure {
@@ -87,27 +90,30 @@ async fn serve(
 }
 
 /// Goes by the configuration as it is now, if it is right; if not, everything stays.
-fn reload(engine: &Engine, config: &Config, read: impl Fn() -> Result<Config, Failure>) {
-    let new = match read() {
-        Ok(new) => new,
-        Err(failure) => {
-            for line in failure.to_string().lines() {
+fn reload(engine: &mut Engine, read: impl Fn() -> Result<Config, Failure>) {
+    let reloaded = read().map_err(anyhow::Error::from).and_then(|new| {
+        warn(&new);
+        engine.reload(new)
+    });
+    let Changes { made, left } = match reloaded {
+        Ok(changes) => changes,
+        Err(error) => {
+            for line in format!("{error:#}").lines() {
                 tracing::error!("not reloaded, everything stays as it was: {line}");
             }
             return;
         }
     };
-    match engine.reload(&new) {
-        Ok(channels) => tracing::info!(channels, "reloaded: what is sent from now on goes by it"),
-        Err(error) => {
-            tracing::error!("not reloaded, everything stays as it was: {error:#}");
-            return;
-        }
+    let changed = if made.is_empty() { "nothing".to_owned() } else { made.join(", ") };
+    tracing::info!(changed, "reloaded: what is sent and asked from now on goes by it");
+    if !left.is_empty() {
+        tracing::warn!("{} differs too, and needs a restart", left.join(", "));
     }
-    for difference in config.fixed_differences(&new) {
-        tracing::warn!(
-            "[{difference}] differs from what this process started with: it changes with a restart only"
-        );
+}
+
+fn warn(config: &Config) {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
 }
 

@@ -4,59 +4,15 @@ use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use api::{Cluster, Lane, Status, SuppressionFeed, Worker};
 
-use crate::account::AccountLines;
 use crate::cli::StatusArgs;
 use crate::client::Client;
-use crate::config::StoreConfig;
-use crate::{ledger, output};
+use crate::config::Config;
+use crate::{account, ledger, output};
 
 /// Between two prints of `--watch`.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Status {
-    version: String,
-    started_at: Option<String>,
-    totals: AccountLines,
-    oldest_due_at: Option<String>,
-    lag_seconds: f64,
-    lanes: Vec<Lane>,
-    cluster: Option<Cluster>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Lane {
-    channel: String,
-    destination: String,
-    priority: String,
-    claimed: u64,
-    next_due_at: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Cluster {
-    workers: Vec<Worker>,
-    partitions_free: u16,
-    outbox_rejected: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Worker {
-    id: i64,
-    name: String,
-    role: String,
-    version: String,
-    listen: Option<String>,
-    started_at: String,
-    alive_for_seconds: f64,
-    standing_by: bool,
-    partitions: u16,
-    claimed: u64,
-    settled: u64,
-    settled_per_second: f64,
-}
 
 /// Columns of text, each as wide as its widest cell.
 struct Table<const COLUMNS: usize> {
@@ -68,7 +24,7 @@ pub(crate) enum Source {
     /// An engine, by its API.
     Engine(Client),
     /// The store itself: the engines need not answer, or be there.
-    Store(StoreConfig),
+    Store(Box<Config>),
 }
 
 /// Prints the status once, or every second.
@@ -78,7 +34,7 @@ pub(crate) fn run(args: &StatusArgs, source: &Source) -> anyhow::Result<ExitCode
         if args.json {
             output::json(&status)?;
         } else {
-            output::print(&status.to_text()?)?;
+            output::print(&status_text(&status)?)?;
         }
         if !args.watch {
             return Ok(ExitCode::SUCCESS);
@@ -93,92 +49,11 @@ impl Source {
     fn read(&self) -> anyhow::Result<Status> {
         match self {
             Self::Engine(client) => client.get("/v1/status"),
-            Self::Store(config) => ledger::ask(config, async |ledger| {
+            Self::Store(config) => ledger::ask(&config.store, async |ledger| {
                 let now = pipeline::timestamp(flow::Clock::system());
-                let status = api::Status::read(ledger, None, now).await?;
-                Ok(serde_json::from_value(serde_json::to_value(status)?)?)
+                let feed = config.suppressions.feed_name()?;
+                Ok(Status::read(ledger, None, feed.as_ref(), now).await?)
             }),
-        }
-    }
-}
-
-// === impl Status ===
-
-impl Status {
-    fn to_text(&self) -> Result<String, fmt::Error> {
-        let mut text = match &self.started_at {
-            Some(started_at) => format!("belfry {}, running since {started_at}\n", self.version),
-            None => format!("belfry {}, as the store has it\n", self.version),
-        };
-        self.totals.push_text(&mut text)?;
-        if self.lag_seconds > 0.0 {
-            writeln!(text, "due for    {:>10.1} s, the one that waits longest", self.lag_seconds)?;
-        }
-        if !self.lanes.is_empty() {
-            let mut lanes =
-                Table::new(["lane", "destination", "priority", "under way", "next due"]);
-            for Lane { channel, destination, priority, claimed, next_due_at } in &self.lanes {
-                let next = next_due_at.as_deref().unwrap_or("-");
-                lanes.push([channel, destination, priority, &claimed.to_string(), next]);
-            }
-            writeln!(text, "\n{lanes}")?;
-        }
-        if let Some(cluster) = &self.cluster {
-            write!(text, "\n{}", cluster.to_text()?)?;
-        }
-        Ok(text)
-    }
-}
-
-// === impl Cluster ===
-
-impl Cluster {
-    fn to_text(&self) -> Result<String, fmt::Error> {
-        let heads = [
-            "worker",
-            "role",
-            "version",
-            "listens",
-            "since",
-            "state",
-            "partitions",
-            "under way",
-            "per s",
-        ];
-        let mut workers = Table::new(heads);
-        for worker in &self.workers {
-            workers.push([
-                &worker.name,
-                &worker.role,
-                &worker.version,
-                worker.listen.as_deref().unwrap_or("-"),
-                &worker.started_at,
-                worker.state(),
-                &worker.partitions.to_string(),
-                &worker.claimed.to_string(),
-                &format!("{:.0}", worker.settled_per_second),
-            ]);
-        }
-        let mut text = format!("{workers}\n");
-        if self.partitions_free > 0 {
-            writeln!(text, "{} partitions have no owner", self.partitions_free)?;
-        }
-        if self.outbox_rejected > 0 {
-            let rejected = self.outbox_rejected;
-            writeln!(text, "{rejected} outbox rows were put aside: see belfry.outbox_rejected")?;
-        }
-        Ok(text)
-    }
-}
-
-// === impl Worker ===
-
-impl Worker {
-    fn state(&self) -> &'static str {
-        match self {
-            _ if self.alive_for_seconds <= 0.0 => "overdue",
-            _ if self.standing_by => "standing by",
-            _ => "alive",
         }
     }
 }
@@ -217,6 +92,84 @@ impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
     }
 }
 
+fn status_text(status: &Status) -> Result<String, fmt::Error> {
+    let mut text = match &status.started_at {
+        Some(started_at) => format!("belfry {}, running since {started_at}\n", status.version),
+        None => format!("belfry {}, as the store has it\n", status.version),
+    };
+    account::push_text(&status.totals, &mut text)?;
+    if status.lag_seconds > 0.0 {
+        writeln!(text, "due for    {:>10.1} s, the one that waits longest", status.lag_seconds)?;
+    }
+    if let Some(SuppressionFeed { position, waiting_since, lag_seconds }) = &status.suppression_feed
+    {
+        match waiting_since {
+            Some(since) => {
+                let lag = format!("{lag_seconds:.1} s behind, since {since}");
+                writeln!(text, "feed       {lag}: the application has all up to {position}")?;
+            }
+            None => writeln!(text, "feed       up to date, at {position}")?,
+        }
+    }
+    if !status.lanes.is_empty() {
+        let mut lanes = Table::new(["lane", "destination", "priority", "under way", "next due"]);
+        for Lane { channel, destination, priority, claimed, next_due_at } in &status.lanes {
+            let next = next_due_at.as_deref().unwrap_or("-");
+            lanes.push([channel, destination, priority, &claimed.to_string(), next]);
+        }
+        writeln!(text, "\n{lanes}")?;
+    }
+    if let Some(cluster) = &status.cluster {
+        write!(text, "\n{}", cluster_text(cluster)?)?;
+    }
+    Ok(text)
+}
+
+fn cluster_text(cluster: &Cluster) -> Result<String, fmt::Error> {
+    let heads = [
+        "worker",
+        "role",
+        "version",
+        "listens",
+        "since",
+        "state",
+        "partitions",
+        "under way",
+        "per s",
+    ];
+    let mut workers = Table::new(heads);
+    for worker in &cluster.workers {
+        workers.push([
+            &worker.name,
+            &worker.role,
+            &worker.version,
+            worker.listen.as_deref().unwrap_or("-"),
+            &worker.started_at,
+            state(worker),
+            &worker.partitions.to_string(),
+            &worker.claimed.to_string(),
+            &format!("{:.0}", worker.settled_per_second),
+        ]);
+    }
+    let mut text = format!("{workers}\n");
+    if cluster.partitions_free > 0 {
+        writeln!(text, "{} partitions have no owner", cluster.partitions_free)?;
+    }
+    if cluster.outbox_rejected > 0 {
+        let rejected = cluster.outbox_rejected;
+        writeln!(text, "{rejected} outbox rows were put aside: see belfry.outbox_rejected")?;
+    }
+    Ok(text)
+}
+
+fn state(worker: &Worker) -> &'static str {
+    match worker {
+        _ if worker.alive_for_seconds <= 0.0 => "overdue",
+        _ if worker.standing_by => "standing by",
+        _ => "alive",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +181,7 @@ mod tests {
             "totals": {"accepted": 5, "delivered": 2, "refused": 0, "expired": 0, "cancelled": 0, "suppressed": 0,
                 "in_doubt": 0, "dead": 0, "pending": 3},
             "oldest_due_at": "2026-11-21T08:30:01.000Z", "lag_seconds": 3.25,
+            "suppression_feed": {"position": "7-2", "waiting_since": "2026-11-21T08:29:00.000Z", "lag_seconds": 64.2},
             "lanes": [{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 1200, "next_due_at": null}],
             "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [
                 {"id": 1, "name": "a-7", "role": "serve", "version": "0.1.0", "listen": "127.0.0.1:8473",
@@ -239,11 +193,12 @@ mod tests {
             ]},
         });
         let status: Status = serde_json::from_value(status).unwrap();
-        let text = status.to_text().unwrap();
+        let text = status_text(&status).unwrap();
         let (_, rest) = text.split_once("pending               3\n").unwrap();
         assert_eq!(
             rest,
-            "due for           3.2 s, the one that waits longest\n\n\
+            "due for           3.2 s, the one that waits longest\n\
+             feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\n\
              lane  destination  priority  under way  next due\n\
              ios   h            bulk           1200  -\n\n\
              worker  role     version  listens         since                     state    partitions  under way  per s\n\

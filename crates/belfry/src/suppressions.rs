@@ -18,7 +18,7 @@ use crate::cli::StoreArgs;
 use crate::client::Client;
 use crate::config::StoreConfig;
 use crate::exit::complain;
-use crate::progress::Progress;
+use crate::progress::{Progress, StatusLine};
 use crate::{ledger, output};
 
 /// What to do with the list.
@@ -110,6 +110,14 @@ struct Line {
     since: String,
 }
 
+/// Changes that are being printed.
+struct Reading {
+    /// All up to here are printed.
+    position: EventPosition,
+    count: u64,
+    line: StatusLine,
+}
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Added {
     suppressed: u64,
@@ -168,26 +176,26 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints changes; ends with where to go on, on standard error, for standard output is for scripts.
+/// Prints changes, until there are no more or it is interrupted; however it ends, it says where to go on. On standard error,
+/// for standard output is for scripts.
 pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
-    ledger::ask(store, async |ledger: &dyn Ledger| {
-        let mut position = args.position;
-        loop {
-            let page = ledger.suppression_events(position, PAGE).await?;
-            for event in page.events {
-                let line = EventLine::from(event);
-                if args.json { output::json(&line)? } else { output::line(plain(&line.to_text()))? }
-            }
-            if page.next != position {
-                position = page.next;
-            } else if args.follow {
-                tokio::time::sleep(FOLLOW_PERIOD).await;
-            } else {
-                complain(&format!("go on with --position {position}"));
-                return Ok(());
-            }
+    let mut reading = Reading { position: args.position, count: 0, line: StatusLine::new() };
+    let ended = ledger::ask(store, async |ledger| {
+        tokio::select! {
+            ended = reading.run(args, ledger) => ended,
+            interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
         }
-    })?;
+    });
+    reading.line.finish();
+    let Reading { position, count, .. } = reading;
+    match ended {
+        Ok(()) => complain(&format!("{count} changes; go on with --position {position}")),
+        Err(error) if count > 0 => {
+            let end = format!("ended after {count} changes, go on with --position {position}");
+            return Err(error.context(end));
+        }
+        Err(error) => return Err(error),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -221,6 +229,41 @@ pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<ExitCode>
     })?;
     let Lifted { lifted, unchanged } = sum;
     args.whom.show(&sum, &format!("{lifted} lifted, {unchanged} unchanged"))
+}
+
+// === impl Reading ===
+
+impl Reading {
+    async fn run(&mut self, args: &FeedArgs, ledger: &dyn Ledger) -> anyhow::Result<()> {
+        loop {
+            let page = ledger.suppression_events(self.position, PAGE).await?;
+            let is_end = page.next == self.position;
+            for event in page.events {
+                let (position, at) = (event.position, event.at);
+                let line = EventLine::from(event);
+                if args.json {
+                    output::json(&line)?
+                } else {
+                    output::line(plain(&line.to_text()))?
+                }
+                (self.position, self.count) = (position, self.count + 1);
+                let count = self.count;
+                self.line.say(|| format!("{count} changes, up to {at} (position {position})"));
+            }
+            if is_end && !args.follow {
+                return Ok(());
+            }
+            if is_end {
+                let Self { count, position, .. } = self;
+                self.line.say(|| {
+                    format!(
+                        "{count} changes, all there are (position {position}): waiting for more"
+                    )
+                });
+                tokio::time::sleep(FOLLOW_PERIOD).await;
+            }
+        }
+    }
 }
 
 // === impl WhomArgs ===

@@ -102,6 +102,14 @@ fn an_application_is_told_of_every_dead_token_once_whatever_dies() {
         listed.iter().map(|line| line["to"].as_str().unwrap().to_owned()).collect();
     let events = suppressions(&trial, &["feed", "--json"]);
     assert_eq!(events.len(), dead.len(), "each was suppressed once");
+    let middle = events[9]["position"].as_str().unwrap();
+    let mut rest = trial.engine().client().command("suppressions");
+    let rest = rest.args(["feed", "--json", "--position", middle]).output().unwrap();
+    assert_eq!(String::from_utf8(rest.stdout).unwrap().lines().count(), events.len() - 10);
+    let (count, last) = (events.len() - 10, &events.last().unwrap()["position"]);
+    let end =
+        format!("belfry: {count} changes; go on with --position {}\n", last.as_str().unwrap());
+    assert_eq!(String::from_utf8(rest.stderr).unwrap(), end, "and nothing else");
 
     let told = wait_until_told(&trial, dead.len());
     let told: Vec<String> = told.into_iter().map(|(to, _)| to).collect();

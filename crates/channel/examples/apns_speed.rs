@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use channel::apns::{ApnsChannel, Settings, Tokens};
 
-use speed::{Load, chunk, measure, put};
+use speed::{Load, chunk, measure, put, say};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tokens = (0..1000).map(|number| format!("{number:064}"));
     let chunk = chunk(format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#), tokens)?;
     let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
-    measure(&ApnsChannel::new(&settings, &Tokens::default())?, &chunk, load).map(drop)
+    say(&measure(&ApnsChannel::new(&settings, &Tokens::default())?, &chunk, load)?.to_string());
+    Ok(())
 }
 
 // === impl Arguments ===

@@ -15,7 +15,7 @@ use std::error::Error;
 
 use channel::fcm::{FcmChannel, Quotas, Settings};
 
-use speed::{Load, chunk, measure, put};
+use speed::{Load, chunk, measure, put, say};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -44,5 +44,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let title = "x".repeat(body_bytes.saturating_sub(frame));
     let chunk = chunk(format!(r#"{{"notification":{{"title":"{title}"}}}}"#), tokens)?;
     let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
-    measure(&FcmChannel::new(&settings, &Quotas::default())?, &chunk, load).map(drop)
+    say(&measure(&FcmChannel::new(&settings, &Quotas::default())?, &chunk, load)?.to_string());
+    Ok(())
 }

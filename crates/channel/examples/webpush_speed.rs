@@ -47,9 +47,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let chunk = chunk(content, recipients)?;
     let before = key_exchange_cpu()?;
     let load = Load { warm_up: 5_000, requests, chunks_at_a_time: 2, threads };
-    let all = measure(&channel, &chunk, load)?;
-    let floor = (before + key_exchange_cpu()?) / 2;
-    let (floor_us, ratio) = (floor.as_secs_f64() * 1e6, all.div_duration_f64(floor));
+    let measured = measure(&channel, &chunk, load)?;
+    say(&measured.to_string());
+    let floor_us = (before + key_exchange_cpu()?).as_secs_f64() / 2.0 * 1e6;
+    let ratio = measured.cpu_us / floor_us;
     say(&format!(
         "key exchange  {floor_us:.2} us for a key pair and an agreement alone; a message costs {ratio:.2} times that"
     ));

@@ -75,8 +75,19 @@ impl Endpoint {
                 .map_err(|_| Invalid::new("has a query that is not one"))?,
             None => PathAndQuery::from_static("/"),
         };
+        if leads_elsewhere(path.path()) {
+            return refuse(
+                "has a path with the segment \".\" or \"..\": write the path it leads to",
+            );
+        }
         Ok(Self { origin: Origin { is_https, host, port }, path })
     }
+}
+
+/// Whether a server may read `path` as another one: by its segments `.` and `..`, encoded ones included (RFC 3986, section 6.2.2).
+fn leads_elsewhere(path: &str) -> bool {
+    let decoded = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/");
+    decoded.replace("%5c", "/").split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
 // === impl Origin ===
@@ -102,7 +113,8 @@ impl std::fmt::Display for Origin {
 // === impl Host ===
 
 impl Host {
-    fn parse(text: &str) -> Result<Self, Invalid> {
+    /// Reads a name, or an address (an IPv6 one in brackets). Refuses what some reader could take for another host.
+    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
         let refuse = |message: &str| Err(Invalid::new(message));
         if let Some(inner) = text.strip_prefix('[') {
             let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
@@ -165,6 +177,11 @@ mod tests {
         check("https://[2606:4700:0::0:1111]/", "https://[2606:4700::1111]:443", "/");
         check("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example:443", "/");
         check("https://example.com?x", "https://example.com:443", "/?x");
+        check(
+            "https://example.com/a..b/.c/...?d/../e",
+            "https://example.com:443",
+            "/a..b/.c/...?d/../e",
+        );
     }
 
     #[test]
@@ -216,6 +233,11 @@ mod tests {
             "https://[::1/",
             "https://[fe80::1%25eth0]/",
             "https://[v1.x]/",
+            "https://example.com/a/../b",
+            "https://example.com/a/./b?c",
+            "https://example.com/..",
+            "https://example.com/a/%2E%2e/b",
+            "https://example.com/a%2f..%5Cb",
             "https://example.com:0/",
             "https://example.com:65536/",
             "https://example.com:x/",

@@ -2,11 +2,12 @@
 //! address that is then connected to: a name that resolves to another address the next time gains nothing.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use tokio::sync::Semaphore;
 
 /// Finds the addresses of a name.
 #[async_trait]
@@ -15,9 +16,15 @@ pub trait Resolve: Send + Sync + std::fmt::Debug {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Resolves names as this machine does.
-#[derive(Debug, Clone, Copy)]
-struct System;
+/// Resolves names as this machine does, a bounded number at a time: a look-up cannot be called off, and strangers' names whose
+/// servers say nothing must not keep the threads that everybody's names need.
+#[derive(Debug)]
+struct System {
+    places: Arc<Semaphore>,
+}
+
+/// Look-ups under way for one channel; a runtime has 512 threads for these.
+const LOOK_UPS_MAX: usize = 64;
 
 /// Knows which addresses may be reached.
 #[derive(Debug, Clone)]
@@ -79,7 +86,14 @@ const NOT_PUBLIC_V6: &[(Ipv6Net, &str)] = &[
 #[async_trait]
 impl Resolve for System {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        Ok(tokio::net::lookup_host((name, port)).await?.collect())
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
+        let name = name.to_owned();
+        let looking_up = tokio::task::spawn_blocking(move || {
+            let addresses = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            drop(place);
+            addresses
+        });
+        looking_up.await.map_err(io::Error::other)?
     }
 }
 
@@ -88,7 +102,8 @@ impl Resolve for System {
 impl Guard {
     /// Lets through what is public, and `allowed`.
     pub(crate) fn new(allowed: Vec<IpNet>) -> Self {
-        Self { allowed, resolver: Arc::new(System) }
+        let places = Arc::new(Semaphore::new(LOOK_UPS_MAX));
+        Self { allowed, resolver: Arc::new(System { places }) }
     }
 
     /// The same with names resolved by `resolver`.

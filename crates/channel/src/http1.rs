@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::Attempt;
 use crate::endpoint::Origin;
 use crate::guard::Forbidden;
+use crate::hidden::Proofs;
 use crate::tcp::{self, Reach};
 use crate::tls;
 
@@ -142,11 +143,13 @@ impl Pool {
         mut requests: Requests,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, (Option<Request<Full<Bytes>>>, String)> {
+        let proofs = Proofs::of(request.headers());
         match requests.try_send_request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 let is_kept = !head.status.is_success() && !head.status.is_redirection();
-                let body = self.keep(target, requests, body, is_kept).await;
+                let mut body = self.keep(target, requests, body, is_kept).await;
+                proofs.hide(&mut body);
                 Ok(Reply { status: head.status, headers: head.headers, body })
             }
             Err(mut error) => {
@@ -188,7 +191,8 @@ impl Pool {
         let origin = &target.origin;
         let refuse =
             |error: String| Failure::Unsent(format!("cannot connect to {origin}: {error}"));
-        let connected = tcp::connect(&origin.host, origin.port, &*self.reach).await;
+        let (host, port) = (&origin.host, origin.port);
+        let connected = tcp::connect(host, port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await;
         let stream = connected.map_err(|error| match error {
             tcp::ConnectError::Forbidden(forbidden) => Failure::Forbidden(forbidden),
             tcp::ConnectError::Failed(message) => refuse(message),

@@ -18,9 +18,9 @@ pub mod dry_run;
 mod endpoint;
 pub mod fcm;
 mod guard;
+mod hidden;
 mod http1;
 mod http2;
-mod reload;
 mod settings;
 pub mod smtp;
 mod tcp;
@@ -39,7 +39,6 @@ use tokio::sync::watch;
 
 pub use drive::{drive, drive_patiently};
 pub use guard::Resolve;
-pub use reload::Reloadable;
 pub use settings::Secret;
 
 /// One configured way out. Shared by all threads.
@@ -297,6 +296,12 @@ pub(crate) fn own_or_shared<'a, Encoded>(
         Some(Err(invalid)) => Err(Attempt::impossible(invalid.message.clone())),
         None => Err(Attempt::without_content()),
     }
+}
+
+/// Whether a token that says it was made at `made` is to be replaced: it is too old, or its time lies ahead because the
+/// clock was set back, and the provider would not take it.
+pub(crate) fn is_stale(made: Timestamp, now: Timestamp, renew_after: Duration) -> bool {
+    now.since(made) >= renew_after || made.since(now) > limits::CLOCK_TOLERANCE
 }
 
 /// The wall time as the vocabulary has it.

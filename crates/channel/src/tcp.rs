@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -48,15 +50,20 @@ pub(crate) enum ConnectError {
     Failed(String),
 }
 
-/// How long sent bytes may stay unacknowledged before the kernel gives the connection up. Keeps a peer that
-/// vanished without a word from holding requests for the kernel's own quarter of an hour.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
+/// How long sent bytes of a request may stay unacknowledged before the kernel gives the connection up. Keeps a peer
+/// that vanished without a word from holding requests for the kernel's own quarter of an hour.
+pub(crate) const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 
-/// Connects to the first address of `host` that answers, if `reach` lets it. The caller bounds the time.
+/// How long an address may say nothing before the next one is tried beside it (RFC 8305, section 5).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Connects to the first address of `host` that answers, if `reach` lets it. The caller bounds the time. The
+/// connection ends when bytes stay unacknowledged for `unacknowledged_max`, a peer that stopped reading included.
 pub(crate) async fn connect(
     host: &Host,
     port: u16,
     reach: &dyn Reach,
+    unacknowledged_max: Duration,
 ) -> Result<TcpStream, ConnectError> {
     let addresses = reach
         .resolve(host, port)
@@ -71,19 +78,30 @@ pub(crate) async fn connect(
     reach.check(stream.peer_addr().map_err(failed)?.ip())?;
     // Small requests must not wait for the acknowledgement of the one before.
     stream.set_nodelay(true).map_err(failed)?;
-    SockRef::from(&stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX)).map_err(failed)?;
+    SockRef::from(&stream).set_tcp_user_timeout(Some(unacknowledged_max)).map_err(failed)?;
     Ok(stream)
 }
 
+/// One address after the other, each with a head start before the next, so that one that swallows everything does not
+/// hide the others.
 async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
+    let mut left = addresses.into_iter();
+    let mut dialling = FuturesUnordered::new();
+    loop {
+        dialling.extend(left.next().map(TcpStream::connect));
+        let answer = if left.len() > 0 {
+            tokio::time::timeout(HEAD_START, dialling.next()).await
+        } else {
+            Ok(dialling.next().await)
+        };
+        match answer {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => failure = error,
+            Ok(None) => return Err(failure),
+            Err(_silent) => {}
         }
     }
-    Err(failure)
 }
 
 // === impl Guard ===
@@ -111,5 +129,48 @@ impl Reach for Anywhere {
 
     fn is_ours(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Listens, and answers nobody: its queue is full.
+    fn black_hole() -> (SocketAddr, Vec<Socket>) {
+        let stream = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let listener = stream();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let first = stream();
+        first.connect(&address).unwrap();
+        (address.as_socket().unwrap(), vec![listener, first])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_swallows_everything_does_not_hide_the_next() {
+        let (silent, _open) = black_hole();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let good = listener.local_addr().unwrap();
+        let refused = SocketAddr::from(([127, 0, 0, 1], 1));
+        for addresses in [vec![silent, good], vec![refused, silent, good], vec![good, silent]] {
+            let stream = first_that_answers(addresses).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), good);
+        }
+        let waiting = tokio::time::timeout(HEAD_START * 4, first_that_answers(vec![silent]));
+        assert!(waiting.await.is_err(), "it did swallow everything");
+    }
+
+    #[tokio::test]
+    async fn the_last_failure_is_told_when_none_answers() {
+        let refused = SocketAddr::from(([127, 0, 0, 1], 1));
+        let error = first_that_answers(vec![refused, refused]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let error = first_that_answers(Vec::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), "the name has no address");
     }
 }

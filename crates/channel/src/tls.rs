@@ -1,12 +1,12 @@
 //! TLS as all channels use it: aws-lc-rs, the machine's own roots, and one more if the settings name it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
@@ -15,34 +15,91 @@ use tokio_rustls::client::TlsStream;
 
 use crate::ChannelError;
 use crate::endpoint::Host;
+use crate::settings::Secret;
 
 /// A certificate of ours, with its key.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// Where it was read.
-    path: String,
+    place: Place,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+}
+
+/// Where a setting has its PEM text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pem<'a> {
+    /// In a file.
+    File(&'a Path),
+    /// In the setting of this name.
+    Text(&'static str, &'a Secret),
+}
+
+/// What is named when a PEM text is wrong.
+#[derive(Debug)]
+enum Place {
+    File(String),
+    Setting(&'static str),
 }
 
 // === impl Identity ===
 
 impl Identity {
-    /// Reads a certificate with its chain, and its key; both PEM.
-    pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, ChannelError> {
-        let refuse = |path: &Path, message: String| ChannelError::File {
-            path: path.display().to_string(),
-            message,
-        };
-        let chain: Vec<_> = CertificateDer::pem_file_iter(certificate)
-            .and_then(Iterator::collect)
-            .map_err(|error| refuse(certificate, format!("cannot be read: {error}")))?;
-        if chain.is_empty() {
-            return Err(refuse(certificate, "holds no certificate".to_owned()));
+    /// Reads a certificate with its chain, and its key.
+    pub(crate) fn read(certificate: Pem<'_>, key: Pem<'_>) -> Result<Self, ChannelError> {
+        let chain: Vec<_> = match certificate {
+            Pem::File(path) => CertificateDer::pem_file_iter(path).and_then(Iterator::collect),
+            Pem::Text(_, text) => {
+                CertificateDer::pem_slice_iter(text.expose().as_bytes()).collect()
+            }
         }
-        let key = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| refuse(key, format!("the key cannot be read: {error}")))?;
-        Ok(Self { path: certificate.display().to_string(), chain, key })
+        .map_err(|error| certificate.place().refuse(format!("cannot be read: {}", say(&error))))?;
+        if chain.is_empty() {
+            return Err(certificate.place().refuse("holds no certificate".to_owned()));
+        }
+        let private = match key {
+            Pem::File(path) => PrivateKeyDer::from_pem_file(path),
+            Pem::Text(_, text) => PrivateKeyDer::from_pem_slice(text.expose().as_bytes()),
+        };
+        let private = private.map_err(|error| {
+            key.place().refuse(format!("the key cannot be read: {}", say(&error)))
+        })?;
+        Ok(Self { place: certificate.place(), chain, key: private })
+    }
+}
+
+// === impl Pem ===
+
+impl<'a> Pem<'a> {
+    /// Where `setting` or its file has it; nothing when both are set, or neither.
+    pub(crate) fn of(
+        setting: &'static str,
+        text: Option<&'a Secret>,
+        file: Option<&'a PathBuf>,
+    ) -> Option<Self> {
+        match (text, file) {
+            (Some(text), None) => Some(Self::Text(setting, text)),
+            (None, Some(path)) => Some(Self::File(path)),
+            (None, None) | (Some(_), Some(_)) => None,
+        }
+    }
+
+    fn place(self) -> Place {
+        match self {
+            Self::File(path) => Place::File(path.display().to_string()),
+            Self::Text(setting, _) => Place::Setting(setting),
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn refuse(self, message: String) -> ChannelError {
+        match self {
+            Self::File(path) => ChannelError::File { path, message },
+            Self::Setting(setting) => ChannelError::Setting { setting, message },
+        }
     }
 }
 
@@ -82,12 +139,9 @@ pub(crate) fn client_with(
     let builder = builder(provider())?.with_root_certificates(roots);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
-        Some(Identity { path, chain, key }) => {
-            builder.with_client_auth_cert(chain, key).map_err(|error| ChannelError::File {
-                path,
-                message: format!("cannot be used with its key: {error}"),
-            })?
-        }
+        Some(Identity { place, chain, key }) => builder
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| place.refuse(format!("cannot be used with its key: {error}")))?,
     };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
@@ -153,6 +207,15 @@ impl ServerCertVerifier for AnyCertificate {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_schemes()
     }
+}
+
+/// What is wrong with a PEM text, without the line that is: all of a key may stand on it.
+pub(crate) fn say(error: &pem::Error) -> String {
+    if matches!(error, pem::Error::IllegalSectionStart { .. }) {
+        return "a line that begins with -----BEGIN goes on behind its dashes: break it there, and before -----END"
+            .to_owned();
+    }
+    error.to_string()
 }
 
 fn provider() -> Arc<CryptoProvider> {

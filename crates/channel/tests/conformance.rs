@@ -1,10 +1,8 @@
 //! The dry run and the scripted double pass the suite under paused time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use channel::Channel;
-use channel::Reloadable;
 use channel::conformance::{Provider, Subject, exercise};
 use channel::double::{Double, Step};
 use channel::dry_run::{DryRunChannel, Settings};
@@ -13,8 +11,6 @@ use notification::{Bytes, Content};
 
 struct DryRun;
 struct Scripted;
-/// Opened as another channel than it is when it sends.
-struct Replaced;
 
 fn content() -> Content {
     Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None }
@@ -54,29 +50,6 @@ impl Subject for Scripted {
     fn content(&self) -> Content {
         content()
     }
-}
-
-impl Subject for Replaced {
-    fn channel(&self, provider: Provider) -> Option<Box<dyn Channel>> {
-        let before = Double::new();
-        before.set_otherwise(Step::Panic);
-        let reloadable = Reloadable::new(Arc::new(before));
-        reloadable.replace(Arc::from(Scripted.channel(provider)?));
-        Some(Box::new(reloadable))
-    }
-
-    fn recipient(&self, provider: Provider, number: u16) -> String {
-        Scripted.recipient(provider, number)
-    }
-
-    fn content(&self) -> Content {
-        content()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_channel_that_was_replaced_is_a_channel() {
-    exercise(&Replaced, Clock::starting_at(Duration::from_hours(500_000))).await;
 }
 
 #[tokio::test(start_paused = true)]

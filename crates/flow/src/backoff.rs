@@ -41,17 +41,18 @@ impl Backoff {
     }
 
     /// The delay after the failed attempt number `attempt` (the first is 1): anything from zero to
-    /// `min(cap, base * 2^(attempt - 1))`. When the other side named a time to wait, that comes first and
-    /// the jitter, then bounded by `base`, is added to it.
+    /// `min(cap, base * 2^(attempt - 1))`. When the other side named a time to wait, no less than that, and up to
+    /// `base` more; but a short time that it names again and again does not keep the delays from growing.
     pub fn delay(
         &self,
         attempt: u16,
         asked: Option<Duration>,
         random: &mut fastrand::Rng,
     ) -> Duration {
+        let own = self.ceiling(attempt).mul_f64(random.f64());
         match asked {
-            Some(wait) => wait.saturating_add(self.base.mul_f64(random.f64())),
-            None => self.ceiling(attempt).mul_f64(random.f64()),
+            Some(wait) => own.max(wait.saturating_add(self.base.mul_f64(random.f64()))),
+            None => own,
         }
     }
 
@@ -94,8 +95,19 @@ mod tests {
             let asked = Duration::from_millis(asked_ms);
             let backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(15)).unwrap();
             let delay = backoff.delay(attempt, Some(asked), &mut fastrand::Rng::with_seed(seed));
-            prop_assert!(delay >= asked && delay <= asked + Duration::from_secs(1));
+            prop_assert!(delay >= asked);
+            prop_assert!(delay <= (asked + Duration::from_secs(1)).max(backoff.ceiling(attempt)));
         }
+    }
+
+    #[test]
+    fn who_always_asks_for_a_second_is_asked_less_and_less_often() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let backoff = Backoff::DEFAULT;
+        let asked = Some(Duration::from_secs(1));
+        let all: Duration =
+            (1..=32).map(|attempt| backoff.delay(attempt, asked, &mut random)).sum();
+        assert!(all > Duration::from_hours(1), "{all:?}");
     }
 
     #[test]

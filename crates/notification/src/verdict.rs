@@ -36,6 +36,8 @@ pub struct Answer {
     pub detail: Cow<'static, str>,
     /// Since when the recipient is gone by the provider's own clock, if it said.
     pub gone_since: Option<Timestamp>,
+    /// Whether the provider may have acted on the attempt although it did not accept it.
+    pub may_have_acted: bool,
 }
 
 /// What deliver reports of one delivery.
@@ -65,29 +67,26 @@ impl Answer {
         Self::new(Verdict::Refused { gone }, status, detail)
     }
 
-    /// Not now.
+    /// Not now. It may have been acted on when `status` is the one of an HTTP server that failed at an unknown point
+    /// (5xx, 408, and what HTTP does not know); 429 and 503 say that it was declined (RFC 9110, section 15.6; RFC 6585, section 4).
     pub fn deferred(
         status: u16,
         after: Option<Duration>,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self::new(Verdict::Deferred { after }, status, detail)
+        let may_have_acted = matches!(status, 1..=199 | 408 | 500..=502 | 504..);
+        Self::new(Verdict::Deferred { after }, status, detail).acted(may_have_acted)
     }
 
-    /// Whether the provider may have acted on the attempt although it did not accept it: the answer was lost, or
-    /// it is the HTTP status of a server that failed at an unknown point (5xx, 408). 429 and 503 say that it
-    /// declined to act (RFC 9110, section 15.6; RFC 6585, section 4).
-    pub const fn may_have_acted(&self) -> bool {
-        match self.verdict {
-            Verdict::Unknown => true,
-            Verdict::Deferred { .. } => matches!(self.status, 408 | 500..=502 | 504..=599),
-            Verdict::Accepted | Verdict::Refused { .. } => false,
-        }
+    /// The same where the channel knows better whether the provider may have acted than the status says.
+    #[must_use]
+    pub fn acted(self, may_have_acted: bool) -> Self {
+        Self { may_have_acted, ..self }
     }
 
     /// The answer was lost.
     pub fn unknown(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Verdict::Unknown, 0, detail)
+        Self::new(Verdict::Unknown, 0, detail).acted(true)
     }
 
     /// The same of a recipient that has been gone since `at`, by the provider's own clock.
@@ -97,6 +96,6 @@ impl Answer {
     }
 
     fn new(verdict: Verdict, status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict, status, detail: detail.into(), gone_since: None }
+        Self { verdict, status, detail: detail.into(), gone_since: None, may_have_acted: false }
     }
 }

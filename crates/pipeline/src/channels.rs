@@ -6,7 +6,7 @@ use std::sync::Arc;
 use channel::Channel;
 use notification::Name;
 
-/// Every channel of the configuration. Built once; the stages share it.
+/// Every channel of a configuration. Whoever sends goes by the newest one that there is.
 #[derive(Debug, Clone, Default)]
 pub struct Channels {
     by_name: BTreeMap<Name, Arc<dyn Channel>>,

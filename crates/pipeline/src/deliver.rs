@@ -4,14 +4,14 @@
 
 mod chunk;
 mod lanes;
+mod ways;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use channel::{Channel, ChannelError, Sender, Tools};
+use channel::{ChannelError, Tools};
 use flow::{Clock, Tenure};
-use notification::{Chunk, Name, Priority};
+use notification::{Chunk, Priority};
 use queue::Consume;
 use store::Begin;
 use tokio::sync::{mpsc, watch};
@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use crate::Channels;
 use crate::report::Reported;
 use lanes::Lanes;
+use ways::Ways;
 
 /// What one sender thread needs.
 #[derive(Debug, Clone)]
@@ -28,8 +29,8 @@ pub struct Deliver {
     pub queue: Arc<dyn Consume<Arc<Chunk>>>,
     /// The fence of at-most-once deliveries.
     pub begin: Arc<dyn Begin>,
-    /// The ways out.
-    pub channels: Channels,
+    /// The ways out. What is sent from a change on goes by the new ones; what is under way ends as it began.
+    pub channels: watch::Receiver<Channels>,
     /// Where reports go.
     pub reports: mpsc::Sender<Reported>,
     /// Turns true when no attempt may start any more.
@@ -45,20 +46,13 @@ pub struct Deliver {
 /// What all chunks on one thread share.
 #[derive(Debug)]
 struct Thread {
-    ways: BTreeMap<Name, Way>,
+    ways: Ways,
     lanes: Lanes,
     begin: Arc<dyn Begin>,
     reports: mpsc::Sender<Reported>,
     stopping: watch::Receiver<bool>,
     tenure: Tenure,
     clock: Clock,
-}
-
-/// One channel, opened on this thread.
-#[derive(Debug)]
-struct Way {
-    channel: Arc<dyn Channel>,
-    sender: Box<dyn Sender>,
 }
 
 /// Chunks taken from the queue at once: one, so that the threads share what is there.
@@ -73,13 +67,18 @@ impl Deliver {
     /// # Errors
     /// When a channel cannot be opened; before anything is taken from the queue.
     pub async fn run(self) -> Result<(), ChannelError> {
-        let queue = Arc::clone(&self.queue);
+        let (queue, mut channels) = (Arc::clone(&self.queue), self.channels.clone());
         let thread = Rc::new(self.open()?);
         let mut chunks = JoinSet::new();
         loop {
             let messages = tokio::select! {
                 messages = queue.receive(Priority::Bulk, RECEIVE_CHUNKS) => messages,
                 Some(ended) = chunks.join_next() => { tell_panic(ended); continue }
+                Ok(()) = channels.changed() => {
+                    let thread = Rc::clone(&thread);
+                    chunks.spawn_local(async move { thread.ways.follow().await });
+                    continue;
+                }
             };
             // Without settle nothing can come of them: the store will say what is unsettled.
             if messages.is_empty() || thread.reports.is_closed() {
@@ -92,20 +91,14 @@ impl Deliver {
         while let Some(ended) = chunks.join_next().await {
             tell_panic(ended);
         }
-        for way in thread.ways.values() {
-            way.sender.close().await;
-        }
+        thread.ways.close().await;
         Ok(())
     }
 
     fn open(self) -> Result<Thread, ChannelError> {
-        let mut ways = BTreeMap::new();
-        for (seed, (name, channel)) in (self.seed..).zip(self.channels.iter()) {
-            let sender = channel.open(Tools { clock: self.clock, seed })?;
-            ways.insert(name.clone(), Way { channel: Arc::clone(channel), sender });
-        }
+        let tools = Tools { clock: self.clock, seed: self.seed };
         Ok(Thread {
-            ways,
+            ways: Ways::open(self.channels, tools)?,
             lanes: Lanes::default(),
             begin: self.begin,
             reports: self.reports,

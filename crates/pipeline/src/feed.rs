@@ -1,19 +1,29 @@
 //! Feed: tells an application which recipients are gone, as notifications on a channel of Belfry's own.
 //!
-//! What is handed on next is fixed in the store before it is taken in, and the key of the notification names it. So
-//! whoever goes on after a crash, or does the same at the same time, takes in the same once.
+//! One notification after the other: the next is taken in when the application has taken the last, so changes arrive in
+//! order and none is passed over. What is handed on next is fixed in the store before it is taken in, and the key of the
+//! notification names it. So whoever goes on after a crash, or does the same at the same time, takes in the same once.
+
+mod event;
+mod standing;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use notification::{ByteString, Idempotency, Name, limits};
-use serde::Serialize;
-use store::{Change, ErrorKind, EventPosition, FeedCursor, Ledger, StoreError, SuppressionEvent};
+use notification::{ByteString, Idempotency, Name, NotificationId, State, Timestamp, limits};
+use store::{
+    Admission, Attempted, ErrorKind, EventPosition, FeedCursor, History, Ledger, StoreError,
+    SuppressionEvent,
+};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::Intake;
 use crate::ingest::Terms;
+use event::{Content, json_bytes};
+
+pub use event::EventLine;
+pub use standing::Standing;
 
 /// Hands the changes of the suppression list on.
 #[derive(Debug)]
@@ -36,44 +46,32 @@ pub struct Feed {
     pub to: ByteString,
 }
 
-/// A change, as applications read it.
-#[derive(Debug, Serialize)]
-pub struct EventLine {
-    position: String,
-    at: String,
-    channel: String,
-    to: String,
-    change: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<String>,
+/// A feed that runs.
+#[derive(Debug)]
+struct Run {
+    feed: Feed,
+    under_way: Option<UnderWay>,
+    /// When it was last said that it stands still; `None` while it does not.
+    complained_at: Option<Timestamp>,
 }
 
-/// What one notification tells.
-#[derive(Debug, Serialize)]
-struct Content {
-    r#type: &'static str,
-    until: String,
-    events: Vec<EventLine>,
+/// What is being handed on, as a notification.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    /// Where the feed was when it was taken in.
+    cursor: FeedCursor,
+    until: EventPosition,
+    id: NotificationId,
+    /// When the first of its changes happened.
+    since: Timestamp,
+    /// How often it was looked at.
+    looks: u32,
 }
 
-/// What came of handing something on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Handed {
-    /// It is taken in, and there may be more.
-    Some,
-    /// There is nothing new.
-    Nothing,
-    /// The channel does not take it.
-    Refused,
-}
-
-/// How long to wait.
+/// How long to wait for the next step.
 #[derive(Debug, Clone, Copy)]
 enum Pause {
+    Not,
     UntilChanged,
     For(Duration),
 }
@@ -85,12 +83,22 @@ const CONTENT_BYTES: usize = limits::PAYLOAD_BYTES - 1_024;
 /// Before an idempotency key that is ours. No caller's key has a control character.
 const OUR_KEYS: char = '\u{1}';
 
-/// From a change to the look at it: what changes meanwhile is one notification.
+/// From a change to its notification: what changes meanwhile goes with it.
 const GATHER: Duration = Duration::from_secs(1);
 /// Between two looks without a word from a store that several processes change.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 /// Between two tries to take in what is refused, or while the store is away.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
+/// To the first look at what is under way; doubled with each, so that there are few even if it takes long.
+const FIRST_LOOK: Duration = Duration::from_millis(25);
+const LOOK_DOUBLINGS: u32 = 6;
+/// To the next notification for an application that refused one; doubled with each, up to four minutes.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+const REFUSAL_DOUBLINGS: u32 = 8;
+/// A change that waits longer than this is worth a line in the log.
+const STALLED_AFTER: Duration = Duration::from_mins(1);
+/// Between two such lines.
+const COMPLAIN_EVERY: Duration = Duration::from_mins(5);
 
 // === impl Feed ===
 
@@ -99,67 +107,60 @@ impl Feed {
     ///
     /// # Errors
     /// When the store failed, or cannot be read.
-    pub async fn run(mut self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+    pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+        let mut run = Run { feed: self, under_way: None, complained_at: None };
         while !*stopping.borrow() {
-            // What changes from here on wakes the wait below, also if it changes during the look.
-            self.changes.mark_unchanged();
-            let pause = self.hand_on().await?;
+            // What changes from here on wakes the wait below, also if it changes during the step.
+            run.feed.changes.mark_unchanged();
+            let pause = match run.step().await {
+                Ok(pause) => pause,
+                // The store says itself that it is away.
+                Err(error) if error.kind() == ErrorKind::Unavailable => Pause::For(TRY_AGAIN_AFTER),
+                Err(error) => return Err(error),
+            };
             tokio::select! {
-                () = self.wait(pause) => {}
+                () = run.feed.wait(pause) => {}
                 _ = stopping.wait_for(|stopping| *stopping) => {}
             }
         }
         Ok(())
     }
 
-    /// Hands on everything there is, and says how long to wait if the store says nothing.
-    async fn hand_on(&self) -> Result<Pause, StoreError> {
-        loop {
-            match self.hand_on_some().await {
-                Ok(Handed::Some) => {}
-                Ok(Handed::Nothing) => return Ok(Pause::UntilChanged),
-                Ok(Handed::Refused) => return Ok(Pause::For(TRY_AGAIN_AFTER)),
-                // The store says itself that it is away.
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    return Ok(Pause::For(TRY_AGAIN_AFTER));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn hand_on_some(&self) -> Result<Handed, StoreError> {
-        let name = || self.name.clone();
-        let cursor = self.ledger.feed(name()).await?;
-        let events = self.events(cursor).await?;
-        let Some(last) = events.last() else { return Ok(Handed::Nothing) };
-        let until = last.position;
-        let fixed = FeedCursor { until: Some(until), ..cursor };
-        if fixed != cursor && self.ledger.move_feed(name(), cursor, fixed).await? != fixed {
-            // Somebody else was first: what is fixed now is read anew.
-            return Ok(Handed::Some);
-        }
-        if !self.take_in(cursor.position, until, events).await? {
-            return Ok(Handed::Refused);
-        }
-        let done = FeedCursor { position: until, until: None };
-        self.ledger.move_feed(name(), fixed, done).await?;
-        Ok(Handed::Some)
-    }
-
-    /// What is to be handed on next: what is fixed, or else as much as fits into one notification.
-    async fn events(&self, cursor: FeedCursor) -> Result<Vec<SuppressionEvent>, StoreError> {
+    /// Fixes what is handed on after `cursor`: as much as there is, and fits into one notification.
+    async fn fix(&self, cursor: FeedCursor) -> Result<Pause, StoreError> {
         let page = self.ledger.suppression_events(cursor.position, EVENTS).await?;
-        let (mut events, mut position) = (page.events, page.next);
-        let Some(until) = cursor.until else {
-            let ends = events.iter().scan(0, |end, event| {
-                *end += json_bytes(event);
-                Some(*end)
-            });
-            let count = ends.take_while(|end| *end <= CONTENT_BYTES).count();
-            events.truncate(count);
-            return Ok(events);
+        let ends = page.events.iter().scan(0, |end, event| {
+            *end += json_bytes(event);
+            Some((*end, event))
+        });
+        let fitting = ends.take_while(|(end, _)| *end <= CONTENT_BYTES).map(|(_, event)| event);
+        let fitting: Vec<&SuppressionEvent> = fitting.collect();
+        let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
+            return Ok(Pause::UntilChanged);
         };
+        let (now, until) = (self.intake.now(), last.position);
+        let is_full = fitting.len() == EVENTS || until < page.next;
+        // A change from the future tells of a clock that was set, and of no age.
+        let age = if first.at > now { GATHER } else { now.since(first.at) };
+        if !is_full && age < GATHER {
+            return Ok(Pause::For(GATHER.saturating_sub(age)));
+        }
+        self.move_on(cursor, FeedCursor { until: Some(until), ..cursor }).await
+    }
+
+    /// Moves the feed, unless somebody else was first; either way it goes on from where it is then.
+    async fn move_on(&self, from: FeedCursor, to: FeedCursor) -> Result<Pause, StoreError> {
+        self.ledger.move_feed(self.name.clone(), from, to).await?;
+        Ok(Pause::Not)
+    }
+
+    /// The changes after `position`, until `until`.
+    async fn events(
+        &self,
+        mut position: EventPosition,
+        until: EventPosition,
+    ) -> Result<Vec<SuppressionEvent>, StoreError> {
+        let mut events = Vec::new();
         while position < until {
             let page = self.ledger.suppression_events(position, EVENTS).await?;
             if page.next == position {
@@ -172,46 +173,15 @@ impl Feed {
         Ok(events)
     }
 
-    /// Takes a notification in, once; false when it is refused.
-    async fn take_in(
-        &self,
-        from: EventPosition,
-        until: EventPosition,
-        events: Vec<SuppressionEvent>,
-    ) -> Result<bool, StoreError> {
-        let events = events.into_iter().map(EventLine::from).collect();
-        let content = Content { r#type: "suppressions", until: until.to_string(), events };
-        let json = serde_json::to_vec(&content)
-            .map_err(|error| StoreError::Damaged(format!("a change of the list: {error}")))?;
-        let terms = Terms {
-            channel: self.channel.as_str().into(),
-            content: json.into(),
-            ..Terms::default()
-        };
-        let checked = self.intake.check(&self.tenant, &terms, self.to.clone(), self.intake.now());
-        let mut draft = match checked {
-            Ok(draft) => draft,
-            Err(fault) => {
-                tracing::error!(%fault, channel = %self.channel, "the suppression feed cannot be sent: it waits");
-                return Ok(false);
-            }
-        };
-        // The positions say all: an application that moved gets the same under another address.
-        let key = format!("{OUR_KEYS}feed {} {from} {until}", self.name).into();
-        draft.idempotency = Some(Idempotency { key, fingerprint: [0; 32] });
-        self.intake.accept_all(vec![draft]).await?;
-        Ok(true)
-    }
-
     async fn wait(&mut self, pause: Pause) {
         let changed = async {
             if self.changes.changed().await.is_err() {
                 // The store is closing, and so is everything else.
                 std::future::pending::<()>().await;
             }
-            sleep(GATHER).await;
         };
         match pause {
+            Pause::Not => {}
             Pause::For(span) => sleep(span).await,
             Pause::UntilChanged if self.is_shared => tokio::select! {
                 () = changed => {}
@@ -222,58 +192,114 @@ impl Feed {
     }
 }
 
-// === impl EventLine ===
+// === impl Run ===
 
-impl EventLine {
-    /// The same for people. The provider's words are as they came.
-    pub fn to_text(&self) -> String {
-        let Self { position, at, channel, to, change, reason, status, since } = self;
-        let text = format!("{position} {at} {change} {channel} {to}");
-        match (reason, status, since) {
-            (Some(reason), Some(status), Some(since)) => {
-                format!("{text} since {since}: {status} {reason}")
+impl Run {
+    /// Does what is to be done next, and says how long to wait after it.
+    async fn step(&mut self) -> Result<Pause, StoreError> {
+        let cursor = self.feed.ledger.feed(self.feed.name.clone()).await?;
+        let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
+        let known = self.under_way.filter(|under_way| under_way.cursor == cursor);
+        let under_way = match known {
+            Some(under_way) => under_way,
+            None => match self.take_in(cursor, until).await? {
+                Some(under_way) => under_way,
+                None => return Ok(Pause::For(TRY_AGAIN_AFTER)),
+            },
+        };
+        self.under_way = Some(UnderWay { looks: under_way.looks + 1, ..under_way });
+        self.look_at(under_way).await
+    }
+
+    /// Takes a notification in, once; `None` when the channel does not have it.
+    async fn take_in(
+        &mut self,
+        cursor: FeedCursor,
+        until: EventPosition,
+    ) -> Result<Option<UnderWay>, StoreError> {
+        let FeedCursor { position, tries, .. } = cursor;
+        let events = self.feed.events(position, until).await?;
+        let since = events.first().map_or(self.feed.intake.now(), |event| event.at);
+        let Feed { name, intake, tenant, channel, to, .. } = &self.feed;
+        let json = serde_json::to_vec(&Content::new(position, until, events))
+            .map_err(|error| StoreError::Damaged(format!("a change of the list: {error}")))?;
+        let terms =
+            Terms { channel: channel.as_str().into(), content: json.into(), ..Terms::default() };
+        let now = intake.now();
+        let mut draft = match intake.check(tenant, &terms, to.clone(), now) {
+            Ok(draft) => draft,
+            Err(fault) => {
+                let channel = channel.clone();
+                if self.may_complain(now) {
+                    tracing::error!(%fault, %channel, "the suppression feed cannot be sent: it waits");
+                }
+                return Ok(None);
             }
-            _ => text,
+        };
+        // The positions say all: an application that moved gets the same under another address.
+        let key = format!("{OUR_KEYS}feed {name} {position} {until} {tries}").into();
+        draft.idempotency = Some(Idempotency { key, fingerprint: [0; 32] });
+        let admissions = intake.accept_all(vec![draft]).await?;
+        let under_way = |admission| match admission {
+            Admission::Accepted(id) | Admission::Replayed(id) => {
+                UnderWay { cursor, until, id, since, looks: 0 }
+            }
+        };
+        Ok(admissions.into_iter().next().map(under_way))
+    }
+
+    /// Goes on if the application has taken what is under way, and hands it on anew if it has ended otherwise.
+    async fn look_at(&mut self, under_way: UnderWay) -> Result<Pause, StoreError> {
+        let UnderWay { cursor, until, id, since, looks } = under_way;
+        let Some(history) = self.feed.ledger.find(id).await? else {
+            return Err(StoreError::Damaged(format!("notification {id} of the feed is missing")));
+        };
+        let now = self.feed.intake.now();
+        if history.state == State::Delivered {
+            if self.complained_at.take().is_some() {
+                tracing::info!("the application takes the suppression feed again");
+            }
+            let done = FeedCursor { position: until, until: None, tries: 0 };
+            return self.feed.move_on(cursor, done).await;
         }
+        let is_stalled = history.state.is_terminal() || now.since(since) >= STALLED_AFTER;
+        if is_stalled && self.may_complain(now) {
+            complain(&history, now.since(since));
+        }
+        if !history.state.is_terminal() {
+            let look = FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS));
+            let next = history.next_attempt_at.map_or(Duration::ZERO, |at| at.since(now));
+            return Ok(Pause::For(look.max(next)));
+        }
+        let ended_at = history.attempts.last().map_or(now, |attempted| attempted.at);
+        let wait = AFTER_REFUSAL * (1 << cursor.tries.min(REFUSAL_DOUBLINGS));
+        let wait = ended_at.plus(wait).since(now);
+        if !wait.is_zero() {
+            return Ok(Pause::For(wait));
+        }
+        self.feed.move_on(cursor, FeedCursor { tries: cursor.tries + 1, ..cursor }).await
+    }
+
+    /// Whether it is time for a line in the log; then it is taken to be written.
+    fn may_complain(&mut self, now: Timestamp) -> bool {
+        let is_due = self.complained_at.is_none_or(|at| now.since(at) >= COMPLAIN_EVERY);
+        if is_due {
+            self.complained_at = Some(now);
+        }
+        is_due
     }
 }
 
-impl From<SuppressionEvent> for EventLine {
-    fn from(event: SuppressionEvent) -> Self {
-        let SuppressionEvent { position, at, channel, recipient, change } = event;
-        let (position, at) = (position.to_string(), at.to_string());
-        let (channel, to) = (channel.to_string(), recipient.to_string());
-        match change {
-            Change::Suppressed { reason, status, since } => Self {
-                position,
-                at,
-                channel,
-                to,
-                change: "suppressed",
-                reason: Some(reason),
-                status: Some(status),
-                since: Some(since.to_string()),
-            },
-            Change::Lifted => Self {
-                position,
-                at,
-                channel,
-                to,
-                change: "lifted",
-                reason: None,
-                status: None,
-                since: None,
-            },
-        }
-    }
-}
-
-/// The most bytes that a change takes in a content: in a recipient a character takes two at most, for none has control
-/// characters; in the provider's words up to six.
-fn json_bytes(event: &SuppressionEvent) -> usize {
-    let words = match &event.change {
-        Change::Suppressed { reason, .. } => reason.len(),
-        Change::Lifted => 0,
+/// Says that the feed stands still, and what helps. Where it leads is a secret.
+fn complain(History { id, state, attempts, .. }: &History, waiting: Duration) {
+    let status = attempts.last().map_or(0, |&Attempted { status, .. }| status);
+    let advice = if *state == State::Suppressed {
+        "its endpoint is on the suppression list: lift it"
+    } else if state.is_terminal() {
+        "the application has not taken it, and gets it anew"
+    } else {
+        "the application does not take it, and is asked again"
     };
-    2 * event.recipient.len() + 6 * words + 512
+    let waiting_seconds = waiting.as_secs();
+    tracing::warn!(%id, %state, status, waiting_seconds, "the suppression feed stands still: {advice}; nothing is skipped");
 }

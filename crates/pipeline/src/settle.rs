@@ -11,7 +11,7 @@ use flow::Clock;
 use notification::{ChunkId, Epoch, Name, Settlement};
 use queue::Receipt;
 use store::{Settle as SettleStore, Settled, StoreError};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::metrics::Metrics;
 use crate::report::Reported;
@@ -25,8 +25,8 @@ pub struct Settle {
     pub store: Arc<dyn SettleStore>,
     /// Where reports come from.
     pub reports: mpsc::Receiver<Reported>,
-    /// How often and when to try again, per channel.
-    pub policies: BTreeMap<Name, RetryPolicy>,
+    /// How often and when to try again, per channel; as it is when a report comes.
+    pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
     /// What is counted.
     pub metrics: Metrics,
     /// The time.
@@ -65,8 +65,8 @@ impl Settle {
     fn take(&mut self, round: &mut Round, reported: Reported) {
         match reported {
             Reported::Deliveries { chunk, reports } => {
-                let policy =
-                    self.policies.get(&chunk.envelope.lane.channel).copied().unwrap_or_default();
+                let channel = &chunk.envelope.lane.channel;
+                let policy = self.policies.borrow().get(channel).copied().unwrap_or_default();
                 let decision = round
                     .decisions
                     .entry((chunk.id, chunk.epoch))

@@ -95,10 +95,12 @@ pub struct PositionError(String);
 /// How far somebody who hands the changes on has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeedCursor {
-    /// All up to here is handed on.
+    /// All up to here is taken.
     pub position: EventPosition,
     /// What is being handed on ends here. Fixed before it is begun, so that whoever goes on hands on the same.
     pub until: Option<EventPosition>,
+    /// How often this was handed on in vain.
+    pub tries: u32,
 }
 
 // === impl Suppression ===

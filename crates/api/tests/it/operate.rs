@@ -6,7 +6,7 @@ use axum::http::Method;
 use serde_json::json;
 
 use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
-use store::{ClaimRequest, Claims, ClusterStatus, Settle, WorkerStatus};
+use store::{ClaimRequest, Claims, ClusterStatus, FeedCursor, Ledger as _, Settle, WorkerStatus};
 
 use crate::support::{Fixture, JSON, fixture, notification};
 
@@ -136,6 +136,32 @@ async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
     ] {
         assert!(metrics.text.contains(line), "{line}{}", metrics.text);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_see_for_how_long_the_feed_of_the_suppression_list_has_stood_still() {
+    let fixture = fixture(Vec::new());
+    let gauge = async || {
+        let metrics = fixture.get("/metrics").await.text;
+        let mut lines = metrics.lines();
+        lines.find(|line| line.starts_with("belfry_suppression_feed")).map(str::to_owned)
+    };
+    let feed = async || fixture.get("/v1/status").await.json()["suppression_feed"].clone();
+    let expect = json!({"position": "0-0", "waiting_since": null, "lag_seconds": 0.0});
+    assert_eq!(feed().await, expect);
+    assert_eq!(gauge().await.unwrap(), "belfry_suppression_feed_lag_seconds 0.0");
+    let since = fixture.now().to_string();
+    fixture.post("/v1/suppressions", JSON, r#"{"channel":"ios","to":["a1","a2"]}"#).await;
+    tokio::time::advance(Duration::from_secs(90)).await;
+    let expect = json!({"position": "0-0", "waiting_since": since, "lag_seconds": 90.0});
+    assert_eq!(feed().await, expect);
+    assert_eq!(gauge().await.unwrap(), "belfry_suppression_feed_lag_seconds 90.0");
+    let name = || "feed".parse().unwrap();
+    let at = fixture.store.feed(name()).await.unwrap();
+    let page = fixture.store.suppression_events(at.position, 1).await.unwrap();
+    let on = FeedCursor { position: page.next, ..at };
+    fixture.store.move_feed(name(), at, on).await.unwrap();
+    assert_eq!(feed().await["position"], "0-1");
 }
 
 #[tokio::test(start_paused = true)]

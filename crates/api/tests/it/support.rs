@@ -82,11 +82,12 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
         intake: Arc::clone(&intake),
         ledger: Arc::clone(&store) as Arc<dyn Ledger>,
         changes: Claims::<Chunk>::changes(&*store),
-        keys: Keys::new(keys),
+        keys: watch::channel(Keys::new(keys)).1,
         default_tenant: "default".parse().unwrap(),
         registry: Arc::new(Registry::default()),
         readiness: Readiness::default().and("start", is_ready),
         worker: Some("here".to_owned()),
+        feed: Some("feed".parse().unwrap()),
         takes_in: true,
         clock,
     });

@@ -27,6 +27,8 @@ pub(crate) struct Answer {
 pub(crate) struct FieldError {
     /// JSON pointer to the field.
     pub(crate) pointer: String,
+    /// Line of a broadcast's body, from 1, which is its head.
+    line: Option<u64>,
     /// What is wrong and what would be right.
     pub(crate) message: String,
 }
@@ -101,6 +103,9 @@ impl FieldError {
 
 impl std::fmt::Display for FieldError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(recipients_line @ 1..) = self.line.map(|line| line - 1) {
+            write!(formatter, "line {recipients_line}: ")?;
+        }
         match self.field().as_str() {
             "" => formatter.write_str(&self.message),
             field => write!(formatter, "field `{field}`: {}", self.message),
@@ -121,7 +126,8 @@ mod tests {
     #[test]
     fn a_pointer_names_an_item_and_its_field() {
         let check = |pointer: &str, expect: Option<(usize, &str)>| {
-            let error = FieldError { pointer: pointer.to_owned(), message: String::new() };
+            let error =
+                FieldError { pointer: pointer.to_owned(), line: None, message: String::new() };
             let expect = expect.map(|(index, field)| (index, field.to_owned()));
             assert_eq!(error.item(), expect, "{pointer}");
         };

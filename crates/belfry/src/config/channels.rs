@@ -1,14 +1,16 @@
 //! `[channels.NAME]`: one way out. What may stand there depends on its `kind`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use channel::{Channel, ChannelError, apns, dry_run, fcm, smtp, webhook, webpush};
 use notification::Name;
 use toml::{Table, Value};
 
 use super::load::read_table;
-use super::{Problem, RetryConfig};
+use super::{Problem, RetryConfig, StorePlace};
 
 /// One way out.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +19,8 @@ pub(crate) struct ChannelConfig {
     pub(crate) retry: RetryConfig,
     /// The protocol and its settings.
     pub(crate) kind: ChannelKind,
+    /// SHA-256 of the files that it names, so that a change of one is seen. `None` where one cannot be read.
+    files: BTreeMap<String, Option<Vec<u8>>>,
 }
 
 /// The protocol and its settings.
@@ -36,7 +40,10 @@ pub(crate) enum ChannelKind {
     DryRun(dry_run::Settings),
 }
 
-/// What all channels of a process share, and those that replace them.
+/// What the names of settings end with that name a file.
+const FILE: &str = "_file";
+
+/// What all channels of a process share, also those that replace others.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// The tokens for Apple.
@@ -45,6 +52,21 @@ pub(crate) struct Shared {
     pub(crate) fcm_quotas: fcm::Quotas,
     /// Where channels keep what must outlive a restart, unless they say where.
     pub(crate) state_directory: Option<PathBuf>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// For the channels of a process that was started with a store at `place`. `service_directory` is where the service
+    /// manager wants state to be kept, if one does.
+    pub(crate) fn new(place: StorePlace<'_>, service_directory: Option<PathBuf>) -> Self {
+        let directory = match place {
+            StorePlace::Directory(directory) => Some(directory.to_owned()),
+            StorePlace::Server(_) => service_directory,
+        };
+        let state_directory = directory.map(|directory| directory.join("state"));
+        Self { state_directory, ..Self::default() }
+    }
 }
 
 // === impl ChannelConfig ===
@@ -61,6 +83,8 @@ impl ChannelConfig {
                 None
             }
         };
+        let mut files = BTreeMap::new();
+        add_digests(&table, &mut files);
         let kind = if let Some(Value::String(kind)) = table.remove("kind") {
             ChannelKind::read(&kind, table, path, problems)
         } else {
@@ -68,7 +92,12 @@ impl ChannelConfig {
             problems.push(Problem::new(format!("{path}.kind"), message));
             None
         };
-        Some(Self { retry: retry?, kind: kind? })
+        Some(Self { retry: retry?, kind: kind?, files })
+    }
+
+    /// Whether a channel that was built from this is the same as one built from `other`.
+    pub(super) fn is_built_like(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.files == other.files
     }
 
     /// Builds the channel, which reads the files that it names, and forgets it.
@@ -111,13 +140,9 @@ impl ChannelKind {
     pub(super) fn forgets_its_token(&self, shared: &Shared) -> bool {
         match self {
             Self::Apns(settings) => {
+                let directory = settings.state_directory.as_ref();
                 let has_token = settings.certificate_file.is_none();
-                has_token
-                    && settings
-                        .state_directory
-                        .as_ref()
-                        .or(shared.state_directory.as_ref())
-                        .is_none()
+                has_token && directory.or(shared.state_directory.as_ref()).is_none()
             }
             Self::Fcm(_)
             | Self::Webhook(_)
@@ -142,6 +167,26 @@ impl ChannelKind {
                 problems.push(Problem::new(format!("{path}.kind"), message));
                 None
             }
+        }
+    }
+}
+
+/// Adds the files that `table` and what is in it name.
+fn add_digests(table: &Table, files: &mut BTreeMap<String, Option<Vec<u8>>>) {
+    for (key, value) in table {
+        match value {
+            Value::String(path) if key.ends_with(FILE) => {
+                let content = std::fs::read(path).ok();
+                let digest = content.map(|content| digest(&SHA256, &content).as_ref().to_vec());
+                files.insert(path.clone(), digest);
+            }
+            Value::Table(inner) => add_digests(inner, files),
+            Value::Array(values) => {
+                for inner in values.iter().filter_map(Value::as_table) {
+                    add_digests(inner, files);
+                }
+            }
+            _ => {}
         }
     }
 }

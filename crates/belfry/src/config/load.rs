@@ -140,7 +140,10 @@ impl Source {
             return Err(problems);
         }
         let document: Option<Document> = read_table(table, "", &mut problems);
-        let config = document.map(|document| document.resolve(&mut problems));
+        let config = document.map(|document| Config {
+            warnings: credentials.warnings,
+            ..document.resolve(&mut problems)
+        });
         if let Some(config) = &config {
             problems.extend(config.check());
         }
@@ -261,7 +264,8 @@ impl Document {
         let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
         store.resolve(problems);
         queue.resolve(problems);
-        Config { server, store, queue, delivery, log, suppressions, channels, templates }
+        let warnings = Vec::new();
+        Config { server, store, queue, delivery, log, suppressions, channels, templates, warnings }
     }
 }
 

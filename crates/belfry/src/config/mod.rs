@@ -14,15 +14,12 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use channel::{Channel, Reloadable};
 use flow::Backoff;
-use notification::Name;
-use pipeline::ingest::Templates;
+use notification::{Content, Name};
 use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
@@ -55,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
     /// Contents that callers name in place of one. None by default.
     pub(crate) templates: BTreeMap<Name, TemplateConfig>,
+    /// What is no mistake, and should be looked at.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// `[server]`: how callers reach the engine.
@@ -150,14 +149,26 @@ pub(crate) enum LogLevel {
 // === impl Config ===
 
 impl Config {
-    /// What the channels share. `service_directory` is where the service manager wants state to be kept, if one does.
-    pub(crate) fn shared(&self, service_directory: Option<PathBuf>) -> Shared {
-        let directory = match self.store.place() {
-            StorePlace::Directory(directory) => Some(directory.to_owned()),
-            StorePlace::Server(_) => service_directory,
-        };
-        let state_directory = directory.map(|directory| directory.join("state"));
-        Shared { state_directory, ..Shared::default() }
+    /// Builds every channel, but those that were built from the same settings and files before: `current` has them. Reads
+    /// the files that they name, and connects to nothing.
+    pub(crate) fn build_channels(
+        &self,
+        shared: &Shared,
+        current: Option<(&Self, &Channels)>,
+    ) -> anyhow::Result<Channels> {
+        let mut channels = Channels::default();
+        for (name, channel) in &self.channels {
+            let same = current.and_then(|(config, built)| {
+                let before = config.channels.get(name)?;
+                before.is_built_like(channel).then(|| built.get(name.as_str()))?
+            });
+            let built = match same {
+                Some(same) => Arc::clone(same),
+                None => channel.kind.build(shared).with_context(|| format!("channels.{name}"))?,
+            };
+            channels.insert(name.clone(), built);
+        }
+        Ok(channels)
     }
 
     /// The channels whose tokens for Apple are made anew with every start, for want of a place to keep them.
@@ -169,67 +180,46 @@ impl Config {
         self.channels.iter().filter(move |(_, channel)| forgets(channel)).map(|(name, _)| name)
     }
 
-    /// Builds every channel, so that it can be replaced. Reads the files that they name, and connects to nothing.
-    pub(crate) fn build_channels(
-        &self,
-        shared: &Shared,
-    ) -> anyhow::Result<BTreeMap<Name, Arc<Reloadable>>> {
-        let built = self.build_all(shared)?.into_iter();
-        Ok(built.map(|(name, channel)| (name, Arc::new(Reloadable::new(channel)))).collect())
-    }
-
-    /// Builds every channel.
-    pub(crate) fn build_all(
-        &self,
-        shared: &Shared,
-    ) -> anyhow::Result<BTreeMap<Name, Arc<dyn Channel>>> {
-        let mut channels = BTreeMap::new();
-        for (name, channel) in &self.channels {
-            let built = channel.kind.build(shared).with_context(|| format!("channels.{name}"))?;
-            channels.insert(name.clone(), built);
-        }
-        Ok(channels)
-    }
-
-    /// Compiles every template for `channels`. Reads the files that they name.
-    pub(crate) fn build_templates(&self, channels: &Channels) -> anyhow::Result<Templates> {
-        let mut contents = BTreeMap::new();
-        for (name, template) in &self.templates {
+    /// The contents of all templates. Reads the files that they name.
+    pub(crate) fn template_contents(&self) -> anyhow::Result<BTreeMap<Name, Content>> {
+        let content = |(name, template): (&Name, &TemplateConfig)| {
             let content = template.read();
             let content = content.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
-            contents.insert(name.clone(), content);
-        }
-        Templates::compile(&contents, channels)
-            .map_err(|(name, fault)| anyhow::anyhow!("templates.{name}.{fault}"))
+            Ok((name.clone(), content))
+        };
+        self.templates.iter().map(content).collect()
     }
 
     /// What differs from `other` and is read at the start only, as the configuration names it.
-    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<String> {
+    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
         let tables = [
-            ("server", self.server != other.server),
+            ("server.listen", self.server.listen != other.server.listen),
             ("store", self.store != other.store),
             ("queue", self.queue != other.queue),
             ("delivery", self.delivery != other.delivery),
             ("log", self.log != other.log),
             ("suppressions", self.suppressions != other.suppressions),
-            ("templates", self.templates != other.templates),
         ];
-        let mut differences: Vec<String> = tables
-            .into_iter()
-            .filter(|(_, differs)| *differs)
-            .map(|(name, _)| name.to_owned())
-            .collect();
+        tables.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
+    /// What differs in the channels of `other`, and how.
+    pub(crate) fn channel_differences(&self, other: &Self) -> Vec<String> {
         let names: BTreeSet<&Name> = self.channels.keys().chain(other.channels.keys()).collect();
-        for name in names {
-            match (self.channels.get(name), other.channels.get(name)) {
-                (Some(one), Some(other)) if one.retry != other.retry => {
-                    differences.push(format!("channels.{name}.retry"));
-                }
-                (Some(_), Some(_)) => {}
-                _ => differences.push(format!("channels.{name}")),
-            }
-        }
-        differences
+        let difference = |name: &Name| match (self.channels.get(name), other.channels.get(name)) {
+            (Some(before), Some(after)) if before == after => None,
+            (Some(_), Some(_)) => Some(format!("channels.{name}")),
+            (None, _) => Some(format!("channels.{name} (new)")),
+            (_, None) => Some(format!("channels.{name} (gone)")),
+        };
+        names.into_iter().filter_map(difference).collect()
+    }
+
+    /// This one with what `other` says of that which needs no restart.
+    pub(crate) fn follow(&mut self, other: Self) {
+        self.server.keys = other.server.keys;
+        self.channels = other.channels;
+        self.templates = other.templates;
     }
 
     /// How often and when each channel tries again.

@@ -29,6 +29,11 @@ pub(crate) struct FeedConfig {
 // === impl SuppressionsConfig ===
 
 impl SuppressionsConfig {
+    /// Under which name the store remembers how far the feed is, if there is one.
+    pub(crate) fn feed_name(&self) -> anyhow::Result<Option<Name>> {
+        Ok(self.feed.as_ref().map(|_| "suppressions".parse()).transpose()?)
+    }
+
     pub(super) fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<Problem> {
         let Some(FeedConfig { channel, to }) = &self.feed else { return Vec::new() };
         let Some(config) = channels.get(channel) else {

@@ -74,6 +74,24 @@ fn the_default_file_documents_every_key_and_no_other() {
     }
 }
 
+#[test]
+fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
+    let tables =
+        ["store", "queue", "apns", "fcm", "webhook", "endpoints", "webpush", "smtp", "dkim"];
+    let mut files = 0;
+    for table in tables {
+        let known = known_keys(table);
+        // A certificate authority is no secret.
+        let named =
+            known.iter().filter_map(|key| key.strip_suffix("_file")).filter(|key| *key != "ca");
+        for key in named {
+            assert!(known.iter().any(|other| other == key), "{table}.{key}");
+            files += 1;
+        }
+    }
+    assert_eq!(files, 11);
+}
+
 fn known_keys(table: &str) -> Vec<String> {
     fn probe<T: serde::de::DeserializeOwned>() -> String {
         let table: toml::Table = "no_such_key = 0".parse().unwrap();
@@ -95,6 +113,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "endpoints" => probe::<channel::webhook::EndpointSettings>(),
         "webpush" => probe::<channel::webpush::Settings>(),
         "smtp" => probe::<channel::smtp::Settings>(),
+        "dkim" => probe::<channel::smtp::Dkim>(),
         "dry-run" => probe::<channel::dry_run::Settings>(),
         _ => probe::<LogConfig>(),
     };
@@ -107,6 +126,8 @@ fn the_examples_of_the_default_file_are_right() {
     let rivals = [
         "key = \"\"",
         "certificate_file = \"apns.pem\"",
+        "certificate = \"\"",
+        "certificate_key = \"\"",
         "service_account = \"\"",
         "password = \"\"",
         // And there is no such master key.
@@ -219,7 +240,7 @@ fn a_token_for_apple_is_kept_where_there_is_a_place_and_what_has_none_is_named()
             channels: BTreeMap::from([("ios".parse().unwrap(), channel)]),
             ..Config::default()
         };
-        let shared = config.shared(service.map(Into::into));
+        let shared = Shared::new(config.store.place(), service.map(Into::into));
         assert_eq!(shared.state_directory.as_deref(), directory.map(Path::new), "{store}");
         config.forgetful_channels(&shared).map(ToString::to_string).collect::<Vec<_>>()
     };

@@ -1,8 +1,8 @@
 //! `belfry credential`: makes master keys, seals secrets, and changes the key of what is sealed.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use toml::Table;
 
 use super::sealed::{self, MasterKey, PREFIX};
 use crate::config;
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{Failure, FailureKind, complain};
 use crate::output;
 
 /// Where the master key may stand in the environment.
@@ -86,7 +86,14 @@ fn make(file: &Path) -> anyhow::Result<ExitCode> {
         created.sync_all()
     });
     written.map_err(|error| {
-        let message = format!("cannot make {}: {error}", file.display());
+        let advice = match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                ": name another file, a master key is never overwritten"
+            }
+            io::ErrorKind::NotFound => ": make its directory first",
+            _ => "",
+        };
+        let message = format!("cannot make {}: {error}{advice}", file.display());
         Failure::new(FailureKind::CannotCreate, message)
     })?;
     output::line(format_args!(
@@ -98,20 +105,32 @@ fn make(file: &Path) -> anyhow::Result<ExitCode> {
 
 fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     let key = args.key.open(config)?;
+    if io::stdin().is_terminal() {
+        complain("the secret is read from this terminal, where it shows: end it with ctrl-d");
+    }
+    let refuse = |message: &str| Failure::new(FailureKind::BadInput, message);
     let mut secret = String::new();
-    let read = io::stdin().take(SECRET_BYTES + 1).read_to_string(&mut secret);
-    read.context("the secret on standard input cannot be read")?;
+    io::stdin().take(SECRET_BYTES + 1).read_to_string(&mut secret).map_err(|error| match error
+        .kind()
+    {
+        io::ErrorKind::InvalidData => {
+            refuse("the secret on standard input is no text in UTF-8: seal its base64 or PEM form")
+        }
+        _ => refuse(&format!("the secret on standard input cannot be read: {error}")),
+    })?;
     // A line's end is not part of what was typed; a key of several lines keeps them.
     let secret = match secret.strip_suffix('\n') {
         Some(line) if !line.contains('\n') => line.trim_end_matches('\r'),
         _ => &secret,
     };
-    let refuse = |message: &str| Failure::new(FailureKind::BadInput, message);
     if secret.is_empty() {
         return Err(refuse("there is no secret on standard input").into());
     }
     if secret.len() as u64 > SECRET_BYTES {
         return Err(refuse("the secret on standard input has more than 64 KiB").into());
+    }
+    if sealed::is_sealed(secret) {
+        return Err(refuse("the text on standard input is sealed already").into());
     }
     output::line(key.seal(&args.name, secret)?)?;
     Ok(ExitCode::SUCCESS)
@@ -119,48 +138,113 @@ fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
 
 /// The file is replaced when everything in it is sealed anew, or not at all.
 fn rotate(args: &RotateArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let file = &args.file;
     let old = args.key.open(config)?;
-    let new = MasterKey::read(&args.new_key_file).map_err(config_failure)?;
-    let cannot_read = || format!("cannot read {}", file.display());
-    let text = fs::read_to_string(file).with_context(cannot_read)?;
-    let mode = fs::metadata(file).with_context(cannot_read)?.permissions().mode();
-    let (text, count) = reseal(&text, &old, &new)
-        .map_err(|message| config_failure(format!("{}: {message}", file.display())))?;
-    let mut beside = file.clone().into_os_string();
-    beside.push(".new");
-    let write = || -> io::Result<()> {
-        let mut created =
-            OpenOptions::new().write(true).create_new(true).mode(mode & 0o777).open(&beside)?;
-        created.write_all(text.as_bytes())?;
-        created.sync_all()?;
-        fs::rename(&beside, file)
+    let new = read_key(&args.new_key_file)?;
+    let cannot_read = || format!("cannot read {}", args.file.display());
+    // A link stays one.
+    let file = fs::canonicalize(&args.file).with_context(cannot_read)?;
+    let text = fs::read_to_string(&file).with_context(cannot_read)?;
+    let Resealed { text, anew, before } = reseal(&text, &old, &new)
+        .map_err(|message| config_failure(format!("{}: {message}", args.file.display())))?;
+    if anew > 0 {
+        replace(&file, &text)?;
+    }
+    let already = match before {
+        0 => String::new(),
+        _ => format!(", {before} were sealed with the new key before"),
     };
-    write().map_err(|error| {
-        let message = format!("cannot replace {}: {error}", file.display());
-        Failure::new(FailureKind::CannotCreate, message)
-    })?;
-    output::line(format_args!("{count} sealed anew in {}", file.display()))?;
+    output::line(format_args!("{anew} sealed anew in {}{already}", args.file.display()))?;
+    output::line(format_args!(
+        "once every file is: have the engine use {} (key_file in [credentials], or {VARIABLE}), and restart or reload it",
+        args.new_key_file.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same text with every sealed one under another key; everything around them stays.
-fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<(String, usize), String> {
-    let (mut resealed, mut count, mut rest) = (String::with_capacity(text.len()), 0, text);
+/// A text in which everything sealed is under the new key.
+#[derive(Debug, PartialEq, Eq)]
+struct Resealed {
+    text: String,
+    /// How many were under the old one.
+    anew: usize,
+    /// How many were under the new one already.
+    before: usize,
+}
+
+/// The same text with every sealed one under `new`; everything around them stays.
+fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<Resealed, String> {
+    let mut resealed = Resealed { text: String::with_capacity(text.len()), anew: 0, before: 0 };
+    let mut rest = text;
     while let Some((before, after)) = rest.split_once(PREFIX) {
-        resealed.push_str(before);
+        resealed.text.push_str(before);
         let is_part =
             |character: char| character.is_ascii_alphanumeric() || "-_:".contains(character);
         let end = after.find(|character| !is_part(character)).unwrap_or(after.len());
         let (data, behind) = after.split_at(end);
         rest = behind;
-        let (name, secret) =
-            old.open(&format!("{PREFIX}{data}")).map_err(|error| error.to_string())?;
-        resealed.push_str(&new.seal(&name, &secret).map_err(|error| error.to_string())?);
-        count += 1;
+        let sealed = format!("{PREFIX}{data}");
+        // A rotation over several files may have been cut off.
+        if new.open_with_first(&sealed).is_ok() {
+            resealed.text.push_str(&sealed);
+            resealed.before += 1;
+            continue;
+        }
+        let (name, secret) = old.open(&sealed).map_err(|error| {
+            let line = text.len() - rest.len();
+            let line = text.get(..line).unwrap_or_default().matches('\n').count() + 1;
+            format!("line {line}: {error}")
+        })?;
+        let again = new.seal(&name, &secret).map_err(|error| error.to_string())?;
+        resealed.text.push_str(&again);
+        resealed.anew += 1;
     }
-    resealed.push_str(rest);
-    Ok((resealed, count))
+    resealed.text.push_str(rest);
+    Ok(resealed)
+}
+
+/// Puts `text` in the place of what stands in `file`, whole or not at all; owner and mode stay.
+fn replace(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut beside = file.to_path_buf().into_os_string();
+    beside.push(".new");
+    let fail = |message: String| {
+        let message = format!("cannot replace {}: {message}", file.display());
+        Failure::new(FailureKind::CannotCreate, message)
+    };
+    let before = fs::metadata(file).map_err(|error| fail(error.to_string()))?;
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
+    let mut created = created.map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                ": another rotation is under way, or one was cut off: remove it"
+            }
+            _ => "",
+        };
+        fail(format!("{}: {error}{advice}", beside.display()))
+    })?;
+    let mut write = || -> io::Result<()> {
+        fchown(&created, Some(before.uid()), Some(before.gid()))?;
+        created.set_permissions(before.permissions())?;
+        created.write_all(text.as_bytes())?;
+        created.sync_all()?;
+        fs::rename(&beside, file)?;
+        match file.parent() {
+            Some(directory) => fs::File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
+    };
+    write().map_err(|error| {
+        // Gone already when it took the file's place.
+        fs::remove_file(&beside).ok();
+        fail(error.to_string())
+    })
+}
+
+/// Reads a master key, and says when others can.
+fn read_key(file: &Path) -> Result<MasterKey, Failure> {
+    if let Some(warning) = sealed::exposure(file) {
+        complain(&warning);
+    }
+    MasterKey::read(file).map_err(config_failure)
 }
 
 // === impl MasterKeyArgs ===
@@ -168,10 +252,10 @@ fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<(String, usize
 impl MasterKeyArgs {
     fn open(&self, config: Option<&Path>) -> anyhow::Result<MasterKey> {
         if let Some(file) = &self.key_file {
-            return Ok(MasterKey::read(file).map_err(config_failure)?);
+            return Ok(read_key(file)?);
         }
         if let Some(key) = config::master_key() {
-            let parsed = MasterKey::parse(key.expose());
+            let parsed = MasterKey::parse(key.expose(), VARIABLE);
             return Ok(parsed.map_err(|error| config_failure(format!("{VARIABLE}: {error}")))?);
         }
         let usual = Path::new(config::USUAL_FILE);
@@ -181,7 +265,7 @@ impl MasterKeyArgs {
         let table: Table = text.parse().unwrap_or_default();
         let named = table.get("credentials").and_then(|it| it.get("key_file"));
         match named.and_then(toml::Value::as_str) {
-            Some(file) => Ok(MasterKey::read(Path::new(file)).map_err(config_failure)?),
+            Some(file) => Ok(read_key(Path::new(file))?),
             None => Err(config_failure(format!(
                 "there is no master key: set {VARIABLE} in the environment, give --key-file, or set key_file in [credentials]"
             ))
@@ -200,29 +284,28 @@ mod tests {
 
     #[test]
     fn only_what_is_sealed_is_sealed_anew() {
-        let key = || MasterKey::parse(&sealed::generate().unwrap()).unwrap();
+        let key = || MasterKey::parse(&sealed::generate().unwrap(), "somewhere").unwrap();
         let (old, new) = (key(), key());
         let seal = |secret| old.seal(&"ios".parse().unwrap(), secret).unwrap();
         let text =
             format!("# a\nkey = \"{}\"\nlist = ['{}', \"open\"] # b\n", seal("one"), seal("two"));
-        let (resealed, count) = reseal(&text, &old, &new).unwrap();
-        assert_eq!(count, 2);
-        let (opened, _) = reseal(&resealed, &new, &old).unwrap();
-        assert_eq!(opened.len(), text.len());
+        let resealed = reseal(&text, &old, &new).unwrap();
+        assert_eq!((resealed.anew, resealed.before), (2, 0));
         let secrets: Vec<String> = resealed
+            .text
             .split(['"', '\''])
             .filter(|part| sealed::is_sealed(part))
             .map(|part| new.open(part).unwrap().1)
             .collect();
         assert_eq!(secrets, ["one", "two"]);
         assert!(
-            resealed.starts_with("# a\nkey = \"sealed:v1:ios:")
-                && resealed.ends_with(", \"open\"] # b\n")
+            resealed.text.starts_with("# a\nkey = \"sealed:v1:ios:")
+                && resealed.text.ends_with(", \"open\"] # b\n")
         );
-        assert!(reseal(&text, &new, &old).is_err());
-        assert!(
-            reseal("nothing", &old, &new)
-                .is_ok_and(|(text, count)| text == "nothing" && count == 0)
-        );
+        let again = reseal(&resealed.text, &old, &new).unwrap();
+        assert_eq!(again, Resealed { text: resealed.text, anew: 0, before: 2 });
+        let wrong = reseal(&text, &key(), &new).unwrap_err();
+        assert!(wrong.starts_with("line 2: cannot be opened"), "{wrong}");
+        assert_eq!(reseal("nothing", &old, &new).unwrap().text, "nothing");
     }
 }

@@ -9,13 +9,15 @@ use std::path::Path;
 use channel::Secret;
 use toml::{Table, Value};
 
-use super::sealed::{MasterKey, SealError, is_sealed};
+use super::sealed::{MasterKey, SealError, exposure, is_sealed};
 
 /// What opens secrets: the master key, if there is one, and the named groups of settings.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
     key: Option<MasterKey>,
     tables: BTreeMap<String, Table>,
+    /// What a person should look at.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The place of a setting, and what is wrong with it.
@@ -47,12 +49,15 @@ impl Credentials {
             }
         };
         let key = match (from_environment, tables.remove(KEY_FILE)) {
-            (Some(text), _) => MasterKey::parse(text.expose())
+            (Some(text), _) => MasterKey::parse(text.expose(), super::command::VARIABLE)
                 .map(Some)
                 .map_err(|error| (super::command::VARIABLE.to_owned(), error.to_string())),
-            (None, Some(Value::String(file))) => MasterKey::read(Path::new(&file))
-                .map(Some)
-                .map_err(|message| ("credentials.key_file".to_owned(), message)),
+            (None, Some(Value::String(file))) => {
+                credentials.warnings.extend(exposure(Path::new(&file)));
+                MasterKey::read(Path::new(&file))
+                    .map(Some)
+                    .map_err(|message| ("credentials.key_file".to_owned(), message))
+            }
             (None, Some(_)) => {
                 Err(("credentials.key_file".to_owned(), "must be a path".to_owned()))
             }
@@ -152,6 +157,12 @@ impl Credentials {
             let Some(text) = sealed_file(Path::new(&file)) else { continue };
             let setting = format!("{key}{FILE}");
             match self.open(&text, place) {
+                // What is trusted may be known to everybody: there is no setting for its text.
+                Ok(Some(_)) if key == "ca" => {
+                    let message =
+                        format!("{file}: is sealed, and no secret: write it in the clear");
+                    faults.push((format!("{path}.{setting}"), message));
+                }
                 Ok(Some(secret)) => {
                     table.remove(&setting);
                     table.insert(key, Value::String(secret));

@@ -3,8 +3,9 @@
 //! `sealed:v1:NAME:DATA`, where DATA is base64url of nonce (12 bytes), ciphertext and tag (16 bytes). NAME is
 //! authenticated with the rest, so a text that was put under another name does not open there.
 
-use std::fmt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::{fmt, io};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::rand;
@@ -15,16 +16,22 @@ use notification::Name;
 /// What sealed texts begin with.
 pub(crate) const PREFIX: &str = "sealed:v1:";
 
-/// The key that opens all sealed texts of a configuration.
+/// What opens all sealed texts of a configuration: one key, or several while one takes the place of another. The first seals,
+/// each opens.
 pub(crate) struct MasterKey {
-    key: RandomizedNonceKey,
+    first: RandomizedNonceKey,
+    others: Vec<RandomizedNonceKey>,
+    /// Where it was found, for people.
+    place: String,
 }
 
 /// Why something is not sealed or opened. Never shows a secret, nor a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SealError {
     /// It is no master key.
-    #[error("is not a master key: `belfry credential key FILE` makes one")]
+    #[error(
+        "is not a master key, which begins with bfymk_ and has 49 characters: `belfry credential key FILE` makes one"
+    )]
     Key,
     /// The system has no random numbers, or the library refused.
     #[error("cannot be sealed: the system gave no random numbers")]
@@ -37,9 +44,14 @@ pub(crate) enum SealError {
     Damaged(String),
     /// The data were not sealed with this key, under this name.
     #[error(
-        "cannot be opened: {0:?} was sealed with another master key, or the text was changed since"
+        "cannot be opened with the master key in {place}: {name:?} was sealed with another one, or the text was changed since"
     )]
-    Wrong(String),
+    Wrong {
+        /// The name in it.
+        name: String,
+        /// Where the master key was found.
+        place: String,
+    },
     /// What was sealed is no text.
     #[error("holds no text: {0:?} must be sealed anew")]
     NoText(String),
@@ -69,32 +81,43 @@ pub(crate) fn is_sealed(text: &str) -> bool {
     text.trim_start().starts_with("sealed:")
 }
 
+/// What to say of a file with a master key that everybody on this machine can read or change.
+pub(crate) fn exposure(file: &Path) -> Option<String> {
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    (mode & 0o007 != 0).then(|| {
+        let file = file.display();
+        format!("{file}: everybody on this machine can use the master key in it: chmod 600 {file}")
+    })
+}
+
 // === impl MasterKey ===
 
 impl MasterKey {
-    /// The key that [`generate`] wrote as `text`.
-    pub(crate) fn parse(text: &str) -> Result<Self, SealError> {
-        let data = text.trim().strip_prefix(KEY_PREFIX).ok_or(SealError::Key)?;
-        let bytes = URL_SAFE_NO_PAD.decode(data).map_err(|_| SealError::Key)?;
-        if bytes.len() != KEY_BYTES {
-            return Err(SealError::Key);
-        }
-        let key = RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| SealError::Key)?;
-        Ok(Self { key })
+    /// The keys that [`generate`] wrote, found at `place`; separated by line ends or spaces.
+    pub(crate) fn parse(text: &str, place: impl Into<String>) -> Result<Self, SealError> {
+        let mut keys = text.split_whitespace().map(parse_one);
+        let first = keys.next().ok_or(SealError::Key)??;
+        Ok(Self { first, others: keys.collect::<Result<_, _>>()?, place: place.into() })
     }
 
-    /// Reads the key in `file`.
+    /// Reads the keys in `file`.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let at = |error: &dyn fmt::Display| format!("{}: {error}", file.display());
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| at(&format!("the master key cannot be read: {error}")))?;
-        Self::parse(&text).map_err(|error| at(&error))
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::NotFound => ": `belfry credential key FILE` makes one",
+                io::ErrorKind::PermissionDenied => ": have it owned by the user that runs this",
+                _ => "",
+            };
+            at(&format!("the master key cannot be read: {error}{advice}"))
+        })?;
+        Self::parse(&text, file.display().to_string()).map_err(|error| at(&error))
     }
 
     /// Seals `secret` under `name`.
     pub(crate) fn seal(&self, name: &Name, secret: &str) -> Result<String, SealError> {
         let mut data = secret.as_bytes().to_vec();
-        let nonce = self.key.seal_in_place_append_tag(aad(name.as_str()), &mut data);
+        let nonce = self.first.seal_in_place_append_tag(aad(name.as_str()), &mut data);
         let nonce = nonce.map_err(|_| SealError::Random)?;
         let whole = [nonce.as_ref().as_slice(), &data].concat();
         Ok(format!("{PREFIX}{name}:{}", URL_SAFE_NO_PAD.encode(whole)))
@@ -102,20 +125,38 @@ impl MasterKey {
 
     /// What was sealed, and the name under which it was.
     pub(crate) fn open(&self, text: &str) -> Result<(Name, String), SealError> {
+        self.open_with(text, std::iter::once(&self.first).chain(&self.others))
+    }
+
+    /// The same if it was sealed with the key that seals.
+    pub(crate) fn open_with_first(&self, text: &str) -> Result<(Name, String), SealError> {
+        self.open_with(text, std::iter::once(&self.first))
+    }
+
+    fn open_with<'key>(
+        &self,
+        text: &str,
+        keys: impl Iterator<Item = &'key RandomizedNonceKey>,
+    ) -> Result<(Name, String), SealError> {
         let (name, data) = parts(text)?;
         let damaged = || SealError::Damaged(name.to_string());
-        let mut whole = URL_SAFE_NO_PAD.decode(data).map_err(|_| damaged())?;
-        if whole.len() < NONCE_LEN + TAG_BYTES {
+        let whole = URL_SAFE_NO_PAD.decode(data).map_err(|_| damaged())?;
+        let (nonce, sealed) = whole.split_at_checked(NONCE_LEN).ok_or_else(damaged)?;
+        if sealed.len() < TAG_BYTES {
             return Err(damaged());
         }
-        let mut sealed = whole.split_off(NONCE_LEN);
-        let nonce = Nonce::try_assume_unique_for_key(&whole).map_err(|_| damaged())?;
-        let opened = self.key.open_in_place(nonce, aad(name.as_str()), &mut sealed);
-        let opened = opened.map_err(|_| SealError::Wrong(name.to_string()))?;
-        let secret =
-            std::str::from_utf8(opened).map_err(|_| SealError::NoText(name.to_string()))?;
-        let secret = secret.to_owned();
-        Ok((name, secret))
+        for key in keys {
+            let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| damaged())?;
+            let mut data = sealed.to_vec();
+            let Ok(opened) = key.open_in_place(nonce, aad(name.as_str()), &mut data) else {
+                continue;
+            };
+            let secret =
+                std::str::from_utf8(opened).map_err(|_| SealError::NoText(name.to_string()))?;
+            let secret = secret.to_owned();
+            return Ok((name, secret));
+        }
+        Err(SealError::Wrong { name: name.to_string(), place: self.place.clone() })
     }
 }
 
@@ -123,6 +164,15 @@ impl fmt::Debug for MasterKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[master key]")
     }
+}
+
+fn parse_one(text: &str) -> Result<RandomizedNonceKey, SealError> {
+    let data = text.strip_prefix(KEY_PREFIX).ok_or(SealError::Key)?;
+    let bytes = URL_SAFE_NO_PAD.decode(data).map_err(|_| SealError::Key)?;
+    if bytes.len() != KEY_BYTES {
+        return Err(SealError::Key);
+    }
+    RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| SealError::Key)
 }
 
 fn parts(text: &str) -> Result<(Name, &str), SealError> {
@@ -140,7 +190,7 @@ mod tests {
     use super::*;
 
     fn key() -> MasterKey {
-        MasterKey::parse(&generate().unwrap()).unwrap()
+        MasterKey::parse(&generate().unwrap(), "somewhere").unwrap()
     }
 
     fn name(text: &str) -> Name {
@@ -166,10 +216,11 @@ mod tests {
     fn every_damage_is_found_and_no_message_shows_the_secret() {
         let key = key();
         let sealed = key.seal(&name("ios"), "canary").unwrap();
-        let wrong = Err(SealError::Wrong("ios".to_owned()));
-        assert_eq!(self::key().open(&sealed), wrong, "another key");
-        let renamed = sealed.replace(":ios:", ":web:");
-        assert_eq!(key.open(&renamed), Err(SealError::Wrong("web".to_owned())));
+        let wrong = |name: &str| {
+            Err(SealError::Wrong { name: name.to_owned(), place: "somewhere".to_owned() })
+        };
+        assert_eq!(self::key().open(&sealed), wrong("ios"), "another key");
+        assert_eq!(key.open(&sealed.replace(":ios:", ":web:")), wrong("web"));
         for end in 0..sealed.len() {
             let error = key.open(sealed.get(..end).unwrap()).unwrap_err();
             assert!(!error.to_string().contains("canary"));
@@ -183,9 +234,29 @@ mod tests {
     }
 
     #[test]
+    fn while_keys_change_the_first_seals_and_each_opens() {
+        let [old, new] = [generate().unwrap(), generate().unwrap()];
+        let both = MasterKey::parse(&format!("{new}\n{old}\n"), "").unwrap();
+        let [old, new] = [old, new].map(|text| MasterKey::parse(&text, "").unwrap());
+        let opened = Ok((name("ios"), "canary".to_owned()));
+        assert_eq!(both.open(&old.seal(&name("ios"), "canary").unwrap()), opened);
+        let sealed = both.seal(&name("ios"), "canary").unwrap();
+        assert_eq!(new.open(&sealed), opened);
+        assert!(old.open(&sealed).is_err());
+    }
+
+    #[test]
     fn a_text_that_is_no_master_key_is_refused_without_showing_it() {
-        for bad in ["", "canary", "bfymk_", "bfymk_canary", &format!("bfymk_{}", "A".repeat(44))] {
-            let message = MasterKey::parse(bad).unwrap_err().to_string();
+        let good = generate().unwrap();
+        for bad in [
+            "",
+            "canary",
+            &format!("{good} canary"),
+            "bfymk_",
+            "bfymk_canary",
+            &format!("bfymk_{}", "A".repeat(44)),
+        ] {
+            let message = MasterKey::parse(bad, "").unwrap_err().to_string();
             assert!(!message.contains("canary"), "{message}");
         }
         assert_eq!(format!("{:?}", key()), "[master key]");

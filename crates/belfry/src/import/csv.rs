@@ -1,10 +1,12 @@
 //! CSV with a header that names fields (RFC 4180: quoted cells may hold commas, quotes and line ends).
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
 use csv_core::{ReadRecordResult, Reader};
 use notification::limits::LINE_BYTES;
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::exit::{Failure, FailureKind};
 
@@ -43,6 +45,17 @@ enum Column {
     /// A text deep within a JSON field.
     Nested(Vec<String>),
 }
+
+/// What the cells of a row make together.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Field {
+    /// The text of a cell as JSON, or the JSON of a cell as it is written.
+    Leaf(Box<RawValue>),
+    Object(Fields),
+}
+
+type Fields = BTreeMap<String, Field>;
 
 /// Cuts a file into records, in constant memory.
 #[derive(Debug)]
@@ -134,7 +147,7 @@ impl<R: BufRead> Csv<R> {
                 format!("has {cells} cells, and the header names {columns} columns"),
             );
         }
-        let mut fields = Map::new();
+        let mut fields = Fields::new();
         for (column, cell) in self.columns.iter().zip(self.records.cells(record)) {
             let Ok(cell) = std::str::from_utf8(cell) else {
                 return refuse(
@@ -146,7 +159,10 @@ impl<R: BufRead> Csv<R> {
                 return refuse(&column.name(), message);
             }
         }
-        Ok(Row::made(record.line, Value::Object(fields).to_string(), raw))
+        match serde_json::to_string(&fields) {
+            Ok(json) => Ok(Row::made(record.line, json, raw)),
+            Err(error) => refuse("", format!("cannot be written as JSON: {error}")),
+        }
     }
 }
 
@@ -179,40 +195,40 @@ impl Column {
     }
 
     /// Puts `cell` where it belongs; an empty one nowhere.
-    fn put(&self, cell: &str, fields: &mut Map<String, Value>) -> Result<(), String> {
+    fn put(&self, cell: &str, fields: &mut Fields) -> Result<(), String> {
         if cell.is_empty() {
             return Ok(());
         }
         let clash = || "is given by another column, too: leave one of them empty".to_owned();
-        let (name, value) = match self {
-            Self::Text(name) => (name, Value::from(cell)),
+        let wrong = |error| format!("is not JSON: {error}");
+        let (steps, leaf) = match self {
+            Self::Text(name) => (std::slice::from_ref(name), to_raw_value(cell)),
+            // A row of JSON is one line, and in JSON line ends are spaces.
             Self::Json(name) => {
-                let value =
-                    serde_json::from_str(cell).map_err(|error| format!("is not JSON: {error}"))?;
-                (name, value)
+                let leaf = RawValue::from_string(cell.replace(['\r', '\n'], " "));
+                (std::slice::from_ref(name), leaf)
             }
-            Self::Nested(steps) => return nest(fields, steps, cell).ok_or_else(clash),
+            Self::Nested(steps) => (steps.as_slice(), to_raw_value(cell)),
         };
-        if fields.contains_key(name) {
-            return Err(clash());
-        }
-        fields.insert(name.clone(), value);
-        Ok(())
+        nest(fields, steps, leaf.map_err(wrong)?).ok_or_else(clash)
     }
 }
 
 /// Makes the objects on the way to the last of `steps`. `None` when something else is there already.
-fn nest(fields: &mut Map<String, Value>, steps: &[String], cell: &str) -> Option<()> {
+fn nest(fields: &mut Fields, steps: &[String], leaf: Box<RawValue>) -> Option<()> {
     match steps {
         [] => None,
         [last] if fields.contains_key(last) => None,
         [last] => {
-            fields.insert(last.clone(), Value::from(cell));
+            fields.insert(last.clone(), Field::Leaf(leaf));
             Some(())
         }
         [step, rest @ ..] => {
-            let inner = fields.entry(step.clone()).or_insert_with(|| Value::Object(Map::new()));
-            nest(inner.as_object_mut()?, rest, cell)
+            let inner = fields.entry(step.clone());
+            match inner.or_insert_with(|| Field::Object(Fields::new())) {
+                Field::Object(fields) => nest(fields, rest, leaf),
+                Field::Leaf(_) => None,
+            }
         }
     }
 }
@@ -327,6 +343,16 @@ mod tests {
                 r#"{"channel":"ios","content":{"aps":1},"to":"a"}"#,
                 r#"{"channel":"ios","content":[],"late":"skip","to":"b"}"#
             ]
+        );
+    }
+
+    #[test]
+    fn json_in_a_cell_stays_as_it_is_written_but_for_its_line_ends() {
+        let rows =
+            rows(b"to,content\na,\"{\"\"b\"\": 1.10,\r\n\"\"a\"\":12345678901234567890123}\"\n");
+        assert_eq!(
+            rows[0].as_ref().unwrap().json,
+            r#"{"content":{"b": 1.10,  "a":12345678901234567890123},"to":"a"}"#
         );
     }
 

@@ -52,11 +52,11 @@ fn read(
         let recipient = line.trim();
         if may_be_objects && recipient.starts_with('{') {
             piece.extend_from_slice(recipient.as_bytes());
-            piece.write_all(b"\n")?;
         } else if !recipient.is_empty() {
             serde_json::to_writer(&mut piece, recipient)?;
-            piece.write_all(b"\n")?;
         }
+        // After blank lines as well: what is wrong is named by its line.
+        piece.write_all(b"\n")?;
         line.clear();
         if piece.len() >= PIECE_BYTES {
             send(&mut piece, pieces)?;

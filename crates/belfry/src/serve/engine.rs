@@ -1,15 +1,12 @@
 //! The engine: which backends, which stages, and in which order they start and stop.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use api::Readiness;
-use channel::Reloadable;
 use flow::Clock;
-use notification::Name;
-use pipeline::Channels;
+use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::StoreError;
 use tokio::net::TcpListener;
@@ -18,8 +15,9 @@ use tokio::sync::watch;
 use super::Role;
 use super::backend::Backend;
 use super::broker::{self, Link};
+use super::live::{Changes, Live};
 use super::stages::{Parts, Stages};
-use crate::config::{Config, Shared, service_directory};
+use crate::config::Config;
 
 /// Everything that runs.
 #[derive(Debug)]
@@ -30,9 +28,8 @@ pub(super) struct Engine {
     /// True from the end of the start to the beginning of the drain.
     works: watch::Sender<bool>,
     stages: Stages,
-    channels: BTreeMap<Name, Arc<Reloadable>>,
-    /// Also for the channels that replace these.
-    shared: Shared,
+    intake: Arc<Intake>,
+    live: Live,
 }
 
 // === impl Engine ===
@@ -43,14 +40,9 @@ impl Engine {
     pub(super) async fn start(role: Role, config: &Config) -> anyhow::Result<Self> {
         role.check(config)?;
         let clock = Clock::system();
-        let shared = config.shared(service_directory());
+        let live = Live::new(config)?;
         if role.consumes() {
-            warn_of_forgetful(config, &shared);
-        }
-        let reloadables = config.build_channels(&shared)?;
-        let mut channels = Channels::default();
-        for (name, channel) in &reloadables {
-            channels.insert(name.clone(), Arc::clone(channel) as _);
+            live.warn_of_forgetful();
         }
         let mut random = fastrand::Rng::with_seed(seed(clock));
         let listener = TcpListener::bind(config.server.listen)
@@ -75,8 +67,8 @@ impl Engine {
         }
 
         let registry = Registry::default();
-        let mut parts = Parts { config, backend: &backend, channels, clock, random, registry };
-        let intake = parts.intake()?;
+        let intake = Arc::new(live.intake(backend.store() as _, clock)?);
+        let mut parts = Parts { config, live: &live, backend: &backend, clock, random, registry };
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
@@ -93,23 +85,17 @@ impl Engine {
                 }
             }
         }
-        site.send_replace(parts.site(intake, readiness, role.produces())?);
+        site.send_replace(parts.site(Arc::clone(&intake), readiness, role.produces())?);
         works.send_replace(true);
-        Ok(Self { listen, backend, link, works, stages, channels: reloadables, shared })
+        Ok(Self { listen, backend, link, works, stages, intake, live })
     }
 
-    /// Has the channels go by `config` from now on. All are built before the first is replaced.
+    /// Goes by `config` from now on, as far as that needs no restart.
     ///
     /// # Errors
-    /// What cannot be built; then nothing has changed.
-    pub(super) fn reload(&self, config: &Config) -> anyhow::Result<usize> {
-        let built = config.build_all(&self.shared)?;
-        let replacements =
-            || self.channels.iter().filter_map(|(name, current)| Some((current, built.get(name)?)));
-        for (current, channel) in replacements() {
-            current.replace(Arc::clone(channel));
-        }
-        Ok(replacements().count())
+    /// What cannot be; then nothing has changed.
+    pub(super) fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
+        self.live.reload(config, &self.intake, self.listen)
     }
 
     /// Where it listens.
@@ -160,15 +146,6 @@ impl Engine {
 async fn broken(mut failed: watch::Receiver<Option<StoreError>>) -> String {
     let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
     reason.map_or_else(|| "the store's writer is gone".to_owned(), |reason| reason.to_string())
-}
-
-fn warn_of_forgetful(config: &Config, shared: &Shared) {
-    for channel in config.forgetful_channels(shared) {
-        tracing::warn!(
-            %channel,
-            "every start makes a new token for Apple, which wants few: name a directory that outlives restarts as `state_directory`"
-        );
-    }
 }
 
 /// Different in every process; nothing secret is drawn from it.

@@ -7,7 +7,7 @@ use api::{Readiness, Site, State};
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
-use pipeline::{Channels, Collect, Deliver, Dispatch, Feed, Metrics, Settle, report};
+use pipeline::{Collect, Deliver, Dispatch, Feed, Metrics, Settle, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, StoreError};
 use tokio::net::TcpListener;
@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::backend::Backend;
 use super::broker::Link;
+use super::live::Live;
 use super::senders::Senders;
 use crate::config::Config;
 
@@ -33,8 +34,8 @@ pub(super) struct Stages {
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     pub(super) config: &'a Config,
+    pub(super) live: &'a Live,
     pub(super) backend: &'a Backend,
-    pub(super) channels: Channels,
     pub(super) clock: Clock,
     pub(super) random: fastrand::Rng,
     pub(super) registry: Registry,
@@ -79,9 +80,10 @@ impl Stages {
     /// Tells an application whom the suppression list gained and lost, if one is configured.
     pub(super) fn feed(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) -> anyhow::Result<()> {
         let Some(config) = &parts.config.suppressions.feed else { return Ok(()) };
+        let Some(name) = parts.config.suppressions.feed_name()? else { return Ok(()) };
         let store = parts.backend.store();
         let feed = Feed {
-            name: "suppressions".parse()?,
+            name,
             changes: Claims::<Chunk>::changes(&*store),
             ledger: store as _,
             is_shared: parts.backend.worker().is_some(),
@@ -170,7 +172,7 @@ impl Stages {
         let deliver = Deliver {
             queue: Arc::new(queue),
             begin: parts.backend.store() as _,
-            channels: parts.channels.clone(),
+            channels: parts.live.channels(),
             reports,
             stopping: self.stopping(),
             tenure: parts.backend.tenure(),
@@ -182,7 +184,7 @@ impl Stages {
         let settle = Settle {
             store: parts.backend.store() as _,
             reports: reported,
-            policies: parts.config.retry_policies()?,
+            policies: parts.live.policies(),
             metrics,
             clock: parts.clock,
             random: parts.random.fork(),
@@ -213,14 +215,6 @@ impl Stages {
 // === impl Parts ===
 
 impl Parts<'_> {
-    /// What takes notifications in.
-    pub(super) fn intake(&self) -> anyhow::Result<Arc<Intake>> {
-        let templates = self.config.build_templates(&self.channels)?;
-        let channels = Arc::new(self.channels.clone());
-        let intake = Intake::new(self.backend.store() as _, channels, self.clock);
-        Ok(Arc::new(intake.with_templates(templates)))
-    }
-
     /// What the server serves once everything runs.
     pub(super) fn site(
         self,
@@ -233,11 +227,12 @@ impl Parts<'_> {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
             ledger: store as _,
-            keys: self.config.server.api_keys(),
+            keys: self.live.keys(),
             default_tenant: "default".parse()?,
             registry: Arc::new(self.registry),
             readiness,
             worker: self.backend.worker().map(str::to_owned),
+            feed: if takes_in { self.config.suppressions.feed_name()? } else { None },
             takes_in,
             clock: self.clock,
         }))

@@ -3,5 +3,7 @@
 
 mod bad_start;
 mod delivery;
+mod feed;
 mod operations;
+mod receiver;
 mod support;

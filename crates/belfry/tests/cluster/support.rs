@@ -121,6 +121,15 @@ impl Cluster {
         });
     }
 
+    /// The same when a feed adds notifications of its own.
+    pub(crate) fn drained_but_for_the_feed(&self, process: &Process, accepted: u64) {
+        eventually("everything is settled", || {
+            let totals = &self.status(process)["totals"];
+            let count = |state: &str| totals[state].as_u64().unwrap();
+            count("accepted") >= accepted && count("pending") <= 1
+        });
+    }
+
     /// The account, counted from the ground up.
     pub(crate) fn audit(&self, process: &Process) -> Audit {
         let output = self.command(process, "audit").arg("--json").output().unwrap();
@@ -142,7 +151,9 @@ impl Cluster {
         format!(
             "server.listen = \"{listen}\"\n[channels.ios]\nkind = \"apns\"\nendpoint = \"https://{}\"\n\
              ca_file = {:?}\nkey_file = {key:?}\nkey_id = \"BELFRYKEY1\"\nteam_id = \"BELFRYTEAM\"\n\
-             topic = \"org.belfry.test\"\n",
+             topic = \"org.belfry.test\"\n\
+             [channels.hooks]\nkind = \"webhook\"\nallow_http = true\nallow_networks = [\"127.0.0.0/8\"]\n\
+             secrets = [\"whsec_YmVsZnJ5IGRlbW86IG5vdCBhIHJlYWwgc2VjcmV0ISE=\"]\n",
             ready.apns, ready.ca
         )
     }
@@ -173,12 +184,22 @@ impl Process {
 
     /// The status code of a `GET` without a key; `None` when it cannot be reached.
     pub(crate) fn get(&self, path: &str) -> Option<u16> {
+        self.answer(path)?.split(' ').nth(1)?.parse().ok()
+    }
+
+    /// The body of the answer.
+    pub(crate) fn fetch(&self, path: &str) -> Option<String> {
+        let answer = self.answer(path)?;
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
+    }
+
+    fn answer(&self, path: &str) -> Option<String> {
         let mut socket = TcpStream::connect(&self.listen).ok()?;
         write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             .ok()?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).ok()?;
-        answer.split(' ').nth(1)?.parse().ok()
+        Some(answer)
     }
 
     /// SIGTERM.

@@ -201,6 +201,20 @@ fn what_the_engine_complains_of_is_told_field_by_field() {
 }
 
 #[test]
+fn a_wrong_recipient_of_a_file_is_told_by_its_line() {
+    let engine = Engine::start(|_request| {
+        let error = json!({"pointer": "", "line": 4, "message": "is not a device token"});
+        Reply::Json(422, json!({"title": "Unprocessable Content", "errors": [error]}))
+    });
+    let workspace = Workspace::new();
+    workspace.write("tokens.txt", "a\n\nb\n");
+    let send = ["send", "--channel", "ios", "--to-file", "tokens.txt", "--content", "{}"];
+    let ended = workspace.belfry(&[send.as_slice(), &["--url", &engine.url]].concat());
+    assert_eq!(ended.code, 65, "{ended:?}");
+    assert_eq!(ended.err, ["belfry: line 3: is not a device token"]);
+}
+
+#[test]
 fn a_key_that_is_not_known_is_no_bad_input() {
     let refusal = json!({"title": "Unauthorized", "status": 401, "detail": "unknown API key"});
     let engine = Engine::start(move |_| Reply::Json(401, refusal.clone()));

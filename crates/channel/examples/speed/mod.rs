@@ -25,9 +25,19 @@ pub(crate) struct Load {
     pub(crate) threads: usize,
 }
 
+/// What it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) accepted: usize,
+    pub(crate) requests: usize,
+    pub(crate) per_second: f64,
+    /// The sending threads', per request, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
 /// What one thread did.
 #[derive(Debug, Clone, Copy)]
-struct Measured {
+struct Share {
     accepted: usize,
     took: Duration,
     cpu: Duration,
@@ -44,19 +54,19 @@ impl Reports for Accepted {
     }
 }
 
-/// Sends `chunk` again and again, and prints what that took. Gives the CPU time per request, of all threads.
+/// Sends `chunk` again and again.
 pub(crate) fn measure(
     channel: &dyn Channel,
     chunk: &Chunk,
     load: Load,
-) -> Result<Duration, Box<dyn Error>> {
+) -> Result<Measured, Box<dyn Error>> {
     let start = Barrier::new(load.threads);
     let each = Load {
         warm_up: load.warm_up / load.threads,
         requests: load.requests / load.threads,
         ..load
     };
-    let measured = std::thread::scope(|scope| {
+    let shares = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..load.threads)
             .map(|_| scope.spawn(|| run(channel, chunk, each, &start).map_err(|e| e.to_string())))
             .collect();
@@ -65,15 +75,15 @@ pub(crate) fn measure(
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())));
         joined.collect::<Result<Vec<_>, String>>()
     })?;
-    let accepted: usize = measured.iter().map(|one| one.accepted).sum();
-    let took = measured.iter().map(|one| one.took).max().unwrap_or_default();
-    let cpu: Duration = measured.iter().map(|one| one.cpu).sum();
-    let per_request = cpu.div_f64(count(accepted));
-    let chunks = each.requests / chunk.deliveries.len() * load.threads;
-    say(&format!("accepted    {accepted} of {}", chunks * chunk.deliveries.len()));
-    say(&format!("per second  {:.0}", count(accepted) / took.as_secs_f64()));
-    say(&format!("CPU         {:.2} us per request", per_request.as_secs_f64() * 1e6));
-    Ok(per_request)
+    let requests = each.requests / chunk.deliveries.len() * chunk.deliveries.len() * load.threads;
+    let took = shares.iter().map(|share| share.took).max().unwrap_or_default();
+    let cpu: Duration = shares.iter().map(|share| share.cpu).sum();
+    Ok(Measured {
+        accepted: shares.iter().map(|share| share.accepted).sum(),
+        requests,
+        per_second: per(requests, took.as_secs_f64()),
+        cpu_us: 1e6 / per(requests, cpu.as_secs_f64()),
+    })
 }
 
 /// The share of one thread, after all have warmed up.
@@ -82,7 +92,7 @@ fn run(
     chunk: &Chunk,
     load: Load,
     start: &Barrier,
-) -> Result<Measured, Box<dyn Error>> {
+) -> Result<Share, Box<dyn Error>> {
     let clock = Clock::system();
     let sender = channel.open(Tools { clock, seed: 1 })?;
     let gate = Gate::new(Box::new(Fixed(channel.concurrency())));
@@ -103,7 +113,7 @@ fn run(
     let accepted = local.block_on(&runtime, send_all(load.requests));
     let (took, cpu) = (clock.monotonic() - started, thread_cpu()?.saturating_sub(cpu_started));
     local.block_on(&runtime, sender.close());
-    Ok(Measured { accepted, took, cpu })
+    Ok(Share { accepted, took, cpu })
 }
 
 /// A chunk of `content` for `recipients`.
@@ -172,7 +182,18 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
     sender.send(Job { chunk, deliveries, gate, reports, clock, stopping, tenure }).await;
 }
 
+// === impl Measured ===
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { accepted, requests, per_second, cpu_us } = self;
+        writeln!(formatter, "accepted    {accepted} of {requests}")?;
+        writeln!(formatter, "per second  {per_second:.0}")?;
+        write!(formatter, "CPU         {cpu_us:.2} us per request")
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "for display")]
-fn count(requests: usize) -> f64 {
-    requests as f64
+fn per(count: usize, seconds: f64) -> f64 {
+    count as f64 / seconds
 }

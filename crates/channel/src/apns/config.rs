@@ -1,6 +1,6 @@
 //! The settings of an APNs channel, and what they are checked into.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::uri::Authority;
@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::endpoint::Origin;
 use crate::settings::{Secret, duration, provider};
+use crate::tls::Pem;
 use crate::{ChannelError, Invalid};
 
 /// How to reach APNs, and as whom.
@@ -26,12 +27,18 @@ pub struct Settings {
     /// The developer team's identifier, 10 characters. Required with a key.
     #[serde(default)]
     pub team_id: Option<String>,
-    /// The client certificate with its chain, PEM, instead of a key.
+    /// The client certificate with its chain, PEM, instead of a key. Either this or `certificate`.
     #[serde(default)]
     pub certificate_file: Option<PathBuf>,
-    /// The certificate's private key, PEM. Default: in the same file as the certificate.
+    /// The client certificate itself. Either this or `certificate_file`.
+    #[serde(default)]
+    pub certificate: Option<Secret>,
+    /// The certificate's private key, PEM. Default: beside the certificate. Either this or `certificate_key`.
     #[serde(default)]
     pub certificate_key_file: Option<PathBuf>,
+    /// The certificate's private key itself. Either this or `certificate_key_file`.
+    #[serde(default)]
+    pub certificate_key: Option<Secret>,
     /// The topic of notifications whose options name none: usually the app's bundle identifier.
     pub topic: String,
     /// Where APNs listens: `https://api.push.apple.com` (default), `https://api.sandbox.push.apple.com`,
@@ -76,10 +83,9 @@ pub(super) enum Credential<'a> {
     },
     /// With a client certificate.
     Certificate {
-        /// PEM.
-        certificate: &'a Path,
-        /// PEM; it may be the same file.
-        key: &'a Path,
+        certificate: Pem<'a>,
+        /// It may be the same.
+        key: Pem<'a>,
     },
 }
 
@@ -124,17 +130,17 @@ impl Settings {
 
     /// As whom to speak to APNs. Reads the key, if that is it.
     pub(super) fn credential(&self) -> Result<Credential<'_>, ChannelError> {
-        let pem = match (&self.key_file, &self.key, &self.certificate_file) {
-            (Some(path), None, None) => {
+        let certificate = (self.certificate.as_ref(), self.certificate_file.as_ref());
+        let pem = match (&self.key_file, &self.key, certificate) {
+            (Some(path), None, (None, None)) => {
                 std::fs::read_to_string(path).map_err(|error| ChannelError::File {
                     path: path.display().to_string(),
                     message: format!("the key cannot be read: {error}"),
                 })?
             }
-            (None, Some(key), None) => key.expose().to_owned(),
-            (None, None, Some(certificate)) => {
-                let key = self.certificate_key_file.as_ref().unwrap_or(certificate);
-                return Ok(Credential::Certificate { certificate, key });
+            (None, Some(key), (None, None)) => key.expose().to_owned(),
+            (None, None, (text, file)) if text.is_some() != file.is_some() => {
+                return self.own_certificate();
             }
             _ => {
                 let message = "name the key's file, give the key as `key`, or name a `certificate_file`: one of them";
@@ -149,6 +155,19 @@ impl Settings {
         identifier("team_id", &self.team_id)?;
         let key_id = self.key_id.as_deref().unwrap_or_default();
         Ok(Credential::Key { pem, key_id, team_id: self.team_id.as_deref().unwrap_or_default() })
+    }
+
+    fn own_certificate(&self) -> Result<Credential<'_>, ChannelError> {
+        let (text, file) = (self.certificate.as_ref(), self.certificate_file.as_ref());
+        let (key, key_file) = (self.certificate_key.as_ref(), self.certificate_key_file.as_ref());
+        if key.is_some() && key_file.is_some() {
+            let message = "name the file, or give the key as `certificate_key`: one of them";
+            return Err(refuse("certificate_key_file", message));
+        }
+        let certificate = Pem::of("certificate", text, file)
+            .ok_or_else(|| refuse("certificate_file", "is missing"))?;
+        let key = Pem::of("certificate_key", key, key_file).unwrap_or(certificate);
+        Ok(Credential::Certificate { certificate, key })
     }
 }
 
@@ -204,6 +223,7 @@ mod tests {
         check(|settings| settings.key = None, "key_file:");
         check(|settings| settings.key_file = Some("x.p8".into()), "key_file:");
         check(|settings| settings.certificate_file = Some("x.pem".into()), "key_file:");
+        check(|settings| settings.certificate = Some(Secret::new("x")), "key_file:");
         check(|settings| settings.key_id = Some("short".to_owned()), "key_id:");
         check(|settings| settings.key_id = None, "key_id:");
         check(|settings| settings.team_id = Some("\"injected".to_owned()), "team_id:");

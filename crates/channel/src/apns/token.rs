@@ -23,6 +23,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
 use super::state::StateFile;
+use crate::is_stale;
 
 /// Old enough to be renewed, with ten minutes to spare.
 const RENEW_AFTER: Duration = Duration::from_mins(50);
@@ -131,7 +132,7 @@ impl Token {
     /// The `authorization` header as of `now`; `None` when the key does not sign.
     pub(super) fn authorization(&self, now: Timestamp) -> Option<HeaderValue> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_old = |minted: &Minted| now.since(minted.at) >= RENEW_AFTER;
+        let is_old = |minted: &Minted| is_stale(minted.at, now, RENEW_AFTER);
         if state.current.as_ref().is_none_or(is_old) {
             // Another process may have made one since, or we ourselves before a restart.
             let kept =

@@ -66,6 +66,15 @@ fn a_token_is_kept_for_fifty_minutes() {
 }
 
 #[test]
+fn a_token_from_the_future_is_not_used_after_the_clock_was_set_back() {
+    let key = key_pem();
+    let token = Token::new(signer(&key)).unwrap();
+    let first = token.authorization(at(30)).unwrap();
+    assert_eq!(token.authorization(at(29)).unwrap(), first, "clocks are mended by seconds");
+    assert_ne!(token.authorization(at(5)).unwrap(), first);
+}
+
+#[test]
 fn an_expired_answer_renews_once_and_never_within_twenty_minutes() {
     let token = token();
     let first = token.authorization(at(0)).unwrap();

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::config::TokenUri;
 use crate::answers::plain_words;
 use crate::tcp::{self, Anywhere};
-use crate::tls;
+use crate::{hidden, tls};
 
 /// An access token.
 #[derive(Debug)]
@@ -69,10 +69,15 @@ pub(super) async fn exchange(
     };
     let refuse = |message: String| Refused::ForNow(words(message));
     let asking = tokio::time::timeout(TIMEOUT, post(uri, tls, form));
-    let (status, body) = match asking.await {
+    let (status, mut body) = match asking.await {
         Ok(answer) => answer.map_err(refuse)?,
         Err(_) => return Err(refuse("no answer within 10 s".to_owned())),
     };
+    if !status.is_success()
+        && let Some(shown) = hidden::without(&body, &[assertion])
+    {
+        body = shown.into();
+    }
     read(status, &body).map_err(|message| match status {
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             Refused::Account(words(message))
@@ -104,7 +109,7 @@ async fn post(
     form: String,
 ) -> Result<(StatusCode, Bytes), String> {
     let origin = &uri.endpoint.origin;
-    let stream = tcp::connect(&origin.host, origin.port, &Anywhere)
+    let stream = tcp::connect(&origin.host, origin.port, &Anywhere, tcp::UNACKNOWLEDGED_MAX)
         .await
         .map_err(|error| error.to_string())?;
     let stream =

@@ -170,7 +170,7 @@ impl Dial {
 
     async fn connect_unhurried(&self) -> Result<(Connection, Wire), ConnectError> {
         let Origin { host, port, .. } = &self.origin;
-        let stream = match tcp::connect(host, *port, &*self.reach).await {
+        let stream = match tcp::connect(host, *port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await {
             Ok(stream) => stream,
             Err(tcp::ConnectError::Forbidden(forbidden)) => {
                 return Err(ConnectError::Forbidden(forbidden));

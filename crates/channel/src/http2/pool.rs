@@ -12,13 +12,14 @@ use bytes::Bytes;
 use flow::{Backoff, Clock};
 use http::Request;
 use notification::{Answer, Priority};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::connection::{ConnectError, Connection, Dial, Ending, Failure, Reply, Wire};
 use super::waiting::{Line, Waiting};
 use crate::answers::plain_words;
 use crate::guard::Forbidden;
+use crate::hidden::Proofs;
 use crate::{Attempt, Job, Tools};
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
@@ -75,7 +76,8 @@ struct Shared {
     random: RefCell<fastrand::Rng>,
     connections: RefCell<Vec<Rc<Connection>>>,
     waiting: Waiting,
-    connecting: Cell<bool>,
+    /// The task that connects, while it does.
+    connecting: RefCell<Option<AbortHandle>>,
     failures: Cell<u16>,
     /// Not to be dialled before, after failures.
     dial_at: Cell<Option<Instant>>,
@@ -105,7 +107,7 @@ impl Pool {
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
             connections: RefCell::default(),
             waiting: Waiting::default(),
-            connecting: Cell::new(false),
+            connecting: RefCell::default(),
             failures: Cell::new(0),
             dial_at: Cell::new(None),
             forbidden: Cell::new(None),
@@ -166,7 +168,15 @@ impl Pool {
                 return concluded(Attempt::impossible("it cannot be written as a request"));
             };
             match stream.connection.exchange(request, payload.clone()).await {
-                Ok(reply) => return Ok((reply, stream)),
+                Ok(mut reply) => {
+                    // Another one, for few are answered with words: keeping each would cost those that are not.
+                    if !reply.body.is_empty()
+                        && let Some(request) = make()
+                    {
+                        Proofs::of(request.headers()).hide(&mut reply.body);
+                    }
+                    return Ok((reply, stream));
+                }
                 Err(Failure::NotProcessed { leave }) => {
                     if leave {
                         stream.leave_connection();
@@ -227,7 +237,7 @@ impl Pool {
     /// Opens a connection if somebody waits and those there are cannot serve.
     fn grow(&self) {
         let shared = &self.shared;
-        let may_grow = !shared.connecting.get() && shared.waiting.anyone() && {
+        let may_grow = shared.connecting.borrow().is_none() && shared.waiting.anyone() && {
             let connections = shared.connections.borrow();
             connections.len() < shared.connections_max
                 && connections.iter().all(|one| one.is_settled() && one.free_streams() == 0)
@@ -235,17 +245,21 @@ impl Pool {
         if !may_grow {
             return;
         }
-        shared.connecting.set(true);
         shared.forbidden.set(None);
         shared.is_spoken.set(true);
         let mut tasks = self.tasks.borrow_mut();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn_local(live(Rc::clone(shared)));
+        let task = tasks.spawn_local(live(Rc::clone(shared)));
+        shared.connecting.replace(Some(task));
     }
 
     /// Lets go of all connections and waits until they have said goodbye.
     pub(crate) async fn close(&self) {
         self.shared.connections.borrow_mut().clear();
+        // It would be one that nobody lets go of.
+        if let Some(connecting) = self.shared.connecting.take() {
+            connecting.abort();
+        }
         let mut tasks = self.tasks.take();
         while tasks.join_next().await.is_some() {}
     }
@@ -254,7 +268,7 @@ impl Pool {
 /// The life of a connection.
 async fn live(shared: Rc<Shared>) {
     let connected = shared.connect().await;
-    shared.connecting.set(false);
+    shared.connecting.take();
     let Some((connection, mut wire)) = connected else { return };
     // Not held here: the connection ends in good order when the pool and its last stream let go of it.
     let connection = {
@@ -399,20 +413,25 @@ mod tests {
     use crate::endpoint::Endpoint;
     use crate::guard::Guard;
     use crate::http2::Priming;
+    use crate::tcp::{Anywhere, Reach};
     use crate::tls;
     use std::sync::Arc;
 
-    #[tokio::test]
-    async fn an_origin_that_must_not_be_reached_is_refused_at_once() {
+    fn pool(origin: &str, reach: Arc<dyn Reach>) -> Pool {
         let dial = Dial {
             provider: "test",
-            origin: Endpoint::parse("https://127.0.0.1:1").unwrap().origin,
+            origin: Endpoint::parse(origin).unwrap().origin,
             tls: tls::client(None, &[b"h2"]).unwrap(),
-            reach: Arc::new(Guard::new(Vec::new())),
+            reach,
             priming: Priming::OneStream,
         };
         let clock = Clock::starting_at(Duration::ZERO);
-        let pool = Pool::new(dial, 1, Tools { clock, seed: 1 });
+        Pool::new(dial, 1, Tools { clock, seed: 1 })
+    }
+
+    #[tokio::test]
+    async fn an_origin_that_must_not_be_reached_is_refused_at_once() {
+        let pool = pool("https://127.0.0.1:1", Arc::new(Guard::new(Vec::new())));
         let local = tokio::task::LocalSet::new();
         let asked = async {
             let ask = async |priority| {
@@ -423,5 +442,29 @@ mod tests {
             ask(Priority::Normal).await;
         };
         local.run_until(asked).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pool_that_is_closed_waits_for_no_connection_that_may_come() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = format!("https://{}", listener.local_addr().unwrap());
+        let local = tokio::task::LocalSet::new();
+        for origin in [&*silent, "https://127.0.0.1:1"] {
+            let pool = pool(origin, Arc::new(Anywhere));
+            let clock = pool.shared.clock;
+            let begun = clock.monotonic();
+            let waited = || (clock.monotonic() - begun).as_secs();
+            let asked = async {
+                let nothing = pool.stream(Priority::Normal, &mut None).await;
+                assert!(
+                    matches!(nothing, Err(NoStream::Unreachable(_) | NoStream::Full)),
+                    "{nothing:?}"
+                );
+                assert_eq!(waited(), STREAM_WAIT.as_secs());
+                pool.close().await;
+                assert_eq!(waited(), STREAM_WAIT.as_secs(), "it waited on");
+            };
+            local.run_until(asked).await;
+        }
     }
 }

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use crate::Invalid;
+use crate::endpoint::Host;
 
 /// An address, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mailbox {
     pub(super) name: Option<String>,
-    /// Its domain is in lower case.
+    /// ASCII, its domain in lower case.
     pub(super) address: String,
 }
 
@@ -52,33 +53,40 @@ impl Mailbox {
     }
 }
 
-/// The one spelling of an address: its domain in lower case. Refuses what is none: the local part is a dot-atom, the
-/// domain a name; both may be international (RFC 6531).
+/// The one spelling of an address: its domain as DNS has it, in lower case. Refuses what is none: the local part is a
+/// dot-atom, the domain a name and no address.
 pub(super) fn canonical(address: &str) -> Result<Cow<'_, str>, Invalid> {
     let refuse = |message: &str| Err(Invalid::new(message));
-    if address.len() > ADDRESS_BYTES_MAX {
-        let message = format!("must have at most {ADDRESS_BYTES_MAX} bytes, has {}", address.len());
-        return Err(Invalid::new(message));
-    }
     let Some((local, domain)) = address.rsplit_once('@') else {
         return refuse("is not an e-mail address such as name@example.com");
     };
     if local.len() > LOCAL_BYTES_MAX {
         return refuse("has more than 64 bytes before the @");
     }
+    if !local.is_ascii() {
+        return refuse(
+            "has letters before the @ that are not ASCII: such a mailbox takes mail by SMTPUTF8 (RFC 6531) only, which is not offered",
+        );
+    }
     if !local.split('.').all(is_atom) {
         return refuse(
             "has something before the @ that is not letters, digits, !#$%&'*+-/=?^_`{|}~ and single dots between them",
         );
     }
-    if !is_domain(domain) {
+    let ascii = to_ascii(domain)?;
+    let bytes = local.len() + "@".len() + ascii.len();
+    if bytes > ADDRESS_BYTES_MAX {
+        let message = format!("must have at most {ADDRESS_BYTES_MAX} bytes, has {bytes}");
+        return Err(Invalid::new(message));
+    }
+    // An address would choose the server itself, whatever way it is written: [127.0.0.1], 127.0.0.1, 0x7f.1.
+    if !is_domain(&ascii) || !matches!(Host::parse(&ascii), Ok(Host::Name(_))) {
         return refuse("has something after the @ that is not a domain such as example.com");
     }
-    let lower = domain.to_lowercase();
-    if lower == domain {
-        return Ok(Cow::Borrowed(address));
-    }
-    Ok(Cow::Owned(format!("{local}@{lower}")))
+    Ok(match ascii {
+        Cow::Borrowed(_) => Cow::Borrowed(address),
+        Cow::Owned(ascii) => Cow::Owned(format!("{local}@{ascii}")),
+    })
 }
 
 /// What follows the `@` of a checked address.
@@ -86,33 +94,49 @@ pub(super) fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 
-/// Whether `text` is a domain name, possibly international.
+/// Whether `text` is a domain name as DNS has it.
 pub(super) fn is_domain(text: &str) -> bool {
-    let is_letter = |letter: char| match letter {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => true,
-        _ => is_international(letter),
-    };
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let is_label = |label: &str| {
         (1..=LABEL_BYTES_MAX).contains(&label.len())
-            && label.chars().all(is_letter)
+            && label.bytes().all(is_letter)
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
     text.len() <= DOMAIN_BYTES_MAX && text.split('.').all(is_label)
 }
 
-/// `atext` of RFC 5322, section 3.2.3, and of RFC 6531, section 3.3.
+/// A domain in lower case, with A-labels for international ones (RFC 5891). Only what DNS can hold in no other way is
+/// translated: letters that stand for ASCII ones, and dots that are none, would make it another domain than it seems.
+fn to_ascii(domain: &str) -> Result<Cow<'_, str>, Invalid> {
+    if domain.is_ascii() {
+        let is_lower = !domain.bytes().any(|byte| byte.is_ascii_uppercase());
+        return Ok(if is_lower { domain.into() } else { domain.to_ascii_lowercase().into() });
+    }
+    let is_faithful = |ascii: &String| {
+        let mut labels = ascii.split('.');
+        let is_same = |label: &str| {
+            labels.next().is_some_and(|ascii| label.is_ascii() || ascii.starts_with("xn--"))
+        };
+        domain.split('.').all(is_same) && labels.next().is_none()
+    };
+    let ascii = Some(domain).filter(|domain| domain.len() <= 4 * DOMAIN_BYTES_MAX);
+    let ascii = ascii.and_then(|domain| idna::domain_to_ascii_strict(domain).ok());
+    let Some(ascii) = ascii.filter(is_faithful) else {
+        return Err(Invalid::new(
+            "has an international domain after the @ that has no form for DNS (IDNA): write it as it is registered",
+        ));
+    };
+    Ok(ascii.into())
+}
+
+/// `atext` of RFC 5322, section 3.2.3.
 fn is_atom(text: &str) -> bool {
     let is_letter = |letter: char| match letter {
         '!' | '#'..='\'' | '*' | '+' | '-' | '/' | '=' | '?' | '^'..='~' => true,
-        _ => letter.is_ascii_alphanumeric() || is_international(letter),
+        _ => letter.is_ascii_alphanumeric(),
     };
     !text.is_empty() && text.chars().all(is_letter)
-}
-
-/// No ASCII, no control character, and nothing that shows as a space.
-fn is_international(letter: char) -> bool {
-    !letter.is_ascii() && !letter.is_control() && !letter.is_whitespace()
 }
 
 fn unquoted(name: &str) -> &str {
@@ -129,9 +153,14 @@ mod tests {
         check("name@example.com", "name@example.com");
         check("Name+Tag@EXAMPLE.Com", "Name+Tag@example.com");
         check("o'brien.x@a-b.example", "o'brien.x@a-b.example");
-        check("jos\u{e9}@example.com", "jos\u{e9}@example.com");
-        check("name@B\u{dc}CHER.example", "name@b\u{fc}cher.example");
         check("user@localhost", "user@localhost");
+        check("name@b\u{fc}cher.example", "name@xn--bcher-kva.example");
+        check("Name@B\u{dc}CHER.Example", "Name@xn--bcher-kva.example");
+        check("name@bu\u{308}cher.example", "name@xn--bcher-kva.example");
+        check("name@XN--BCHER-KVA.example", "name@xn--bcher-kva.example");
+        check("name@stra\u{df}e.example", "name@xn--strae-oqa.example");
+        check("name@\u{4f8b}\u{3048}.\u{30c6}\u{30b9}\u{30c8}", "name@xn--r8jz45g.xn--zckzah");
+        check("name@\u{645}\u{62b}\u{627}\u{644}.example", "name@xn--mgbh0fb.example");
     }
 
     #[test]
@@ -149,6 +178,24 @@ mod tests {
             "a..b@example.com",
             "\"a b\"@example.com",
             "a@[127.0.0.1]",
+            "a@[IPv6:::1]",
+            "a@[x:y]",
+            "a@127.0.0.1",
+            "a@2130706433",
+            "a@0x7f.1",
+            "a@0177.0.0.1",
+            "a@\u{2460}\u{2461}\u{2466}.\u{24ea}.\u{24ea}.\u{2460}",
+            "a@127\u{3002}0\u{3002}0\u{3002}1",
+            "a@\u{24db}\u{24de}\u{24d2}\u{24d0}\u{24db}\u{24d7}\u{24de}\u{24e2}\u{24e3}",
+            "a@\u{ff45}xample.com",
+            "a@example\u{3002}com",
+            "a@b\u{fc}cher\u{3002}example",
+            "a@b\u{fc}cher..example",
+            "a@b\u{fc}cher.example.",
+            "a@-b\u{fc}cher.example",
+            "a@\u{301}x.example",
+            "a@b\u{fc}\u{200b}\u{202e}cher.example",
+            "a@\u{fffd}.example",
             "a@exam ple.com",
             "a@-example.com",
             "a@example-.com",
@@ -178,8 +225,23 @@ mod tests {
         }
         let long = format!("{}@example.com", "a".repeat(65));
         assert!(canonical(&long).is_err());
+        let long = format!("a@{}.example", "\u{fc}".repeat(60));
+        assert!(canonical(&long).is_err(), "its label has more than 63 bytes");
+        let long = format!("a@{}example", "\u{fc}.".repeat(100_000));
+        assert!(canonical(&long).is_err());
         let long = format!("a@{}example.com", "abcdefgh.".repeat(30));
         assert!(canonical(&long).unwrap_err().message.contains("has 283"));
+    }
+
+    #[test]
+    fn an_international_mailbox_is_refused_by_the_name_of_what_is_missing() {
+        for address in ["jos\u{e9}@example.com", "jos\u{e9}@b\u{fc}cher.example"] {
+            let message = canonical(address).unwrap_err().message;
+            assert!(
+                message.contains("SMTPUTF8 (RFC 6531) only, which is not offered"),
+                "{message}"
+            );
+        }
     }
 
     #[test]
@@ -193,6 +255,11 @@ mod tests {
         check("The News <news@example.com>", Some("The News"), "news@example.com");
         check("\"News, daily\" <news@example.com>", Some("News, daily"), "news@example.com");
         check("B\u{fc}cher <news@example.com>", Some("B\u{fc}cher"), "news@example.com");
+        check(
+            "B\u{fc}cher <a@b\u{fc}cher.example>",
+            Some("B\u{fc}cher"),
+            "a@xn--bcher-kva.example",
+        );
         for bad in
             ["", "<>", "News <news@example.com", "News\r\nBcc: x <n@example.com>", "a <b> <c>"]
         {

@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock};
-use notification::{Answer, Content, Delivery, Timestamp};
+use flow::{Backoff, Clock, Signal};
+use notification::{Answer, Delivery, Report, Timestamp};
 use tokio::time::Instant;
 
+use super::address;
 use super::config::{Relay, Settings, Target, Tls};
 use super::dkim::Signer;
+use super::dns::{Dns, ResolveMail};
 use super::pool::{Limits, NoPlace, Place, Pool};
 use super::request::{Composer, Mail, Message};
-use super::response::{Advice, Delays, interpret};
+use super::response::{Advice, Delays, declined, interpret};
 use super::route::{Exchangers, Router, Way};
 use super::session::{Manners, NoConnection};
 use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
-use super::{address, request};
 use crate::guard::Guard;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive_patiently, own_or_shared,
@@ -44,6 +45,8 @@ pub struct SmtpChannel {
     manners: Manners,
     guard: Guard,
     name_servers: Vec<std::net::SocketAddr>,
+    /// `None`: the name servers.
+    resolver: Option<Arc<dyn ResolveMail>>,
     composer: Composer,
     limits: Limits,
     backoff: Backoff,
@@ -93,6 +96,7 @@ impl SmtpChannel {
             manners,
             guard: Guard::new(settings.allow_networks.clone()),
             name_servers: settings.name_servers.clone(),
+            resolver: None,
             composer,
             limits: Limits {
                 connections_max: settings.connections_max,
@@ -106,6 +110,13 @@ impl SmtpChannel {
         })
     }
 
+    /// The same with mail exchangers and their addresses found by `resolver`. Wherever they lead, they are checked.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn ResolveMail>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
     /// What the domain has to publish for its signatures, as `SELECTOR._domainkey.DOMAIN`; `None` when nothing is signed.
     pub fn dkim_record(&self) -> Option<String> {
         self.composer.signer.as_ref().map(Signer::record)
@@ -115,8 +126,11 @@ impl SmtpChannel {
         let way = match &self.target {
             Target::Relay(relay) => Way::Relay(relay.clone()),
             Target::Mx { port } => {
-                let guard = self.guard.clone();
-                Way::Exchangers(Box::new(Exchangers::new(&self.name_servers, guard, *port)?))
+                let resolver = match &self.resolver {
+                    Some(resolver) => Arc::clone(resolver),
+                    None => Arc::new(Dns::new(&self.name_servers)?),
+                };
+                Way::Exchangers(Exchangers { resolver, guard: self.guard.clone(), port: *port })
             }
         };
         Ok(Router { manners: self.manners.clone(), way })
@@ -136,17 +150,12 @@ impl Channel for SmtpChannel {
         let recipient = address::canonical(recipient)?;
         Ok(match &self.destination {
             Some(relay) => Arc::clone(relay),
-            None => request::domain(&recipient).into(),
+            None => address::domain_of(&recipient).into(),
         })
     }
 
     fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
-        let content = Content {
-            payload: notification::Bytes::copy_from_slice(payload),
-            options: notification::Bytes::copy_from_slice(options),
-            fallback: None,
-        };
-        self.composer.compose(&content).map(|_| ())
+        self.composer.check(payload, options)
     }
 
     fn html_fields(&self) -> &'static [&'static str] {
@@ -171,9 +180,9 @@ fn signer(settings: &Settings) -> Result<Option<Signer>, ChannelError> {
     let Some(dkim) = &settings.dkim else { return Ok(None) };
     let key = Settings::dkim_key(dkim)?;
     let signer = Signer::new(key.expose(), &dkim.domain, &dkim.selector);
-    signer.map(Some).map_err(|message| ChannelError::File {
-        path: dkim.key_file.display().to_string(),
-        message,
+    signer.map(Some).map_err(|message| match &dkim.key_file {
+        Some(path) => ChannelError::File { path: path.display().to_string(), message },
+        None => ChannelError::Setting { setting: "dkim.key", message },
     })
 }
 
@@ -215,7 +224,7 @@ impl SmtpSender {
         };
         let destination = match &self.channel.destination {
             Some(relay) => Arc::clone(relay),
-            None => request::domain(&recipient).into(),
+            None => address::domain_of(&recipient).into(),
         };
         self.deliver(job, &destination, &message).await
     }
@@ -229,10 +238,14 @@ impl SmtpSender {
     ) -> Attempt {
         let deadline = self.clock.monotonic() + UNTIL_SENT;
         while self.clock.monotonic() < deadline {
-            let mut place = match Box::pin(self.pool.place(destination)).await {
-                Ok(place) => place,
-                Err(NoPlace::Full) => return Attempt::handed_back(NO_PLACE_DELAY),
-                Err(NoPlace::Failed { why, is_new }) => return self.conclude_without(why, is_new),
+            let placing = Box::pin(self.pool.place(destination));
+            let mut place = match tokio::time::timeout_at(deadline, placing).await {
+                Ok(Ok(place)) => place,
+                Ok(Err(NoPlace::Full)) => return Attempt::handed_back(NO_PLACE_DELAY),
+                Ok(Err(NoPlace::Failed { why, is_new })) => {
+                    return self.conclude_without(why, is_new);
+                }
+                Err(_elapsed) => break,
             };
             if place.waited
                 && let Some(report) = job.may_start().report_otherwise()
@@ -246,6 +259,7 @@ impl SmtpSender {
                     if place.is_reused && reply.is_closing() && stage != Stage::Message => {}
                 End::Cut(_) if place.is_reused => {}
                 End::Replied(stage, reply) => {
+                    let reply = self.channel.manners.hidden_in(reply);
                     let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
                     self.conclude(place, &reply, advice);
                     return attempt;
@@ -265,7 +279,7 @@ impl SmtpSender {
         if advice == Advice::Complain {
             self.complain(&reply.status());
         }
-        if advice != Advice::LeaveConnection && !place.connection.wire.has_unread() {
+        if advice != Advice::LeaveConnection && place.connection.is_good() {
             self.pool.keep(place);
         }
     }
@@ -278,8 +292,16 @@ impl SmtpSender {
                 if is_new && !matches!(reply.code, 400..=499) {
                     self.complain(&reply.status());
                 }
-                let status = if matches!(reply.code, 400..=499) { reply.code } else { 0 };
-                Attempt::pushed_back(Answer::deferred(status, None, reply.detail()))
+                Attempt::pushed_back(declined(&reply, None))
+            }
+            NoConnection::NotLoggedIn(reply) => {
+                let why = format!("the server refuses user name or password: {}", reply.status());
+                if is_new {
+                    self.complain(&why);
+                }
+                let answer = Answer::deferred(reply.code, None, why).acted(false);
+                let report = Report::Attempted(answer);
+                Attempt { report, signal: Signal::Silent }
             }
             NoConnection::Misconfigured(why) => {
                 if is_new {
@@ -287,7 +309,7 @@ impl SmtpSender {
                 }
                 Attempt::unsent(short(why), None)
             }
-            NoConnection::Forbidden(forbidden) => Attempt::impossible(forbidden.to_string()),
+            NoConnection::Nowhere(why) => Attempt::impossible(short(why)),
             NoConnection::Gone(why) => Attempt::answered(Answer::refused(0, true, short(why))),
         }
     }

@@ -116,8 +116,12 @@ pub struct Dkim {
     pub domain: String,
     /// Names the key in the domain: its public half is at `SELECTOR._domainkey.DOMAIN`. Required.
     pub selector: String,
-    /// The private key, PEM: Ed25519 (PKCS#8) or RSA (PKCS#8 or PKCS#1) of at least 2048 bits. Required.
-    pub key_file: PathBuf,
+    /// File with the private key, PEM: Ed25519 (PKCS#8) or RSA (PKCS#8 or PKCS#1) of at least 2048 bits. Either this or `key`.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The private key itself. Either this or `key_file`.
+    #[serde(default)]
+    pub key: Option<Secret>,
 }
 
 /// Where mail goes, checked.
@@ -196,16 +200,15 @@ impl Settings {
             tls,
         };
         if let Some(helo) = &self.helo
-            && !(helo.is_ascii() && is_domain(helo))
+            && !is_domain(helo)
         {
             return Err(refused("helo", "must be a host name such as mail.example.com"));
         }
         if let Some(dkim) = &self.dkim {
-            let is_good = |name: &str| name.is_ascii() && is_domain(name);
-            if !is_good(&dkim.domain) {
+            if !is_domain(&dkim.domain) {
                 return Err(refused("dkim.domain", "must be a domain such as example.com"));
             }
-            if !is_good(&dkim.selector) {
+            if !is_domain(&dkim.selector) {
                 return Err(refused("dkim.selector", "must be a name such as 2026a"));
             }
         }
@@ -294,7 +297,14 @@ impl Settings {
 
     /// The PEM text of the DKIM key.
     pub(super) fn dkim_key(dkim: &Dkim) -> Result<Secret, ChannelError> {
-        read(&dkim.key_file).map(Secret::new)
+        match (&dkim.key_file, &dkim.key) {
+            (Some(path), None) => read(path).map(Secret::new),
+            (None, Some(key)) => Ok(key.clone()),
+            _ => Err(refused(
+                "dkim.key_file",
+                "name the key's file, or give the key as `key`: one of them",
+            )),
+        }
     }
 }
 

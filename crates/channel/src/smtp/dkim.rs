@@ -15,6 +15,8 @@ use notification::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::tls;
+
 /// Signs as one domain. Cloning shares the key.
 #[derive(Debug, Clone)]
 pub(super) struct Signer {
@@ -60,7 +62,7 @@ impl Signer {
     /// Signs for `domain` with the private key in `pem`, whose public half is published under `selector`.
     pub(super) fn new(pem: &str, domain: &str, selector: &str) -> Result<Self, String> {
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
-            .map_err(|error| format!("is not a private key in PEM form: {error}"))?;
+            .map_err(|error| format!("is not a private key in PEM form: {}", tls::say(&error)))?;
         let key = match &key {
             PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()).map(Key::Rsa),
             PrivateKeyDer::Pkcs8(der) => {

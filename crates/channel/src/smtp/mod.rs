@@ -5,7 +5,7 @@
 //!   └─ SmtpSender (one per sender thread)
 //!        ├─ Composer        content -> Mail, once per chunk; Mail -> Message per recipient (request, mime, dkim)
 //!        └─ Pool            up to `connections_max` connections per destination, one mail at a time on each
-//!             ├─ Router     destination -> server: the relay, or MX (route)
+//!             ├─ Router     destination -> server: the relay, or MX (route, dns)
 //!             ├─ Manners    greeting, EHLO, STARTTLS, AUTH (session)
 //!             └─ transact   MAIL RCPT DATA, message and dot (transaction), each reply's meaning (response)
 //! ```
@@ -20,6 +20,7 @@ mod address;
 mod channel;
 mod config;
 mod dkim;
+mod dns;
 mod mime;
 mod pool;
 mod request;
@@ -31,10 +32,14 @@ mod wire;
 
 pub use channel::SmtpChannel;
 pub use config::{Dkim, Mechanism, Route, Settings, Tls};
+pub use dns::{Exchanger, ResolveMail};
 
 use std::time::Duration;
 
 /// How long the reply to a whole message may take (RFC 5321, section 4.5.3.2.6).
 const FINAL_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a server may leave sent bytes unread or unacknowledged: more than the 3 minutes that a block of a message has (RFC 5321,
+/// section 4.5.3.2.5), in which a server may well look at what it got so far.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_mins(4);
 /// How long a farewell may take.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -182,7 +182,7 @@ impl Pool {
         {
             return Err(NoPlace::Failed { why: why.clone(), is_new: false });
         }
-        match self.router.connect(&destination.name).await {
+        match self.router.connect(&destination.name, &self.random).await {
             Ok(connection) => {
                 destination.failures.set(0);
                 destination.closed.take();

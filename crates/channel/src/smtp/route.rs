@@ -1,19 +1,18 @@
 //! From a destination to a server: the relay, or the mail exchangers of a domain (RFC 5321, section 5.1).
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{NameServerConfig, ResolverConfig};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::rr::RData;
 use tokio::net::TcpStream;
 
+use super::UNACKNOWLEDGED_MAX;
 use super::config::{Relay, Tls};
+use super::dns::ResolveMail;
 use super::session::{Connection, Manners, NoConnection, Server};
-use crate::ChannelError;
 use crate::endpoint::Host;
 use crate::guard::{Forbidden, Guard};
 use crate::tcp::{self, Anywhere, ConnectError, Reach};
@@ -31,15 +30,23 @@ pub(super) enum Way {
     /// To one server.
     Relay(Relay),
     /// To the servers of each domain.
-    Exchangers(Box<Exchangers>),
+    Exchangers(Exchangers),
 }
 
-/// Finds the mail exchangers of domains.
+/// The mail exchangers of domains.
+#[derive(Debug)]
 pub(super) struct Exchangers {
-    resolver: TokioResolver,
+    pub(super) resolver: Arc<dyn ResolveMail>,
     /// Passes the addresses that may be connected to: a recipient's domain is a stranger's choice.
-    guard: Guard,
-    port: u16,
+    pub(super) guard: Guard,
+    pub(super) port: u16,
+}
+
+/// What a host's name led to, which is what is checked and connected to.
+#[derive(Debug)]
+struct Found<'a> {
+    addresses: Vec<SocketAddr>,
+    guard: &'a Guard,
 }
 
 /// How long TCP may take, with the name's resolution.
@@ -47,14 +54,20 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long everything after it may take until mail can be sent. RFC 5321 has five minutes for the greeting alone, which
 /// is all that an attempt has; who needs more than this will not be faster afterwards.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(90);
-/// Exchangers of one domain that are tried within an attempt.
-const EXCHANGERS_MAX: usize = 2;
+/// Exchangers of one domain that are called within an attempt (two are the least, RFC 5321, section 5.1), and those that
+/// are looked up for it.
+const CALLED_MAX: usize = 2;
+const LOOKED_UP_MAX: usize = 8;
 
 // === impl Router ===
 
 impl Router {
     /// Makes a connection over which mail for `destination` can be sent.
-    pub(super) async fn connect(&self, destination: &str) -> Result<Connection, NoConnection> {
+    pub(super) async fn connect(
+        &self,
+        destination: &str,
+        random: &RefCell<fastrand::Rng>,
+    ) -> Result<Connection, NoConnection> {
         match &self.way {
             Way::Relay(relay) => {
                 let server = Server { name: relay.host.clone(), is_implicit: relay.is_implicit };
@@ -65,18 +78,45 @@ impl Router {
                 self.begin(&server, async || dial(&host, relay.port, &Anywhere).await).await
             }
             Way::Exchangers(exchangers) => {
-                let mut last =
-                    NoConnection::Unreachable("the domain has no mail server".to_owned());
-                for host in exchangers.of(destination).await?.into_iter().take(EXCHANGERS_MAX) {
-                    let server = Server { name: host.clone(), is_implicit: false };
-                    match self.begin(&server, async || exchangers.dial(&host).await).await {
-                        Ok(connection) => return Ok(connection),
-                        Err(why) => last = why,
-                    }
-                }
-                Err(last)
+                let hosts = exchangers.of(destination, random).await?;
+                self.connect_to_one_of(exchangers, hosts).await
             }
         }
+    }
+
+    /// Connects to the first of `hosts` that takes mail. If there is none, what may pass is told before what will not: the
+    /// host of which it is said can take the mail another time.
+    async fn connect_to_one_of(
+        &self,
+        exchangers: &Exchangers,
+        hosts: Vec<String>,
+    ) -> Result<Connection, NoConnection> {
+        let (mut passing, mut lasting) = (Vec::new(), None);
+        for host in hosts.into_iter().take(LOOKED_UP_MAX) {
+            let server = Server { name: host.to_ascii_lowercase(), is_implicit: false };
+            match self.begin(&server, async || exchangers.dial(&host).await).await {
+                Ok(connection) => return Ok(connection),
+                // RFC 7504: this host takes no mail at all.
+                Err(NoConnection::Busy(reply)) if reply.code == 521 => {
+                    let why = format!("{host} takes no mail: {}", reply.detail());
+                    lasting.get_or_insert(NoConnection::Nowhere(why));
+                }
+                Err(why @ (NoConnection::Nowhere(_) | NoConnection::Gone(_))) => {
+                    lasting.get_or_insert(why);
+                }
+                Err(
+                    why @ (NoConnection::Unreachable(_)
+                    | NoConnection::Busy(_)
+                    | NoConnection::NotLoggedIn(_)
+                    | NoConnection::Misconfigured(_)),
+                ) => passing.push(why),
+            }
+            if passing.len() == CALLED_MAX {
+                break;
+            }
+        }
+        let nowhere = || NoConnection::Nowhere("the domain has no mail server".to_owned());
+        Err(passing.pop().or(lasting).unwrap_or_else(nowhere))
     }
 
     async fn begin(
@@ -112,69 +152,60 @@ impl Router {
 // === impl Exchangers ===
 
 impl Exchangers {
-    /// Asks `name_servers`, or those of this machine when there are none. Connects to nothing.
-    pub(super) fn new(
-        name_servers: &[SocketAddr],
-        guard: Guard,
-        port: u16,
-    ) -> Result<Self, ChannelError> {
-        let refuse = |error: &dyn std::fmt::Display| ChannelError::Setting {
-            setting: "name_servers",
-            message: format!("name some, since those of this machine cannot be used: {error}"),
-        };
-        let builder = if name_servers.is_empty() {
-            TokioResolver::builder_tokio().map_err(|error| refuse(&error))?
-        } else {
-            let servers = name_servers.iter().map(|address| {
-                let mut server = NameServerConfig::udp_and_tcp(address.ip());
-                for connection in &mut server.connections {
-                    connection.port = address.port();
-                }
-                server
-            });
-            let config = ResolverConfig::from_name_servers(servers.collect());
-            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
-        };
-        let resolver = builder.build().map_err(|error| refuse(&error))?;
-        Ok(Self { resolver, guard, port })
-    }
-
-    /// The hosts that take mail for `domain`, the preferred one first.
-    async fn of(&self, domain: &str) -> Result<Vec<String>, NoConnection> {
-        let gone = |why: &str| Err(NoConnection::Gone(format!("{domain} {why}")));
-        let lookup = match self.resolver.mx_lookup(format!("{domain}.")).await {
-            Ok(lookup) => lookup,
-            Err(error) if error.is_nx_domain() => return gone("does not exist"),
-            // No exchanger: the domain itself is the host.
-            Err(error) if error.is_no_records_found() => return Ok(vec![domain.to_owned()]),
+    /// The hosts that take mail for `domain`, the preferred one first, those of one preference in any order.
+    async fn of(
+        &self,
+        domain: &str,
+        random: &RefCell<fastrand::Rng>,
+    ) -> Result<Vec<String>, NoConnection> {
+        let mut found = match self.resolver.exchangers(domain).await {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(NoConnection::Gone(format!("{domain} does not exist")));
+            }
             Err(error) => return Err(NoConnection::Unreachable(format!("{domain}: {error}"))),
         };
-        let mut hosts: Vec<(u16, String)> = Vec::new();
-        for record in lookup.answers() {
-            if let RData::MX(mx) = &record.data {
-                let host = mx.exchange.to_string().trim_end_matches('.').to_ascii_lowercase();
-                hosts.push((mx.preference, host));
-            }
+        if found.is_empty() {
+            // The domain itself is the host.
+            return Ok(vec![domain.to_owned()]);
         }
-        hosts.sort();
-        match hosts.as_slice() {
-            [] => Ok(vec![domain.to_owned()]),
-            [(_, root)] if root.is_empty() => gone("takes no mail (null MX, RFC 7505)"),
-            _ => Ok(hosts.into_iter().map(|(_, host)| host).collect()),
+        if found.iter().all(|exchanger| exchanger.host.is_empty()) {
+            let why = format!("{domain} takes no mail (null MX, RFC 7505)");
+            return Err(NoConnection::Gone(why));
         }
+        random.borrow_mut().shuffle(&mut found);
+        found.sort_by_key(|exchanger| exchanger.preference);
+        Ok(found.into_iter().map(|exchanger| exchanger.host).collect())
     }
 
-    /// Connects to `host`, if all of its addresses may be connected to.
+    /// Connects to `host`, if it is a name and all of its addresses may be connected to.
     async fn dial(&self, host: &str) -> Result<TcpStream, NoConnection> {
-        dial(&Host::Name(host.to_owned()), self.port, self).await
+        let nowhere = |why: &str| Err(NoConnection::Nowhere(format!("{host:?} {why}")));
+        let Ok(Host::Name(name)) = Host::parse(host) else {
+            return nowhere("is to take the mail, and is not the name of a host");
+        };
+        let looking_up = self.resolver.resolve(&name, self.port);
+        let addresses = match tokio::time::timeout(CONNECT_TIMEOUT, looking_up).await {
+            Ok(Ok(addresses)) => addresses,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return nowhere("is to take the mail, and has no address");
+            }
+            Ok(Err(error)) => return Err(NoConnection::Unreachable(format!("{name}: {error}"))),
+            Err(_elapsed) => {
+                return Err(NoConnection::Unreachable(format!("{name}: no address within 30 s")));
+            }
+        };
+        let found = Found { addresses, guard: &self.guard };
+        dial(&Host::Name(name), self.port, &found).await
     }
 }
 
+// === impl Found ===
+
 #[async_trait]
-impl Reach for Exchangers {
-    async fn resolve(&self, host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let found = self.resolver.lookup_ip(format!("{host}.")).await.map_err(io::Error::other)?;
-        Ok(found.iter().map(|address| SocketAddr::new(address, port)).collect())
+impl Reach for Found<'_> {
+    async fn resolve(&self, _host: &Host, _port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(self.addresses.clone())
     }
 
     fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
@@ -182,17 +213,13 @@ impl Reach for Exchangers {
     }
 }
 
-impl std::fmt::Debug for Exchangers {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Exchangers").field("port", &self.port).finish_non_exhaustive()
-    }
-}
-
 async fn dial(host: &Host, port: u16, reach: &dyn Reach) -> Result<TcpStream, NoConnection> {
-    let connecting = tcp::connect(host, port, reach);
+    let connecting = tcp::connect(host, port, reach, UNACKNOWLEDGED_MAX);
     match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(ConnectError::Forbidden(forbidden))) => Err(NoConnection::Forbidden(forbidden)),
+        Ok(Err(ConnectError::Forbidden(forbidden))) => {
+            Err(NoConnection::Nowhere(forbidden.to_string()))
+        }
         Ok(Err(ConnectError::Failed(why))) => Err(NoConnection::Unreachable(why)),
         Err(_elapsed) => Err(NoConnection::Unreachable("no connection within 30 s".to_owned())),
     }

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Credentials, Mechanism, Tls};
 use super::wire::{Broken, Reply, Stream, Wire};
-use crate::guard::Forbidden;
+use crate::hidden;
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Connection {
     pub(super) transactions: u32,
     /// A transaction was begun and neither ended nor reset.
     pub(super) needs_reset: bool,
+    /// It ended, or is out of step, within a mail.
+    pub(super) is_broken: bool,
 }
 
 /// What a server offers after EHLO.
@@ -62,16 +64,28 @@ pub(super) enum NoConnection {
     Busy(Reply),
     /// There is nobody to take it, now or ever: the domain does not exist or takes no mail.
     Gone(String),
-    /// Its address must not be connected to.
-    Forbidden(Forbidden),
-    /// Somebody has to do something about it: credentials, certificates, what the server demands.
+    /// There is no host to be connected to, or none that may be.
+    Nowhere(String),
+    /// It refuses user name or password.
+    NotLoggedIn(Reply),
+    /// Somebody has to do something about it: certificates, what the server demands.
     Misconfigured(String),
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Whether another mail may be sent over it, as far as is known here.
+    pub(super) fn is_good(&self) -> bool {
+        !self.is_broken && !self.wire.has_unread()
+    }
 }
 
 // === impl Offers ===
 
 impl Offers {
-    fn read(reply: &[u8]) -> Self {
+    /// What the reply to EHLO says.
+    pub(super) fn read(reply: &[u8]) -> Self {
         let Ok(response) = EhloResponse::parse(&mut reply.iter()) else { return Self::default() };
         Self {
             bits: response.capabilities,
@@ -94,14 +108,6 @@ impl Offers {
 
     pub(super) const fn size(self) -> bool {
         self.has(smtp_proto::EXT_SIZE)
-    }
-
-    pub(super) const fn international(self) -> bool {
-        self.has(smtp_proto::EXT_SMTP_UTF8)
-    }
-
-    pub(super) const fn eight_bit(self) -> bool {
-        self.has(smtp_proto::EXT_8BIT_MIME)
     }
 
     const fn starttls(self) -> bool {
@@ -137,7 +143,7 @@ impl Manners {
                 let tls = self.encrypt(wire.into_stream(), &server.name).await?;
                 return self.introduce(Wire::new(tls), &helo, true).await;
             }
-            if self.tls == Tls::Require {
+            if self.tls == Tls::Require || reply.is_closing() {
                 return Err(NoConnection::Busy(reply));
             }
         } else if self.tls == Tls::Require {
@@ -148,12 +154,21 @@ impl Manners {
         self.log_in(wire.boxed(), offers, false).await
     }
 
+    /// `reply` without what was said to log in, which some servers repeat.
+    pub(super) fn hidden_in(&self, reply: Reply) -> Reply {
+        match &self.credentials {
+            Some(credentials) if !reply.is_positive() => credentials.hidden_in(reply),
+            _ => reply,
+        }
+    }
+
     async fn encrypt(&self, tcp: TcpStream, name: &str) -> Result<Box<dyn Stream>, NoConnection> {
         let name = ServerName::try_from(name.to_owned()).map_err(unreachable)?;
         let connector = TlsConnector::from(Arc::clone(&self.connector));
         match connector.connect(name, tcp).await {
             Ok(tls) => Ok(Box::new(tls)),
-            Err(error) if is_of_tls(&error) => {
+            // Some servers just hang up on what they cannot encrypt; without encryption they may do.
+            Err(error) if is_of_tls(&error) || self.tls == Tls::Opportunistic => {
                 Err(NoConnection::Misconfigured(format!("TLS: {error}")))
             }
             Err(error) => Err(unreachable(error)),
@@ -181,15 +196,11 @@ impl Manners {
             let reply = authenticate(&mut wire, credentials, offers).await?;
             match reply.code {
                 235 => {}
-                400..=499 => return Err(NoConnection::Busy(reply)),
-                _ => {
-                    let message =
-                        format!("the server refuses user name or password: {}", reply.status());
-                    return Err(NoConnection::Misconfigured(message));
-                }
+                400..=499 => return Err(NoConnection::Busy(self.hidden_in(reply))),
+                _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
         }
-        Ok(Connection { wire, offers, transactions: 0, needs_reset: false })
+        Ok(Connection { wire, offers, transactions: 0, needs_reset: false, is_broken: false })
     }
 }
 
@@ -234,10 +245,7 @@ async fn authenticate<S: Stream>(
         }
     };
     match mechanism {
-        Mechanism::Plain => {
-            let secret = BASE64_STANDARD.encode(format!("\0{username}\0{password}"));
-            ask(wire, &format!("AUTH PLAIN {secret}")).await
-        }
+        Mechanism::Plain => ask(wire, &format!("AUTH PLAIN {}", credentials.plain())).await,
         Mechanism::Login => {
             let mut reply = ask(wire, "AUTH LOGIN").await?;
             for answer in [username.as_str(), password] {
@@ -249,14 +257,40 @@ async fn authenticate<S: Stream>(
             Ok(reply)
         }
         Mechanism::Xoauth2 => {
-            let secret = format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}");
-            let reply =
-                ask(wire, &format!("AUTH XOAUTH2 {}", BASE64_STANDARD.encode(secret))).await?;
+            let reply = ask(wire, &format!("AUTH XOAUTH2 {}", credentials.bearer())).await?;
             // A challenge holds the reason; an empty answer gets the reply.
             if reply.code == 334 { ask(wire, "").await } else { Ok(reply) }
         }
     }
 }
+
+// === impl Credentials ===
+
+impl Credentials {
+    /// What AUTH PLAIN says (RFC 4616).
+    fn plain(&self) -> String {
+        BASE64_STANDARD.encode(format!("\0{}\0{}", self.username, self.password.expose()))
+    }
+
+    /// What AUTH XOAUTH2 says.
+    fn bearer(&self) -> String {
+        let Self { username, password, .. } = self;
+        let password = password.expose();
+        BASE64_STANDARD.encode(format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}"))
+    }
+
+    fn hidden_in(&self, mut reply: Reply) -> Reply {
+        let password = self.password.expose();
+        let said =
+            [self.plain(), self.bearer(), BASE64_STANDARD.encode(password), password.to_owned()];
+        if let Some(shown) = hidden::without(reply.text.as_bytes(), &said) {
+            reply.text = String::from_utf8_lossy(&shown).into_owned();
+        }
+        reply
+    }
+}
+
+// === helpers ===
 
 /// One command and its reply. Nothing may have arrived before: it would be taken for the answer.
 async fn ask<S: Stream>(wire: &mut Wire<S>, command: &str) -> Result<Reply, NoConnection> {

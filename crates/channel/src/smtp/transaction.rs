@@ -8,8 +8,9 @@
 //! `BDAT` could go along with what is before it. Then every cut would leave the mail unknown, and a refused recipient would
 //! still get the whole message; so it waits, as `DATA` does.
 //!
-//! What a cut means depends on one instant: when the last byte of the message is handed to the connection. Before it the
-//! server cannot have the whole message and must not act (RFC 5321, section 4.2.5); after it nobody knows.
+//! What a cut means depends on one instant: when the kernel is given the last byte of the message, encrypted if the
+//! connection is. Before it the server cannot have the whole message and must not act (RFC 5321, section 4.2.5); after it
+//! nobody knows.
 
 use std::borrow::Cow;
 
@@ -60,12 +61,19 @@ pub(super) async fn transact(
         Err(impossible) => return End::Impossible(impossible),
     };
     connection.transactions += 1;
-    let opening = tokio::time::timeout_at(deadline, open(connection, message, &parameters));
-    match opening.await {
-        Ok(Ok(None)) => {}
-        Ok(Ok(Some((stage, reply)))) => return End::Replied(stage, reply),
-        Ok(Err(Broken(why))) => return End::Cut(why),
-        Err(_elapsed) => return End::Cut("the server took too long to take the mail".into()),
+    let mut refusal = None;
+    let opening = open(connection, message, &parameters, &mut refusal);
+    let failure = match tokio::time::timeout_at(deadline, opening).await {
+        Ok(Ok(())) => None,
+        Ok(Err(Broken(why))) => Some(why),
+        Err(_elapsed) => Some("the server took too long to take the mail".into()),
+    };
+    connection.is_broken |= failure.is_some();
+    match (refusal, failure) {
+        // Whatever happens to the connection after a refusal takes nothing from it.
+        (Some((stage, reply)), _) => return End::Replied(stage, reply),
+        (None, Some(why)) => return End::Cut(why),
+        (None, None) => {}
     }
     let mut bytes = Vec::with_capacity(message.len() + 64);
     if connection.offers.chunking() {
@@ -74,14 +82,11 @@ pub(super) async fn transact(
     } else {
         message.write_dotted(&mut bytes);
     }
-    if let Err(cut) = send(connection, &bytes, deadline).await {
-        return cut;
+    if let Err(Broken(why)) = send_all(connection, &bytes, deadline).await {
+        return give_up(connection, why).await;
     }
     // From here on the server may have it all.
-    let answer = tokio::time::timeout(FINAL_TIMEOUT, async {
-        connection.wire.flush().await?;
-        connection.wire.reply().await
-    });
+    let answer = tokio::time::timeout(FINAL_TIMEOUT, connection.wire.reply());
     match answer.await {
         Ok(Ok(reply)) => {
             connection.needs_reset = connection.offers.chunking() && !reply.is_positive();
@@ -105,36 +110,22 @@ pub(super) async fn quit(mut connection: Connection, clock: Clock) {
     drop(farewell.await);
 }
 
-/// What is said of the message beside its sender (RFC 1870, 6152, 6531).
+/// What is said of the message beside its sender (RFC 1870).
 fn parameters(connection: &Connection, message: &Message<'_>) -> Result<String, String> {
     let (offers, bytes) = (connection.offers, message.len());
-    let mut parameters = String::new();
     if let Some(most) = offers.size_max.filter(|most| bytes > *most) {
         return Err(format!("the message has {bytes} bytes, and the server takes at most {most}"));
     }
-    if offers.size() {
-        parameters = format!(" SIZE={bytes}");
-    }
-    if message.is_international() {
-        if !offers.international() {
-            return Err(
-                "an address is international, and the server does not offer SMTPUTF8".to_owned()
-            );
-        }
-        if offers.eight_bit() {
-            parameters.push_str(" BODY=8BITMIME");
-        }
-        parameters.push_str(" SMTPUTF8");
-    }
-    Ok(parameters)
+    Ok(if offers.size() { format!(" SIZE={bytes}") } else { String::new() })
 }
 
-/// Everything before the message; `None` when it may follow.
+/// Everything before the message, which may follow unless there is a `refusal`.
 async fn open(
     connection: &mut Connection,
     message: &Message<'_>,
     parameters: &str,
-) -> Result<Option<(Stage, Reply)>, Broken> {
+    refusal: &mut Option<(Stage, Reply)>,
+) -> Result<(), Broken> {
     let (sender, recipient) = (message.mail.return_path.as_str(), message.recipient);
     let mut commands = vec![
         (Stage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")),
@@ -145,9 +136,9 @@ async fn open(
     }
     let needs_reset = std::mem::replace(&mut connection.needs_reset, true);
     if connection.offers.pipelining() {
-        open_at_once(connection, &commands, needs_reset).await
+        open_at_once(connection, &commands, needs_reset, refusal).await
     } else {
-        open_one_by_one(connection, &commands, needs_reset).await
+        open_one_by_one(connection, &commands, needs_reset, refusal).await
     }
 }
 
@@ -155,7 +146,8 @@ async fn open_one_by_one(
     connection: &mut Connection,
     commands: &[(Stage, String)],
     needs_reset: bool,
-) -> Result<Option<(Stage, Reply)>, Broken> {
+    refusal: &mut Option<(Stage, Reply)>,
+) -> Result<(), Broken> {
     if needs_reset {
         connection.wire.send(RESET).await?;
         is_reset(&connection.wire.reply().await?)?;
@@ -164,17 +156,19 @@ async fn open_one_by_one(
         connection.wire.send(command.as_bytes()).await?;
         let reply = connection.wire.reply().await?;
         if !is_go_ahead(*stage, &reply) {
-            return Ok(Some((*stage, reply)));
+            *refusal = Some((*stage, reply));
+            break;
         }
     }
-    Ok(None)
+    Ok(())
 }
 
 async fn open_at_once(
     connection: &mut Connection,
     commands: &[(Stage, String)],
     needs_reset: bool,
-) -> Result<Option<(Stage, Reply)>, Broken> {
+    refusal: &mut Option<(Stage, Reply)>,
+) -> Result<(), Broken> {
     let mut all = if needs_reset { RESET.to_vec() } else { Vec::new() };
     for (_, command) in commands {
         all.extend_from_slice(command.as_bytes());
@@ -183,23 +177,22 @@ async fn open_at_once(
     if needs_reset {
         is_reset(&connection.wire.reply().await?)?;
     }
-    let mut refusal = None;
     for (stage, _) in commands {
         let reply = connection.wire.reply().await?;
-        if reply.is_closing() {
-            return Ok(Some(refusal.unwrap_or((*stage, reply))));
-        }
-        let goes_ahead = is_go_ahead(*stage, &reply);
+        let (goes_ahead, is_closing) = (is_go_ahead(*stage, &reply), reply.is_closing());
         if refusal.is_some() && *stage == Stage::Data && goes_ahead {
             // Wants a message all the same (RFC 2920, section 3.1): an empty one, which nobody is to receive.
             connection.wire.send(b".\r\n").await?;
             connection.wire.reply().await?;
             connection.needs_reset = false;
         } else if refusal.is_none() && !goes_ahead {
-            refusal = Some((*stage, reply));
+            *refusal = Some((*stage, reply));
+        }
+        if is_closing {
+            return Err(Broken("the server closes the connection".into()));
         }
     }
-    Ok(refusal)
+    Ok(())
 }
 
 /// A connection that cannot forget the mail before is of no use; that says nothing of this one.
@@ -214,18 +207,30 @@ const fn is_go_ahead(stage: Stage, reply: &Reply) -> bool {
     }
 }
 
-/// Hands all of `bytes` to the connection. An error means that the last of them was not.
-async fn send(connection: &mut Connection, bytes: &[u8], deadline: Instant) -> Result<(), End> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let sent = match tokio::time::timeout_at(deadline, connection.wire.send_some(rest)).await {
-            Ok(Ok(sent)) => sent,
-            Ok(Err(Broken(why))) => return Err(End::Cut(why)),
-            Err(_elapsed) => {
-                return Err(End::Cut("the server took too long to read the message".into()));
-            }
-        };
-        rest = rest.get(sent..).unwrap_or_default();
-    }
-    Ok(())
+/// Gives all of `bytes` to the kernel. An error means that it does not have the last of them, nor ever will: what
+/// encryption still holds back of a record is lost with the connection, and the record with it.
+async fn send_all(
+    connection: &mut Connection,
+    bytes: &[u8],
+    deadline: Instant,
+) -> Result<(), Broken> {
+    let wire = &mut connection.wire;
+    let sending = tokio::time::timeout_at(deadline, wire.send(bytes));
+    sending.await.unwrap_or_else(|_elapsed| {
+        Err(Broken("the server took too long to read the message".into()))
+    })
 }
+
+/// Ends a message in the middle. A server that reads no further may have said why: then that is its answer, since it does
+/// not have the message whatever it says.
+async fn give_up(connection: &mut Connection, why: Cow<'static, str>) -> End {
+    connection.is_broken = true;
+    match tokio::time::timeout(super::QUIT_TIMEOUT, connection.wire.reply()).await {
+        Ok(Ok(reply)) if reply.code >= 400 => End::Replied(Stage::Message, reply),
+        _ => End::Cut(why),
+    }
+}
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;

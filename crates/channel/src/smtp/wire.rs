@@ -61,22 +61,10 @@ impl<S: Stream> Wire<S> {
         Wire { stream: Box::new(stream), received, unread, raw }
     }
 
-    /// Writes one or more commands.
-    pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), Broken> {
-        self.stream.write_all(commands).await?;
-        Ok(self.stream.flush().await?)
-    }
-
-    /// Writes some of `bytes`, and says how many. Safe to give up: then it was none.
-    pub(super) async fn send_some(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
-        match self.stream.write(bytes).await? {
-            0 => Err(Broken("the connection takes no more".into())),
-            sent => Ok(sent),
-        }
-    }
-
-    /// Sees to it that what was written leaves.
-    pub(super) async fn flush(&mut self) -> Result<(), Broken> {
+    /// Writes `bytes`. Given up or failed, it has not given the last of them to the kernel: a stream that encrypts keeps what
+    /// the kernel does not take, and is flushed until it has nothing left.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        self.stream.write_all(bytes).await?;
         Ok(self.stream.flush().await?)
     }
 

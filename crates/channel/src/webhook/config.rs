@@ -50,12 +50,19 @@ pub struct EndpointSettings {
     /// Headers of requests to them, such as `authorization`. Those of a notification's own options come first. Default none.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    /// The certificate with which to show ourselves to them, PEM, with its chain. With `key_file` only.
+    /// The certificate with which to show ourselves to them, PEM, with its chain. With a key only. Either this or
+    /// `certificate`.
     #[serde(default)]
     pub certificate_file: Option<PathBuf>,
-    /// The key of the certificate, PEM. With `certificate_file` only.
+    /// The certificate itself. Either this or `certificate_file`.
+    #[serde(default)]
+    pub certificate: Option<Secret>,
+    /// The key of the certificate, PEM. With a certificate only. Either this or `key`.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
+    /// The key itself. Either this or `key_file`.
+    #[serde(default)]
+    pub key: Option<Secret>,
 }
 
 const fn concurrency_default() -> usize {

@@ -9,7 +9,7 @@ use super::config::{EndpointSettings, Settings};
 use super::request::check_header;
 use super::signature::Signer;
 use crate::endpoint::{Endpoint, Origin};
-use crate::tls::{self, Identity};
+use crate::tls::{self, Identity, Pem};
 use crate::{ChannelError, Invalid};
 
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
@@ -111,10 +111,19 @@ fn headers(endpoint: &EndpointSettings) -> Result<HeaderMap, ChannelError> {
 }
 
 fn identity(endpoint: &EndpointSettings) -> Result<Option<Identity>, ChannelError> {
-    match (&endpoint.certificate_file, &endpoint.key_file) {
-        (None, None) => Ok(None),
+    let EndpointSettings { certificate, certificate_file, key, key_file, .. } = endpoint;
+    let is_set =
+        [certificate.is_some(), certificate_file.is_some(), key.is_some(), key_file.is_some()];
+    if is_set == [false; 4] {
+        return Ok(None);
+    }
+    let certificate = Pem::of("endpoints", certificate.as_ref(), certificate_file.as_ref());
+    match (certificate, Pem::of("endpoints", key.as_ref(), key_file.as_ref())) {
         (Some(certificate), Some(key)) => Identity::read(certificate, key).map(Some),
-        _ => Err(refuse(endpoint, "certificate_file and key_file belong together")),
+        _ => Err(refuse(
+            endpoint,
+            "a certificate and its key belong together, each as a text or as a file",
+        )),
     }
 }
 
@@ -186,6 +195,15 @@ mod tests {
             r#"the header "x-a" must have visible ASCII characters only"#,
         );
         check(serde_json::json!({ "url": url, "key_file": "x" }), "belong together");
+        check(
+            serde_json::json!({ "url": url, "key": "canary", "key_file": "x", "certificate": "canary" }),
+            "belong together",
+        );
+        let broken = "-----BEGIN PRIVATE KEY-----canary-----END PRIVATE KEY-----";
+        check(
+            serde_json::json!({ "url": url, "key": broken, "certificate": broken }),
+            "endpoints: cannot be read: a line that begins with -----BEGIN",
+        );
         check(
             serde_json::json!({ "url": url, "key_file": "/no", "certificate_file": "/nowhere.pem" }),
             "/nowhere.pem: cannot be read",

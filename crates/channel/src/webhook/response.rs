@@ -1,5 +1,6 @@
 //! What an endpoint's answers mean. An endpoint is code that others deploy: what a deploy can cause for a while is tried
-//! again, what judges the request itself is final.
+//! again, what judges the request itself is final. Between us and it stand others' proxies: only what says that it was
+//! declined is known not to have been acted on.
 
 use http::{HeaderMap, StatusCode};
 use notification::{Answer, Timestamp};
@@ -17,7 +18,11 @@ pub(super) fn interpret(
     let code = status.as_u16();
     let refused = |gone| Attempt::answered(Answer::refused(code, gone, words(code, body)));
     let wait = || retry_after(headers, now).map(|wait| wait.min(RETRY_AFTER_MAX));
-    let deferred = || Answer::deferred(code, wait(), words(code, body));
+    let deferred = || {
+        // A proxy may say 503 of an endpoint that fell silent over the request; who declines says for how long.
+        let declined = matches!(code, 400..=407 | 409..=499) || (code == 503 && wait().is_some());
+        Answer::deferred(code, wait(), words(code, body)).acted(!declined)
+    };
     match code {
         200..=299 => Attempt::answered(Answer::accepted(code)),
         // Following it could lead anywhere, and with our signature; a body is for whoever follows.
@@ -85,6 +90,19 @@ mod tests {
         }
         let after = Some(Duration::from_hours(1));
         assert_eq!(read(503, "999999", "").0.verdict, Verdict::Deferred { after });
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_declined_was_not_acted_on() {
+        let check = |statuses: &[u16], retry_after: &str, expect: bool| {
+            for &status in statuses {
+                assert_eq!(read(status, retry_after, "").0.may_have_acted, expect, "{status}");
+            }
+        };
+        check(&[401, 403, 404, 407, 409, 421, 423, 424, 425, 429], "", false);
+        check(&[503], "9", false);
+        check(&[408, 500, 501, 502, 503, 504, 505, 599, 600, 999], "", true);
+        check(&[200, 302, 400, 410, 422], "", false);
     }
 
     #[test]

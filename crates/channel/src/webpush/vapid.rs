@@ -17,6 +17,7 @@ use notification::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::is_stale;
 use crate::settings::Secret;
 
 /// How long a token is good: half of what the standard allows, so that clocks may differ.
@@ -93,7 +94,7 @@ impl Vapid {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = tokens.get(audience);
         if let Some(token) = earlier
-            && now.since(token.at) < RENEW_AFTER
+            && !is_stale(token.at, now, RENEW_AFTER)
         {
             return Some(token.proof.clone());
         }

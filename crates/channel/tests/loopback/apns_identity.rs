@@ -94,6 +94,54 @@ async fn a_certificate_without_its_key_is_refused_by_its_file() {
 }
 
 #[tokio::test]
+async fn a_certificate_may_stand_in_the_settings_and_is_refused_without_being_shown() {
+    let (made, listener) = (make(), TlsListener::bind(b"h2").await);
+    let none = serde_json::Value::Null;
+    let build = |certificate: &str, key: &serde_json::Value| {
+        let more = serde_json::json!({
+            "key": none, "key_id": none, "team_id": none, "certificate": certificate, "certificate_key": key,
+        });
+        ApnsChannel::new(&settings(&listener, &more), &Tokens::default())
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    let (certificate, key) = made.pem.split_at(made.pem.find("-----BEGIN PRIVATE KEY").unwrap());
+    assert_eq!(build(&made.pem, &none), Ok(()));
+    assert_eq!(build(certificate, &key.into()), Ok(()));
+    let error = build(key, &none).unwrap_err();
+    assert_eq!(error, "certificate: holds no certificate");
+    let line = key.replace('\n', "");
+    let error = build(certificate, &line.as_str().into()).unwrap_err();
+    assert!(error.starts_with("certificate_key: the key cannot be read: a line that"), "{error}");
+    assert!(!error.contains(line.get(40..60).unwrap()) && !error.contains("45, 45"), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_that_apns_repeats_is_not_kept() {
+    let (listener, directory) = (TlsListener::bind(b"h2").await, tempfile::tempdir().unwrap());
+    let rig = Rig::with(&listener, &serde_json::json!({ "state_directory": directory.path() }));
+    let path = directory.path().to_owned();
+    let kept = move || {
+        let file = std::fs::read_dir(&path).unwrap().next().unwrap().unwrap();
+        std::fs::read_to_string(file.path()).unwrap().trim().replace("bearer ", "")
+    };
+    let kept_by_server = kept.clone();
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
+        let (stream, _) = peer.request().await.unwrap();
+        let body = serde_json::json!({ "reason": format!("bad: bearer {}!", kept_by_server()) });
+        peer.answer_with(stream, 403, &body.to_string()).await;
+        std::future::pending::<()>().await;
+    };
+    beside(server, async {
+        let reports = rig.send(1).await;
+        assert_eq!(answer(&reports[0]).detail, "bad: [hidden]!");
+        assert_eq!(kept().split('.').count(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_channel_to_the_wrong_environment_retires_no_device() {
     let listener = TlsListener::bind(b"h2").await;
     let rig = Rig::new(&listener);

@@ -21,6 +21,8 @@ mod smtp_route;
 #[cfg(test)]
 mod smtp_session;
 #[cfg(test)]
+mod smtp_ssrf;
+#[cfg(test)]
 mod ssrf;
 #[cfg(test)]
 mod support;

@@ -19,6 +19,10 @@ const EXCHANGERS: &[(&str, &[(u8, &str)])] = &[
     ("mixed.example", &[(10, "both.example")]),
     ("metadata.example", &[(10, "link.example")]),
     ("plain.example", &[]),
+    ("unknown.example", &[(10, "nowhere.example")]),
+    ("text.example", &[]),
+    ("broken.example", &[]),
+    ("half.example", &[(10, "half-broken.example")]),
 ];
 const ADDRESSES: &[(&str, &[[u8; 4]])] = &[
     ("mx.example", &[[127, 0, 0, 1]]),
@@ -28,10 +32,15 @@ const ADDRESSES: &[(&str, &[[u8; 4]])] = &[
     ("private.example", &[[10, 0, 0, 1]]),
     ("both.example", &[[127, 0, 0, 1], [192, 168, 0, 1]]),
     ("link.example", &[[169, 254, 169, 254]]),
+    ("half-broken.example", &[]),
 ];
+/// What the name server fails to answer: it may have an answer another time.
+const FAILURES: &[(&str, u8)] = &[("broken.example", MX), ("half-broken.example", AAAA)];
 
 const MX: u8 = 15;
 const A: u8 = 1;
+const AAAA: u8 = 28;
+const FAILURE: u8 = 2;
 const NO_SUCH_NAME: u8 = 3;
 
 /// Answers questions until it is dropped.
@@ -71,7 +80,11 @@ fn reply(question: &[u8]) -> Vec<u8> {
         let addresses = addresses.iter().flat_map(|(_, addresses)| addresses.iter());
         answers.extend(addresses.map(|address| address.to_vec()));
     }
-    let code = if exchangers.is_none() && addresses.is_none() { NO_SUCH_NAME } else { 0 };
+    let code = match (exchangers, addresses) {
+        _ if FAILURES.contains(&(name.as_str(), kind)) => FAILURE,
+        (None, None) => NO_SUCH_NAME,
+        _ => 0,
+    };
     let count = u8::try_from(answers.len()).unwrap();
     let mut reply = vec![question[0], question[1], 0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0];
     reply.extend_from_slice(&question[12..end]);
@@ -113,6 +126,11 @@ async fn mail_goes_to_the_exchangers_of_its_domain_and_nowhere_it_must_not() {
         check("mixed.example", forbidden, "192.168.0.1 is not a public address").await;
         check("metadata.example", forbidden, "169.254.169.254 is not a public address").await;
         check("down.example", BACK_OFF, "").await;
+        // That there is nothing is an answer, and none is not.
+        check("unknown.example", forbidden, "has no address").await;
+        check("text.example", forbidden, "has no address").await;
+        check("broken.example", BACK_OFF, "").await;
+        check("half.example", BACK_OFF, "").await;
     })
     .await;
     assert_eq!(server.messages().len(), 3, "nothing went astray");

@@ -17,15 +17,15 @@ use crate::support::ssrf::{ADDRESSES, Book, SPELLINGS, Subject, exercise};
 use crate::{webhook, webpush};
 
 /// Where something listens that must not be reached.
-struct Port(u16);
+pub(crate) struct Port(pub(crate) u16);
 
 struct Webhook(Port);
 struct WebPush(Port);
 
 impl Subject for Webhook {
-    fn channel(&self, resolver: Arc<dyn Resolve>) -> Box<dyn Channel> {
+    fn channel(&self, book: Arc<Book>) -> Box<dyn Channel> {
         let settings = webhook::settings(&serde_json::json!({ "allow_networks": [] }));
-        Box::new(WebhookChannel::new(&settings).unwrap().with_resolver(resolver))
+        Box::new(WebhookChannel::new(&settings).unwrap().with_resolver(book))
     }
 
     fn recipient(&self, host: &str) -> String {
@@ -38,9 +38,9 @@ impl Subject for Webhook {
 }
 
 impl Subject for WebPush {
-    fn channel(&self, resolver: Arc<dyn Resolve>) -> Box<dyn Channel> {
+    fn channel(&self, book: Arc<Book>) -> Box<dyn Channel> {
         let settings = webpush::settings(None, &serde_json::json!({ "allow_networks": [] }));
-        Box::new(WebPushChannel::new(&settings).unwrap().with_resolver(resolver))
+        Box::new(WebPushChannel::new(&settings).unwrap().with_resolver(book))
     }
 
     fn recipient(&self, host: &str) -> String {
@@ -53,7 +53,7 @@ impl Subject for WebPush {
 }
 
 /// Runs the table while somebody listens on loopback who must not be connected to.
-async fn exercise_beside_a_listener(make: impl FnOnce(Port) -> Box<dyn Subject>) {
+pub(crate) async fn exercise_beside_a_listener(make: impl FnOnce(Port) -> Box<dyn Subject>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let subject = make(Port(listener.local_addr().unwrap().port()));
     let server = async move {

@@ -40,6 +40,7 @@ pub(super) async fn deliver(thread: Rc<Thread>, message: Message<Arc<Chunk>>) {
     }
     // Settle is gone only when the process is on its way out: the store will say what is unsettled.
     let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
+    thread.ways.close_retired().await;
 }
 
 /// What sending one chunk takes.

@@ -16,6 +16,8 @@ pub(super) struct Entrance {
     /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
     /// place yet.
     pub(super) turn: Rc<Mutex<()>>,
+    /// What the gate was made for.
+    concurrency: usize,
 }
 
 /// The lanes of one thread.
@@ -30,17 +32,19 @@ const LANES_KEPT: usize = 4_096;
 // === impl Lanes ===
 
 impl Lanes {
-    /// The entrance of `lane`, made with room for `concurrency` when it is new.
+    /// The entrance of `lane`, made with room for `concurrency` when it is new, or when its channel was replaced by one with
+    /// another: what is under way then ends in the old one.
     pub(super) fn entrance(&self, lane: &Lane, concurrency: usize) -> Entrance {
         let mut entrances = self.entrances.borrow_mut();
-        if let Some(entrance) = entrances.get(lane) {
+        let known = entrances.get(lane);
+        if let Some(entrance) = known.filter(|entrance| entrance.concurrency == concurrency) {
             return entrance.clone();
         }
         if entrances.len() >= LANES_KEPT {
             entrances.retain(|_, entrance| !entrance.gate.is_idle());
         }
         let gate = Gate::new(Box::new(Fixed(concurrency)));
-        let entrance = Entrance { gate, turn: Rc::new(Mutex::new(())) };
+        let entrance = Entrance { gate, turn: Rc::new(Mutex::new(())), concurrency };
         entrances.insert(lane.clone(), entrance.clone());
         entrance
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use flow::Clock;
 use notification::{BroadcastId, ByteString, Content, Draft, Name, Timestamp, limits};
 use store::{Admission, BroadcastOpened, Ingest, StoreError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::Channels;
 
@@ -34,7 +34,8 @@ use check::{Broadcast, Catalog};
 #[derive(Debug)]
 pub struct Intake {
     store: Arc<dyn Ingest>,
-    catalog: Catalog,
+    /// What callers may name, as of now.
+    catalog: watch::Sender<Arc<Catalog>>,
     clock: Clock,
     bytes: Arc<Semaphore>,
     /// Broadcasts whose upload was dropped half-way, for [`Intake::sweep`].
@@ -79,15 +80,21 @@ impl Intake {
     /// An intake for `channels` into `store`.
     pub fn new(store: Arc<dyn Ingest>, channels: Arc<Channels>, clock: Clock) -> Self {
         let bytes = Arc::new(Semaphore::new(limits::INGEST_BYTES));
-        let catalog = Catalog { channels, templates: Templates::default() };
+        let catalog = Arc::new(Catalog { channels, templates: Templates::default() });
+        let catalog = watch::Sender::new(catalog);
         Self { store, catalog, clock, bytes, left_open: Mutex::default() }
     }
 
     /// The same with named templates, which were compiled for its channels.
     #[must_use]
-    pub fn with_templates(mut self, templates: Templates) -> Self {
-        self.catalog.templates = templates;
+    pub fn with_templates(self, templates: Templates) -> Self {
+        self.replace(Arc::clone(&self.catalog().channels), templates);
         self
+    }
+
+    /// Goes by `channels` and `templates`, which were compiled for them, from now on.
+    pub fn replace(&self, channels: Arc<Channels>, templates: Templates) {
+        self.catalog.send_replace(Arc::new(Catalog { channels, templates }));
     }
 
     /// Sets `bytes` aside for a request that will be parsed, or refuses at once: it never waits.
@@ -115,7 +122,7 @@ impl Intake {
         to: ByteString,
         now: Timestamp,
     ) -> Result<Draft, Fault> {
-        check::notification(&self.catalog, tenant, terms, to, now)
+        check::notification(&self.catalog(), tenant, terms, to, now)
     }
 
     /// What [`Intake::check`] would accept, also when the channel will not have the content. Stores nothing.
@@ -130,7 +137,7 @@ impl Intake {
     ) -> Result<Preview, Fault> {
         match self.check(tenant, terms, to, self.now()) {
             Ok(draft) => Ok(Preview { content: draft.content, refused: None }),
-            Err(fault) => match content::rendered(&self.catalog, terms) {
+            Err(fault) => match content::rendered(&self.catalog(), terms) {
                 Ok(content) if fault.is_about_content() => {
                     Ok(Preview { content, refused: Some(fault) })
                 }
@@ -146,7 +153,8 @@ impl Intake {
         channel: &str,
         to: ByteString,
     ) -> Result<(Name, ByteString), Fault> {
-        let (name, channel) = check::channel(&self.catalog.channels, channel)?;
+        let catalog = self.catalog();
+        let (name, channel) = check::channel(&catalog.channels, channel)?;
         Ok((name.clone(), check::recipient(&**channel, to)?.to))
     }
 
@@ -196,7 +204,7 @@ impl Intake {
         self.sweep().await;
         let now = self.now();
         let Broadcast { draft, channel, personal } =
-            check::broadcast(&self.catalog, tenant, terms, now)?;
+            check::broadcast(&self.catalog(), tenant, terms, now)?;
         Ok(match self.store.open_broadcast(draft, now).await? {
             BroadcastOpened::Replayed(id) => Opening::Replayed(id),
             BroadcastOpened::Opened(id) => {
@@ -213,6 +221,10 @@ impl Intake {
                 tracing::debug!(%broadcast, %error, "broadcast not abandoned");
             }
         }
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
     }
 
     fn next_left_open(&self) -> Option<BroadcastId> {

@@ -126,7 +126,7 @@ impl Decision {
     }
 
     fn judge(&self, answer: &Answer, now: Timestamp, random: &mut fastrand::Rng) -> Disposition {
-        let lost = answer.may_have_acted();
+        let lost = answer.may_have_acted;
         match answer.verdict {
             Verdict::Accepted => self.end(Event::Accept),
             Verdict::Refused { .. } => self.end(Event::Refuse),

@@ -4,6 +4,7 @@
 
 mod broker;
 mod fallback;
+mod feed;
 mod rig;
 mod script;
 

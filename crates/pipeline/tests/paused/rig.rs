@@ -165,7 +165,7 @@ impl Rig {
         let deliver = Deliver {
             queue: Arc::new(queue.clone()),
             begin: Arc::clone(&self.store) as _,
-            channels,
+            channels: watch::channel(channels).1,
             reports,
             stopping: stopping.clone(),
             tenure: Tenure::unlimited(),
@@ -175,7 +175,7 @@ impl Rig {
         let settle = Settle {
             store: Arc::clone(&self.store) as _,
             reports: reported,
-            policies: BTreeMap::from([(name("script"), self.policy)]),
+            policies: watch::channel(BTreeMap::from([(name("script"), self.policy)])).1,
             metrics: Metrics::default(),
             clock: self.clock,
             random: fastrand::Rng::with_seed(1),

@@ -124,13 +124,14 @@ CREATE TABLE suppression_event (
     PRIMARY KEY (txid, id)
 );
 
--- How far somebody who hands these changes on has come, and the end of what is being handed on.
+-- How far somebody who hands these changes on has come, the end of what is being handed on, and how often that was in vain.
 CREATE TABLE feed (
     name       text COLLATE "C" PRIMARY KEY,
     txid       bigint NOT NULL DEFAULT 0,
     event      bigint NOT NULL DEFAULT 0,
     until_txid bigint,
-    until      bigint
+    until      bigint,
+    tries      bigint NOT NULL DEFAULT 0
 );
 
 -- Changes of one recipient must be read in the order in which they happened, which is the order of the rows' versions and

@@ -107,11 +107,12 @@ CREATE TABLE suppression_event (
     since     INTEGER
 ) STRICT;
 
--- How far somebody who hands these changes on has come, and the end of what is being handed on.
+-- How far somebody who hands these changes on has come, the end of what is being handed on, and how often that was in vain.
 CREATE TABLE feed (
     name  TEXT    NOT NULL PRIMARY KEY,
     event INTEGER NOT NULL,
-    until INTEGER
+    until INTEGER,
+    tries INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- How many notifications stand in which state; the state 0 counts all that are pending.

@@ -185,12 +185,16 @@ pub(super) async fn a_feed_moves_only_from_where_it_is(store: &dyn Store) {
     assert_eq!(store.feed(feed()).await.unwrap(), start);
     let place = |transaction, event| EventPosition { transaction, event };
     // A store without concurrent transactions needs no numbers of them.
-    let first = FeedCursor { position: place(0, 0), until: Some(place(0, 5)) };
+    let until = Some(place(0, 5));
+    let first = FeedCursor { position: place(0, 0), until, tries: 0 };
     assert_eq!(store.move_feed(feed(), start, first).await.unwrap(), first);
-    let other = FeedCursor { position: place(0, 0), until: Some(place(0, 7)) };
+    let other = FeedCursor { until: Some(place(0, 7)), ..first };
     assert_eq!(store.move_feed(feed(), start, other).await.unwrap(), first, "somebody was first");
-    let done = FeedCursor { position: place(0, 5), until: None };
-    assert_eq!(store.move_feed(feed(), first, done).await.unwrap(), done);
+    let again = FeedCursor { tries: 1, ..first };
+    assert_eq!(store.move_feed(feed(), first, again).await.unwrap(), again);
+    assert_eq!(store.move_feed(feed(), first, other).await.unwrap(), again);
+    let done = FeedCursor { position: place(0, 5), until: None, tries: 0 };
+    assert_eq!(store.move_feed(feed(), again, done).await.unwrap(), done);
     assert_eq!(store.move_feed(feed(), first, done).await.unwrap(), done);
     assert_eq!(store.feed(feed()).await.unwrap(), done);
     assert_eq!(store.feed(name("another")).await.unwrap(), start);

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use notification::{ByteString, Name, Timestamp};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::read::{Snapshot, instant, unsigned};
@@ -66,7 +67,9 @@ const MARK: &str = "INSERT INTO suppression_lift (channel, recipient, lifted_at)
      ON CONFLICT (channel, recipient) DO UPDATE \
      SET lifted_at = greatest(suppression_lift.lifted_at, excluded.lifted_at), txid = pg_current_xact_id()";
 
-const SELECT_FEED: &str = "SELECT txid, event, until_txid, until FROM feed WHERE name = $1";
+const SELECT_FEED: &str = "SELECT txid, event, until_txid, until, tries FROM feed WHERE name = $1";
+const LOCK_FEED: &str =
+    "SELECT txid, event, until_txid, until, tries FROM feed WHERE name = $1 FOR UPDATE";
 
 #[async_trait]
 impl Ask for Suppress {
@@ -100,21 +103,20 @@ impl Ask for MoveFeed {
         let feed = self.feed.as_str();
         let start = "INSERT INTO feed (name) VALUES ($1) ON CONFLICT DO NOTHING";
         round.execute(start, &[&feed]).await?;
-        let select = "SELECT txid, event, until_txid, until FROM feed WHERE name = $1 FOR UPDATE";
-        let current = cursor_at(&round.row(select, &[&feed]).await?)?;
+        let current = cursor_at(&round.row(LOCK_FEED, &[&feed]).await?)?;
         if current != self.from {
             return Ok(current);
         }
-        let update =
-            "UPDATE feed SET txid = $2, event = $3, until_txid = $4, until = $5 WHERE name = $1";
-        let FeedCursor { position, until } = self.to;
+        let update = "UPDATE feed \
+             SET txid = $2, event = $3, until_txid = $4, until = $5, tries = $6 WHERE name = $1";
+        let FeedCursor { position, until, tries } = self.to;
         let transaction = |position: EventPosition| position.transaction.cast_signed();
         let event = |position: EventPosition| position.event.cast_signed();
         let (until_transaction, until_event) = (until.map(transaction), until.map(event));
         let (transaction, event) = (transaction(position), event(position));
-        round
-            .execute(update, &[&feed, &transaction, &event, &until_transaction, &until_event])
-            .await?;
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&feed, &transaction, &event, &until_transaction, &until_event, &i64::from(tries)];
+        round.execute(update, &parameters).await?;
         Ok(self.to)
     }
 }
@@ -279,7 +281,8 @@ fn cursor_at(row: &Row) -> Result<FeedCursor, StoreError> {
         _ => None,
     };
     let position = EventPosition { transaction: unsigned(row, 0)?, event: unsigned(row, 1)? };
-    Ok(FeedCursor { position, until })
+    let tries = u32::try_from(row.try_get::<_, i64>(4)?).unwrap_or(u32::MAX);
+    Ok(FeedCursor { position, until, tries })
 }
 
 fn status_at(row: &Row, column: usize) -> Result<u16, StoreError> {

@@ -100,13 +100,15 @@ impl Round<'_> {
         if current != from {
             return Ok(current);
         }
-        let upsert = "INSERT INTO feed (name, event, until) VALUES (?1, ?2, ?3) \
-             ON CONFLICT (name) DO UPDATE SET event = excluded.event, until = excluded.until";
+        let upsert = "INSERT INTO feed (name, event, until, tries) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (name) DO UPDATE \
+             SET event = excluded.event, until = excluded.until, tries = excluded.tries";
         let number = |position: EventPosition| position.event.cast_signed();
         self.sql(upsert)?.execute(params![
             feed.as_str(),
             number(to.position),
-            to.until.map(number)
+            to.until.map(number),
+            to.tries
         ])?;
         Ok(to)
     }
@@ -255,11 +257,13 @@ fn places(channel: &str, recipient: &str) -> impl Iterator<Item = (usize, u64)> 
 
 /// How far the feed called `feed` is.
 fn feed_at(connection: &Connection, feed: &Name) -> Result<FeedCursor, StoreError> {
-    let mut select = connection.prepare_cached("SELECT event, until FROM feed WHERE name = ?1")?;
+    let select = "SELECT event, until, tries FROM feed WHERE name = ?1";
+    let mut select = connection.prepare_cached(select)?;
     let position = |event: i64| EventPosition { transaction: 0, event: event.cast_unsigned() };
     let found = select.query_row([feed.as_str()], |row| {
         let until: Option<i64> = row.get(1)?;
-        Ok(FeedCursor { position: position(row.get(0)?), until: until.map(position) })
+        let until = until.map(position);
+        Ok(FeedCursor { position: position(row.get(0)?), until, tries: row.get(2)? })
     });
     Ok(found.optional()?.unwrap_or_default())
 }

@@ -68,7 +68,11 @@ pub(crate) struct Rig {
 
 impl MailServer {
     pub(crate) async fn bind() -> Self {
-        let listener = Rc::new(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        Self::bind_to("127.0.0.1:0").await
+    }
+
+    pub(crate) async fn bind_to(address: &str) -> Self {
+        let listener = Rc::new(TcpListener::bind(address).await.unwrap());
         Self { listener, seen: Seen::default() }
     }
 
@@ -114,8 +118,11 @@ impl MailServer {
 
 impl Rig {
     pub(crate) fn new(settings: &Settings) -> Self {
+        Self::over(&SmtpChannel::new(settings).unwrap())
+    }
+
+    pub(crate) fn over(channel: &SmtpChannel) -> Self {
         let clock = Clock::starting_at(NOW);
-        let channel = SmtpChannel::new(settings).unwrap();
         Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
     }
 

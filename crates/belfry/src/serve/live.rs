@@ -1,0 +1,123 @@
+//! What a process changes without a restart: its channels with their credentials and retries, its templates, and who may
+//! call.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use flow::Clock;
+use notification::{Content, Name};
+use pipeline::ingest::Templates;
+use pipeline::{Channels, Intake, RetryPolicy};
+use store::Ingest;
+use tokio::sync::watch;
+
+use crate::config::{Config, Shared, service_directory};
+
+/// What everything in a process goes by.
+#[derive(Debug)]
+pub(super) struct Live {
+    config: Config,
+    shared: Shared,
+    contents: BTreeMap<Name, Content>,
+    channels: watch::Sender<Channels>,
+    policies: watch::Sender<BTreeMap<Name, RetryPolicy>>,
+    keys: watch::Sender<api::Keys>,
+}
+
+/// What came of a new configuration.
+#[derive(Debug)]
+pub(super) struct Changes {
+    /// What it goes by from now on.
+    pub(super) made: Vec<String>,
+    /// What needs a restart.
+    pub(super) left: Vec<&'static str>,
+}
+
+// === impl Live ===
+
+impl Live {
+    /// Builds what `config` says. Reads the files that it names, and connects to nothing.
+    pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
+        let shared = Shared::new(config.store.place(), service_directory());
+        Ok(Self {
+            contents: config.template_contents()?,
+            channels: watch::Sender::new(config.build_channels(&shared, None)?),
+            policies: watch::Sender::new(config.retry_policies()?),
+            keys: watch::Sender::new(config.server.api_keys()),
+            config: config.clone(),
+            shared,
+        })
+    }
+
+    /// Names the channels that keep nothing over a restart and should.
+    pub(super) fn warn_of_forgetful(&self) {
+        for channel in self.config.forgetful_channels(&self.shared) {
+            tracing::warn!(
+                %channel,
+                "every start makes a new token for Apple, which wants few: name a directory that outlives restarts as `state_directory`"
+            );
+        }
+    }
+
+    /// Goes by `new`. Everything is built before the first thing is replaced.
+    ///
+    /// # Errors
+    /// What cannot be; then nothing has changed.
+    pub(super) fn reload(
+        &mut self,
+        new: Config,
+        intake: &Intake,
+        listen: SocketAddr,
+    ) -> anyhow::Result<Changes> {
+        let keys = new.server.api_keys();
+        api::check_listen(listen, &keys)
+            .context("server.keys: the address stays until a restart")?;
+        let channels =
+            new.build_channels(&self.shared, Some((&self.config, &self.channels.borrow())))?;
+        let contents = new.template_contents()?;
+        let templates = compile(&contents, &channels)?;
+        let policies = new.retry_policies()?;
+
+        let mut made = self.config.channel_differences(&new);
+        made.extend((self.config.server.keys != new.server.keys).then(|| "server.keys".to_owned()));
+        made.extend((self.contents != contents).then(|| "templates".to_owned()));
+        let left = self.config.fixed_differences(&new);
+        self.policies.send_replace(policies);
+        // Before anything is taken in for a channel that is new.
+        self.channels.send_replace(channels.clone());
+        intake.replace(Arc::new(channels), templates);
+        self.keys.send_replace(keys);
+        self.contents = contents;
+        self.config.follow(new);
+        Ok(Changes { made, left })
+    }
+
+    /// What takes notifications in.
+    pub(super) fn intake(&self, store: Arc<dyn Ingest>, clock: Clock) -> anyhow::Result<Intake> {
+        let channels = self.channels.borrow().clone();
+        let templates = compile(&self.contents, &channels)?;
+        Ok(Intake::new(store, Arc::new(channels), clock).with_templates(templates))
+    }
+
+    /// The channels, as they are from now on.
+    pub(super) fn channels(&self) -> watch::Receiver<Channels> {
+        self.channels.subscribe()
+    }
+
+    /// How often and when each channel tries again, as it is from now on.
+    pub(super) fn policies(&self) -> watch::Receiver<BTreeMap<Name, RetryPolicy>> {
+        self.policies.subscribe()
+    }
+
+    /// Who may call, as it is from now on.
+    pub(super) fn keys(&self) -> watch::Receiver<api::Keys> {
+        self.keys.subscribe()
+    }
+}
+
+fn compile(contents: &BTreeMap<Name, Content>, channels: &Channels) -> anyhow::Result<Templates> {
+    Templates::compile(contents, channels)
+        .map_err(|(name, fault)| anyhow::anyhow!("templates.{name}.{fault}"))
+}

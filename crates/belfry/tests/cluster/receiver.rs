@@ -1,0 +1,137 @@
+//! An application's endpoint: takes requests, answers as it is told, and remembers both.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+/// Serves until the test ends.
+pub(crate) struct Receiver {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+/// How it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// With this status.
+    Status(u16),
+    /// Not at all: it closes the connection when it has read the request.
+    Nothing,
+    /// Not at all, and leaves the connection open.
+    Hold,
+}
+
+struct State {
+    answer: Answer,
+    requests: Vec<(Answer, Value)>,
+}
+
+// === impl Receiver ===
+
+impl Receiver {
+    /// Answers 200.
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = State { answer: Answer::Status(200), requests: Vec::new() };
+        let state = Arc::new(Mutex::new(state));
+        let serving = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let state = Arc::clone(&serving);
+                std::thread::spawn(move || serve(stream.unwrap(), &state));
+            }
+        });
+        Self { address, state }
+    }
+
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/suppressions", self.address)
+    }
+
+    /// Answers so from now on.
+    pub(crate) fn answer(&self, answer: Answer) {
+        self.state.lock().unwrap().answer = answer;
+    }
+
+    /// How many requests were answered so.
+    pub(crate) fn count(&self, answer: Answer) -> usize {
+        let state = self.state.lock().unwrap();
+        state.requests.iter().filter(|(given, _)| *given == answer).count()
+    }
+
+    /// What it took, in the order in which it came.
+    pub(crate) fn taken(&self) -> Vec<Value> {
+        let state = self.state.lock().unwrap();
+        let taken = state.requests.iter().filter(|(given, _)| *given == Answer::Status(200));
+        taken.map(|(_, body)| body.clone()).collect()
+    }
+
+    /// The changes it was told, without what was repeated. Each request goes on where the one before ended, or is the one
+    /// before once more.
+    pub(crate) fn told(&self) -> Vec<Value> {
+        let (mut told, mut position) = (Vec::new(), Value::from("0-0"));
+        for request in self.taken() {
+            if request["until"] == position {
+                continue;
+            }
+            assert_eq!(request["after"], position, "something was passed over");
+            position = request["until"].clone();
+            let events = request["events"].as_array().unwrap();
+            assert_eq!(events.last().unwrap()["position"], position);
+            told.extend(events.iter().cloned());
+        }
+        told
+    }
+}
+
+fn serve(stream: TcpStream, state: &Mutex<State>) {
+    let mut input = BufReader::new(stream.try_clone().unwrap());
+    while let Some(body) = request(&mut input) {
+        let answer = {
+            let mut state = state.lock().unwrap();
+            let answer = state.answer;
+            state.requests.push((answer, serde_json::from_slice(&body).unwrap()));
+            answer
+        };
+        match answer {
+            Answer::Status(status) => {
+                let head = format!("HTTP/1.1 {status} As Told\r\ncontent-length: 0\r\n\r\n");
+                // Who asked may have been killed.
+                if (&stream).write_all(head.as_bytes()).is_err() {
+                    return;
+                }
+            }
+            Answer::Nothing => return,
+            Answer::Hold => {
+                // Until the other side is gone.
+                let _gone = input.fill_buf();
+                return;
+            }
+        }
+    }
+}
+
+/// The body of the next request; `None` when there is none.
+fn request(input: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        if input.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+        if name.eq_ignore_ascii_case("content-length") {
+            length = Some(value.trim().parse().unwrap());
+        }
+    }
+    let mut body = vec![0; length.unwrap()];
+    input.read_exact(&mut body).ok()?;
+    Some(body)
+}

@@ -1,0 +1,8 @@
+//! Secrets in a running engine: that none is seen, and that they change while it runs.
+#![cfg(test)]
+
+mod canaries;
+mod providers;
+mod reload;
+mod support;
+mod world;

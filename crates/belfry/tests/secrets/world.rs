@@ -1,0 +1,362 @@
+//! An engine's whole configuration with a secret wherever one may stand, and providers that check each.
+
+use std::fs;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bench::Simulator;
+use provider_sim::journal::{Channel, Reader, Status};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+
+use crate::providers::Parrot;
+use crate::support::{BELFRY, Engine, Workspace, make_api_key};
+
+const WEBHOOK_SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const OTHER_WEBHOOK_SECRET: &str = "C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+pub(crate) const BEARER: &str = "canary-of-an-endpoint";
+pub(crate) const API_KEY_OF_ENDPOINT: &str = "canary-in-a-header";
+pub(crate) const PASSWORD: &str = "canary-of-a-mailbox";
+pub(crate) const OTHER_PASSWORD: &str = "canary-of-another-mailbox";
+pub(crate) const ACCESS_TOKEN: &str = "canary-of-a-mail-account";
+/// What Google's access tokens begin with, and the simulator's, too.
+const FCM_TOKEN: &str = "ya29.";
+const DEVICE: &str = "abababababababababababababababababababababababababababababababab";
+
+/// Everything with a secret in it, and all that must not be seen.
+pub(crate) struct World {
+    pub(crate) workspace: Workspace,
+    simulator: Simulator,
+    pub(crate) parrot: Parrot,
+    pub(crate) mail_parrot: Parrot,
+    pub(crate) api_key: String,
+    /// What must be seen nowhere.
+    pub(crate) canaries: Vec<String>,
+    /// What must not be seen in a log or a metric: whoever may ask the API knows it.
+    private: Vec<String>,
+    pub(crate) config: String,
+}
+
+/// A second line of a PEM text: some of the key.
+pub(crate) fn canary_of(pem: &str) -> String {
+    pem.lines().nth(1).unwrap().to_owned()
+}
+
+pub(crate) fn pem() -> String {
+    KeyPair::generate().unwrap().serialize_pem()
+}
+
+/// The pair that `belfry vapid-key` prints: the public key, and the private one.
+fn vapid_key(workspace: &mut Workspace) -> (String, String) {
+    let printed = workspace.get(&["vapid-key"]);
+    workspace.printed.clear();
+    let public = printed.lines().nth(2).unwrap().trim_start_matches("# ").to_owned();
+    let key = printed.lines().last().unwrap();
+    (public, key.trim_start_matches("key = ").trim_matches('"').to_owned())
+}
+
+// === impl World ===
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let mut workspace = Workspace::new();
+        workspace.get(&["credential", "key", "master.key"]);
+        let master_key = workspace.read("master.key").trim_end().to_owned();
+        let (api_key, api_key_table) = make_api_key(&mut workspace, "ops");
+        let (vapid_public, vapid) = vapid_key(&mut workspace);
+        let apple = KeyPair::generate().unwrap();
+        workspace.write("apple.pub", &apple.public_key_pem());
+        let (login, whsec) = (format!("me:{PASSWORD}"), format!("whsec_{WEBHOOK_SECRET}"));
+        let flags = [
+            ["--fcm", "127.0.0.1:0"],
+            ["--smtp", "127.0.0.1:0"],
+            ["--smtp-login", &login],
+            ["--web-push", "127.0.0.1:0"],
+            ["--web-push-key", &vapid_public],
+            ["--web-push-subscriptions", "1"],
+            ["--webhook-secret", &whsec],
+            ["--apns-public-key", workspace.path("apple.pub").to_str().unwrap()],
+        ];
+        let flags: Vec<String> = flags.concat().into_iter().map(str::to_owned).collect();
+        // Its own files have secrets, and are not ours.
+        let elsewhere = workspace.path("provider");
+        let simulator = Simulator::start(Path::new(BELFRY), &elsewhere, &flags).unwrap();
+        let (parrot, mail_parrot) = (Parrot::http(), Parrot::smtp());
+
+        let keys = Keys { apple: apple.serialize_pem(), vapid, ..Keys::new(&simulator) };
+        let mut canaries = vec![master_key, api_key.clone(), FCM_TOKEN.to_owned()];
+        canaries.extend(keys.canaries());
+        let texts = [BEARER, API_KEY_OF_ENDPOINT, PASSWORD, OTHER_PASSWORD, ACCESS_TOKEN];
+        canaries.extend(texts.map(str::to_owned));
+        canaries.extend([WEBHOOK_SECRET, OTHER_WEBHOOK_SECRET].map(str::to_owned));
+        canaries.push(BASE64_STANDARD.encode(format!("\0me:{OTHER_PASSWORD}").replace(':', "\0")));
+        let login = format!("user=me\u{1}auth=Bearer {ACCESS_TOKEN}\u{1}\u{1}");
+        canaries.push(BASE64_STANDARD.encode(login));
+        let mut world = Self {
+            workspace,
+            simulator,
+            parrot,
+            mail_parrot,
+            api_key,
+            canaries,
+            private: vec![DEVICE.to_owned()],
+            config: String::new(),
+        };
+        let subscription = &world.simulator.ready.subscriptions[0]["keys"];
+        let keys_of_browser = ["auth", "p256dh"].map(|key| subscription[key].as_str().unwrap());
+        world.private.extend(keys_of_browser.map(str::to_owned));
+        world.config = world.configure(&keys, &api_key_table);
+        let config = world.config.clone();
+        world.workspace.write("belfry.toml", &config);
+        world
+    }
+
+    /// Every form in which a secret may stand: open and sealed, in a text, in a file, in a credential.
+    fn configure(&mut self, keys: &Keys, api_key_table: &str) -> String {
+        let workspace = &mut self.workspace;
+        let mut seal = |name: &str, secret: &str| workspace.seal(name, secret);
+        let [apple, certificate, certificate_key] =
+            [&keys.apple, &keys.certificate, &keys.certificate_key]
+                .map(|secret| seal("apple", secret));
+        let [webhook, bearer, client_key] =
+            [&*format!("whsec_{WEBHOOK_SECRET}"), &format!("Bearer {BEARER}"), &keys.client_key]
+                .map(|secret| seal("hooks", secret));
+        let [account, vapid, password, dkim] =
+            [&*keys.account, &keys.vapid, PASSWORD, &keys.dkim].map(|secret| seal("files", secret));
+        let files =
+            [("account", account), ("vapid", vapid), ("password", password), ("dkim", dkim)];
+        for (name, sealed) in files {
+            self.workspace.write(&format!("{name}.sealed"), &sealed);
+        }
+        self.workspace.write("client.pem", &keys.client_certificate);
+        let ready = &self.simulator.ready;
+        let (ca, fcm, smtp) =
+            (ready.ca.display(), ready.fcm.as_ref().unwrap(), ready.smtp.as_ref().unwrap());
+        let (parrot, mail_parrot) = (self.parrot.address, self.mail_parrot.address);
+        format!(
+            r#"
+[server]
+listen = "127.0.0.1:0"
+{api_key_table}
+[delivery]
+senders = 1
+[log]
+level = "trace"
+[suppressions.feed]
+channel = "hooks"
+to = "https://{webhook_address}/feed"
+[credentials]
+key_file = "master.key"
+[credentials.apple]
+key = "{apple}"
+key_id = "ABCDE12345"
+team_id = "TEAM012345"
+[channels.ios]
+kind = "apns"
+credential = "apple"
+topic = "a.b"
+endpoint = "https://{apns}"
+ca_file = "{ca}"
+[channels.ios-certificate]
+kind = "apns"
+certificate = "{certificate}"
+certificate_key = "{certificate_key}"
+topic = "a.b"
+endpoint = "https://{apns}"
+ca_file = "{ca}"
+[channels.android]
+kind = "fcm"
+service_account_file = "account.sealed"
+endpoint = "https://{fcm}"
+token_uri = "https://{fcm}/token"
+ca_file = "{ca}"
+[channels.hooks]
+kind = "webhook"
+secrets = ["{webhook}", "whsec_{OTHER_WEBHOOK_SECRET}"]
+allow_http = true
+allow_networks = ["127.0.0.0/8"]
+ca_file = "{ca}"
+[[channels.hooks.endpoints]]
+url = "http://{parrot}"
+headers = {{ authorization = "{bearer}", x-api-key = "{API_KEY_OF_ENDPOINT}" }}
+[[channels.hooks.endpoints]]
+url = "https://{webhook_address}/known"
+certificate_file = "client.pem"
+key = "{client_key}"
+[channels.web]
+kind = "webpush"
+key_file = "vapid.sealed"
+subject = "mailto:a@example.com"
+allow_networks = ["127.0.0.0/8"]
+ca_file = "{ca}"
+[channels.mail]
+kind = "smtp"
+relay = "smtp://{smtp}"
+tls = "require"
+ca_file = "{ca}"
+username = "me"
+password_file = "password.sealed"
+from = "news@example.com"
+[channels.mail-parrot]
+kind = "smtp"
+relay = "smtp://{mail_parrot}"
+username = "me"
+password = "{OTHER_PASSWORD}"
+from = "news@example.com"
+[channels.token-parrot]
+kind = "smtp"
+relay = "smtp://{mail_parrot}"
+username = "me"
+password = "{ACCESS_TOKEN}"
+auth = "xoauth2"
+from = "news@example.com"
+dkim = {{ domain = "example.com", selector = "s1", key_file = "dkim.sealed" }}
+[channels.rehearsal]
+kind = "dry-run"
+"#,
+            apns = ready.apns,
+            webhook_address = ready.webhook,
+        )
+    }
+
+    /// One notification over each channel.
+    pub(crate) fn notifications(&self) -> Vec<Value> {
+        let webhook = &self.simulator.ready.webhook;
+        let mail = json!({ "subject": "s", "text": "t" });
+        let subscription = self.simulator.ready.subscriptions[0].to_string();
+        let rows = [
+            ("ios", DEVICE.to_owned(), json!({ "aps": {} })),
+            ("ios-certificate", DEVICE.to_owned(), json!({ "aps": {} })),
+            ("android", "device:1".to_owned(), json!({ "data": {} })),
+            ("hooks", format!("https://{webhook}/known/1"), json!({})),
+            ("hooks", format!("http://{}/x", self.parrot.address), json!({})),
+            ("web", subscription, json!({})),
+            ("mail", "a@example.com".to_owned(), mail.clone()),
+            ("mail-parrot", "b@example.com".to_owned(), mail.clone()),
+            ("token-parrot", "c@example.com".to_owned(), mail),
+            ("rehearsal", "somebody".to_owned(), json!({})),
+        ];
+        rows.into_iter()
+            .map(|(channel, to, content)| json!({ "channel": channel, "to": to, "content": content }))
+            .collect()
+    }
+
+    /// Asks everything that can be asked.
+    pub(crate) fn ask(&mut self, engine: &Engine) {
+        let (key, url) = (self.api_key.clone(), format!("http://{}", engine.listen));
+        let paths = "/healthz /readyz /metrics /v1/status /v1/log /v1/audit /v1/suppressions \
+                     /v1/suppressions/events /v1/notifications?limit=100 /v1/nothing /v1/notifications/nobody";
+        for path in paths.split(' ').filter(|path| !path.is_empty()) {
+            self.workspace.call(engine, &key, &format!("GET {path}"), "");
+        }
+        for body in ["", "{", "[]", r#"{"channel":"ios"}"#] {
+            self.workspace.call(engine, &key, "POST /v1/notifications", body);
+            self.workspace.call(engine, &key, "POST /v1/preview", body);
+        }
+        self.workspace.call(engine, &format!("{key}x"), "GET /v1/status", "");
+        let with_call = ["--url", &url, "--api-key", &key];
+        for command in ["status", "status --json"] {
+            let words: Vec<&str> = command.split(' ').collect();
+            self.workspace.get(&[words.as_slice(), &with_call].concat());
+        }
+        let commands = "log|log --json|audit|audit --json|suppressions export|suppressions feed|check-config\
+                        |check-config --reference|check-config --print-default|reference|--help|serve --help";
+        for command in commands.split('|') {
+            self.workspace.run(&command.split(' ').collect::<Vec<_>>());
+        }
+    }
+
+    /// How often the simulator answered so.
+    pub(crate) fn answered(&self, channel: Channel, status: u16) -> usize {
+        let mut reader = Reader::open(&self.simulator.ready.journal).unwrap();
+        let mut count = 0;
+        while let Some(record) = reader.next_record().unwrap() {
+            count +=
+                usize::from(record.channel == channel && record.status == Status::Answered(status));
+        }
+        count
+    }
+
+    /// Looks for canaries in everything but what has to have them.
+    pub(crate) fn look(&self) {
+        let own = ["belfry.toml", "master.key", "apple.pub"];
+        let mut texts =
+            vec![("what was printed".to_owned(), self.workspace.printed.clone().into_bytes())];
+        collect(self.workspace.directory.path(), &own, &mut texts);
+        assert!(
+            texts.iter().any(|(name, _)| name.ends_with(".db") || name.contains("sqlite")),
+            "the store is looked at: {:?}",
+            texts.iter().map(|(name, _)| name).collect::<Vec<_>>()
+        );
+        let shows = |bytes: &[u8], canary: &str| {
+            bytes.windows(canary.len()).any(|window| window == canary.as_bytes())
+        };
+        for (place, bytes) in &texts {
+            for canary in &self.canaries {
+                assert!(!shows(bytes, canary), "{place} shows {canary:?}");
+            }
+        }
+        let (_, log) = texts.iter().find(|(name, _)| name == "log").unwrap();
+        for private in &self.private {
+            assert!(!shows(log, private), "the log shows {private:?}");
+        }
+    }
+}
+
+/// Keys of all kinds.
+#[derive(Default)]
+struct Keys {
+    apple: String,
+    certificate: String,
+    certificate_key: String,
+    client_certificate: String,
+    client_key: String,
+    dkim: String,
+    vapid: String,
+    account: String,
+}
+
+// === impl Keys ===
+
+impl Keys {
+    fn new(simulator: &Simulator) -> Self {
+        let make = || rcgen::generate_simple_self_signed(["belfry".to_owned()]).unwrap();
+        let (certificate, client) = (make(), make());
+        let dkim = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        Self {
+            certificate: certificate.cert.pem(),
+            certificate_key: certificate.signing_key.serialize_pem(),
+            client_certificate: client.cert.pem(),
+            client_key: client.signing_key.serialize_pem(),
+            dkim: dkim.serialize_pem(),
+            account: fs::read_to_string(&simulator.ready.fcm_service_account).unwrap(),
+            ..Self::default()
+        }
+    }
+
+    fn canaries(&self) -> Vec<String> {
+        let account: Value = serde_json::from_str(&self.account).unwrap();
+        let keys = [&*self.apple, &self.certificate_key, &self.client_key, &self.dkim];
+        let mut canaries: Vec<String> = keys.into_iter().map(canary_of).collect();
+        canaries.push(canary_of(account["private_key"].as_str().unwrap()));
+        canaries.push(self.vapid.clone());
+        canaries
+    }
+}
+
+fn collect(directory: &Path, except: &[&str], texts: &mut Vec<(String, Vec<u8>)>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let is_own = except.contains(&name.as_str()) || name.ends_with(".token");
+        if entry.file_type().unwrap().is_dir() {
+            // The simulator's.
+            if name != "provider" {
+                collect(&entry.path(), except, texts);
+            }
+        } else if !is_own {
+            texts.push((name, fs::read(entry.path()).unwrap()));
+        }
+    }
+}

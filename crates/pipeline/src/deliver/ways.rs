@@ -1,0 +1,211 @@
+//! The channels as one thread has them open: those of the newest configuration, and of former ones what is still in use.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use channel::{Channel, ChannelError, Sender, Tools};
+use notification::Name;
+use tokio::sync::watch;
+
+use crate::Channels;
+
+/// The ways out of one thread.
+#[derive(Debug)]
+pub(super) struct Ways {
+    newest: RefCell<watch::Receiver<Channels>>,
+    open: RefCell<BTreeMap<Name, Rc<Way>>>,
+    /// Those that are used no more once their last chunk is done.
+    retired: RefCell<Vec<Rc<Way>>>,
+    clock: flow::Clock,
+    next_seed: Cell<u64>,
+}
+
+/// One channel, opened on this thread.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) channel: Arc<dyn Channel>,
+    pub(super) sender: Box<dyn Sender>,
+}
+
+// === impl Ways ===
+
+impl Ways {
+    /// Opens all of `channels` as they are now.
+    pub(super) fn open(
+        mut channels: watch::Receiver<Channels>,
+        tools: Tools,
+    ) -> Result<Self, ChannelError> {
+        let current = channels.borrow_and_update().clone();
+        let ways = Self {
+            newest: RefCell::new(channels),
+            open: RefCell::default(),
+            retired: RefCell::default(),
+            clock: tools.clock,
+            next_seed: Cell::new(tools.seed),
+        };
+        for (name, channel) in current.iter() {
+            let way = ways.open_one(channel)?;
+            ways.open.borrow_mut().insert(name.clone(), way);
+        }
+        Ok(ways)
+    }
+
+    /// The newest way over the channel called `name`.
+    pub(super) fn get(&self, name: &Name) -> Option<Rc<Way>> {
+        // Nobody changes them any more when their owner is gone.
+        if self.newest.borrow().has_changed().unwrap_or(false) {
+            self.replace();
+        }
+        self.open.borrow().get(name).cloned()
+    }
+
+    /// Goes by the newest channels, and closes what is used no more.
+    pub(super) async fn follow(&self) {
+        self.replace();
+        self.close_retired().await;
+    }
+
+    /// Closes what was replaced and has no chunk under way.
+    pub(super) async fn close_retired(&self) {
+        let is_unused = |way: &mut Rc<Way>| Rc::strong_count(way) == 1;
+        let unused: Vec<_> = self.retired.borrow_mut().extract_if(.., is_unused).collect();
+        for way in unused {
+            way.sender.close().await;
+        }
+    }
+
+    /// Closes all of them. Called when no chunk is under way.
+    pub(super) async fn close(&self) {
+        self.close_retired().await;
+        for way in self.open.take().into_values() {
+            way.sender.close().await;
+        }
+    }
+
+    /// A channel that cannot be opened leaves its place to the one before it.
+    fn replace(&self) {
+        let newest = self.newest.borrow_mut().borrow_and_update().clone();
+        let mut open = self.open.borrow_mut();
+        let mut retired = self.retired.borrow_mut();
+        retired.extend(
+            open.extract_if(.., |name, _| newest.get(name.as_str()).is_none()).map(|(_, way)| way),
+        );
+        for (name, channel) in newest.iter() {
+            if open.get(name).is_some_and(|way| Arc::ptr_eq(&way.channel, channel)) {
+                continue;
+            }
+            match self.open_one(channel) {
+                Ok(way) => retired.extend(open.insert(name.clone(), way)),
+                Err(error) => {
+                    tracing::error!(channel = %name, %error, "a channel cannot be opened: its former settings stay");
+                }
+            }
+        }
+    }
+
+    fn open_one(&self, channel: &Arc<dyn Channel>) -> Result<Rc<Way>, ChannelError> {
+        let seed = self.next_seed.get();
+        self.next_seed.set(seed.wrapping_add(1));
+        let sender = channel.open(Tools { clock: self.clock, seed })?;
+        Ok(Rc::new(Way { channel: Arc::clone(channel), sender }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use channel::{Invalid, Job};
+
+    use super::*;
+
+    /// Counts what is open.
+    #[derive(Debug, Clone, Default)]
+    struct Counted {
+        opened: Arc<AtomicUsize>,
+        closed: Arc<AtomicUsize>,
+        is_broken: bool,
+    }
+
+    impl Channel for Counted {
+        fn kind(&self) -> &'static str {
+            "counted"
+        }
+
+        fn destination(&self, _recipient: &str) -> Result<Arc<str>, Invalid> {
+            Ok("".into())
+        }
+
+        fn check_content(&self, _payload: &[u8], _options: &[u8]) -> Result<(), Invalid> {
+            Ok(())
+        }
+
+        fn concurrency(&self) -> usize {
+            1
+        }
+
+        fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+            if self.is_broken {
+                return Err(ChannelError::Setting {
+                    setting: "x",
+                    message: "is broken".to_owned(),
+                });
+            }
+            self.opened.fetch_add(1, SeqCst);
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    #[async_trait(?Send)]
+    impl Sender for Counted {
+        async fn send(&self, _job: Job<'_>) {}
+
+        async fn close(&self) {
+            self.closed.fetch_add(1, SeqCst);
+        }
+    }
+
+    impl Counted {
+        fn counts(&self) -> (usize, usize) {
+            (self.opened.load(SeqCst), self.closed.load(SeqCst))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_replaced_is_closed_after_its_last_chunk_and_what_stays_stays_open() {
+        let [stays, before, after, comes] = std::array::from_fn(|_| Counted::default());
+        let broken = Counted { is_broken: true, ..Counted::default() };
+        let kept: Arc<dyn Channel> = Arc::new(stays.clone());
+        let set = |changed: &Counted, others: &[(&str, &Counted)]| {
+            let mut channels = Channels::default();
+            channels.insert("stays".parse().unwrap(), Arc::clone(&kept));
+            channels.insert("changes".parse().unwrap(), Arc::new(changed.clone()));
+            for (name, channel) in others {
+                channels.insert(name.parse().unwrap(), Arc::new((*channel).clone()));
+            }
+            channels
+        };
+        let (newest, channels) = watch::channel(set(&before, &[]));
+        let clock = flow::Clock::starting_at(Duration::from_hours(500_000));
+        let ways = Ways::open(channels, Tools { clock, seed: 1 }).unwrap();
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let in_use = ways.get(&name("changes")).unwrap();
+        newest.send_replace(set(&after, &[("comes", &comes)]));
+        assert!(ways.get(&name("comes")).is_some(), "also before anybody told the thread");
+        ways.follow().await;
+        assert_eq!((before.counts(), after.counts(), stays.counts()), ((1, 0), (1, 0), (1, 0)));
+        drop(in_use);
+        ways.close_retired().await;
+        assert_eq!((before.counts(), after.counts(), stays.counts()), ((1, 1), (1, 0), (1, 0)));
+        newest.send_replace(set(&broken, &[]));
+        ways.follow().await;
+        assert!(ways.get(&name("changes")).is_some() && ways.get(&name("comes")).is_none());
+        assert_eq!((after.counts(), comes.counts()), ((1, 0), (1, 1)));
+        ways.close().await;
+        assert_eq!((after.counts(), stays.counts()), ((1, 1), (1, 1)));
+    }
+}
