@@ -119,6 +119,11 @@ impl ChannelConfig {
 // === impl ChannelKind ===
 
 impl ChannelKind {
+    /// Attempts before a notification is given up, unless the settings say otherwise.
+    pub(crate) fn attempts(&self) -> u16 {
+        if matches!(self, Self::Smtp(_)) { 240 } else { 32 }
+    }
+
     /// Builds the channel. Reads the files that it names, and connects to nothing.
     pub(crate) fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(match self {

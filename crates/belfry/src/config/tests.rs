@@ -399,6 +399,29 @@ fn a_template_is_checked_with_the_configuration() {
         "templates.a = { content = 1, options.x = '{% set x = 1 %}' }",
         "f.toml: templates.a.options.x: ",
     );
+    check(
+        "templates.a = { content = 'Dear {{ name }}', sample = { nam = 'Ann' } }",
+        "f.toml: templates.a.sample: `name` is missing: /content needs it",
+    );
+    check(
+        "templates.a = { content.x = [\"{{ n }}\", \"x\\n{{ n|first }}\"], sample = { n = 1 } }",
+        "f.toml: templates.a.content.x.1: cannot get first item from value (line 2)",
+    );
+    check(
+        "templates.a = { content = 1, channel = 'sms' }\nchannels.try.kind = 'dry-run'",
+        "f.toml: templates.a.channel: there is no channel `sms`: the channels are `try`",
+    );
+    let try_it = |template: &str| {
+        format!(
+            "channels.try = {{ kind = 'webhook' }}\ntemplates.a = {{ channel = 'try', {template} }}"
+        )
+    };
+    check(&try_it("content = 'no object', options = { x = 1 }"), "f.toml: templates.a.options");
+    check(
+        &try_it("content = {}, options = { x = '{{ n }}' }, sample = { n = 1 }"),
+        "f.toml: templates.a.options: with the sample, ",
+    );
+    assert!(source(&try_it("content.x = '{{ name }}'"), &[]).read().is_ok());
     let good = source("templates.a.content.aps.alert = 'Dear {{ name }}'", &[]).read().unwrap();
-    assert!(good.build_templates(&Channels::default()).is_ok());
+    assert_eq!(good.template_sources().unwrap().len(), 1);
 }

@@ -22,6 +22,8 @@ mod oauth;
 mod quotas;
 mod request;
 mod response;
+#[cfg(test)]
+mod suppressing_tests;
 mod token;
 
 pub use channel::FcmChannel;
