@@ -25,7 +25,7 @@ use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
 pub(crate) use channels::{ChannelConfig, Shared};
-pub(crate) use load::{Flags, USUAL_FILE, master_key};
+pub(crate) use load::{Flags, USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::ServerUrl;
@@ -171,6 +171,15 @@ impl Config {
             channels.insert(name.clone(), built);
         }
         Ok(channels)
+    }
+
+    /// The channels whose tokens for Apple are made anew with every start, for want of a place to keep them.
+    pub(crate) fn forgetful_channels<'a>(
+        &'a self,
+        shared: &'a Shared,
+    ) -> impl Iterator<Item = &'a Name> {
+        let forgets = |channel: &ChannelConfig| channel.kind.forgets_its_token(shared);
+        self.channels.iter().filter(move |(_, channel)| forgets(channel)).map(|(name, _)| name)
     }
 
     /// All templates. Reads the files that they name.
