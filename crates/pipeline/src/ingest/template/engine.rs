@@ -87,11 +87,13 @@ pub(super) fn missing(template: &minijinja::Template<'_, '_>, variables: &Value)
 fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if !state.name().starts_with(Kind::Json.prefix()) {
         // As JSON has them, from which they come; and null is nothing.
-        return match value.kind() {
-            ValueKind::None => Ok(()),
-            ValueKind::Bool => Ok(out.write_str(if value.is_true() { "true" } else { "false" })?),
-            _ => minijinja::escape_formatter(out, state, value),
-        };
+        if value.is_none() {
+            return Ok(());
+        }
+        if value.kind() == ValueKind::Bool {
+            return Ok(out.write_str(if value.is_true() { "true" } else { "false" })?);
+        }
+        return minijinja::escape_formatter(out, state, value);
     }
     // Nothing, as `{{ x if y }}` gives it.
     if value.is_undefined() {
