@@ -11,6 +11,7 @@ use toml::{Table, Value};
 
 use super::Problem;
 use super::channels::{ChannelConfig, Shared};
+use super::units;
 
 /// A named template.
 #[derive(Debug, Clone, PartialEq, Deserialize, Default)]
@@ -23,6 +24,7 @@ pub(crate) struct TemplateConfig {
     /// The channel's options. None by default.
     options: Option<Table>,
     /// The channel that it is meant for: it is asked at the start whether it takes the template, as the sample makes it.
+    #[serde(deserialize_with = "units::some_parsed")]
     channel: Option<Name>,
     /// Variables to try it with at the start. None by default.
     sample: Option<Table>,

@@ -1,5 +1,6 @@
 //! What is sent: a content as it was given, or what a template makes of it, and what stands in for it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use channel::Channel;
@@ -157,11 +158,13 @@ impl Recipe {
         addresses: Vec<Option<ByteString>>,
     ) -> Result<Own, Fault> {
         self.check_own(variables.is_some(), addresses.len())?;
-        let own = Variables::read(&variables.unwrap_or_default())?;
+        let variables = match variables {
+            Some(json) => Cow::Owned(Variables::read(&json)?.over(&self.variables)),
+            None => Cow::Borrowed(&self.variables),
+        };
         if self.what.is_constant() && self.ways.is_empty() {
             return Ok(Own::default());
         }
-        let variables = own.over(&self.variables);
         self.content(&variables, addresses).map_err(|fault| match &*fault.pointer {
             pointer if pointer.starts_with("/content") || pointer.starts_with("/options") => {
                 Fault::new("/variables", format!("with these, {fault}"))
