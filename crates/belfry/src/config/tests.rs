@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::channels::ChannelKind;
 use super::load::{Source, expected};
 use super::*;
 
@@ -227,6 +228,30 @@ fn a_key_is_needed_beyond_this_machine_and_must_be_whole() {
     check(&key.repeat(2), "f.toml: server.keys[1].name: another key is named \"a\" already");
     let open = source(&format!("server.listen = \"0.0.0.0:80\"\n{key}"), &[]);
     assert_eq!(complaints(&open), Vec::<String>::new());
+}
+
+#[test]
+fn a_token_for_apple_is_kept_where_there_is_a_place_and_what_has_none_is_named() {
+    let check = |store: &str, apple: &str, service: Option<&str>, directory: Option<&str>| {
+        let kind = ChannelKind::Apns(toml::from_str(&format!("topic = \"a.b\"\n{apple}")).unwrap());
+        let channel = ChannelConfig { retry: RetryConfig::default(), kind };
+        let config = Config {
+            store: toml::from_str(store).unwrap(),
+            channels: BTreeMap::from([("ios".parse().unwrap(), channel)]),
+            ..Config::default()
+        };
+        let shared = Shared::new(config.store.place(), service.map(Into::into));
+        assert_eq!(shared.state_directory.as_deref(), directory.map(Path::new), "{store}");
+        config.forgetful_channels(&shared).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (alone, shared) = ("", "url = \"postgres://db/belfry\"");
+    let nobody: [&str; 0] = [];
+    assert_eq!(check(alone, "", None, Some("./data/state")), nobody);
+    assert_eq!(check(alone, "", Some("/var/lib/x"), Some("./data/state")), nobody);
+    assert_eq!(check(shared, "", None, None), ["ios"]);
+    assert_eq!(check(shared, "", Some("/var/lib/x"), Some("/var/lib/x/state")), nobody);
+    assert_eq!(check(shared, "state_directory = \"s\"", None, None), nobody);
+    assert_eq!(check(shared, "certificate_file = \"c.pem\"", None, None), nobody);
 }
 
 #[test]

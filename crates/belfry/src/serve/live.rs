@@ -13,7 +13,7 @@ use pipeline::{Channels, Intake, RetryPolicy};
 use store::Ingest;
 use tokio::sync::watch;
 
-use crate::config::{Config, Shared};
+use crate::config::{Config, Shared, service_directory};
 
 /// What everything in a process goes by.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Changes {
 impl Live {
     /// Builds what `config` says. Reads the files that it names, and connects to nothing.
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
-        let shared = Shared::new(config.store.place());
+        let shared = Shared::new(config.store.place(), service_directory());
         Ok(Self {
             templates: config.template_sources()?,
             channels: watch::Sender::new(config.build_channels(&shared, None)?),
@@ -49,6 +49,16 @@ impl Live {
             config: config.clone(),
             shared,
         })
+    }
+
+    /// Names the channels that keep nothing over a restart and should.
+    pub(super) fn warn_of_forgetful(&self) {
+        for channel in self.config.forgetful_channels(&self.shared) {
+            tracing::warn!(
+                %channel,
+                "every start makes a new token for Apple, which wants few: name a directory that outlives restarts as `state_directory`"
+            );
+        }
     }
 
     /// Goes by `new`. Everything is built before the first thing is replaced.

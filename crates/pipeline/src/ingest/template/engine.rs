@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, LazyLock};
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Enumerator, Object, Value};
+use minijinja::value::{Enumerator, Object, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
 
 use super::{Kind, work};
@@ -86,6 +86,13 @@ pub(super) fn missing(template: &minijinja::Template<'_, '_>, variables: &Value)
 /// Writes a value where a template puts it.
 fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if !state.name().starts_with(Kind::Json.prefix()) {
+        // As JSON has them, from which they come; and null is nothing.
+        if value.is_none() {
+            return Ok(());
+        }
+        if value.kind() == ValueKind::Bool {
+            return Ok(out.write_str(if value.is_true() { "true" } else { "false" })?);
+        }
         return minijinja::escape_formatter(out, state, value);
     }
     // Nothing, as `{{ x if y }}` gives it.

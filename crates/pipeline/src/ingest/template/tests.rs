@@ -139,6 +139,19 @@ fn steps_and_what_is_rendered_are_bounded() {
 }
 
 #[test]
+fn values_that_are_no_texts_are_written_as_json_has_them_and_null_is_nothing() {
+    let variables =
+        r#"{"no": null, "yes": true, "n": 12.50, "big": 12345678901234567890123, "xs": [1, null]}"#;
+    let check = |template: &str, expect: &str| {
+        let rendered = render(&format!(r#"["{template}"]"#), variables);
+        assert_eq!(rendered.as_deref(), Ok(&*format!(r#"["{expect}"]"#)), "{template}");
+    };
+    check("Dear {{ no }}{{ no|default('you', true) }}", "Dear you");
+    check("{{ yes }} {{ not yes }}", "true false");
+    check("is {{ n }}", "is 12.5");
+}
+
+#[test]
 fn what_would_take_all_memory_or_all_time_is_refused() {
     let numbers: Vec<String> =
         (0..5_000).map(|number| (number * 7_919 % 5_000).to_string()).collect();
@@ -181,6 +194,9 @@ fn what_would_take_all_memory_or_all_time_is_refused() {
     check("{{ words|split(',') }}", "makes a list of more than 1000 parts");
     check("{{ text|list }}", "makes a list of more than 1000 parts");
     check("{% for t in [text|sort] %}{% endfor %}", "");
+    let doubled = format!("{{{{ {}text{} }}}}", "[".repeat(24), "]|string".repeat(24));
+    check(&doubled, "takes too many steps");
+    check("{{ [{'a':{}}, 'x' * 90000000]|length }}", "`{` is not available");
 }
 
 #[test]

@@ -103,6 +103,12 @@ fn vet_expression(tag: &str) -> Result<(), String> {
                     "`{operator}` is not available: put values next to each other, or give what is computed as a variable"
                 ));
             }
+            // Without braces a tag ends where it seems to: the engine lets those within brackets go by.
+            '{' | '}' => {
+                return Err(format!(
+                    "`{operator}` is not available within a tag: give what is an object as a variable"
+                ));
+            }
             '|' if !FILTERS.contains(&word(behind)) => {
                 let known = FILTERS.join(", ");
                 return Err(format!(
@@ -177,6 +183,9 @@ mod tests {
         check("{{ x ~ x }}", Some("`~` is not available"));
         check("{{ x + x }}", Some("`+` is not available"));
         check("{{ 2 ** 9 }}", Some("`*`"));
+        check("{{ [{'a':{}}, 'x' * 90000000]|length }}", Some("`{` is not available"));
+        check("{% if [{'a':{%}}, x * 2] %}", Some("`{` is not available"));
+        check("{{ x['{'] }} {{ '}}' }}", None);
         check("{{ '{{' }}{{ x * 2 }}", Some("`*`"));
         check("{{ x|replace('a', x) }}", Some("the filter `replace` is not available"));
         check("{{ xs | map('replace') }}", Some("the filter `map`"));
