@@ -412,16 +412,16 @@ fn a_template_is_checked_with_the_configuration() {
         "f.toml: templates.a.channel: there is no channel `sms`: the channels are `try`",
     );
     let try_it = |template: &str| {
-        format!(
-            "channels.try = {{ kind = 'webhook' }}\ntemplates.a = {{ channel = 'try', {template} }}"
-        )
+        let channel =
+            "{ kind = 'smtp', relay = 'smtp://127.0.0.1', tls = 'off', from = 'a@example.com' }";
+        format!("channels.try = {channel}\ntemplates.a = {{ channel = 'try', {template} }}")
     };
-    check(&try_it("content = 'no object', options = { x = 1 }"), "f.toml: templates.a.options");
+    check(&try_it("content = { subject = 'x' }"), "f.toml: templates.a.content");
     check(
-        &try_it("content = {}, options = { x = '{{ n }}' }, sample = { n = 1 }"),
-        "f.toml: templates.a.options: with the sample, ",
+        &try_it("content = { subject = '{{ n }}-', text = '-' }, sample = { n = \"a\\nb\" }"),
+        "f.toml: templates.a.content.subject: with the sample, must not have control characters",
     );
-    assert!(source(&try_it("content.x = '{{ name }}'"), &[]).read().is_ok());
+    assert!(source(&try_it("content = { subject = '{{ n }}', text = '-' }"), &[]).read().is_ok());
     let good = source("templates.a.content.aps.alert = 'Dear {{ name }}'", &[]).read().unwrap();
     assert_eq!(good.template_sources().unwrap().len(), 1);
 }
