@@ -4,29 +4,36 @@
 //! cargo run --release -p channel --example smtp_speed -- [--mails 100000] [--connections 16] [--body-bytes 2048] [--rounds 5]
 //! ```
 //!
-//! Both send to one `smtp-sink`, in turn, mails with as many bytes in their bodies. `smtp-source` is a process, counted as a
-//! whole; the channel is a thread, counted as that. Chunks of 1,000 are sent, eight at a time, as deliver does it.
+//! All send to one `smtp-sink`, in turn, mails with as many bytes in their bodies. `smtp-source` is a process, counted as a
+//! whole; the channel is a thread, counted as that. Encryption ends in a thread between the channel and the sink, which is
+//! not counted. Then what a connection costs, by sending one mail over each, and what a check of a content costs.
+
+mod speed;
 
 use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use channel::smtp::{Settings, SmtpChannel};
-use channel::{Channel as _, Job, Reports, Sender, Tools};
-use flow::{Clock, Fixed, Gate};
-use futures_util::StreamExt as _;
-use notification::{
-    BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Guarantee,
-    Lane, Priority, Report, Timestamp, Verdict,
-};
+use channel::Channel as _;
+use channel::smtp::SmtpChannel;
+use flow::Clock;
+use notification::Chunk;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use serde_json::{Value, json};
 use testbed::SmtpSink;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use speed::{Load, chunk, measure, put, say, thread_cpu};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const CHUNKS_AT_A_TIME: usize = 8;
+const CHECKS: u32 = 20_000;
 
 #[derive(Debug)]
 struct Arguments {
@@ -36,76 +43,128 @@ struct Arguments {
     rounds: usize,
 }
 
+/// Mails per second, and CPU time per mail in microseconds.
 #[derive(Debug, Clone, Copy)]
-struct Measured {
+struct Cost {
     per_second: f64,
     cpu_us: f64,
 }
 
-#[derive(Debug, Default)]
-struct Accepted(std::cell::Cell<usize>);
-
-#[async_trait(?Send)]
-impl Reports for Accepted {
-    async fn report(&self, reports: Vec<(u16, Report)>) {
-        let accepted = |(_, report): &&(u16, Report)| matches!(report, Report::Attempted(answer) if answer.verdict == Verdict::Accepted);
-        self.0.set(self.0.get() + reports.iter().filter(accepted).count());
-    }
+/// A way to send.
+struct Way {
+    name: &'static str,
+    settings: Value,
+    /// One mail over each connection.
+    is_single: bool,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+/// Where encryption ends.
+#[derive(Debug, Clone, Copy)]
+struct Doors {
+    starttls: SocketAddr,
+    implicit: SocketAddr,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::read()?;
     let sink = SmtpSink::start()?;
-    let clock = Clock::system();
-    let settings: Settings = serde_json::from_value(serde_json::json!({
-        "relay": format!("smtp://127.0.0.1:{}", sink.port()),
-        "helo": "client.example",
-        "from": "news@example.com",
-        "connections_max": arguments.connections,
-    }))?;
-    let channel = SmtpChannel::new(&settings)?;
-    let sender = channel.open(Tools { clock, seed: 1 })?;
-    let chunk = chunk(clock, arguments.body_bytes)?;
-    let local = tokio::task::LocalSet::new();
-    let (mut ours, mut floors) = (Vec::new(), Vec::new());
-    for round in 0..=arguments.rounds {
-        let floor = source(&arguments, sink.port(), clock)?;
-        let own = local.run_until(ours_once(&arguments, &*sender, &chunk, clock)).await?;
-        // The first round warms up.
-        if round > 0 {
-            show(&format!("round {round}"), floor, own);
-            floors.push(floor);
-            ours.push(own);
+    let directory = tempfile::tempdir()?;
+    let doors = open_doors(directory.path(), sink.port())?;
+    let content = content(arguments.body_bytes);
+    let recipients = (0..1000).map(|number| format!("reader{number}@example.org"));
+    let chunk = chunk(content.clone(), recipients)?;
+    let ways = ways(&arguments, directory.path(), sink.port(), doors)?;
+    let mut floors = Vec::new();
+    let mut costs: Vec<Vec<Cost>> = ways.iter().map(|_| Vec::new()).collect();
+    for round in 1..=arguments.rounds {
+        say(&format!("round {round} of {}", arguments.rounds));
+        floors.push(source(&arguments, sink.port(), Clock::system())?);
+        for (way, costs) in ways.iter().zip(&mut costs) {
+            costs.push(send(&arguments, way, &chunk)?);
         }
     }
-    local.run_until(sender.close()).await;
-    show("median", median(&floors), median(&ours));
+    let floor = median(&floors);
+    show("smtp-source", floor, floor);
+    for (way, costs) in ways.iter().zip(&costs) {
+        show(way.name, median(costs), floor);
+    }
+    let check_us = check_cpu(&ways, content.as_bytes())?.as_secs_f64() * 1e6;
+    say(&format!("a check of a content takes {check_us:.2} us"));
     Ok(())
 }
 
-/// Sends with the channel.
-async fn ours_once(
+fn content(body_bytes: usize) -> String {
+    let line = "a line of a mail with a usual length, about seventy characters of it.\n";
+    let text = line.repeat(body_bytes.div_ceil(line.len()));
+    json!({ "subject": "A subject of the usual length", "text": text }).to_string()
+}
+
+fn ways(
     arguments: &Arguments,
-    sender: &dyn Sender,
-    chunk: &Chunk,
-    clock: Clock,
-) -> Result<Measured, Box<dyn Error>> {
-    let gate = Gate::new(Box::new(Fixed(arguments.connections)));
-    let accepted = Accepted::default();
-    let (started, cpu_started) = (clock.monotonic(), thread_cpu()?);
-    let jobs = futures_util::stream::iter(0..arguments.mails / chunk.deliveries.len());
-    jobs.for_each_concurrent(CHUNKS_AT_A_TIME, |_| send(sender, &gate, chunk, &accepted, clock))
-        .await;
-    let (took, cpu) = (clock.monotonic() - started, thread_cpu()?.saturating_sub(cpu_started));
-    if accepted.0.get() != arguments.mails {
-        return Err(format!("{} of {} were accepted", accepted.0.get(), arguments.mails).into());
+    directory: &Path,
+    sink: u16,
+    doors: Doors,
+) -> Result<Vec<Way>, Box<dyn Error>> {
+    let plain = json!({
+        "relay": format!("smtp://127.0.0.1:{sink}"), "helo": "client.example", "from": "news@example.com",
+        "connections_max": arguments.connections,
+    });
+    let with = |more: &[(&str, Value)]| {
+        let mut settings = plain.clone();
+        for (name, value) in more {
+            put(&mut settings, name, value);
+        }
+        settings
+    };
+    let encrypted = |relay: String| {
+        let ca_file = json!(directory.join("door.pem"));
+        with(&[("relay", json!(relay)), ("tls", json!("require")), ("ca_file", ca_file)])
+    };
+    let signed = |kind: &str, algorithm| -> Result<Value, Box<dyn Error>> {
+        let path = directory.join(kind);
+        std::fs::write(&path, rcgen::KeyPair::generate_for(algorithm)?.serialize_pem())?;
+        let dkim = json!({ "domain": "example.com", "selector": "s", "key_file": path });
+        Ok(with(&[("dkim", dkim)]))
+    };
+    let starttls = encrypted(format!("smtp://{}", doors.starttls));
+    let implicit = encrypted(format!("smtps://{}", doors.implicit));
+    let single = |settings: &Value| {
+        let mut settings = settings.clone();
+        put(&mut settings, "deliveries_per_connection", 1);
+        settings
+    };
+    let way = |name, settings| Way { name, settings, is_single: false };
+    let way_of_one = |name, settings| Way { name, settings: single(settings), is_single: true };
+    Ok(vec![
+        way_of_one("1 mail per connection", &plain),
+        way_of_one("1 per connection, STARTTLS", &starttls),
+        way_of_one("1 per connection, implicit TLS", &implicit),
+        way("STARTTLS", starttls),
+        way("implicit TLS", implicit),
+        way("DKIM, Ed25519", signed("ed25519", &rcgen::PKCS_ED25519)?),
+        way("DKIM, RSA-2048", signed("rsa", &rcgen::PKCS_RSA_SHA256)?),
+        way("channel", plain),
+    ])
+}
+
+/// Sends with the channel.
+fn send(arguments: &Arguments, way: &Way, chunk: &Chunk) -> Result<Cost, Box<dyn Error>> {
+    let requests = if way.is_single { arguments.mails / 10 } else { arguments.mails };
+    // As deliver does it.
+    let load = Load { warm_up: 2_000, requests, chunks_at_a_time: 8, threads: 1 };
+    let measured = measure(&channel(way)?, chunk, load)?;
+    if measured.accepted != requests {
+        return Err(format!("{}: not all were accepted\n{measured}", way.name).into());
     }
-    Ok(Measured::new(arguments.mails, took, cpu))
+    Ok(Cost { per_second: measured.per_second, cpu_us: measured.cpu_us })
+}
+
+fn channel(way: &Way) -> Result<SmtpChannel, Box<dyn Error>> {
+    Ok(SmtpChannel::new(&serde_json::from_value(way.settings.clone())?)?)
 }
 
 /// Sends with `smtp-source`.
-fn source(arguments: &Arguments, port: u16, clock: Clock) -> Result<Measured, Box<dyn Error>> {
+fn source(arguments: &Arguments, port: u16, clock: Clock) -> Result<Cost, Box<dyn Error>> {
     let number = |count: usize| count.to_string();
     let mut command = Command::new("/usr/sbin/smtp-source");
     // One session per connection, as we do it.
@@ -118,80 +177,103 @@ fn source(arguments: &Arguments, port: u16, clock: Clock) -> Result<Measured, Bo
     if !status.success() {
         return Err(format!("smtp-source ended with {status}: is postfix installed?").into());
     }
-    Ok(Measured::new(arguments.mails, took, cpu))
+    Ok(Cost::new(arguments.mails, took, cpu))
 }
 
-async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepted, clock: Clock) {
-    let mut chunk = chunk.clone();
-    chunk.lease_until = channel::timestamp(clock).plus(notification::limits::LEASE);
-    let (_running, stopping) = tokio::sync::watch::channel(false);
-    let deliveries = &chunk.deliveries;
-    let stopping = &stopping;
-    let (chunk, tenure) = (&chunk, &flow::tenure::UNLIMITED);
-    sender.send(Job { chunk, deliveries, gate, reports, clock, stopping, tenure }).await;
+/// What the check of a content takes that is rendered for one recipient.
+fn check_cpu(ways: &[Way], content: &[u8]) -> Result<Duration, Box<dyn Error>> {
+    let channel = channel(ways.last().ok_or("there is a way")?)?;
+    let started = thread_cpu()?;
+    for _ in 0..CHECKS {
+        channel.check_content(std::hint::black_box(content), b"")?;
+    }
+    Ok(thread_cpu()?.saturating_sub(started) / CHECKS)
 }
 
-fn chunk(clock: Clock, body_bytes: usize) -> Result<Chunk, Box<dyn Error>> {
-    let line = "a line of a mail with a usual length, about seventy characters of it.\n";
-    let text = line.repeat(body_bytes.div_ceil(line.len()));
-    let payload = serde_json::json!({ "subject": "A subject of the usual length", "text": text });
-    let deliveries = (0..1000).map(|index: u16| Delivery {
-        index,
-        recipient: ByteString::from(format!("reader{index}@example.org")),
-        content: None,
+// === encryption ===
+
+/// Opens doors to the sink at `sink`, behind which a thread of its own takes encryption off.
+fn open_doors(directory: &Path, sink: u16) -> Result<Doors, Box<dyn Error>> {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    std::fs::write(directory.join("door.pem"), made.cert.pem())?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.into())?;
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listen = || std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let (starttls, implicit) = (listen()?, listen()?);
+    let doors = Doors { starttls: starttls.local_addr()?, implicit: implicit.local_addr()? };
+    starttls.set_nonblocking(true)?;
+    implicit.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let (starttls, implicit) =
+                (TcpListener::from_std(starttls), TcpListener::from_std(implicit));
+            if let (Ok(starttls), Ok(implicit)) = (starttls, implicit) {
+                tokio::join!(
+                    keep(starttls, &acceptor, sink, true),
+                    keep(implicit, &acceptor, sink, false)
+                );
+            }
+        });
     });
-    Ok(Chunk {
-        id: ChunkId(1),
-        epoch: Epoch(1),
-        lease_until: Timestamp::MAX,
-        tenure: 0,
-        batch: BatchId(1),
-        realm: 1,
-        accepted_at: channel::timestamp(clock),
-        envelope: Envelope {
-            tenant: "default".parse()?,
-            lane: Lane {
-                channel: "mail".parse()?,
-                destination: Arc::from("relay"),
-                priority: Priority::Normal,
-            },
-            guarantee: Guarantee::AtLeastOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at: None,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: Some(Content { payload: Bytes::from(payload.to_string()), ..Content::default() }),
-        deliveries: deliveries.collect(),
-    })
+    Ok(doors)
 }
 
-#[expect(clippy::print_stdout, reason = "an example that measures has nothing else to say")]
-fn show(what: &str, floor: Measured, own: Measured) {
-    println!(
-        "{what:8}  smtp-source {:7.0}/s {:6.1} us CPU   channel {:7.0}/s {:6.1} us CPU   CPU ratio {:.2}",
-        floor.per_second,
-        floor.cpu_us,
-        own.per_second,
-        own.cpu_us,
-        own.cpu_us / floor.cpu_us
-    );
+/// Lets everybody in.
+async fn keep(door: TcpListener, acceptor: &TlsAcceptor, sink: u16, asks: bool) {
+    while let Ok((stream, _)) = door.accept().await {
+        let acceptor = acceptor.clone();
+        tokio::task::spawn_local(async move {
+            // Ends with either side; what is wrong shows in the mails that are not accepted.
+            drop(pass(stream, &acceptor, sink, asks).await);
+        });
+    }
 }
 
-fn median(measured: &[Measured]) -> Measured {
-    let middle = |of: fn(&Measured) -> f64| {
-        let mut values: Vec<f64> = measured.iter().map(of).collect();
+/// Passes one connection on. Where encryption has to be asked for, what comes before it is answered here.
+async fn pass(
+    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    sink: u16,
+    asks: bool,
+) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut behind = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, sink)).await?);
+    behind.get_ref().set_nodelay(true)?;
+    let mut stream = BufReader::new(stream);
+    if asks {
+        let mut line = String::new();
+        behind.read_line(&mut line).await?;
+        stream.write_all(line.as_bytes()).await?;
+        for reply in ["250-door\r\n250 STARTTLS\r\n", "220 go\r\n"] {
+            stream.read_line(&mut line).await?;
+            stream.write_all(reply.as_bytes()).await?;
+        }
+    }
+    let mut encrypted = acceptor.accept(stream.into_inner()).await?;
+    tokio::io::copy_bidirectional(&mut encrypted, &mut behind).await.map(|_| ())
+}
+
+// === figures ===
+
+fn show(what: &str, cost: Cost, floor: Cost) {
+    let Cost { per_second, cpu_us } = cost;
+    let ratio = cpu_us / floor.cpu_us;
+    say(&format!("{what:30}  {per_second:7.0}/s  {cpu_us:6.1} us CPU  ratio {ratio:.2}"));
+}
+
+fn median(costs: &[Cost]) -> Cost {
+    let middle = |of: fn(&Cost) -> f64| {
+        let mut values: Vec<f64> = costs.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied().unwrap_or_default()
     };
-    Measured { per_second: middle(|one| one.per_second), cpu_us: middle(|one| one.cpu_us) }
-}
-
-/// The CPU time of this thread, as Linux counts it.
-fn thread_cpu() -> Result<Duration, Box<dyn Error>> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-    let nanoseconds = text.split_whitespace().next().ok_or("an empty schedstat")?;
-    Ok(Duration::from_nanos(nanoseconds.parse()?))
+    Cost { per_second: middle(|one| one.per_second), cpu_us: middle(|one| one.cpu_us) }
 }
 
 /// The CPU time of the processes that this one waited for, in ticks of 10 ms.
@@ -204,9 +286,9 @@ fn children_cpu() -> Result<Duration, Box<dyn Error>> {
     Ok(Duration::from_millis(10 * (ticks(13)? + ticks(14)?)))
 }
 
-// === impl Measured ===
+// === impl Cost ===
 
-impl Measured {
+impl Cost {
     #[expect(clippy::cast_precision_loss, reason = "for display")]
     fn new(mails: usize, took: Duration, cpu: Duration) -> Self {
         let mails = mails as f64;

@@ -38,6 +38,16 @@ where
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
+/// The same of a value that may be left out.
+pub(super) fn some_parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: Display,
+{
+    parsed(deserializer).map(Some)
+}
+
 /// Reads 32 bytes written as 64 hexadecimal digits.
 pub(super) fn sha256<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
     let text = String::deserialize(deserializer)?;

@@ -102,7 +102,7 @@ fn what_cannot_be_sealed_is_told_with_what_to_do() {
     check(&good, b"", 65, "belfry: there is no secret on standard input");
     check(
         &good,
-        &[b'x'; 65 * 1024],
+        &vec![b'x'; 65 * 1024],
         65,
         "belfry: the secret on standard input has more than 64 KiB",
     );
@@ -147,7 +147,7 @@ fn what_does_not_open_is_named_with_its_place_and_what_to_do() {
          or key_file in [credentials]",
     );
     check(
-        &config("master.key", &sealed[..sealed.len() - 30]),
+        &config("master.key", sealed.split_at(sealed.len() - 28).0),
         "credentials.hooks.secrets[0]: cannot be opened with the master key in master.key",
     );
     check(

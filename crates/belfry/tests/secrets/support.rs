@@ -125,7 +125,7 @@ impl Workspace {
         engine.hang_up();
         let mut said = String::new();
         eventually("the engine tells of a reload", || {
-            self.read("log")[before..].clone_into(&mut said);
+            self.read("log").split_at(before).1.clone_into(&mut said);
             said.contains("reloaded") && said.ends_with('\n')
         });
         said

@@ -1,5 +1,6 @@
 //! An engine's whole configuration with a secret wherever one may stand, and providers that check each.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use crate::providers::Parrot;
 use crate::support::{BELFRY, Engine, Workspace, make_api_key};
 
-const WEBHOOK_SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const WEBHOOK_SECRET: &str = "YSBjYW5hcnkgb2Ygb25lIHdlYmhvb2sh";
 pub(crate) const OTHER_WEBHOOK_SECRET: &str = "C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 pub(crate) const BEARER: &str = "canary-of-an-endpoint";
 pub(crate) const API_KEY_OF_ENDPOINT: &str = "canary-in-a-header";
@@ -68,6 +69,7 @@ impl World {
         let apple = KeyPair::generate().unwrap();
         workspace.write("apple.pub", &apple.public_key_pem());
         let (login, whsec) = (format!("me:{PASSWORD}"), format!("whsec_{WEBHOOK_SECRET}"));
+        let apple_public = workspace.path("apple.pub");
         let flags = [
             ["--fcm", "127.0.0.1:0"],
             ["--smtp", "127.0.0.1:0"],
@@ -76,7 +78,7 @@ impl World {
             ["--web-push-key", &vapid_public],
             ["--web-push-subscriptions", "1"],
             ["--webhook-secret", &whsec],
-            ["--apns-public-key", workspace.path("apple.pub").to_str().unwrap()],
+            ["--apns-public-key", apple_public.to_str().unwrap()],
         ];
         let flags: Vec<String> = flags.concat().into_iter().map(str::to_owned).collect();
         // Its own files have secrets, and are not ours.
@@ -131,93 +133,29 @@ impl World {
         }
         self.workspace.write("client.pem", &keys.client_certificate);
         let ready = &self.simulator.ready;
-        let (ca, fcm, smtp) =
-            (ready.ca.display(), ready.fcm.as_ref().unwrap(), ready.smtp.as_ref().unwrap());
-        let (parrot, mail_parrot) = (self.parrot.address, self.mail_parrot.address);
-        format!(
-            r#"
-[server]
-listen = "127.0.0.1:0"
-{api_key_table}
-[delivery]
-senders = 1
-[log]
-level = "trace"
-[suppressions.feed]
-channel = "hooks"
-to = "https://{webhook_address}/feed"
-[credentials]
-key_file = "master.key"
-[credentials.apple]
-key = "{apple}"
-key_id = "ABCDE12345"
-team_id = "TEAM012345"
-[channels.ios]
-kind = "apns"
-credential = "apple"
-topic = "a.b"
-endpoint = "https://{apns}"
-ca_file = "{ca}"
-[channels.ios-certificate]
-kind = "apns"
-certificate = "{certificate}"
-certificate_key = "{certificate_key}"
-topic = "a.b"
-endpoint = "https://{apns}"
-ca_file = "{ca}"
-[channels.android]
-kind = "fcm"
-service_account_file = "account.sealed"
-endpoint = "https://{fcm}"
-token_uri = "https://{fcm}/token"
-ca_file = "{ca}"
-[channels.hooks]
-kind = "webhook"
-secrets = ["{webhook}", "whsec_{OTHER_WEBHOOK_SECRET}"]
-allow_http = true
-allow_networks = ["127.0.0.0/8"]
-ca_file = "{ca}"
-[[channels.hooks.endpoints]]
-url = "http://{parrot}"
-headers = {{ authorization = "{bearer}", x-api-key = "{API_KEY_OF_ENDPOINT}" }}
-[[channels.hooks.endpoints]]
-url = "https://{webhook_address}/known"
-certificate_file = "client.pem"
-key = "{client_key}"
-[channels.web]
-kind = "webpush"
-key_file = "vapid.sealed"
-subject = "mailto:a@example.com"
-allow_networks = ["127.0.0.0/8"]
-ca_file = "{ca}"
-[channels.mail]
-kind = "smtp"
-relay = "smtp://{smtp}"
-tls = "require"
-ca_file = "{ca}"
-username = "me"
-password_file = "password.sealed"
-from = "news@example.com"
-[channels.mail-parrot]
-kind = "smtp"
-relay = "smtp://{mail_parrot}"
-username = "me"
-password = "{OTHER_PASSWORD}"
-from = "news@example.com"
-[channels.token-parrot]
-kind = "smtp"
-relay = "smtp://{mail_parrot}"
-username = "me"
-password = "{ACCESS_TOKEN}"
-auth = "xoauth2"
-from = "news@example.com"
-dkim = {{ domain = "example.com", selector = "s1", key_file = "dkim.sealed" }}
-[channels.rehearsal]
-kind = "dry-run"
-"#,
-            apns = ready.apns,
-            webhook_address = ready.webhook,
-        )
+        let pairs: [(&str, &dyn Display); _] = [
+            ("api_key_table", &api_key_table),
+            ("apple", &apple),
+            ("certificate", &certificate),
+            ("certificate_key", &certificate_key),
+            ("webhook", &webhook),
+            ("bearer", &bearer),
+            ("client_key", &client_key),
+            ("OTHER_WEBHOOK_SECRET", &OTHER_WEBHOOK_SECRET),
+            ("API_KEY_OF_ENDPOINT", &API_KEY_OF_ENDPOINT),
+            ("OTHER_PASSWORD", &OTHER_PASSWORD),
+            ("ACCESS_TOKEN", &ACCESS_TOKEN),
+            ("ca", &ready.ca.display()),
+            ("apns", &ready.apns),
+            ("fcm", &ready.fcm.as_ref().unwrap()),
+            ("smtp", &ready.smtp.as_ref().unwrap()),
+            ("webhook_address", &ready.webhook),
+            ("parrot", &self.parrot.address),
+            ("mail_parrot", &self.mail_parrot.address),
+        ];
+        pairs.iter().fold(include_str!("world.toml").to_owned(), |text, (name, value)| {
+            text.replace(&format!("@{name}@"), &value.to_string())
+        })
     }
 
     /// One notification over each channel.
@@ -285,7 +223,7 @@ kind = "dry-run"
             vec![("what was printed".to_owned(), self.workspace.printed.clone().into_bytes())];
         collect(self.workspace.directory.path(), &own, &mut texts);
         assert!(
-            texts.iter().any(|(name, _)| name.ends_with(".db") || name.contains("sqlite")),
+            texts.iter().any(|(name, _)| is_of(name, "db") || name.contains("sqlite")),
             "the store is looked at: {:?}",
             texts.iter().map(|(name, _)| name).collect::<Vec<_>>()
         );
@@ -345,11 +283,15 @@ impl Keys {
     }
 }
 
+fn is_of(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == extension)
+}
+
 fn collect(directory: &Path, except: &[&str], texts: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
-        let is_own = except.contains(&name.as_str()) || name.ends_with(".token");
+        let is_own = except.contains(&name.as_str()) || is_of(&name, "token");
         if entry.file_type().unwrap().is_dir() {
             // The simulator's.
             if name != "provider" {

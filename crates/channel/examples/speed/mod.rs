@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +21,26 @@ pub(crate) struct Load {
     pub(crate) warm_up: usize,
     pub(crate) requests: usize,
     pub(crate) chunks_at_a_time: usize,
+    /// Sender threads, as the engine has them: each with connections of its own. They share what is sent.
+    pub(crate) threads: usize,
+}
+
+/// What it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) accepted: usize,
+    pub(crate) requests: usize,
+    pub(crate) per_second: f64,
+    /// The sending threads', per request, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+/// What one thread did.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    accepted: usize,
+    took: Duration,
+    cpu: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -34,16 +54,49 @@ impl Reports for Accepted {
     }
 }
 
-/// Sends `chunk` again and again, and prints what that took.
-pub(crate) async fn measure(
+/// Sends `chunk` again and again.
+pub(crate) fn measure(
     channel: &dyn Channel,
     chunk: &Chunk,
     load: Load,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<Measured, Box<dyn Error>> {
+    let start = Barrier::new(load.threads);
+    let each = Load {
+        warm_up: load.warm_up / load.threads,
+        requests: load.requests / load.threads,
+        ..load
+    };
+    let shares = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..load.threads)
+            .map(|_| scope.spawn(|| run(channel, chunk, each, &start).map_err(|e| e.to_string())))
+            .collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())));
+        joined.collect::<Result<Vec<_>, String>>()
+    })?;
+    let requests = each.requests / chunk.deliveries.len() * chunk.deliveries.len() * load.threads;
+    let took = shares.iter().map(|share| share.took).max().unwrap_or_default();
+    let cpu: Duration = shares.iter().map(|share| share.cpu).sum();
+    Ok(Measured {
+        accepted: shares.iter().map(|share| share.accepted).sum(),
+        requests,
+        per_second: per(requests, took.as_secs_f64()),
+        cpu_us: 1e6 / per(requests, cpu.as_secs_f64()),
+    })
+}
+
+/// The share of one thread, after all have warmed up.
+fn run(
+    channel: &dyn Channel,
+    chunk: &Chunk,
+    load: Load,
+    start: &Barrier,
+) -> Result<Share, Box<dyn Error>> {
     let clock = Clock::system();
     let sender = channel.open(Tools { clock, seed: 1 })?;
     let gate = Gate::new(Box::new(Fixed(channel.concurrency())));
-    let run = async |requests: usize| {
+    let send_all = async |requests: usize| {
         let accepted = Accepted::default();
         let jobs = futures_util::stream::iter(0..requests / chunk.deliveries.len());
         jobs.for_each_concurrent(load.chunks_at_a_time, |_| {
@@ -52,17 +105,15 @@ pub(crate) async fn measure(
         .await;
         accepted.0.get()
     };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let warm_up = local.run_until(run(load.warm_up)).await;
+    local.block_on(&runtime, send_all(load.warm_up));
+    start.wait();
     let (started, cpu_started) = (clock.monotonic(), thread_cpu()?);
-    let accepted = local.run_until(run(load.requests)).await;
+    let accepted = local.block_on(&runtime, send_all(load.requests));
     let (took, cpu) = (clock.monotonic() - started, thread_cpu()?.saturating_sub(cpu_started));
-    local.run_until(sender.close()).await;
-    say(&format!("warm-up     {warm_up} accepted"));
-    say(&format!("accepted    {accepted} of {}", load.requests));
-    say(&format!("per second  {:.0}", per(load.requests, took.as_secs_f64())));
-    say(&format!("CPU         {:.2} us per request", 1e6 / per(load.requests, cpu.as_secs_f64())));
-    Ok(())
+    local.block_on(&runtime, sender.close());
+    Ok(Share { accepted, took, cpu })
 }
 
 /// A chunk of `content` for `recipients`.
@@ -129,6 +180,17 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
     let stopping = &stopping;
     let (chunk, tenure) = (&chunk, &flow::tenure::UNLIMITED);
     sender.send(Job { chunk, deliveries, gate, reports, clock, stopping, tenure }).await;
+}
+
+// === impl Measured ===
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { accepted, requests, per_second, cpu_us } = self;
+        writeln!(formatter, "accepted    {accepted} of {requests}")?;
+        writeln!(formatter, "per second  {per_second:.0}")?;
+        write!(formatter, "CPU         {cpu_us:.2} us per request")
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for display")]

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock};
-use notification::{Answer, Content, Delivery, Timestamp};
+use flow::{Backoff, Clock, Signal};
+use notification::{Answer, Delivery, Report, Timestamp};
 use tokio::time::Instant;
 
+use super::SETTINGS_DELAY;
 use super::address;
 use super::config::{Relay, Settings, Target, Tls};
 use super::dkim::Signer;
 use super::dns::{Dns, ResolveMail};
 use super::pool::{Limits, NoPlace, Place, Pool};
 use super::request::{Composer, Mail, Message};
-use super::response::{Advice, Delays, interpret};
+use super::response::{Advice, Delays, declined, interpret};
 use super::route::{Exchangers, Router, Way};
 use super::session::{Manners, NoConnection};
 use super::transaction::{End, Stage, transact};
@@ -155,12 +156,7 @@ impl Channel for SmtpChannel {
     }
 
     fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
-        let content = Content {
-            payload: notification::Bytes::copy_from_slice(payload),
-            options: notification::Bytes::copy_from_slice(options),
-            fallback: None,
-        };
-        self.composer.compose(&content).map(|_| ())
+        self.composer.check(payload, options)
     }
 
     fn html_fields(&self) -> &'static [&'static str] {
@@ -297,17 +293,26 @@ impl SmtpSender {
                 if is_new && !matches!(reply.code, 400..=499) {
                     self.complain(&reply.status());
                 }
-                let status = if matches!(reply.code, 400..=499) { reply.code } else { 0 };
-                Attempt::pushed_back(Answer::deferred(status, None, reply.detail()))
+                Attempt::pushed_back(declined(&reply, None))
+            }
+            NoConnection::NotLoggedIn(reply) => {
+                let why = format!("the server refuses user name or password: {}", reply.status());
+                if is_new {
+                    self.complain(&why);
+                }
+                let answer = Answer::deferred(reply.code, Some(SETTINGS_DELAY), why).acted(false);
+                let report = Report::Attempted(answer);
+                Attempt { report, signal: Signal::Silent }
             }
             NoConnection::Misconfigured(why) => {
                 if is_new {
                     self.complain(&why);
                 }
-                Attempt::unsent(short(why), None)
+                Attempt::unsent(short(why), Some(SETTINGS_DELAY))
             }
             NoConnection::Nowhere(why) => Attempt::impossible(short(why)),
-            NoConnection::Gone(why) => Attempt::answered(Answer::refused(0, true, short(why))),
+            // What a relay would answer (RFC 7505, section 4.2).
+            NoConnection::Gone(why) => Attempt::answered(Answer::refused(556, true, short(why))),
         }
     }
 

@@ -13,6 +13,8 @@ use crate::Invalid;
 /// A line of a message, without its end (RFC 5322, section 2.1.1).
 const LINE_BYTES_MAX: usize = 998;
 const BASE64_LINE_BYTES: usize = 76;
+/// As file systems have it; encoded, it fits into a line.
+const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// The body with the header fields that say its form.
 pub(super) fn encode_body(form: &Form<'_>) -> Result<Vec<u8>, Invalid> {
@@ -58,31 +60,38 @@ pub(super) fn encode_body(form: &Form<'_>) -> Result<Vec<u8>, Invalid> {
 }
 
 fn attachments(forms: &[AttachmentForm<'_>]) -> Result<Vec<MimePart<'static>>, Invalid> {
+    let contents = read_attachments(forms)?;
+    let part = |(form, bytes): (&AttachmentForm<'_>, Vec<u8>)| {
+        let lines = BodyPart::Binary(in_lines(&bytes).into());
+        let part = MimePart::new(form.kind.clone().into_owned(), lines);
+        part.attachment(form.name.clone().into_owned()).transfer_encoding("base64")
+    };
+    Ok(forms.iter().zip(contents).map(part).collect())
+}
+
+/// What is attached, checked and decoded.
+pub(super) fn read_attachments(forms: &[AttachmentForm<'_>]) -> Result<Vec<Vec<u8>>, Invalid> {
     if forms.len() > ATTACHMENTS {
         let message = format!("must be at most {ATTACHMENTS}, are {}", forms.len());
         return Err(Invalid::at("/attachments", message));
     }
-    let mut total = 0;
-    let mut parts = Vec::new();
+    let mut contents = Vec::with_capacity(forms.len());
     for (i, form) in forms.iter().enumerate() {
         let at = |field: &str| format!("/attachments/{i}/{field}");
         let bytes = BASE64_STANDARD
             .decode(form.content.as_bytes())
             .map_err(|error| Invalid::at(at("content"), format!("is not base64: {error}")))?;
-        total += bytes.len();
+        contents.push(bytes);
         let name = plain(&at("name"), &form.name)?;
-        if name.is_empty() || name.contains(['/', '\\']) {
-            return Err(Invalid::at(at("name"), "must be a file name"));
+        if !(1..=FILE_NAME_BYTES_MAX).contains(&name.len()) || name.contains(['/', '\\']) {
+            let message = format!("must be a file name of at most {FILE_NAME_BYTES_MAX} bytes");
+            return Err(Invalid::at(at("name"), message));
         }
         if !is_media_type(&form.kind) {
             return Err(Invalid::at(at("type"), "must be a media type such as application/pdf"));
         }
-        let part = MimePart::new(
-            form.kind.clone().into_owned(),
-            BodyPart::Binary(in_lines(&bytes).into()),
-        );
-        parts.push(part.attachment(name.into_owned()).transfer_encoding("base64"));
     }
+    let total: usize = contents.iter().map(Vec::len).sum();
     if total > ATTACHMENT_BYTES {
         let over = total - ATTACHMENT_BYTES;
         let message = format!(
@@ -90,7 +99,7 @@ fn attachments(forms: &[AttachmentForm<'_>]) -> Result<Vec<MimePart<'static>>, I
         );
         return Err(Invalid::at("/attachments", message));
     }
-    Ok(parts)
+    Ok(contents)
 }
 
 /// `type/subtype`, tokens of RFC 2045. What the form of a mail is made of cannot be attached.

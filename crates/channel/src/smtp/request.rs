@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use mail_builder::headers::Header as _;
 use mail_builder::headers::address::Address;
+use mail_builder::headers::raw::Raw;
 use mail_builder::headers::text::Text;
 use notification::{Content, NotificationId, Timestamp};
 use serde::Deserialize;
 
 use super::address::Mailbox;
 use super::dkim::{BodyHash, Signer};
-use super::mime::{check_lines, encode_body, split_body, stuffed};
+use super::mime::{check_lines, encode_body, read_attachments, split_body, stuffed};
 use crate::Invalid;
 
 /// Turns contents into mail, with what the channel adds to all of it.
@@ -119,14 +120,43 @@ const RESERVED_PREFIXES: &[&str] = &["arc-", "content-", "resent-"];
 /// A header field's value as the caller writes it.
 const VALUE_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 76;
+/// A way to unsubscribe, which has to fit into one line.
+const WAY_BYTES_MAX: usize = 900;
+/// A word of a header that is written as it is: lines are broken between words only, and end after 998 bytes.
+const WORD_BYTES_MAX: usize = 900;
 
 // === impl Composer ===
 
 impl Composer {
-    /// Composes the mail of `content`; this is also its check.
+    /// Checks a content without encoding it: what passes can be composed.
+    pub(super) fn check(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+        check_options(options)?;
+        let form = read(payload)?;
+        self.head(&form)?;
+        read_attachments(&form.attachments).map(|_| ())
+    }
+
+    /// Composes the mail of `content`.
     pub(super) fn compose(&self, content: &Content) -> Result<Mail, Invalid> {
         check_options(&content.options)?;
         let form = read(&content.payload)?;
+        let (from, mut head) = self.head(&form)?;
+        let body = split_body(encode_body(&form)?, &mut head)?;
+        check_lines(&head)?;
+        check_lines(&body)?;
+        let return_path = self.return_path.as_ref().unwrap_or(&from);
+        Ok(Mail {
+            return_path: return_path.address.clone(),
+            domain: from.domain().to_owned(),
+            signature: self.signer.clone().map(|signer| (signer, BodyHash::of(&body))),
+            stuffed: stuffed(&body),
+            head,
+            body,
+        })
+    }
+
+    /// Who writes, and the header fields but for those that say the body's form.
+    fn head(&self, form: &Form<'_>) -> Result<(Mailbox, Vec<u8>), Invalid> {
         let from = match (&form.from, &self.from) {
             (Some(text), _) => Mailbox::parse(text).map_err(|invalid| below("/from", invalid))?,
             (None, Some(from)) => from.clone(),
@@ -151,18 +181,8 @@ impl Composer {
             write_custom(&mut head, name, value)?;
         }
         head.extend_from_slice(b"MIME-Version: 1.0\r\n");
-        let body = split_body(encode_body(&form)?, &mut head)?;
         check_lines(&head)?;
-        check_lines(&body)?;
-        let return_path = self.return_path.as_ref().unwrap_or(&from);
-        Ok(Mail {
-            return_path: return_path.address.clone(),
-            domain: from.domain().to_owned(),
-            signature: self.signer.clone().map(|signer| (signer, BodyHash::of(&body))),
-            stuffed: stuffed(&body),
-            head,
-            body,
-        })
+        Ok((from, head))
     }
 }
 
@@ -304,7 +324,15 @@ fn write_custom(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Inval
             format!("is not a header name: 1 to {NAME_BYTES_MAX} letters, digits, - and _");
         return Err(Invalid::at(pointer, message));
     }
-    write_text(head, name, &plain(&pointer, value)?);
+    let value = plain(&pointer, value)?;
+    let fits = value.split(' ').all(|word| word.len() <= WORD_BYTES_MAX);
+    if value.is_ascii() && fits {
+        // Unencoded: others read message identifiers and the like out of it (RFC 2047, section 5).
+        start(head, name);
+        Raw::new(&*value).write_header(head, name.len() + 2);
+    } else {
+        write_text(head, name, &value);
+    }
     Ok(())
 }
 
@@ -313,10 +341,11 @@ fn write_unsubscribe(head: &mut Vec<u8>, form: &UnsubscribeForm<'_>) -> Result<(
     let check = |field: &str, text: &str, is_start_good: bool, example: &str| {
         let is_plain =
             text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>,\"".contains(&byte));
-        if is_start_good && is_plain && text.len() <= VALUE_BYTES_MAX / 2 {
+        if is_start_good && is_plain && text.len() <= WAY_BYTES_MAX {
             return Ok(());
         }
-        Err(Invalid::at(format!("/unsubscribe/{field}"), format!("must be like {example}")))
+        let message = format!("must be like {example}, with at most {WAY_BYTES_MAX} bytes");
+        Err(Invalid::at(format!("/unsubscribe/{field}"), message))
     };
     let mut ways = Vec::new();
     if let Some(url) = &form.url {

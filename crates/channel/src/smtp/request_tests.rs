@@ -22,8 +22,12 @@ fn content(form: &Value) -> Content {
     Content { payload: Bytes::from(form.to_string()), ..Content::default() }
 }
 
+/// Composes, and sees to it that the check says the same.
 fn compose(form: &Value) -> Result<Mail, Invalid> {
-    composer().compose(&content(form))
+    let composed = composer().compose(&content(form));
+    let checked = composer().check(form.to_string().as_bytes(), b"");
+    assert_eq!(checked.err().as_ref(), composed.as_ref().err(), "{form}");
+    composed
 }
 
 fn written(form: &Value, recipient: &str) -> Vec<u8> {
@@ -37,6 +41,15 @@ fn written(form: &Value, recipient: &str) -> Vec<u8> {
 
 fn id(index: u16) -> NotificationId {
     NotificationId::new(NOW, 1, BatchId(7), index)
+}
+
+#[test]
+fn a_header_that_others_take_apart_is_not_encoded() {
+    let earlier = format!("<{}@email.amazonses.com>", "0102018f2b3c4d5e-".repeat(5));
+    let form = json!({"from": "a@b.example", "subject": "s", "text": "t", "headers": {"In-Reply-To": earlier}});
+    let mail = String::from_utf8(written(&form, "somebody@example.org")).unwrap();
+    let unfolded = mail.replace("\r\n\t", " ").replace("\r\n ", " ").replace("  ", " ");
+    assert!(unfolded.contains(&format!("In-Reply-To: {earlier}\r\n")), "{mail}");
 }
 
 #[test]
@@ -154,6 +167,40 @@ fn what_leaves_are_lines_and_a_lone_dot_is_only_the_last() {
 }
 
 #[test]
+fn what_passes_the_check_can_be_composed_however_long_it_is() {
+    for letter in ["x", "\"", "x ", "\u{fc}", "\u{1f600}", "="] {
+        for bytes in [70, 76, 255, 998, 1_000, 2_040, 4_090] {
+            let long = letter.repeat(bytes / letter.len());
+            let file = letter.repeat(255 / letter.len());
+            let name = letter.repeat(248 / letter.len());
+            for (field, value) in [
+                ("subject", json!(long)),
+                ("from", json!(format!("{name} <a@example.com>"))),
+                ("headers", json!({"X-A": long})),
+                ("text", json!(long)),
+                ("unsubscribe", json!({"url": format!("https://a.example/{}", "x".repeat(bytes))})),
+                (
+                    "attachments",
+                    json!([{"name": file, "content": "",
+                    "type": format!("{}/{}", "a".repeat(127), "b".repeat(127))}]),
+                ),
+            ] {
+                let mut form = json!({"subject": "s", "text": "t"});
+                form[field] = value;
+                match compose(&form) {
+                    Ok(_) => {}
+                    // It cannot be folded.
+                    Err(invalid) => {
+                        assert_eq!(invalid.pointer, "/unsubscribe/url", "{form} {invalid}");
+                        assert!(bytes > 900);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn nothing_a_caller_writes_becomes_another_header_or_command() {
     let breaks = [
         "\r\nBcc: x@evil.example",
@@ -253,6 +300,7 @@ fn what_is_wrong_with_a_content_is_named() {
     );
     let attach = |name: &str, kind: &str, content: &str| json!({"subject": "s", "text": "t", "attachments": [{"name": name, "type": kind, "content": content}]});
     check(attach("", "a/b", ""), "/attachments/0/name", "file name");
+    check(attach(&"a".repeat(256), "a/b", ""), "/attachments/0/name", "at most 255 bytes");
     check(attach("../a", "a/b", ""), "/attachments/0/name", "file name");
     check(attach("a", "text", ""), "/attachments/0/type", "media type");
     check(attach("a", "message/rfc822", ""), "/attachments/0/type", "media type");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use notification::Answer;
 
+use super::SETTINGS_DELAY;
 use super::transaction::Stage;
 use super::wire::Reply;
 use crate::Attempt;
@@ -46,7 +47,8 @@ pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt
             (Attempt::unsent(detail, None), Advice::LeaveConnection)
         }
         421 => {
-            let answer = Answer::deferred(421, None, reply.detail());
+            let after = is_greylisting(&reply.text).then_some(delays.greylisted);
+            let answer = declined(reply, after);
             (Attempt::pushed_back(answer), Advice::LeaveConnection)
         }
         400..=499 => temporary(reply, delays),
@@ -57,7 +59,7 @@ pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt
 fn temporary(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     let is_greylisting = is_greylisting(&reply.text);
     let after = if is_greylisting { delays.greylisted } else { delays.deferred };
-    let answer = Answer::deferred(reply.code, Some(after), reply.detail());
+    let answer = declined(reply, Some(after));
     match reply.enhanced {
         _ if is_greylisting => (Attempt::answered(answer), Advice::CarryOn),
         // Policy: often a limit on how much or how fast.
@@ -73,9 +75,20 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     let is_about_recipient = matches!(stage, Stage::Recipient | Stage::Message);
     match (reply.code, reply.enhanced) {
         // We are not logged in, or not encrypted: it is our settings, and waits until they are mended.
-        (530 | 534 | 535 | 538, _) => (not_now(reply, None), Advice::Complain),
+        (523 | 525 | 530 | 534 | 535 | 538, _) => {
+            (not_now(reply, Some(SETTINGS_DELAY)), Advice::Complain)
+        }
         // The mailbox is full. That passes, although this server calls it permanent.
         (_, [_, 2, 2]) => (not_now(reply, Some(delays.deferred)), Advice::CarryOn),
+        // Of one recipient that is all of a mailbox's room, or what RFC 821 called too many recipients (RFC 5321, sections
+        // 4.2.3 and 4.5.3.1.10). Of a message it is its size.
+        (552, [_, 0, 0]) if stage == Stage::Recipient => {
+            (not_now(reply, Some(delays.deferred)), Advice::CarryOn)
+        }
+        // Too many recipients, when there is only one, are too many mails.
+        (_, [_, 5, 3]) => {
+            (Attempt::pushed_back(declined(reply, Some(delays.deferred))), Advice::CarryOn)
+        }
         // No such mailbox, no such domain, not an address, moved away; the domain takes no mail (RFC 7504, 7505).
         (_, [_, 1, 1 | 2 | 3 | 6 | 10]) | (556, _) if is_about_recipient => {
             (refused(true), Advice::CarryOn)
@@ -88,9 +101,14 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     }
 }
 
-/// A refusal by name that is none in effect. It is no HTTP status above 499: the server did say that it took nothing.
+/// A refusal by name that is none in effect.
 fn not_now(reply: &Reply, after: Option<Duration>) -> Attempt {
-    Attempt::answered(Answer::deferred(reply.code, after, reply.detail()).acted(false))
+    Attempt::answered(declined(reply, after))
+}
+
+/// Not now. Whatever its code would mean in HTTP, the server did say that it took nothing.
+pub(super) fn declined(reply: &Reply, after: Option<Duration>) -> Answer {
+    Answer::deferred(reply.code, after, reply.detail()).acted(false)
 }
 
 /// Greylisting has no code of its own; the programs that do it say so.

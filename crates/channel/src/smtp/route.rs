@@ -107,6 +107,7 @@ impl Router {
                 Err(
                     why @ (NoConnection::Unreachable(_)
                     | NoConnection::Busy(_)
+                    | NoConnection::NotLoggedIn(_)
                     | NoConnection::Misconfigured(_)),
                 ) => passing.push(why),
             }
@@ -160,7 +161,8 @@ impl Exchangers {
         let mut found = match self.resolver.exchangers(domain).await {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(NoConnection::Gone(format!("{domain} does not exist")));
+                // Our own name servers' word, which may be wrong for a while: the recipient is not listed for it.
+                return Err(NoConnection::Nowhere(format!("{domain} does not exist")));
             }
             Err(error) => return Err(NoConnection::Unreachable(format!("{domain}: {error}"))),
         };

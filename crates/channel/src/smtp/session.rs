@@ -66,7 +66,9 @@ pub(super) enum NoConnection {
     Gone(String),
     /// There is no host to be connected to, or none that may be.
     Nowhere(String),
-    /// Somebody has to do something about it: credentials, certificates, what the server demands.
+    /// It refuses user name or password.
+    NotLoggedIn(Reply),
+    /// Somebody has to do something about it: certificates, what the server demands.
     Misconfigured(String),
 }
 
@@ -141,7 +143,7 @@ impl Manners {
                 let tls = self.encrypt(wire.into_stream(), &server.name).await?;
                 return self.introduce(Wire::new(tls), &helo, true).await;
             }
-            if self.tls == Tls::Require {
+            if self.tls == Tls::Require || reply.is_closing() {
                 return Err(NoConnection::Busy(reply));
             }
         } else if self.tls == Tls::Require {
@@ -165,7 +167,8 @@ impl Manners {
         let connector = TlsConnector::from(Arc::clone(&self.connector));
         match connector.connect(name, tcp).await {
             Ok(tls) => Ok(Box::new(tls)),
-            Err(error) if is_of_tls(&error) => {
+            // Some servers just hang up on what they cannot encrypt; without encryption they may do.
+            Err(error) if is_of_tls(&error) || self.tls == Tls::Opportunistic => {
                 Err(NoConnection::Misconfigured(format!("TLS: {error}")))
             }
             Err(error) => Err(unreachable(error)),
@@ -194,11 +197,7 @@ impl Manners {
             match reply.code {
                 235 => {}
                 400..=499 => return Err(NoConnection::Busy(self.hidden_in(reply))),
-                _ => {
-                    let message =
-                        format!("the server refuses user name or password: {}", reply.status());
-                    return Err(NoConnection::Misconfigured(message));
-                }
+                _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
         }
         Ok(Connection { wire, offers, transactions: 0, needs_reset: false, is_broken: false })

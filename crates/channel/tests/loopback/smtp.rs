@@ -233,6 +233,33 @@ async fn each_stage_has_its_reply_and_each_mail_its_own_verdict() {
     check(Step::Message, "554 5.6.0 spam", refused).await;
     check(Step::Greeting, "421 4.3.2 busy", BACK_OFF).await;
     check(Step::Greeting, "554 5.3.2 no service", BACK_OFF).await;
+    check(Step::Hello, "421 4.3.2 busy", BACK_OFF).await;
+    check(Step::Hello, "550 5.7.1 not that name", BACK_OFF).await;
+    check(Step::Mail, "421 4.3.2 busy", BACK_OFF).await;
+    check(Step::Recipient, "421 4.3.2 busy", BACK_OFF).await;
+    check(Step::Data, "421 4.3.2 busy", BACK_OFF).await;
+    check(Step::Message, "421 4.3.2 busy", BACK_OFF).await;
+    check(Step::Mail, "452 4.3.1 no room for so much", half_an_hour).await;
+    check(Step::Mail, "552 5.3.4 too big", refused).await;
+    check(Step::Recipient, "552 5.2.2 full", half_an_hour).await;
+    check(Step::Message, "552 5.2.2 full", half_an_hour).await;
+}
+
+#[tokio::test]
+async fn a_permanent_reply_to_a_whole_message_is_definite_at_most_once_too() {
+    for line in ["552 5.2.2 full", "530 5.7.0 log in", "554 5.6.0 spam"] {
+        let server = MailServer::bind().await;
+        let rig = server.rig();
+        let replies = vec![(Step::Message, line)];
+        let serving =
+            server.serve(move |_| Manner { replies: replies.clone(), ..good(PIPELINING) });
+        beside(serving, async {
+            let reports = rig.send_with(1, 1, Guarantee::AtMostOnce).await;
+            assert!(!answer(&reports[0]).may_have_acted, "{reports:?}");
+            assert!(line.starts_with(&answer(&reports[0]).status.to_string()), "{reports:?}");
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
