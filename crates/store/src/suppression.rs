@@ -112,6 +112,14 @@ impl Suppression {
         self.status == 0
     }
 
+    /// What the log says of a notification that was not sent because of an entry.
+    pub(crate) fn log_detail(reason: &str, since: Timestamp) -> String {
+        match reason {
+            "" => format!("suppressed since {since}"),
+            reason => format!("suppressed: {reason}, since {since}"),
+        }
+    }
+
     /// What is listed of the member at `index` of a group that was settled at `at`.
     pub(crate) fn of_group(
         group: &OutcomeGroup,

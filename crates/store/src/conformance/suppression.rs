@@ -30,7 +30,9 @@ pub(super) async fn a_suppressed_recipient_is_not_sent_to(store: &dyn Store) {
     assert_eq!(indexes(&chunk), [0, 2]);
     let history = find(store, ids[1]).await;
     assert_eq!(history.state, State::Suppressed);
-    assert_eq!((history.attempts[0].attempt, history.attempts[0].at), (0, at(5)));
+    let end = &history.attempts[0];
+    let expect = "suppressed: asked us, since 1970-01-01T00:00:00.001Z";
+    assert_eq!((end.attempt, end.at, end.detail.as_str()), (0, at(5), expect));
     let alone = Shape { destination: "elsewhere", ..Shape::default() };
     store.ingest(vec![alone.draft("1")], at(0)).await.unwrap();
     assert!(claim_all(store, 5).await.is_empty());

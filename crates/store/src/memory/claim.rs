@@ -7,7 +7,7 @@ use notification::{
 };
 
 use super::books::{Books, Line, Piece};
-use crate::{Begun, Claim, ClaimRequest, Mark, Recovery};
+use crate::{Begun, Claim, ClaimRequest, Mark, Recovery, Suppression};
 
 impl Books {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim<Chunk> {
@@ -109,19 +109,21 @@ impl Books {
     fn end_what_must_not_be_sent(&mut self, id: ChunkId, now: Timestamp) -> bool {
         let Some(piece) = self.chunks.get(&id).cloned() else { return true };
         let envelope = self.batch(piece.batch).envelope.clone();
-        let (ended, event) = if envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
-            (piece.members, Event::Expire)
-        } else {
-            let suppressed = |&index: &u16| {
-                let recipient = self.recipient(piece.batch, index).clone();
-                self.suppressions.contains_key(&(envelope.lane.channel.clone(), recipient))
-            };
-            (piece.members.iter().copied().filter(suppressed).collect(), Event::Suppress)
-        };
+        let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
+        let event = if is_expired { Event::Expire } else { Event::Suppress };
         let mut fallbacks = Vec::new();
-        for &index in &ended {
+        let mut ended = Vec::new();
+        for index in piece.members {
+            let recipient = self.recipient(piece.batch, index).clone();
+            let detail = match self.suppressions.get(&(envelope.lane.channel.clone(), recipient)) {
+                _ if is_expired => String::new(),
+                Some(listed) => Suppression::log_detail(&listed.reason, listed.since),
+                None => continue,
+            };
+            ended.push(index);
             self.advance(piece.batch, index, event);
-            self.note(piece.batch, index, &Line { at: now, attempt: 0, status: 0, detail: "" });
+            let line = Line { at: now, attempt: 0, status: 0, detail: &detail };
+            self.note(piece.batch, index, &line);
             if event == Event::Suppress {
                 let (id, content) = (self.id(piece.batch, index), self.content(piece.batch, index));
                 fallbacks.extend(Draft::in_place_of(id, &envelope, content, now));

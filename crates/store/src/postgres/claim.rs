@@ -1,6 +1,6 @@
 //! Claims, tickets, and the exchange of tickets for chunks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use super::lease::Lease;
 use super::round::{Failure, Round, Writes, lane_at};
 use super::writer::Ask;
 use crate::rows::codec::LogLine;
+use crate::rows::listing::{self, Suppressed};
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
 use crate::{Claim, ClaimRequest, StoreError};
@@ -128,7 +129,7 @@ impl Round<'_> {
     ) -> Result<Vec<Option<Chunk>>, Failure> {
         let mut batches = self.batches(chosen.iter()).await?;
         let contents = deliveries_of(&chosen, &batches)?;
-        let suppressed = self.suppressed_among(&contents, &batches).await?;
+        let mut suppressed = self.suppressed_among(&contents, &batches).await?;
         let mut writes = Writes::default();
         let mut opened = Vec::with_capacity(chosen.len());
         let mut fallbacks = Vec::new();
@@ -138,19 +139,23 @@ impl Round<'_> {
             place = places.end;
             let row = batches.get(&batch).ok_or_else(|| missing(batch))?;
             let is_expired = row.envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
-            let (state, ended): (State, Members) = if is_expired {
-                (State::Expired, chunk.members())
+            let ended: Members = if is_expired {
+                let members = chunk.members();
+                self.end(&mut writes, batch, &LogLine::unattempted(now, State::Expired), &members);
+                members
             } else {
-                let listed = deliveries.iter().zip(places);
-                let listed = listed.filter(|(_, place)| suppressed.contains(place));
-                (State::Suppressed, listed.map(|(delivery, _)| delivery.index).collect())
+                let detail = |(delivery, place): (&Delivery, usize)| {
+                    Some((delivery.index, suppressed.remove(&place)?))
+                };
+                let listed: Suppressed = deliveries.iter().zip(places).filter_map(detail).collect();
+                self.count_ended(State::Suppressed, listed.len());
+                writes.log(batch, &listing::log_row(&listed, now));
+                let is_listed = |delivery: &&Delivery| listed.contains_key(&delivery.index);
+                let gone = deliveries.iter().filter(is_listed);
+                fallbacks.extend(model::fallbacks(row, self.desk.realm, gone, now));
+                listed.into_keys().collect()
             };
             if !ended.is_empty() {
-                self.end(&mut writes, batch, &LogLine::unattempted(now, state), &ended);
-                if state == State::Suppressed {
-                    let gone = deliveries.iter().filter(|delivery| ended.contains(delivery.index));
-                    fallbacks.extend(model::fallbacks(row, self.desk.realm, gone, now));
-                }
                 deliveries.retain(|delivery| !ended.contains(delivery.index));
                 self.freed(chunk, ended.len(), deliveries.is_empty());
                 let rest: Members = deliveries.iter().map(|delivery| delivery.index).collect();
@@ -186,12 +191,12 @@ impl Round<'_> {
         Ok(chosen.iter().zip(opened).map(chunk).collect())
     }
 
-    /// The places of suppressed ones, counted over all deliveries.
+    /// The places of suppressed ones, counted over all deliveries, and what the log says of them.
     async fn suppressed_among(
         &mut self,
         contents: &[(BatchId, Vec<Delivery>)],
         batches: &HashMap<BatchId, BatchRow>,
-    ) -> Result<HashSet<usize>, Failure> {
+    ) -> Result<HashMap<usize, String>, Failure> {
         let recipients: Vec<(&str, &str)> = contents
             .iter()
             .filter_map(|(batch, deliveries)| Some((batches.get(batch)?, deliveries)))

@@ -3,6 +3,9 @@
 //! New rows would stand before old ones, behind every position that was read, and nothing after a number that is not
 //! reached counts as complete. So all numbers of ours are the server's and a shift, which is raised until new ones come
 //! after all that were ever given. Old ones stay as they are, and with them every position that somebody keeps.
+//!
+//! The outbox goes by the server's own numbers. What was taken of it is known to the former server's only, so what was
+//! not is given the lowest, and then nothing counts as taken.
 
 use tokio_postgres::Client;
 
@@ -14,6 +17,17 @@ const NUMBERS: &str = "SELECT greatest((SELECT max(txid) FROM log), (SELECT max(
      pg_snapshot_xmax(pg_current_snapshot())::text::bigint + value \
      FROM meta WHERE key = 'transaction_shift'";
 const SHIFT: &str = "UPDATE meta SET value = value + $1 WHERE key = 'transaction_shift'";
+const OUTBOX_IS_AHEAD: &str = "SELECT pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot()) \
+     FROM outbox_position";
+/// What has a number that this server gave was inserted since, and stays. 3 is the first number that is given.
+const TAKE_OUTBOX: &str = "BEGIN; \
+     DELETE FROM outbox USING outbox_position AS taken \
+         WHERE outbox.txid >= pg_snapshot_xmax(pg_current_snapshot()) \
+           AND (pg_visible_in_snapshot(outbox.txid, taken.snapshot) \
+                OR (outbox.txid = taken.txid AND outbox.id <= taken.id)); \
+     UPDATE outbox SET txid = '3' WHERE txid >= pg_snapshot_xmax(pg_current_snapshot()); \
+     UPDATE outbox_position SET snapshot = '3:3:', txid = NULL, id = NULL; \
+     COMMIT";
 /// What the former server may have given after the dump was made, and somebody keeps: that is passed over, too.
 const GIVEN_SINCE: i64 = 1 << 32;
 
@@ -25,6 +39,10 @@ pub(super) async fn renumber(client: &Client) -> Result<(), StoreError> {
             shift,
             "the store was restored from a dump: transactions are numbered anew, and every position stays good"
         );
+    }
+    if client.query_one(OUTBOX_IS_AHEAD, &[]).await?.try_get(0)? {
+        client.batch_execute(TAKE_OUTBOX).await?;
+        tracing::warn!("the outbox was restored from a dump: what was not taken is taken now");
     }
     Ok(())
 }

@@ -279,25 +279,26 @@ impl Round<'_> {
         Ok(gone > 0)
     }
 
-    /// Which of `recipients`, each on its channel, are on the list: their positions.
+    /// Which of `recipients`, each on its channel, are on the list: their positions, and what the log says of them.
     pub(super) async fn suppressed_of(
         &mut self,
         recipients: &[(&str, &str)],
-    ) -> Result<HashSet<usize>, Error> {
+    ) -> Result<HashMap<usize, String>, Error> {
         let is_used: bool =
             self.row("SELECT EXISTS (SELECT FROM suppression)", &[]).await?.try_get(0)?;
         if !is_used || recipients.is_empty() {
-            return Ok(HashSet::new());
+            return Ok(HashMap::new());
         }
         let (channels, names): (Vec<&str>, Vec<&str>) = recipients.iter().copied().unzip();
-        let select = "SELECT wanted.place FROM unnest($1::text[], $2::text[]) WITH ORDINALITY \
+        let select = "SELECT wanted.place, reason, since FROM unnest($1::text[], $2::text[]) WITH ORDINALITY \
              AS wanted (channel, recipient, place) JOIN suppression USING (channel, recipient)";
         let rows = self.rows(select, &[&channels, &names]).await?;
-        let place = |row: &Row| {
-            let place: i64 = row.try_get(0)?;
-            Ok(usize::try_from(place - 1).unwrap_or(usize::MAX))
+        let detail = |row: &Row| {
+            let place = usize::try_from(row.try_get::<_, i64>(0)? - 1).unwrap_or(usize::MAX);
+            let since = Timestamp::from_millis(row.try_get(2)?);
+            Ok((place, Suppression::log_detail(row.try_get(1)?, since)))
         };
-        rows.iter().map(place).collect()
+        rows.iter().map(detail).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Claims, the fence before the first byte, and the end of leases.
 
 use notification::{
-    BroadcastId, Chunk, Content, Draft, Epoch, Guarantee, State, Timestamp, limits,
+    BroadcastId, Chunk, Content, Delivery, Draft, Epoch, Guarantee, State, Timestamp, limits,
 };
 use rusqlite::{OptionalExtension, params};
 
@@ -9,6 +9,7 @@ use super::round::{self, Round};
 use super::rows::{self, select_chunk};
 use crate::rows::codec::LogLine;
 use crate::rows::lanes::LaneId;
+use crate::rows::listing;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
 use crate::rows::settlement;
@@ -109,13 +110,15 @@ impl Round<'_> {
         let mut deliveries = deliveries(&batch, &members)?;
         let suppressed = self.suppressed_of(&lane.channel, &deliveries)?;
         if !suppressed.is_empty() {
-            self.end(chunk.batch, &LogLine::unattempted(now, State::Suppressed), &suppressed)?;
-            for index in suppressed.iter() {
-                members.remove(index);
+            self.count_ended(State::Suppressed, suppressed.len());
+            self.add_log(chunk.batch, &listing::log_row(&suppressed, now))?;
+            for index in suppressed.keys() {
+                members.remove(*index);
             }
-            let gone = deliveries.iter().filter(|delivery| suppressed.contains(delivery.index));
+            let is_suppressed = |delivery: &Delivery| suppressed.contains_key(&delivery.index);
+            let gone = deliveries.iter().filter(|delivery| is_suppressed(delivery));
             fallbacks.extend(model::fallbacks(&batch, self.desk.realm, gone, now));
-            deliveries.retain(|delivery| !suppressed.contains(delivery.index));
+            deliveries.retain(|delivery| !is_suppressed(delivery));
             self.shrink(chunk.id, &members)?;
         }
         if members.is_empty() {

@@ -3,12 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use notification::{ByteString, Delivery, Name, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::read::Snapshot;
 use super::round::{Round, signed};
-use crate::rows::listing;
-use crate::rows::members::Members;
+use crate::rows::listing::{self, Suppressed};
 use crate::rows::model;
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
@@ -138,20 +137,24 @@ impl Round<'_> {
         &self,
         channel: &Name,
         deliveries: &[Delivery],
-    ) -> Result<Members, StoreError> {
-        let mut suppressed = Members::default();
+    ) -> Result<Suppressed, StoreError> {
+        let mut suppressed = Suppressed::default();
         if self.desk.suppressed.is_empty {
             return Ok(suppressed);
         }
-        let mut select =
-            self.sql("SELECT 1 FROM suppression WHERE channel = ?1 AND recipient = ?2")?;
+        let select = "SELECT reason, since FROM suppression WHERE channel = ?1 AND recipient = ?2";
+        let mut select = self.sql(select)?;
         for delivery in deliveries {
             let recipient: &str = &delivery.recipient;
-            if self.desk.suppressed.may_contain(channel.as_str(), recipient)
-                && select.exists([channel.as_str(), recipient])?
-            {
-                suppressed.insert(delivery.index);
+            if !self.desk.suppressed.may_contain(channel.as_str(), recipient) {
+                continue;
             }
+            let detail = |row: &Row<'_>| {
+                let since = Timestamp::from_millis(row.get(1)?);
+                Ok(Suppression::log_detail(row.get_ref(0)?.as_str()?, since))
+            };
+            let found = select.query_row([channel.as_str(), recipient], detail).optional()?;
+            suppressed.extend(found.map(|detail| (delivery.index, detail)));
         }
         Ok(suppressed)
     }
