@@ -191,7 +191,11 @@ fn add_digests(table: &Table, files: &mut BTreeMap<String, Option<Vec<u8>>>) {
                     add_digests(inner, files);
                 }
             }
-            _ => {}
+            Value::String(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Datetime(_) => {}
         }
     }
 }
