@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What a delivery over HTTP/2 costs the sender: the channels of APNs, FCM and Web Push, and h2load as the floor, in turn against one
-# nghttpd that answers at once. Prints requests per second and CPU per request.
+# What a delivery over HTTP/2 costs the sender, and how many a second there are: the channels of FCM, APNs and Web Push, each in turn with
+# h2load as its floor, over one thread and over one per core, against one nghttpd that answers at once. Prints a row of a table for
+# each pair, and for Web Push what the standard's key pair and key agreement cost by themselves in the same run.
 #   scripts/http2-speed.sh [ROUNDS] [REQUESTS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=${1:-3} requests=${2:-500000}
+rounds=${1:-3} requests=${2:-500000} cores=$(nproc)
 for program in nghttpd h2load; do
     command -v "$program" >/dev/null || { echo "$program is missing: install nghttp2-server and nghttp2-client" >&2; exit 1; }
 done
@@ -32,7 +33,7 @@ for number in $(seq 0 999); do
     : >"$work/www/push/$number"
 done
 port=$((20000 + RANDOM % 10000))
-nghttpd -a 127.0.0.1 -n1 -m1000 -d "$work/www" "$port" "$work/tls/leaf-key.pem" "$work/tls/leaf.pem" &
+nghttpd -a 127.0.0.1 -n"$cores" -m1000 -d "$work/www" "$port" "$work/tls/leaf-key.pem" "$work/tls/leaf.pem" &
 pids+=($!)
 until (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null; do kill -0 "${pids[1]}"; done
 openssl ecparam -name prime256v1 -genkey -noout 2>/dev/null | openssl pkcs8 -topk8 -nocrypt -out "$work/key.p8"
@@ -44,30 +45,44 @@ printf '{"aps":{"alert":"%0110d"}}' 0 >"$work/apns.json"
 # As long as a message of up to 128 bytes is when it is encrypted.
 head -c 231 /dev/urandom >"$work/webpush.bin"
 
-floor() { # NAME PATH BODY
-    local user system
+floor() { # THREADS PATH BODY: microseconds of CPU and requests per second
+    local user system rate
     local -a headers=(-H "authorization: Bearer $(printf '%0200d' 0)" -H 'content-type: application/json')
-    exec 3>&1
-    { TIMEFORMAT='%U %S'; time h2load -t1 -c4 -m250 -n "$requests" -d "$3" "${headers[@]}" "$endpoint/$2" >"$work/h2load"; } 2>"$work/time"
+    { TIMEFORMAT='%U %S'; time h2load -t"$1" -c$((4 * $1)) -m250 -n "$requests" -d "$3" "${headers[@]}" "$endpoint/$2" >"$work/h2load"; } 2>"$work/time"
+    grep -q " $requests succeeded" "$work/h2load" || { echo "h2load: not all of $requests succeeded" >&2; exit 1; }
     read -r user system < <(tail -1 "$work/time")
-    echo "h2load $1: $(sed -n 's/^finished in .*, \([0-9.]*\) req\/s.*/\1/p' "$work/h2load") per second," \
-        "$(awk -v n="$requests" "BEGIN { printf \"%.2f\", ($user + $system) * 1e6 / n }") us of CPU;" \
-        "$(grep -o '[0-9]* succeeded' "$work/h2load")"
+    rate=$(sed -n 's/^finished in .*, \([0-9]*\)[0-9.]* req\/s.*/\1/p' "$work/h2load")
+    awk -v n="$requests" -v rate="$rate" "BEGIN { printf \"%.2f %d\", ($user + $system) * 1e6 / n, rate }"
 }
 
-ours() { # NAME, FLAGS...
-    local name=$1; shift
-    "$target/release/examples/${name}_speed" --requests "$requests" --endpoint "$endpoint" --ca-file "$work/tls/ca.pem" "$@" \
-        | awk -v name="$name" '{ sub(/^[a-zA-Z -]*  +/, ""); line = line (line ? "; " : "") $0 } END { print name ": " line }'
+ours() { # THREADS NAME FLAGS...: the same
+    local threads=$1 name=$2; shift 2
+    "$target/release/examples/${name}_speed" --threads "$threads" --requests "$requests" --endpoint "$endpoint" --ca-file "$work/tls/ca.pem" "$@" \
+        >"$work/ours"
+    grep -q '^accepted *\([0-9]*\) of \1$' "$work/ours" || { cat "$work/ours" >&2; exit 1; }
+    awk '/^CPU/ { cpu = $2 } /^per second/ { rate = $3 } END { print cpu, rate }' "$work/ours"
 }
 
+pair() { # NAME PATH BODY FLAGS...
+    local name=$1 path=$2 body=$3 threads; shift 3
+    for threads in $(printf '%s\n' 1 "$cores" | sort -nu); do
+        read -r floor_us floor_rate < <(floor "$threads" "$path" "$body"; echo)
+        read -r our_us our_rate < <(ours "$threads" "$name" "$@"; echo)
+        awk -v round="$round" -v name="$name" -v threads="$threads" -v a="$floor_us" -v b="$our_us" -v c="$floor_rate" -v d="$our_rate" 'BEGIN {
+            printf "| %d | %s | %d | %.2f us | %.2f us | %.2f | %d | %d | %.2f |\n", round, name, threads, a, b, b / a, c, d, d / c
+        }'
+        sed -n "s/^key exchange */round $round, $threads threads: /p" "$work/ours" >>"$work/notes"
+    done
+}
+
+echo "| round | channel | threads | h2load, CPU | channel, CPU | ratio | h2load, per second | channel, per second | ratio |"
+echo "|---|---|---|---|---|---|---|---|---|"
 for round in $(seq "$rounds"); do
-    echo "round $round, load $(cut -d' ' -f1 /proc/loadavg)"
-    floor fcm "$path" "$work/fcm.json"
-    ours fcm --token-uri "https://$tokens/token" --service-account-file "$work/tls/fcm-service-account.json" --body-bytes 320
-    floor apns "3/device/$(printf '%064d' 0)" "$work/apns.json"
-    ours apns --key-file "$work/key.p8" --body-bytes 130
-    floor webpush push/0 "$work/webpush.bin"
+    pair fcm "$path" "$work/fcm.json" --token-uri "https://$tokens/token" --service-account-file "$work/tls/fcm-service-account.json" --body-bytes 320
+    pair apns "3/device/$(printf '%064d' 0)" "$work/apns.json" --key-file "$work/key.p8" --body-bytes 130
     # Ten times the work each: a tenth of the requests.
-    requests=$((requests / 10 / 1000 * 1000)) ours webpush --body-bytes 100
+    requests=$((requests / 10 / 1000 * 1000)) pair webpush push/0 "$work/webpush.bin" --body-bytes 100
+    echo "round $round ended at load $(cut -d' ' -f1 /proc/loadavg)" >>"$work/notes"
 done
+echo
+cat "$work/notes"

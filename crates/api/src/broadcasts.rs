@@ -8,8 +8,8 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use notification::{BroadcastId, ByteString, limits};
-use pipeline::ingest::{Fault, IngestError, Opening, Terms, Upload};
+use notification::{BroadcastId, ByteString, Bytes, limits};
+use pipeline::ingest::{Addressee, Fault, IngestError, Opening, Terms, Upload};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::{BroadcastStatus, CancelTarget};
@@ -21,9 +21,11 @@ use crate::keys::Caller;
 use crate::lines::{Line, Lines};
 use crate::notifications::cancel_answer;
 use crate::object::{
-    BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, text, utf8,
+    Address, BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, terms, text,
+    utf8,
 };
 use crate::problem::{Located, Problem};
+use crate::turn::Turn;
 use crate::view::{Totals, show};
 
 #[derive(Serialize)]
@@ -93,17 +95,21 @@ async fn create_whole(
     let whole = utf8(bytes)?;
     let object = Object::read(&whole, BROADCAST_WHOLE)?;
     let recipients = Object::required("recipients", object.raw("recipients"))?;
+    let head_bytes = whole.len() - recipients.get().len();
     let Ok((recipients, count)) = list(recipients.get(), limits::REQUEST_ITEMS) else {
         return Err(Fault::new("/recipients", "must be an array").into());
     };
     if count > limits::REQUEST_ITEMS {
         return Err(too_many("/recipients", count).into());
     }
-    let mut upload = match open(shared, caller, parts, object.terms(&whole)?, None).await? {
-        Opening::Open(upload) => upload,
-        Opening::Replayed(id) => return replayed(shared, id).await,
-    };
-    let mut faults = Vec::new();
+    let mut upload =
+        match open(shared, caller, parts, terms(&object, &whole, Address::WithRecipient)?, None)
+            .await?
+        {
+            Opening::Open(upload) => upload,
+            Opening::Replayed(id) => return replayed(shared, id).await,
+        };
+    let (mut faults, mut turn) = (Vec::new(), Turn::default());
     for (index, recipient) in recipients.into_iter().enumerate() {
         if let Err(error) = add(&mut upload, &whole, recipient) {
             faults.push(in_recipients(index, error)?);
@@ -111,6 +117,9 @@ async fn create_whole(
         // Rendered contents may be larger than the body was.
         if upload.is_full() {
             upload.flush().await?;
+        }
+        if upload.renders() {
+            turn.counted(head_bytes + recipient.get().len()).await;
         }
         if faults.len() >= limits::FAULTS {
             break;
@@ -138,7 +147,7 @@ async fn create_from_lines(
     let text = first.text.ok_or_else(too_long).and_then(utf8);
     let whole = text.map_err(|error| in_line(number, error))?;
     let terms = Object::read(&whole, BROADCAST)
-        .and_then(|object| Ok(object.terms(&whole)?))
+        .and_then(|object| Ok(terms(&object, &whole, Address::WithRecipient)?))
         .map_err(|error| in_line(number, error))?;
     let mut upload = match open(shared, caller, parts, terms, Some(number)).await? {
         Opening::Open(upload) => upload,
@@ -147,7 +156,7 @@ async fn create_from_lines(
             return replayed(shared, id).await;
         }
     };
-    match fill(&mut upload, &mut lines, incoming).await {
+    match fill(&mut upload, &mut lines, incoming, whole.len()).await {
         Ok(()) => seal(upload).await,
         Err(problem) => {
             upload.abandon().await;
@@ -156,15 +165,21 @@ async fn create_from_lines(
     }
 }
 
-/// Adds every further line to `upload`; gives up at the first that is wrong.
+/// Adds every further line to `upload`, whose terms had `head_bytes`; gives up at the first that is wrong.
 async fn fill(
     upload: &mut Upload,
     lines: &mut Lines,
     incoming: &mut Incoming,
+    head_bytes: usize,
 ) -> Result<(), Problem> {
+    let mut turn = Turn::default();
     loop {
         while let Some(line) = lines.next() {
+            let bytes = head_bytes + line.text.as_ref().map_or(0, Bytes::len);
             add_line(upload, line)?;
+            if upload.renders() {
+                turn.counted(bytes).await;
+            }
             if upload.is_full() {
                 upload.flush().await?;
             }
@@ -187,15 +202,17 @@ fn add_line(upload: &mut Upload, line: Line) -> Result<(), Problem> {
     added.map_err(|error| in_line(number, error))
 }
 
-/// Adds a recipient, a string or an object with `to` and `variables`; `json` is a part of `whole`.
+/// Adds a recipient, a string or an object with `to`, `variables` and `fallback`; `json` is a part of `whole`.
 fn add(upload: &mut Upload, whole: &ByteString, json: &RawValue) -> Result<(), ReadError> {
     if json.get().starts_with('{') {
         let object = Object::read(json.get(), RECIPIENT)?;
         let to = Object::required("to", object.text("to")?)?;
-        return Ok(upload.add(share(whole, to), object.object("variables", whole)?)?);
+        let variables = object.object("variables", whole)?;
+        let fallback = object.addresses(whole)?;
+        return Ok(upload.add(Addressee { to: share(whole, to), variables, fallback })?);
     }
     let to = text(json).map_err(|_| Fault::new("", "must be a string, or an object with `to`"))?;
-    let added = upload.add(share(whole, to), None);
+    let added = upload.add(Addressee { to: share(whole, to), ..Addressee::default() });
     // What is wrong with the recipient is wrong with the line.
     Ok(added.map_err(|fault| match &*fault.pointer {
         "/to" => Fault::new("", fault.message),

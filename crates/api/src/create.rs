@@ -19,9 +19,10 @@ use store::Admission;
 use crate::Shared;
 use crate::body::{Format, Incoming, format, with_body};
 use crate::keys::Caller;
-use crate::object::{NOTIFICATION, Object, ReadError, list, share, utf8};
+use crate::object::{Address, NOTIFICATION, Object, ReadError, list, share, terms, utf8};
 use crate::problem::{Located, Problem};
 use crate::stream;
+use crate::turn::Turn;
 use crate::view::raw;
 
 #[derive(Serialize)]
@@ -64,7 +65,7 @@ pub(crate) fn read_draft(
 /// Reads what a notification says, and whom it is for, from `json`, a part of `whole`.
 fn read_terms<'a>(whole: &ByteString, json: &'a str) -> Result<(Terms<'a>, ByteString), ReadError> {
     let object = Object::read(json, NOTIFICATION)?;
-    let terms = object.terms(whole)?;
+    let terms = terms(&object, whole, Address::Here)?;
     let to = Object::required("to", object.text("to")?)?;
     Ok((terms, share(whole, to)))
 }
@@ -198,6 +199,7 @@ async fn create_many(
     let mut drafts = Vec::with_capacity(items.len());
     let mut faults = Vec::new();
     let (mut held, mut rendered) = (whole.len(), 0);
+    let mut turn = Turn::default();
     for (index, item) in items.into_iter().enumerate() {
         match read_draft(intake, tenant, (whole, item.get()), None, now) {
             Ok(draft) => {
@@ -211,6 +213,7 @@ async fn create_many(
         if faults.len() >= limits::FAULTS {
             break;
         }
+        turn.counted(item.get().len()).await;
     }
     if !faults.is_empty() {
         return Err(Problem::unprocessable(faults));

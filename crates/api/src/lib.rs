@@ -19,6 +19,7 @@ mod server;
 mod status;
 mod stream;
 mod suppressions;
+mod turn;
 mod view;
 
 use std::fmt;

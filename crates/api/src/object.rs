@@ -1,324 +1,46 @@
-//! JSON objects whose fields are known, read without copying.
-//!
-//! Values stay as they stand in the text until somebody asks for one, so a value of the wrong type is a
-//! [`Fault`] with its pointer, and a content is kept byte for byte.
+//! The JSON objects that requests are.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use notification::limits::{DETAIL_BYTES, FALLBACKS};
-use notification::{ByteString, Bytes};
-use pipeline::ingest::{FallbackTerms, Fault, Terms};
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::error::Category;
-use serde_json::value::RawValue;
+use notification::ByteString;
+pub(crate) use pipeline::ingest::object::{Address, Object, ReadError, list, share, text, utf8};
+use pipeline::ingest::{Fault, Terms};
 
 /// The fields of [`Terms`].
 macro_rules! with_terms {
     ($($more:literal),*) => {
         &["channel", "content", "options", "template", "variables", "guarantee", "priority", "send_at",
-          "expires_at", "late", "idempotency_key", $($more),*]
+          "expires_at", "late", "idempotency_key", "fallback", $($more),*]
     };
 }
 
 /// The fields of a notification.
-pub(crate) const NOTIFICATION: &[&str] = with_terms!("to", "fallback");
+pub(crate) const NOTIFICATION: &[&str] = with_terms!("to");
 /// The fields of a broadcast whose recipients come in further lines.
 pub(crate) const BROADCAST: &[&str] = with_terms!();
 /// The fields of a broadcast that has its recipients with it.
 pub(crate) const BROADCAST_WHOLE: &[&str] = with_terms!("recipients");
 /// The fields of a recipient that is not just a string.
-pub(crate) const RECIPIENT: &[&str] = &["to", "variables"];
+pub(crate) const RECIPIENT: &[&str] = &["to", "variables", "fallback"];
 
-/// The fields of a fallback.
-const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
-
-/// More fields than any object has.
-const SLOTS: usize = 16;
-
-/// An object's values, by the names of `fields`.
-#[derive(Debug)]
-pub(crate) struct Object<'a> {
-    fields: &'static [&'static str],
-    values: [Option<&'a RawValue>; SLOTS],
-}
-
-/// Why a text is not what was expected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ReadError {
-    /// It is not JSON.
-    Syntax(String),
-    /// It is JSON, but not the right one.
-    Fault(Fault),
-}
-
-/// Reads an object into its slots; the first wrong name is kept, so that a syntax error after it wins.
-struct ObjectSeed {
-    fields: &'static [&'static str],
-}
-
-/// Reads at most `items_max` values, and counts the rest.
-struct ListSeed {
-    items_max: usize,
-}
-
-#[derive(Deserialize)]
-struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// The text of a request, checked to be UTF-8.
-pub(crate) fn utf8(bytes: Bytes) -> Result<ByteString, ReadError> {
-    match std::str::from_utf8(&bytes) {
-        Err(error) => {
-            Err(ReadError::Syntax(format!("not UTF-8 from byte {} on", error.valid_up_to() + 1)))
-        }
-        Ok(_) => ByteString::try_from(bytes)
-            .map_err(|error| ReadError::Syntax(format!("not UTF-8: {error}"))),
-    }
-}
-
-/// The values of an array, at most `items_max`, and how many there are.
-pub(crate) fn list(text: &str, items_max: usize) -> Result<(Vec<&RawValue>, usize), ReadError> {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let list = ListSeed { items_max }.deserialize(&mut reader);
-    Ok(list.and_then(|list| reader.end().map(|()| list))?)
-}
-
-/// The text of a string value, or what is wrong with it.
-pub(crate) fn text(value: &RawValue) -> Result<Cow<'_, str>, &'static str> {
-    let json = value.get();
-    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        None => Err("must be a string"),
-        Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
-        Some(_) => serde_json::from_str(json)
-            .map(Cow::Owned)
-            .map_err(|_| "has an escape that is no character"),
-    }
-}
-
-/// `text` as a part of `whole` if it is one, or a copy.
-pub(crate) fn share(whole: &ByteString, text: Cow<'_, str>) -> ByteString {
-    match text {
-        Cow::Borrowed(part) => whole.slice_ref(part),
-        Cow::Owned(copy) => copy.into(),
-    }
-}
-
-// === impl Object ===
-
-impl<'a> Object<'a> {
-    /// Reads `json`, an object that has no other fields than `fields`, none of them twice.
-    pub(crate) fn read(json: &'a str, fields: &'static [&'static str]) -> Result<Self, ReadError> {
-        let mut reader = serde_json::Deserializer::from_str(json);
-        let object = ObjectSeed { fields }.deserialize(&mut reader);
-        let (object, fault) = object.and_then(|object| reader.end().map(|()| object))?;
-        match fault {
-            Some(fault) => Err(fault.into()),
-            None => Ok(object),
-        }
-    }
-
-    /// The value of `field` as it stands in the text; absent and `null` are the same.
-    pub(crate) fn raw(&self, field: &str) -> Option<&'a RawValue> {
-        let slot = self.fields.iter().position(|name| *name == field)?;
-        self.values.get(slot).copied().flatten().filter(|value| value.get() != "null")
-    }
-
-    /// The value of `field`, a string.
-    pub(crate) fn text(&self, field: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
-        let wrong = |message| Fault::new(format!("/{field}"), message);
-        self.raw(field).map(|value| text(value).map_err(wrong)).transpose()
-    }
-
-    /// The value of `field`, which must be there.
-    pub(crate) fn required<T>(field: &'static str, value: Option<T>) -> Result<T, Fault> {
-        value.ok_or_else(|| Fault::new(format!("/{field}"), "is missing"))
-    }
-
-    /// The value of `field`, an object, as a part of `whole`, the text that was read.
-    pub(crate) fn object(
-        &self,
-        field: &'static str,
-        whole: &ByteString,
-    ) -> Result<Option<Bytes>, Fault> {
-        match self.raw(field).map(RawValue::get) {
-            Some(json) if !json.starts_with('{') => {
-                Err(Fault::new(format!("/{field}"), "must be a JSON object"))
-            }
-            Some(json) => Ok(Some(whole.as_bytes().slice_ref(json.as_bytes()))),
-            None => Ok(None),
-        }
-    }
-
-    /// A content, or the name of a template in place of it.
-    fn content(&self, whole: &ByteString) -> Result<(Option<Cow<'a, str>>, Bytes), Fault> {
-        let template = self.text("template")?;
-        let content = match (self.raw("content"), &template) {
-            (Some(_), Some(_)) => {
-                let message = "is a content already: give `content` or `template`";
-                return Err(Fault::new("/template", message));
-            }
-            (None, Some(_)) => Bytes::new(),
-            (content, None) => {
-                let content = Self::required("content", content)?;
-                whole.as_bytes().slice_ref(content.get().as_bytes())
-            }
-        };
-        Ok((template, content))
-    }
-
-    /// What stands in for a notification.
-    fn fallback(&self, whole: &ByteString) -> Result<Vec<FallbackTerms<'a>>, Fault> {
-        let Some(json) = self.raw("fallback") else { return Ok(Vec::new()) };
-        let Ok((items, count)) = list(json.get(), FALLBACKS) else {
-            return Err(Fault::new("/fallback", "must be an array"));
-        };
-        if count > FALLBACKS {
-            let message = format!("must have at most {FALLBACKS} items, has {count}");
-            return Err(Fault::new("/fallback", message));
-        }
-        let mut fallback = Vec::with_capacity(count);
-        for (index, item) in items.into_iter().enumerate() {
-            let item = read_fallback(item.get(), whole);
-            fallback.push(item.map_err(|fault| {
-                let pointer = format!("/fallback/{index}{}", fault.pointer);
-                Fault::new(pointer, fault.message)
-            })?);
-        }
-        Ok(fallback)
-    }
-
-    /// Everything but the recipient. `whole` is the text that was read.
-    pub(crate) fn terms(&self, whole: &ByteString) -> Result<Terms<'a>, Fault> {
-        let channel = Self::required("channel", self.text("channel")?)?;
-        let (template, content) = self.content(whole)?;
-        Ok(Terms {
-            channel,
-            content,
-            options: self.object("options", whole)?.unwrap_or_default(),
-            template,
-            variables: self.object("variables", whole)?,
-            fallback: self.fallback(whole)?,
-            guarantee: self.text("guarantee")?,
-            priority: self.text("priority")?,
-            send_at: self.text("send_at")?,
-            expires_at: self.text("expires_at")?,
-            late: self.text("late")?,
-            idempotency_key: self.text("idempotency_key")?.map(|key| share(whole, key)),
-        })
-    }
-}
-
-// === impl ReadError ===
-
-impl From<Fault> for ReadError {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<serde_json::Error> for ReadError {
-    fn from(error: serde_json::Error) -> Self {
-        match error.classify() {
-            Category::Data => {
-                let message = error.to_string();
-                let message: String = message.chars().take(DETAIL_BYTES).collect();
-                Self::Fault(Fault::new("", message))
-            }
-            Category::Io | Category::Syntax | Category::Eof => {
-                Self::Syntax(format!("not JSON: {error}"))
-            }
-        }
-    }
-}
-
-// === impl ObjectSeed ===
-
-impl<'de> DeserializeSeed<'de> for ObjectSeed {
-    type Value = (Object<'de>, Option<Fault>);
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
-        reader.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ObjectSeed {
-    type Value = (Object<'de>, Option<Fault>);
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "an object with {}", self.fields.join(", "))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut values = [None; SLOTS];
-        let mut fault = None;
-        while let Some(FieldName(name)) = map.next_key()? {
-            let value = map.next_value()?;
-            let position = self.fields.iter().position(|field| *field == name);
-            match position.and_then(|position| values.get_mut(position)) {
-                Some(slot @ None) => *slot = Some(value),
-                Some(Some(_)) => fault = fault.or_else(|| Some(wrong(&name, "is given twice"))),
-                None => {
-                    let message = format!("is unknown: the fields are {}", self.fields.join(", "));
-                    fault = fault.or_else(|| Some(wrong(&name, message)));
-                }
-            }
-        }
-        Ok((Object { fields: self.fields, values }, fault))
-    }
-}
-
-// === impl ListSeed ===
-
-impl<'de> DeserializeSeed<'de> for ListSeed {
-    type Value = (Vec<&'de RawValue>, usize);
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
-        reader.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ListSeed {
-    type Value = (Vec<&'de RawValue>, usize);
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut values = Vec::new();
-        while values.len() < self.items_max
-            && let Some(value) = list.next_element()?
-        {
-            values.push(value);
-        }
-        let mut count = values.len();
-        while list.next_element::<IgnoredAny>()?.is_some() {
-            count += 1;
-        }
-        Ok((values, count))
-    }
-}
-
-// === helpers ===
-
-fn read_fallback<'a>(json: &'a str, whole: &ByteString) -> Result<FallbackTerms<'a>, Fault> {
-    let object = Object::read(json, FALLBACK).map_err(|error| match error {
-        ReadError::Fault(fault) => fault,
-        ReadError::Syntax(message) => Fault::new("", message),
-    })?;
+/// Everything that `object` says but the recipient. `whole` is the text that was read.
+pub(crate) fn terms<'a>(
+    object: &Object<'a>,
+    whole: &ByteString,
+    address: Address,
+) -> Result<Terms<'a>, Fault> {
+    let channel = Object::required("channel", object.text("channel")?)?;
     let (template, content) = object.content(whole)?;
-    Ok(FallbackTerms {
-        channel: Object::required("channel", object.text("channel")?)?,
-        to: share(whole, Object::required("to", object.text("to")?)?),
+    Ok(Terms {
+        channel,
         content,
         options: object.object("options", whole)?.unwrap_or_default(),
         template,
+        variables: object.object("variables", whole)?,
+        fallback: object.fallback(whole, address)?,
+        guarantee: object.text("guarantee")?,
+        priority: object.text("priority")?,
+        send_at: object.text("send_at")?,
+        expires_at: object.text("expires_at")?,
+        late: object.text("late")?,
+        idempotency_key: object.text("idempotency_key")?.map(|key| share(whole, key)),
     })
-}
-
-/// A fault of the field called `name`, which may be anything.
-fn wrong(name: &str, message: impl Into<String>) -> Fault {
-    let name: String = name.chars().take(64).collect();
-    Fault::new(format!("/{}", name.replace('~', "~0").replace('/', "~1")), message)
 }

@@ -24,6 +24,7 @@ use crate::create::read_draft;
 use crate::lines::{Line, Lines};
 use crate::object::{ReadError, utf8};
 use crate::problem::Problem;
+use crate::turn::Turn;
 
 /// The lines of one store call, in order.
 #[derive(Debug, Default)]
@@ -62,6 +63,7 @@ struct Answers {
     calls: FuturesOrdered<BoxFuture<'static, Answered>>,
     counts: Counts,
     stage: Stage,
+    turn: Turn,
     _reservation: Reservation,
 }
 
@@ -98,6 +100,7 @@ pub(crate) fn answers(
         calls: FuturesOrdered::new(),
         counts: Counts::default(),
         stage: Stage::Reading,
+        turn: Turn::default(),
         _reservation: reservation,
     };
     stream::unfold(answers, |mut answers| async move {
@@ -111,7 +114,7 @@ pub(crate) fn answers(
 impl Answers {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            self.read_what_is_here();
+            self.read_what_is_here().await;
             let is_read = !matches!(self.stage, Stage::Reading);
             if !self.group.lines.is_empty() && self.calls.len() < limits::STREAM_CALLS {
                 self.submit();
@@ -121,7 +124,7 @@ impl Answers {
                 return self.last_line();
             }
             match self.progress().await {
-                Progress::Piece(piece) => self.take(piece),
+                Progress::Piece(piece) => self.take(piece).await,
                 Progress::Answered(None) => {}
                 Progress::Answered(Some(Ok((text, counts)))) => {
                     self.counts.add(counts);
@@ -141,12 +144,12 @@ impl Answers {
     }
 
     /// Collects lines until the group is full or nothing more has arrived.
-    fn read_what_is_here(&mut self) {
-        self.collect();
+    async fn read_what_is_here(&mut self) {
+        self.collect().await;
         while self.may_read()
             && let Some(piece) = self.incoming.piece_at_hand()
         {
-            self.take(piece);
+            self.take(piece).await;
         }
     }
 
@@ -161,11 +164,11 @@ impl Answers {
         }
     }
 
-    fn take(&mut self, piece: Result<Option<Bytes>, Problem>) {
+    async fn take(&mut self, piece: Result<Option<Bytes>, Problem>) {
         match piece {
             Ok(Some(piece)) => {
                 self.lines.push(piece);
-                self.collect();
+                self.collect().await;
             }
             Ok(None) => {
                 if let Some(line) = self.lines.finish() {
@@ -177,11 +180,13 @@ impl Answers {
         }
     }
 
-    fn collect(&mut self) {
+    async fn collect(&mut self) {
         while !self.group.is_full()
             && let Some(line) = self.lines.next()
         {
+            let bytes = line.text.as_ref().map_or(0, Bytes::len);
             self.read(line);
+            self.turn.counted(bytes).await;
         }
     }
 

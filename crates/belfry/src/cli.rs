@@ -161,8 +161,8 @@ pub(crate) struct SendArgs {
     /// Device token, URL, address
     #[arg(long, value_name = "RECIPIENT", required_unless_present = "to_file")]
     pub(crate) to: Option<String>,
-    /// One recipient per line (`-` is standard input): a broadcast, accepted whole or not at all. With a template, a
-    /// line may be {"to": ..., "variables": {...}}
+    /// One recipient per line (`-` is standard input): a broadcast, accepted whole or not at all. With a template or
+    /// fallbacks, a line may be {"to": ..., "variables": {...}, "fallback": [...]}
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     pub(crate) to_file: Option<PathBuf>,
     /// What to send, in the channel's own format
@@ -174,8 +174,9 @@ pub(crate) struct SendArgs {
     /// A JSON object: the content is a template, and this is put into it
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub(crate) variables: Option<Box<RawValue>>,
-    /// A JSON array of {"channel", "to", "content"}: tried in order once the one before is definitely refused
-    #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "to_file")]
+    /// A JSON array of {"channel", "to", "content"}: tried in order once the one before is definitely refused. With a file of
+    /// recipients it has no "to"
+    #[arg(long, value_name = "JSON", value_parser = json)]
     pub(crate) fallback: Option<Box<RawValue>>,
     /// Show what would be sent, and send nothing
     #[arg(long, conflicts_with = "to_file")]
@@ -298,9 +299,9 @@ impl StoreArgs {
 // === impl SendArgs ===
 
 impl SendArgs {
-    /// Whether recipients may have variables.
-    pub(crate) fn is_template(&self) -> bool {
-        self.template.is_some() || self.variables.is_some()
+    /// Whether recipients may have variables or fallbacks.
+    pub(crate) fn takes_objects(&self) -> bool {
+        self.template.is_some() || self.variables.is_some() || self.fallback.is_some()
     }
 }
 

@@ -58,7 +58,11 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Send(args) => send::run(&args, &client()?),
         Command::Status(args) => {
             let source = match args.flags() {
-                Some(flags) => status::Source::Store(Box::new(config(flags)?)),
+                Some(flags) => {
+                    let config = config(flags)?;
+                    let feed = config.suppressions.feed_name()?;
+                    status::Source::Store { store: config.store, feed }
+                }
                 None => status::Source::Engine(client()?),
             };
             status::run(&args, &source)

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> 
         Some(file) => {
             let head = serde_json::to_vec(&Body::from(args))?;
             let created: Broadcast = client
-                .upload("/v1/broadcasts", recipients::body(head, file, args.is_template())?)?;
+                .upload("/v1/broadcasts", recipients::body(head, file, args.takes_objects())?)?;
             show(args, &created, &format!("{} ({} notifications)", created.id, created.accepted))?;
         }
     }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use api::{Cluster, Lane, Status, SuppressionFeed, Worker};
+use notification::Name;
 
 use crate::cli::StatusArgs;
 use crate::client::Client;
-use crate::config::Config;
+use crate::config::StoreConfig;
 use crate::{account, ledger, output};
 
 /// Between two prints of `--watch`.
@@ -24,7 +25,12 @@ pub(crate) enum Source {
     /// An engine, by its API.
     Engine(Client),
     /// The store itself: the engines need not answer, or be there.
-    Store(Box<Config>),
+    Store {
+        /// Which one.
+        store: StoreConfig,
+        /// What the configuration says of a feed.
+        feed: Option<Name>,
+    },
 }
 
 /// Prints the status once, or every second.
@@ -49,9 +55,8 @@ impl Source {
     fn read(&self) -> anyhow::Result<Status> {
         match self {
             Self::Engine(client) => client.get("/v1/status"),
-            Self::Store(config) => ledger::ask(&config.store, async |ledger| {
+            Self::Store { store, feed } => ledger::ask(store, async |ledger| {
                 let now = pipeline::timestamp(flow::Clock::system());
-                let feed = config.suppressions.feed_name()?;
                 Ok(Status::read(ledger, None, feed.as_ref(), now).await?)
             }),
         }

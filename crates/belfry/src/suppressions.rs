@@ -242,9 +242,9 @@ impl Reading {
                 let (position, at) = (event.position, event.at);
                 let line = EventLine::from(event);
                 if args.json {
-                    output::json(&line)?
+                    output::json(&line)?;
                 } else {
-                    output::line(plain(&line.to_text()))?
+                    output::line(plain(&line.to_text()))?;
                 }
                 (self.position, self.count) = (position, self.count + 1);
                 let count = self.count;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p channel --example apns_speed -- \
-//!     --endpoint https://127.0.0.1:8443 --ca-file cert.pem --key-file key.p8 [--requests 1000000] [--body-bytes 130]
+//!     --endpoint https://127.0.0.1:8443 --ca-file cert.pem --key-file key.p8 [--requests 1000000] [--body-bytes 130] [--threads 1]
 //! ```
 //!
 //! The server must answer 200 to `/3/device/<token>` for the tokens 0 to 999, written with 64 digits.
@@ -24,18 +24,17 @@ struct Arguments {
     settings: Settings,
     requests: usize,
     body_bytes: usize,
+    threads: usize,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { settings, requests, body_bytes } = Arguments::read()?;
+fn main() -> Result<(), Box<dyn Error>> {
+    let Arguments { settings, requests, body_bytes, threads } = Arguments::read()?;
     let frame = r#"{"aps":{"alert":""}}"#.len();
     let alert = "x".repeat(body_bytes.saturating_sub(frame));
     let tokens = (0..1000).map(|number| format!("{number:064}"));
     let chunk = chunk(format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#), tokens)?;
-    let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8 };
-    let channel = ApnsChannel::new(&settings, &Tokens::default())?;
-    say(&measure(&channel, &chunk, load).await?.to_string());
+    let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
+    say(&measure(&ApnsChannel::new(&settings, &Tokens::default())?, &chunk, load)?.to_string());
     Ok(())
 }
 
@@ -43,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 impl Arguments {
     fn read() -> Result<Self, Box<dyn Error>> {
-        let (mut requests, mut body_bytes) = (1_000_000, 130);
+        let (mut requests, mut body_bytes, mut threads) = (1_000_000, 130, 1);
         let mut settings = serde_json::json!({
             "key_id": "KEY0123456",
             "team_id": "TEAM012345",
@@ -55,6 +54,7 @@ impl Arguments {
             match flag.as_str() {
                 "--requests" => requests = value.parse()?,
                 "--body-bytes" => body_bytes = value.parse()?,
+                "--threads" => threads = value.parse()?,
                 "--endpoint" => put(&mut settings, "endpoint", value),
                 "--ca-file" => put(&mut settings, "ca_file", PathBuf::from(value)),
                 "--key-file" => put(&mut settings, "key_file", PathBuf::from(value)),
@@ -62,6 +62,6 @@ impl Arguments {
                 _ => return Err(format!("{flag} is unknown").into()),
             }
         }
-        Ok(Self { settings: serde_json::from_value(settings)?, requests, body_bytes })
+        Ok(Self { settings: serde_json::from_value(settings)?, requests, body_bytes, threads })
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release -p channel --example fcm_speed -- --endpoint https://127.0.0.1:8443 \
 //!     --token-uri https://127.0.0.1:8445/token --ca-file ca.pem --service-account-file account.json \
-//!     [--requests 1000000] [--body-bytes 320]
+//!     [--requests 1000000] [--body-bytes 320] [--threads 1]
 //! ```
 //!
 //! The server must answer 200 to `/v1/projects/provider-sim/messages:send`, whatever is sent to it.
@@ -13,16 +13,15 @@ mod speed;
 
 use std::error::Error;
 
-use channel::fcm::{FcmChannel, Settings};
+use channel::fcm::{FcmChannel, Quotas, Settings};
 
 use speed::{Load, chunk, measure, put, say};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let (mut requests, mut body_bytes) = (1_000_000, 320_usize);
+fn main() -> Result<(), Box<dyn Error>> {
+    let (mut requests, mut body_bytes, mut threads) = (1_000_000, 320_usize, 1);
     let mut settings = serde_json::json!({ "messages_per_minute": 0 });
     let mut words = std::env::args().skip(1);
     while let Some(flag) = words.next() {
@@ -30,6 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match flag.as_str() {
             "--requests" => requests = value.parse()?,
             "--body-bytes" => body_bytes = value.parse()?,
+            "--threads" => threads = value.parse()?,
             "--endpoint" => put(&mut settings, "endpoint", value),
             "--token-uri" => put(&mut settings, "token_uri", value),
             "--ca-file" => put(&mut settings, "ca_file", value),
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let frame = r#"{"message":{"token":"","notification":{"title":""}}}"#.len() + 142;
     let title = "x".repeat(body_bytes.saturating_sub(frame));
     let chunk = chunk(format!(r#"{{"notification":{{"title":"{title}"}}}}"#), tokens)?;
-    let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8 };
-    say(&measure(&FcmChannel::new(&settings)?, &chunk, load).await?.to_string());
+    let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
+    say(&measure(&FcmChannel::new(&settings, &Quotas::default())?, &chunk, load)?.to_string());
     Ok(())
 }

@@ -65,8 +65,7 @@ struct Doors {
     implicit: SocketAddr,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::read()?;
     let sink = SmtpSink::start()?;
     let directory = tempfile::tempdir()?;
@@ -81,7 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         say(&format!("round {round} of {}", arguments.rounds));
         floors.push(source(&arguments, sink.port(), Clock::system())?);
         for (way, costs) in ways.iter().zip(&mut costs) {
-            costs.push(send(&arguments, way, &chunk).await?);
+            costs.push(send(&arguments, way, &chunk)?);
         }
     }
     let floor = median(&floors);
@@ -149,12 +148,12 @@ fn ways(
 }
 
 /// Sends with the channel.
-async fn send(arguments: &Arguments, way: &Way, chunk: &Chunk) -> Result<Cost, Box<dyn Error>> {
+fn send(arguments: &Arguments, way: &Way, chunk: &Chunk) -> Result<Cost, Box<dyn Error>> {
     let requests = if way.is_single { arguments.mails / 10 } else { arguments.mails };
     // As deliver does it.
-    let load = Load { warm_up: 2_000, requests, chunks_at_a_time: 8 };
-    let measured = measure(&channel(way)?, chunk, load).await?;
-    if measured.accepted.1 != requests {
+    let load = Load { warm_up: 2_000, requests, chunks_at_a_time: 8, threads: 1 };
+    let measured = measure(&channel(way)?, chunk, load)?;
+    if measured.accepted != requests {
         return Err(format!("{}: not all were accepted\n{measured}", way.name).into());
     }
     Ok(Cost { per_second: measured.per_second, cpu_us: measured.cpu_us })

@@ -9,6 +9,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use notification::{Delivery, Report, limits};
 
+use tokio::time::Instant;
+
 use crate::{Attempt, Job, MayStart};
 
 /// Attempts started before other tasks of the thread get a turn: among them the one that writes what was
@@ -26,7 +28,21 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(Pace::USUAL, job, attempt).await;
+    drive_with(Pace::USUAL, job, |_| Admission::Now, attempt).await;
+}
+
+/// [`drive`] where `admit` decides when each delivery joins those that wait for the gate. It is asked once per delivery, and for
+/// one at a time: who waits for it holds no place.
+pub(crate) async fn drive_admitted<'job, Admit, Make, Attempting>(
+    job: Job<'job>,
+    admit: Admit,
+    attempt: Make,
+) where
+    Admit: Fn(&'job Delivery) -> Admission,
+    Make: Fn(&'job Delivery) -> Attempting,
+    Attempting: Future<Output = Attempt>,
+{
+    drive_with(Pace::USUAL, job, admit, attempt).await;
 }
 
 /// [`drive`] for attempts that may take [`limits::PATIENT_ATTEMPT_TIMEOUT`].
@@ -35,7 +51,18 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(Pace::PATIENT, job, attempt).await;
+    drive_with(Pace::PATIENT, job, |_| Admission::Now, attempt).await;
+}
+
+/// When a delivery may join those that wait for the gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// At once.
+    Now,
+    /// Then.
+    At(Instant),
+    /// Not now: to be reported instead.
+    No(Report),
 }
 
 /// How long attempts may take, and how much of a lease must be left for one to start.
@@ -45,13 +72,19 @@ struct Pace {
     margin: Duration,
 }
 
-async fn drive_with<'job, Make, Attempting>(pace: Pace, job: Job<'job>, attempt: Make)
-where
+async fn drive_with<'job, Admit, Make, Attempting>(
+    pace: &'static Pace,
+    job: Job<'job>,
+    admit: Admit,
+    attempt: Make,
+) where
+    Admit: Fn(&'job Delivery) -> Admission,
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
     let mut waiting = job.deliveries.iter();
     let mut next = waiting.next();
+    let mut admission = None;
     let mut held: Option<Pass> = None;
     let mut started = 0_usize;
     let mut under_way = FuturesUnordered::new();
@@ -66,19 +99,29 @@ where
         if let Some(delivery) = next
             && reports.len() < limits::REPORT_ITEMS
         {
-            if let Some(report) = pace.may_start(job).report_otherwise() {
-                reports.push((delivery.index, report));
-                next = waiting.next();
-                continue;
-            }
-            if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
-                under_way.push(run(pace, job, delivery, &attempt, pass));
-                next = waiting.next();
-                started += 1;
-                if started.is_multiple_of(STARTS_PER_TURN) {
-                    tokio::task::yield_now().await;
+            let otherwise = pace.may_start(&job).report_otherwise();
+            let otherwise = otherwise.map(Admission::No).or_else(|| admission.take());
+            match otherwise.unwrap_or_else(|| admit(delivery)) {
+                Admission::No(report) => {
+                    reports.push((delivery.index, report));
+                    (next, admission) = (waiting.next(), None);
+                    continue;
                 }
-                continue;
+                Admission::At(at) if job.clock.monotonic() < at => {
+                    (held, admission) = (None, Some(Admission::At(at)));
+                }
+                Admission::Now | Admission::At(_) => {
+                    if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
+                        under_way.push(run(pace, &job, delivery, &attempt, pass));
+                        next = waiting.next();
+                        started += 1;
+                        if started.is_multiple_of(STARTS_PER_TURN) {
+                            tokio::task::yield_now().await;
+                        }
+                        continue;
+                    }
+                    admission = Some(Admission::Now);
+                }
             }
         }
         if !reports.is_empty() {
@@ -91,47 +134,61 @@ where
         tokio::select! {
             biased;
             Some(report) = under_way.next(), if !under_way.is_empty() => reports.push(report),
-            pass = job.gate.enter(), if next.is_some() => held = Some(pass),
+            pass = wait_to_start(job, admission.as_ref()), if next.is_some() => held = pass,
         }
     }
+}
+
+/// Waits for what the next delivery waits for: its admission, or a place.
+async fn wait_to_start(job: Job<'_>, admission: Option<&Admission>) -> Option<Pass> {
+    if let Some(Admission::At(at)) = admission {
+        tokio::time::sleep_until(*at).await;
+        return None;
+    }
+    Some(job.gate.enter().await)
 }
 
 // === impl Pace ===
 
 impl Pace {
-    const USUAL: Self = Self { timeout: limits::ATTEMPT_TIMEOUT, margin: limits::LEASE_MARGIN };
-    const PATIENT: Self =
-        Self { timeout: limits::PATIENT_ATTEMPT_TIMEOUT, margin: limits::PATIENT_LEASE_MARGIN };
+    const USUAL: &Self = &Self { timeout: limits::ATTEMPT_TIMEOUT, margin: limits::LEASE_MARGIN };
+    const PATIENT: &Self =
+        &Self { timeout: limits::PATIENT_ATTEMPT_TIMEOUT, margin: limits::PATIENT_LEASE_MARGIN };
 
-    fn may_start(self, job: Job<'_>) -> MayStart {
+    fn may_start(&self, job: &Job<'_>) -> MayStart {
         job.may_start_with(self.margin)
     }
 }
 
-async fn run<'job, Make, Attempting>(
-    pace: Pace,
-    job: Job<'job>,
+/// One attempt, whole. Thousands of these futures are under way at a time and go through the processor's cache again and again,
+/// so they are kept small: what is rarely needed is boxed.
+#[expect(clippy::manual_async_fn, reason = "an async fn would hold each argument twice")]
+fn run<'job, Make, Attempting>(
+    pace: &'static Pace,
+    job: &Job<'job>,
     delivery: &'job Delivery,
     attempt: &Make,
     pass: Pass,
-) -> (u16, Report)
+) -> impl Future<Output = (u16, Report)>
 where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    let started = job.clock.monotonic();
-    // Reporting may have waited long for settle since this was let in.
-    if let Some(report) = pace.may_start(job).report_otherwise() {
-        return (delivery.index, report);
+    async move {
+        let started = job.clock.monotonic();
+        // Reporting may have waited long for settle since this was let in.
+        if let Some(report) = pace.may_start(job).report_otherwise() {
+            return (delivery.index, report);
+        }
+        let guarded = AssertUnwindSafe(async { attempt(delivery).await }).catch_unwind();
+        let finished = match tokio::time::timeout(pace.timeout, guarded).await {
+            Ok(Ok(finished)) => finished,
+            Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
+            Err(_elapsed) => Attempt::lost("no answer in time"),
+        };
+        pass.finish(job.clock.monotonic().duration_since(started), finished.signal);
+        (delivery.index, finished.report)
     }
-    let guarded = AssertUnwindSafe(async { attempt(delivery).await }).catch_unwind();
-    let finished = match tokio::time::timeout(pace.timeout, guarded).await {
-        Ok(Ok(finished)) => finished,
-        Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
-        Err(_elapsed) => Attempt::lost("no answer in time"),
-    };
-    pass.finish(job.clock.monotonic().duration_since(started), finished.signal);
-    (delivery.index, finished.report)
 }
 
 #[cfg(test)]

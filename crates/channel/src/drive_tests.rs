@@ -249,3 +249,30 @@ async fn nothing_starts_after_the_tenure_of_the_process() {
     let handed_back = |report: &&Report| matches!(report, Report::HandedBack { .. });
     assert_eq!(reports.values().filter(handed_back).count(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_to_be_admitted_holds_no_place_and_who_is_not_is_reported() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 4), Gate::new(Box::new(Fixed(1))));
+    let settle = Settle::new(100);
+    let start = clock.monotonic();
+    let second = Duration::from_secs(1);
+    let admit = |delivery: &Delivery| match delivery.index {
+        0 => Admission::Now,
+        1 | 2 => Admission::At(start + second * u32::from(delivery.index)),
+        _ => Admission::No(Report::HandedBack { after: second }),
+    };
+    let began = RefCell::new(Vec::new());
+    let driving = drive_admitted(job(&chunk, &gate, &settle, clock), admit, async |delivery| {
+        began.borrow_mut().push((delivery.index, clock.monotonic() - start));
+        accepted()
+    });
+    let looking = async {
+        tokio::time::sleep(second / 2).await;
+        assert_eq!(gate.in_flight(), 0);
+    };
+    futures_util::future::join(driving, looking).await;
+    assert_eq!(began.into_inner(), [(0, Duration::ZERO), (1, second), (2, second * 2)]);
+    let reports = settle.reports.borrow();
+    assert_eq!((reports.len(), &reports[&3]), (4, &Report::HandedBack { after: second }));
+}

@@ -23,6 +23,8 @@ mod http1;
 mod http2;
 mod settings;
 pub mod smtp;
+#[cfg(test)]
+mod suppressing;
 mod tcp;
 mod tls;
 pub mod webhook;

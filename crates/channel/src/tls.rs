@@ -211,11 +211,15 @@ impl ServerCertVerifier for AnyCertificate {
 
 /// What is wrong with a PEM text, without the line that is: all of a key may stand on it.
 pub(crate) fn say(error: &pem::Error) -> String {
-    if matches!(error, pem::Error::IllegalSectionStart { .. }) {
-        return "a line that begins with -----BEGIN goes on behind its dashes: break it there, and before -----END"
-            .to_owned();
+    let is_about_lines = matches!(
+        error,
+        pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. }
+    );
+    if is_about_lines {
+        "-----BEGIN ...----- and -----END ...----- must stand on lines of their own".to_owned()
+    } else {
+        error.to_string()
     }
-    error.to_string()
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -159,8 +159,11 @@ impl Content {
 impl Alternative {
     /// Bytes of everything in it.
     pub fn bytes(&self) -> usize {
-        let Self { channel, destination, recipient, payload, options } = self;
-        let names = channel.as_str().len() + destination.len() + recipient.len();
-        names + payload.len() + options.len()
+        self.address_bytes() + self.payload.len() + self.options.len()
+    }
+
+    /// Bytes of everything in it but its content, which others may share.
+    pub fn address_bytes(&self) -> usize {
+        self.channel.as_str().len() + self.destination.len() + self.recipient.len()
     }
 }

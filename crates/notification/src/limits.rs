@@ -49,9 +49,18 @@ pub const TEMPLATE_STRINGS: usize = 64;
 /// Steps of the template engine for one recipient, shared out equally among the strings. A tag takes two or three, so this
 /// is a mail with a list of a few hundred lines; it is a few milliseconds.
 pub const TEMPLATE_STEPS: u64 = 50_000;
+/// Steps times values among the variables (and every 16 bytes of them): a step may compare all of them. With more, there are
+/// fewer steps. Some tens of milliseconds at worst, and room for a list of 600 lines with two values each.
+pub const TEMPLATE_WORK: u64 = 20_000_000;
+/// Values, or 16 bytes of text, that filters may look at for each step there is.
+pub const TEMPLATE_UNITS: u64 = 32;
+/// Parts that a filter may make of one text.
+pub const TEMPLATE_PARTS: usize = 1_000;
 /// One tag of a template, bytes: what a tag makes of the variables is in memory for a moment, and is at most so many
 /// times as large as they are.
 pub const TEMPLATE_TAG_BYTES: usize = 1024;
+/// `{% elif %}` in one string: the engine's parser goes one deeper with each, and ten thousand are more than a stack holds.
+pub const TEMPLATE_ELIFS: usize = 100;
 /// Variables of one recipient, or of a whole broadcast, bytes.
 pub const VARIABLES_BYTES: usize = 64 * 1024;
 /// Fallbacks of a notification: a person has few addresses.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use channel::dry_run::{DryRunChannel, Settings};
 use flow::Clock;
 use notification::{ByteString, Bytes};
-use pipeline::ingest::{Opening, Terms};
+use pipeline::ingest::{Addressee, Opening, Terms};
 use pipeline::{Channels, Intake};
 
 /// A push message with two strings, as most are.
@@ -82,7 +82,7 @@ async fn run(name: &str, content: &str, is_template: bool, count: usize) {
     };
     let started = Instant::now();
     for (to, variables) in recipients {
-        upload.add(to, variables).expect("a good recipient");
+        upload.add(Addressee { to, variables, fallback: Vec::new() }).expect("a good recipient");
     }
     show(name, started, count);
     upload.abandon().await;

@@ -51,8 +51,10 @@ pub struct Feed {
 struct Run {
     feed: Feed,
     under_way: Option<UnderWay>,
-    /// When it was last said that it stands still; `None` while it does not.
+    /// When it was last said that it stands still.
     complained_at: Option<Timestamp>,
+    /// Whether that is the last that was said.
+    is_said_to_stand: bool,
 }
 
 /// What is being handed on, as a notification.
@@ -92,6 +94,8 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
 /// To the first look at what is under way; doubled with each, so that there are few even if it takes long.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
 const LOOK_DOUBLINGS: u32 = 6;
+/// Between two looks while an attempt is far off: it may be cancelled, and the log wants to hear of it.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// To the next notification for an application that refused one; doubled with each, up to four minutes.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 const REFUSAL_DOUBLINGS: u32 = 8;
@@ -108,7 +112,8 @@ impl Feed {
     /// # Errors
     /// When the store failed, or cannot be read.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
-        let mut run = Run { feed: self, under_way: None, complained_at: None };
+        let mut run =
+            Run { feed: self, under_way: None, complained_at: None, is_said_to_stand: false };
         while !*stopping.borrow() {
             // What changes from here on wakes the wait below, also if it changes during the step.
             run.feed.changes.mark_unchanged();
@@ -256,7 +261,7 @@ impl Run {
         };
         let now = self.feed.intake.now();
         if history.state == State::Delivered {
-            if self.complained_at.take().is_some() {
+            if std::mem::take(&mut self.is_said_to_stand) {
                 tracing::info!("the application takes the suppression feed again");
             }
             let done = FeedCursor { position: until, until: None, tries: 0 };
@@ -269,9 +274,9 @@ impl Run {
         if !history.state.is_terminal() {
             let look = FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS));
             let next = history.next_attempt_at.map_or(Duration::ZERO, |at| at.since(now));
-            return Ok(Pause::For(look.max(next)));
+            return Ok(Pause::For(next.min(LONGEST_WAIT).max(look)));
         }
-        let ended_at = history.attempts.last().map_or(now, |attempted| attempted.at);
+        let ended_at = history.attempts.last().map_or(since, |attempted| attempted.at);
         let wait = AFTER_REFUSAL * (1 << cursor.tries.min(REFUSAL_DOUBLINGS));
         let wait = ended_at.plus(wait).since(now);
         if !wait.is_zero() {
@@ -285,6 +290,7 @@ impl Run {
         let is_due = self.complained_at.is_none_or(|at| now.since(at) >= COMPLAIN_EVERY);
         if is_due {
             self.complained_at = Some(now);
+            self.is_said_to_stand = true;
         }
         is_due
     }

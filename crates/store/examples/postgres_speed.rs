@@ -11,21 +11,20 @@
     reason = "a measurement reads the clock, prints, and fails by panicking"
 )]
 
+mod speed;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 use flow::Clock;
-use notification::{
-    ByteString, Bytes, Chunk, Disposition, OutcomeGroup, Settlement, State, limits,
-};
-use store::conformance::{BroadcastShape, Shape, at, claim_request, name, the_books_balance};
+use notification::{Chunk, limits};
+use store::conformance::{Shape, at, claim_request, name, the_books_balance};
 use store::postgres::Options;
-use store::{
-    BroadcastOpened, ClaimRequest, Claims, Ingest, Ledger, Postgres, RecipientGroup, Settle,
-    Suppression,
-};
+use store::{ClaimRequest, Claims, Ingest, Ledger, Postgres, Settle, Suppression};
 use testbed::PostgresOptions;
+
+use speed::{cpu_us, parts, token};
 
 /// A step under measurement.
 struct Step {
@@ -74,7 +73,9 @@ async fn main() {
         None => std::env::args().nth(2).expect("an address"),
     };
     let store = Arc::new(open(&url).await);
-    broadcast(&store, count).await;
+    let step = Step::start("ingest of a broadcast", count);
+    speed::broadcast(&*store, count, 8 * limits::BATCH_ITEMS).await;
+    step.stop();
     the_way_through(&store, 1_000, "of a broadcast").await;
     own(&store, count).await;
     the_way_through(&store, 256, "with own contents").await;
@@ -100,54 +101,12 @@ async fn open(url: &str) -> Postgres {
     Postgres::open(Options::new(url), Clock::system()).await.expect("open")
 }
 
-/// A device token of 64 characters.
-fn token(number: usize) -> ByteString {
-    format!("{number:064x}").into()
-}
-
-async fn broadcast(store: &Postgres, count: usize) {
-    let step = Step::start("ingest of a broadcast", count);
-    let draft = BroadcastShape::default().draft();
-    let opened = store.open_broadcast(draft, at(0)).await.expect("open");
-    let BroadcastOpened::Opened(id) = opened else { return };
-    for first in (0..count).step_by(8 * limits::BATCH_ITEMS) {
-        let recipients = (first..count.min(first + 8 * limits::BATCH_ITEMS)).map(token).collect();
-        let groups = vec![RecipientGroup { recipients, ..RecipientGroup::new("apns".into()) }];
-        store.add_recipients(id, groups, at(0)).await.expect("add");
-    }
-    assert_eq!(store.seal_broadcast(id, at(0)).await.expect("seal"), count as u64);
-    step.stop();
-}
-
-/// Requests of 1,000 drafts, each with its own content of 200 bytes, eight callers at a time.
 async fn own(store: &Postgres, count: usize) {
-    let shape = Shape { destination: "apns", ..Shape::default() };
-    let drafts = |first: usize| {
-        let draft = |number: usize| {
-            let payload = Bytes::from(format!("{number:0200}"));
-            Shape { payload, ..shape.clone() }.draft(&token(number))
-        };
-        (first..first + 1_000).map(draft).collect::<Vec<_>>()
-    };
     let step = Step::start("making 1,000-draft requests (not the store)", count);
-    for first in (0..count).step_by(1_000) {
-        std::hint::black_box(drafts(first));
-    }
+    speed::make_own(count);
     step.stop();
     let step = Step::start("that, and their ingest, own contents", count);
-    for first in (0..count).step_by(8_000) {
-        let request = |part: usize| store.ingest(drafts(first + part * 1_000), at(0));
-        let _answers = tokio::join!(
-            request(0),
-            request(1),
-            request(2),
-            request(3),
-            request(4),
-            request(5),
-            request(6),
-            request(7),
-        );
-    }
+    speed::ingest_own(store, count).await;
     step.stop();
 }
 
@@ -194,33 +153,7 @@ async fn the_way_through(store: &Arc<Postgres>, part: usize, what: &'static str)
     assert_eq!(left, 0, "everything is settled");
 }
 
-fn parts(chunk: &Chunk, part: usize) -> impl Iterator<Item = Settlement> + '_ {
-    chunk.deliveries.chunks(part).map(|deliveries| Settlement {
-        chunk: chunk.id,
-        epoch: chunk.epoch,
-        at: at(1),
-        groups: vec![OutcomeGroup {
-            disposition: Disposition::Ended(State::Delivered),
-            status: 200,
-            detail: "".into(),
-            suppress: false,
-            gone_since: [].into(),
-            indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
-        }],
-        fallbacks: Vec::new(),
-    })
-}
-
-/// User and system time of a process.
-fn cpu_us(process: &str) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 =
-        after_name.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
-    ticks * 10_000
-}
-
-/// The same of every process of PostgreSQL that runs now.
+/// User and system time of every process of PostgreSQL that runs now.
 fn servers_us() -> u64 {
     let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
     let named = processes.filter_map(|process| process.file_name().into_string().ok());

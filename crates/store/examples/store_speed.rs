@@ -10,17 +10,17 @@
     reason = "a measurement reads the clock, prints, and fails by panicking"
 )]
 
+mod speed;
+
 use std::path::Path;
 use std::time::Instant;
 
-use notification::{
-    ByteString, Bytes, Chunk, Disposition, OutcomeGroup, Settlement, State, limits,
-};
-use store::conformance::{BroadcastShape, Shape, at, claim_request, the_books_balance};
+use notification::{ByteString, Chunk, limits};
+use store::conformance::{at, claim_request, the_books_balance};
 use store::sqlite::Options;
-use store::{
-    BroadcastOpened, ClaimRequest, Claims, Ingest, Ledger, RecipientGroup, Settle, Sqlite,
-};
+use store::{ClaimRequest, Claims, Ledger, Settle, Sqlite};
+
+use speed::{cpu_us, parts};
 
 /// A step under measurement.
 struct Step {
@@ -32,12 +32,12 @@ struct Step {
 
 impl Step {
     fn start(name: &'static str, items: usize) -> Self {
-        Self { name, items, wall: Instant::now(), cpu_us: cpu_us() }
+        Self { name, items, wall: Instant::now(), cpu_us: cpu_us("self") }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "shown with two decimals")]
     fn stop(self) {
-        let cpu = (cpu_us() - self.cpu_us) as f64 / self.items as f64;
+        let cpu = (cpu_us("self") - self.cpu_us) as f64 / self.items as f64;
         let wall = self.wall.elapsed().as_secs_f64();
         println!("{:42} {cpu:8.2} us/item {wall:8.2} s {:8} KiB", self.name, resident_kib());
     }
@@ -64,54 +64,18 @@ fn open(path: &Path) -> Sqlite {
     Sqlite::open(path, Options::new(1), at(0)).expect("open").0
 }
 
-/// A device token of 64 characters.
-fn token(number: usize) -> ByteString {
-    format!("{number:064x}").into()
-}
-
 async fn run_broadcast(store: &Sqlite, count: usize) {
     let step = Step::start("ingest of a broadcast", count);
-    let draft = BroadcastShape::default().draft();
-    let opened = store.open_broadcast(draft, at(0)).await.expect("open");
-    let BroadcastOpened::Opened(id) = opened else { return };
-    for first in (0..count).step_by(limits::BATCH_ITEMS) {
-        let recipients = (first..count.min(first + limits::BATCH_ITEMS)).map(token).collect();
-        let groups = vec![RecipientGroup { recipients, ..RecipientGroup::new("apns".into()) }];
-        store.add_recipients(id, groups, at(0)).await.expect("add");
-    }
-    assert_eq!(store.seal_broadcast(id, at(0)).await.expect("seal"), count as u64);
+    speed::broadcast(store, count, limits::BATCH_ITEMS).await;
     step.stop();
 }
 
-/// Requests of 1,000 drafts, each with its own content of 200 bytes, eight callers at a time.
 async fn ingest_own(store: &Sqlite, count: usize) {
-    let shape = Shape { destination: "apns", ..Shape::default() };
-    let drafts = |first: usize| {
-        let draft = |number: usize| {
-            let payload = Bytes::from(format!("{number:0200}"));
-            Shape { payload, ..shape.clone() }.draft(&token(number))
-        };
-        (first..first + 1_000).map(draft).collect::<Vec<_>>()
-    };
     let step = Step::start("making 1,000-draft requests (not the store)", count);
-    for first in (0..count).step_by(1_000) {
-        std::hint::black_box(drafts(first));
-    }
+    speed::make_own(count);
     step.stop();
     let step = Step::start("that, and their ingest, own contents", count);
-    for first in (0..count).step_by(8_000) {
-        let request = |part: usize| store.ingest(drafts(first + part * 1_000), at(0));
-        let _answers = tokio::join!(
-            request(0),
-            request(1),
-            request(2),
-            request(3),
-            request(4),
-            request(5),
-            request(6),
-            request(7),
-        );
-    }
+    speed::ingest_own(store, count).await;
     step.stop();
 }
 
@@ -137,22 +101,7 @@ async fn the_way_through(store: &Sqlite, part: usize, own: bool) {
     step.stop();
     let step = Step::start(settle, pending);
     for eight in chunks.chunks(8) {
-        let settlements = eight.iter().flat_map(|chunk| {
-            chunk.deliveries.chunks(part).map(|deliveries| Settlement {
-                chunk: chunk.id,
-                epoch: chunk.epoch,
-                at: at(1),
-                groups: vec![OutcomeGroup {
-                    disposition: Disposition::Ended(State::Delivered),
-                    status: 200,
-                    detail: "".into(),
-                    suppress: false,
-                    gone_since: [].into(),
-                    indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
-                }],
-                fallbacks: Vec::new(),
-            })
-        });
+        let settlements = eight.iter().flat_map(|chunk| parts(chunk, part));
         store.settle(settlements.collect()).await.expect("settle");
     }
     step.stop();
@@ -181,15 +130,6 @@ async fn backlog(path: &Path, count: usize) {
     let step = Step::start("audit of everything", count);
     the_books_balance(&store).await;
     step.stop();
-}
-
-/// User and system time of this process.
-fn cpu_us() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 =
-        after_name.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
-    ticks * 10_000
 }
 
 fn resident_kib() -> u64 {

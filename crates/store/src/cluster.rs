@@ -33,10 +33,16 @@ pub struct OutboxRow {
     pub channel: String,
     /// Device token, endpoint, address.
     pub recipient: String,
-    /// JSON.
+    /// JSON; empty when a template is named.
     pub content: Bytes,
     /// JSON; empty when there are none.
     pub options: Bytes,
+    /// The name of a configured template.
+    pub template: Option<String>,
+    /// JSON; empty when there are none.
+    pub variables: Bytes,
+    /// JSON; empty when there is none.
+    pub fallback: Bytes,
     /// As the API spells it.
     pub priority: String,
     /// As the API spells it.

@@ -12,7 +12,7 @@ use channel::{Channel, ChannelError, Invalid, Sender, Tools};
 use flow::{Clock, Tasks};
 use http_body_util::BodyExt;
 use notification::{Account, Chunk, Content, Timestamp};
-use pipeline::ingest::Templates;
+use pipeline::ingest::{TemplateSource, Templates};
 use pipeline::{Channels, Intake};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -73,6 +73,7 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
         options: Bytes::from_static(br#"{"topic":"{{ topic|default('t') }}"}"#),
         fallback: None,
     };
+    let welcome = TemplateSource { content: welcome, ..TemplateSource::default() };
     let welcome = BTreeMap::from([("welcome".parse().unwrap(), welcome)]);
     let templates = Templates::compile(&welcome, &channels).unwrap();
     let intake = Intake::new(ingest, Arc::new(channels), clock).with_templates(templates);

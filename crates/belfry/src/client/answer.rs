@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn a_pointer_names_an_item_and_its_field() {
         let check = |pointer: &str, expect: Option<(usize, &str)>| {
-            let error = FieldError { pointer: pointer.to_owned(), line: None, message: String::new() };
+            let error =
+                FieldError { pointer: pointer.to_owned(), line: None, message: String::new() };
             let expect = expect.map(|(index, field)| (index, field.to_owned()));
             assert_eq!(error.item(), expect, "{pointer}");
         };

@@ -48,6 +48,8 @@ const FILE: &str = "_file";
 pub(crate) struct Shared {
     /// The tokens for Apple.
     pub(crate) apns_tokens: apns::Tokens,
+    /// What Google grants each project.
+    pub(crate) fcm_quotas: fcm::Quotas,
     /// Where channels keep what must outlive a restart, unless they say where.
     pub(crate) state_directory: Option<PathBuf>,
 }
@@ -55,12 +57,14 @@ pub(crate) struct Shared {
 // === impl Shared ===
 
 impl Shared {
-    /// For the channels of a process that was started with a store at `place`.
-    pub(crate) fn new(place: StorePlace<'_>) -> Self {
-        let state_directory = match place {
-            StorePlace::Directory(directory) => Some(directory.join("state")),
-            StorePlace::Server(_) => None,
+    /// For the channels of a process that was started with a store at `place`. `service_directory` is where the service
+    /// manager wants state to be kept, if one does.
+    pub(crate) fn new(place: StorePlace<'_>, service_directory: Option<PathBuf>) -> Self {
+        let directory = match place {
+            StorePlace::Directory(directory) => Some(directory.to_owned()),
+            StorePlace::Server(_) => service_directory,
         };
+        let state_directory = directory.map(|directory| directory.join("state"));
         Self { state_directory, ..Self::default() }
     }
 }
@@ -115,6 +119,11 @@ impl ChannelConfig {
 // === impl ChannelKind ===
 
 impl ChannelKind {
+    /// Attempts before a notification is given up, unless the settings say otherwise.
+    pub(crate) fn attempts(&self) -> u16 {
+        if matches!(self, Self::Smtp(_)) { 240 } else { 32 }
+    }
+
     /// Builds the channel. Reads the files that it names, and connects to nothing.
     pub(crate) fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(match self {
@@ -124,12 +133,28 @@ impl ChannelKind {
                     settings.state_directory.or_else(|| shared.state_directory.clone());
                 Arc::new(apns::ApnsChannel::new(&settings, &shared.apns_tokens)?)
             }
-            Self::Fcm(settings) => Arc::new(fcm::FcmChannel::new(settings)?),
+            Self::Fcm(settings) => Arc::new(fcm::FcmChannel::new(settings, &shared.fcm_quotas)?),
             Self::Webhook(settings) => Arc::new(webhook::WebhookChannel::new(settings)?),
             Self::WebPush(settings) => Arc::new(webpush::WebPushChannel::new(settings)?),
             Self::Smtp(settings) => Arc::new(smtp::SmtpChannel::new(settings)?),
             Self::DryRun(settings) => Arc::new(dry_run::DryRunChannel::new(settings.clone())?),
         })
+    }
+
+    /// Whether its token for Apple is made anew with every start.
+    pub(super) fn forgets_its_token(&self, shared: &Shared) -> bool {
+        match self {
+            Self::Apns(settings) => {
+                let directory = settings.state_directory.as_ref();
+                let has_token = settings.certificate_file.is_none();
+                has_token && directory.or(shared.state_directory.as_ref()).is_none()
+            }
+            Self::Fcm(_)
+            | Self::Webhook(_)
+            | Self::WebPush(_)
+            | Self::Smtp(_)
+            | Self::DryRun(_) => false,
+        }
     }
 
     fn read(kind: &str, table: Table, path: &str, problems: &mut Vec<Problem>) -> Option<Self> {

@@ -184,6 +184,11 @@ impl Source {
     }
 }
 
+/// Where systemd wants this service to keep state (`StateDirectory=`): the first, if there are several.
+pub(crate) fn service_directory() -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("STATE_DIRECTORY")?).next()
+}
+
 /// The master key, if the environment has it.
 pub(crate) fn master_key() -> Option<Secret> {
     let key = std::env::var_os("BELFRY_MASTER_KEY")?.into_string().unwrap_or_default();

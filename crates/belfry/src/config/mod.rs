@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use flow::Backoff;
-use notification::{Content, Name};
+use notification::Name;
+use pipeline::ingest::TemplateSource;
 use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
 pub(crate) use channels::{ChannelConfig, Shared};
-pub(crate) use load::{Flags, USUAL_FILE, master_key};
+pub(crate) use load::{Flags, USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::ServerUrl;
@@ -98,8 +99,9 @@ pub(crate) struct DeliveryConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RetryConfig {
-    /// Attempts before a notification is given up, 1 to 1,000. Default 32: about three hours.
-    pub(crate) attempts: u16,
+    /// Attempts before a notification is given up, 1 to 1,000. Default 32, about three hours; of `smtp` 240, a day without
+    /// a connection, or five days at half an hour after each refusal (RFC 5321, section 4.5.4.1).
+    pub(crate) attempts: Option<u16>,
     /// Longest wait after the first attempt; it doubles with each. Default `1s`.
     #[serde(deserialize_with = "units::duration")]
     pub(crate) base: Duration,
@@ -171,14 +173,23 @@ impl Config {
         Ok(channels)
     }
 
-    /// The contents of all templates. Reads the files that they name.
-    pub(crate) fn template_contents(&self) -> anyhow::Result<BTreeMap<Name, Content>> {
-        let content = |(name, template): (&Name, &TemplateConfig)| {
-            let content = template.read();
-            let content = content.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
-            Ok((name.clone(), content))
+    /// The channels whose tokens for Apple are made anew with every start, for want of a place to keep them.
+    pub(crate) fn forgetful_channels<'a>(
+        &'a self,
+        shared: &'a Shared,
+    ) -> impl Iterator<Item = &'a Name> {
+        let forgets = |channel: &ChannelConfig| channel.kind.forgets_its_token(shared);
+        self.channels.iter().filter(move |(_, channel)| forgets(channel)).map(|(name, _)| name)
+    }
+
+    /// All templates. Reads the files that they name.
+    pub(crate) fn template_sources(&self) -> anyhow::Result<BTreeMap<Name, TemplateSource>> {
+        let source = |(name, template): (&Name, &TemplateConfig)| {
+            let source = template.read();
+            let source = source.map_err(|wrong| anyhow::anyhow!("templates.{name}.{wrong}"))?;
+            Ok((name.clone(), source))
         };
-        self.templates.iter().map(content).collect()
+        self.templates.iter().map(source).collect()
     }
 
     /// What differs from `other` and is read at the start only, as the configuration names it.
@@ -217,6 +228,7 @@ impl Config {
     pub(crate) fn retry_policies(&self) -> anyhow::Result<BTreeMap<Name, RetryPolicy>> {
         let policy = |(name, channel): (&Name, &ChannelConfig)| {
             let RetryConfig { attempts, base, cap } = channel.retry;
+            let attempts = attempts.unwrap_or_else(|| channel.kind.attempts());
             Ok((name.clone(), RetryPolicy { attempts, backoff: Backoff::new(base, cap)? }))
         };
         self.channels.iter().map(policy).collect()
@@ -235,7 +247,7 @@ impl Config {
             problems.extend(channel.check(name));
         }
         for (name, template) in &self.templates {
-            problems.extend(template.check(name));
+            problems.extend(template.check(name, &self.channels));
         }
         problems.extend(self.suppressions.check(&self.channels));
         problems
@@ -292,14 +304,14 @@ impl DeliveryConfig {
 
 impl Default for RetryConfig {
     fn default() -> Self {
-        Self { attempts: 32, base: Duration::from_secs(1), cap: Duration::from_mins(15) }
+        Self { attempts: None, base: Duration::from_secs(1), cap: Duration::from_mins(15) }
     }
 }
 
 impl RetryConfig {
     fn check(&self, path: &str) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if !(1..=1_000).contains(&self.attempts) {
+        if self.attempts.is_some_and(|attempts| !(1..=1_000).contains(&attempts)) {
             let path = format!("{path}.attempts");
             problems.push(Problem::new(path, "must be from 1 to 1000"));
         }

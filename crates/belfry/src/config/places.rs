@@ -188,6 +188,9 @@ fn add_password(
     let added = read.and_then(|text| bare.with_password(text.trim_end_matches(['\n', '\r'])));
     match added {
         Ok(whole) => *url = Some(whole),
-        Err(message) => problems.push(Problem::new(format!("{table}.password_file"), message)),
+        Err(message) => {
+            let key = if file.is_some() { "password_file" } else { "password" };
+            problems.push(Problem::new(format!("{table}.{key}"), message));
+        }
     }
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use notification::{Bytes, Content, Name};
 use pipeline::Channels;
-use pipeline::ingest::Templates;
+use pipeline::ingest::{TemplateSource, Templates};
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::Problem;
+use super::channels::{ChannelConfig, Shared};
 
 /// A named template.
 #[derive(Debug, Clone, PartialEq, Deserialize, Default)]
@@ -21,6 +22,10 @@ pub(crate) struct TemplateConfig {
     file: Option<PathBuf>,
     /// The channel's options. None by default.
     options: Option<Table>,
+    /// The channel that it is meant for: it is asked at the start whether it takes the template, as the sample makes it.
+    channel: Option<Name>,
+    /// Variables to try it with at the start. None by default.
+    sample: Option<Table>,
 }
 
 /// One key that is wrong.
@@ -34,8 +39,8 @@ pub(crate) struct Wrong {
 // === impl TemplateConfig ===
 
 impl TemplateConfig {
-    /// Payload and options as JSON. Reads the file, if one is named.
-    pub(super) fn read(&self) -> Result<Content, Wrong> {
+    /// All of it as JSON. Reads the file, if one is named.
+    pub(super) fn read(&self) -> Result<TemplateSource, Wrong> {
         let payload = match (&self.content, &self.file) {
             (Some(content), None) => to_json("content", content)?,
             (None, Some(file)) => {
@@ -51,20 +56,43 @@ impl TemplateConfig {
                 return Err(Wrong { key: "content", message });
             }
         };
-        let options = self.options.as_ref().map(|options| to_json("options", options));
-        let options = options.transpose()?.unwrap_or_default();
-        Ok(Content { payload, options, fallback: None })
+        let table = |key, table: &Option<Table>| {
+            table.as_ref().map(|table| to_json(key, table)).transpose()
+        };
+        let options = table("options", &self.options)?.unwrap_or_default();
+        let sample = table("sample", &self.sample)?;
+        let content = Content { payload, options, fallback: None };
+        Ok(TemplateSource { content, channel: self.channel.clone(), sample })
     }
 
-    /// Reads and compiles the template, and forgets it.
-    pub(super) fn check(&self, name: &Name) -> Option<Problem> {
+    /// Reads and compiles the template, tries it with the sample, and forgets it.
+    pub(super) fn check(
+        &self,
+        name: &Name,
+        channels: &BTreeMap<Name, ChannelConfig>,
+    ) -> Option<Problem> {
         let problem = |key: &str, message| Problem::new(format!("templates.{name}.{key}"), message);
-        let content = match self.read() {
-            Ok(content) => content,
+        let source = match self.read() {
+            Ok(source) => source,
             Err(Wrong { key, message }) => return Some(problem(key, message)),
         };
-        let contents = BTreeMap::from([(name.clone(), content)]);
-        let (_, fault) = Templates::compile(&contents, &Channels::default()).err()?;
+        let mut built = Channels::default();
+        if let Some(channel) = &self.channel {
+            let Some(config) = channels.get(channel) else {
+                let known: Vec<String> = channels.keys().map(|name| format!("`{name}`")).collect();
+                let message = format!(
+                    "there is no channel `{channel}`: the channels are {}",
+                    known.join(", ")
+                );
+                return Some(problem("channel", message));
+            };
+            // What is wrong with the channel is said of the channel.
+            if let Ok(channel_built) = config.kind.build(&Shared::default()) {
+                built.insert(channel.clone(), channel_built);
+            }
+        }
+        let sources = BTreeMap::from([(name.clone(), source)]);
+        let (_, fault) = Templates::compile(&sources, &built).err()?;
         let key = fault.pointer.trim_start_matches('/').replace('/', ".");
         Some(problem(&key, fault.message))
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::channels::ChannelKind;
 use super::load::{Source, expected};
 use super::*;
 
@@ -230,6 +231,30 @@ fn a_key_is_needed_beyond_this_machine_and_must_be_whole() {
 }
 
 #[test]
+fn a_token_for_apple_is_kept_where_there_is_a_place_and_what_has_none_is_named() {
+    let check = |store: &str, apple: &str, service: Option<&str>, directory: Option<&str>| {
+        let kind = ChannelKind::Apns(toml::from_str(&format!("topic = \"a.b\"\n{apple}")).unwrap());
+        let channel = ChannelConfig { retry: RetryConfig::default(), kind };
+        let config = Config {
+            store: toml::from_str(store).unwrap(),
+            channels: BTreeMap::from([("ios".parse().unwrap(), channel)]),
+            ..Config::default()
+        };
+        let shared = Shared::new(config.store.place(), service.map(Into::into));
+        assert_eq!(shared.state_directory.as_deref(), directory.map(Path::new), "{store}");
+        config.forgetful_channels(&shared).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (alone, shared) = ("", "url = \"postgres://db/belfry\"");
+    let nobody: [&str; 0] = [];
+    assert_eq!(check(alone, "", None, Some("./data/state")), nobody);
+    assert_eq!(check(alone, "", Some("/var/lib/x"), Some("./data/state")), nobody);
+    assert_eq!(check(shared, "", None, None), ["ios"]);
+    assert_eq!(check(shared, "", Some("/var/lib/x"), Some("/var/lib/x/state")), nobody);
+    assert_eq!(check(shared, "state_directory = \"s\"", None, None), nobody);
+    assert_eq!(check(shared, "certificate_file = \"c.pem\"", None, None), nobody);
+}
+
+#[test]
 fn text_that_is_not_toml_is_told_by_its_line() {
     let complaints = complaints(&source("[server]\n\nlisten", &[]));
     assert!(complaints[0].starts_with("f.toml: line 3 is not TOML: "), "{complaints:?}");
@@ -374,6 +399,29 @@ fn a_template_is_checked_with_the_configuration() {
         "templates.a = { content = 1, options.x = '{% set x = 1 %}' }",
         "f.toml: templates.a.options.x: ",
     );
+    check(
+        "templates.a = { content = 'Dear {{ name }}', sample = { nam = 'Ann' } }",
+        "f.toml: templates.a.sample: `name` is missing: /content needs it",
+    );
+    check(
+        "templates.a = { content.x = [\"{{ n }}\", \"x\\n{{ n|first }}\"], sample = { n = 1 } }",
+        "f.toml: templates.a.content.x.1: cannot get first item from value (line 2)",
+    );
+    check(
+        "templates.a = { content = 1, channel = 'sms' }\nchannels.try.kind = 'dry-run'",
+        "f.toml: templates.a.channel: there is no channel `sms`: the channels are `try`",
+    );
+    let try_it = |template: &str| {
+        format!(
+            "channels.try = {{ kind = 'webhook' }}\ntemplates.a = {{ channel = 'try', {template} }}"
+        )
+    };
+    check(&try_it("content = 'no object', options = { x = 1 }"), "f.toml: templates.a.options");
+    check(
+        &try_it("content = {}, options = { x = '{{ n }}' }, sample = { n = 1 }"),
+        "f.toml: templates.a.options: with the sample, ",
+    );
+    assert!(source(&try_it("content.x = '{{ name }}'"), &[]).read().is_ok());
     let good = source("templates.a.content.aps.alert = 'Dear {{ name }}'", &[]).read().unwrap();
-    assert!(good.build_templates(&Channels::default()).is_ok());
+    assert_eq!(good.template_sources().unwrap().len(), 1);
 }

@@ -73,7 +73,12 @@ impl Credentials {
                 faults.push((path, "must be a table, the settings of one credential".to_owned()));
                 continue;
             };
+            let before = faults.len();
             credentials.open_table(&mut table, &path, Some(&name), faults);
+            if faults.len() > before {
+                // What is wrong is said here, and not again where it is used.
+                table.clear();
+            }
             credentials.tables.insert(name, table);
         }
         credentials

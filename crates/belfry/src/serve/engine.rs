@@ -41,6 +41,9 @@ impl Engine {
         role.check(config)?;
         let clock = Clock::system();
         let live = Live::new(config)?;
+        if role.consumes() {
+            live.warn_of_forgetful();
+        }
         let mut random = fastrand::Rng::with_seed(seed(clock));
         let listener = TcpListener::bind(config.server.listen)
             .await

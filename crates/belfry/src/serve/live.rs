@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use flow::Clock;
-use notification::{Content, Name};
-use pipeline::ingest::Templates;
+use notification::Name;
+use pipeline::ingest::{TemplateSource, Templates};
 use pipeline::{Channels, Intake, RetryPolicy};
 use store::Ingest;
 use tokio::sync::watch;
 
-use crate::config::{Config, Shared};
+use crate::config::{Config, Shared, service_directory};
 
 /// What everything in a process goes by.
 #[derive(Debug)]
 pub(super) struct Live {
     config: Config,
     shared: Shared,
-    contents: BTreeMap<Name, Content>,
+    templates: BTreeMap<Name, TemplateSource>,
     channels: watch::Sender<Channels>,
     policies: watch::Sender<BTreeMap<Name, RetryPolicy>>,
     keys: watch::Sender<api::Keys>,
@@ -40,15 +40,25 @@ pub(super) struct Changes {
 impl Live {
     /// Builds what `config` says. Reads the files that it names, and connects to nothing.
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
-        let shared = Shared::new(config.store.place());
+        let shared = Shared::new(config.store.place(), service_directory());
         Ok(Self {
-            contents: config.template_contents()?,
+            templates: config.template_sources()?,
             channels: watch::Sender::new(config.build_channels(&shared, None)?),
             policies: watch::Sender::new(config.retry_policies()?),
             keys: watch::Sender::new(config.server.api_keys()),
             config: config.clone(),
             shared,
         })
+    }
+
+    /// Names the channels that keep nothing over a restart and should.
+    pub(super) fn warn_of_forgetful(&self) {
+        for channel in self.config.forgetful_channels(&self.shared) {
+            tracing::warn!(
+                %channel,
+                "every start makes a new token for Apple, which wants few: name a directory that outlives restarts as `state_directory`"
+            );
+        }
     }
 
     /// Goes by `new`. Everything is built before the first thing is replaced.
@@ -66,20 +76,20 @@ impl Live {
             .context("server.keys: the address stays until a restart")?;
         let channels =
             new.build_channels(&self.shared, Some((&self.config, &self.channels.borrow())))?;
-        let contents = new.template_contents()?;
-        let templates = compile(&contents, &channels)?;
+        let sources = new.template_sources()?;
+        let templates = compile(&sources, &channels)?;
         let policies = new.retry_policies()?;
 
         let mut made = self.config.channel_differences(&new);
         made.extend((self.config.server.keys != new.server.keys).then(|| "server.keys".to_owned()));
-        made.extend((self.contents != contents).then(|| "templates".to_owned()));
+        made.extend((self.templates != sources).then(|| "templates".to_owned()));
         let left = self.config.fixed_differences(&new);
         self.policies.send_replace(policies);
         // Before anything is taken in for a channel that is new.
         self.channels.send_replace(channels.clone());
         intake.replace(Arc::new(channels), templates);
         self.keys.send_replace(keys);
-        self.contents = contents;
+        self.templates = sources;
         self.config.follow(new);
         Ok(Changes { made, left })
     }
@@ -87,7 +97,7 @@ impl Live {
     /// What takes notifications in.
     pub(super) fn intake(&self, store: Arc<dyn Ingest>, clock: Clock) -> anyhow::Result<Intake> {
         let channels = self.channels.borrow().clone();
-        let templates = compile(&self.contents, &channels)?;
+        let templates = compile(&self.templates, &channels)?;
         Ok(Intake::new(store, Arc::new(channels), clock).with_templates(templates))
     }
 
@@ -107,7 +117,10 @@ impl Live {
     }
 }
 
-fn compile(contents: &BTreeMap<Name, Content>, channels: &Channels) -> anyhow::Result<Templates> {
-    Templates::compile(contents, channels)
+fn compile(
+    sources: &BTreeMap<Name, TemplateSource>,
+    channels: &Channels,
+) -> anyhow::Result<Templates> {
+    Templates::compile(sources, channels)
         .map_err(|(name, fault)| anyhow::anyhow!("templates.{name}.{fault}"))
 }

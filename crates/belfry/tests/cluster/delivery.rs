@@ -119,3 +119,34 @@ fn what_an_application_inserts_is_delivered_and_what_cannot_be_is_put_aside() {
     assert_eq!(books.tally().accepted, 1, "what was rolled back was never sent");
     engine.stop();
 }
+
+#[test]
+fn a_row_from_a_template_is_rendered_and_its_fallback_used_once_it_is_refused() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let token = bench::workload::token;
+    let mut numbers = 0..;
+    let mut next = |is_dead: bool| {
+        numbers.find(|number| provider_sim::is_dead(&token(*number), 0.5) == is_dead).unwrap()
+    };
+    let (gone, good) = (next(true), next(false));
+    let cluster = Cluster::new(database.url(), good + 1, &["--dead-tokens", "0.5"])
+        .with("BELFRY__TEMPLATES__HELLO__CONTENT", r#"{ aps = { alert = "{{ name }}" } }"#);
+    let engine = cluster.start("serve", "engine");
+    let row = |to: u64, template: &str| {
+        let (to, next) = (token(to), token(good));
+        format!(
+            "INSERT INTO belfry.outbox (channel, recipient, template, variables, fallback) VALUES \
+             ('ios', '{to}', '{template}', '{{\"name\": \"Ann\"}}', \
+             '[{{\"channel\": \"ios\", \"to\": \"{next}\", \"content\": {{\"aps\": {{\"alert\": \"{{{{ name }}}}!\"}}}}}}]')"
+        )
+    };
+    database.query(&format!("{}; {}", row(gone, "hello"), row(gone, "hallo"))).unwrap();
+    cluster.drained(&engine, 2);
+    let reason = database.query("SELECT reason FROM belfry.outbox_rejected").unwrap();
+    assert!(reason.starts_with("template: there is no template \"hallo\""), "{reason}");
+    let audit = cluster.audit(&engine);
+    assert!(audit.balanced, "{audit:?}");
+    assert_eq!((audit.delivered, audit.refused), (1, 1), "{audit:?}");
+    assert_eq!(cluster.books().tally_of(good..good + 1).accepted, 1);
+    engine.stop();
+}

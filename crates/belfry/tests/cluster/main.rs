@@ -6,4 +6,5 @@ mod delivery;
 mod feed;
 mod operations;
 mod receiver;
+mod registration;
 mod support;

@@ -41,7 +41,7 @@ impl Receiver {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let state = Arc::clone(&serving);
-                std::thread::spawn(move || serve(stream.unwrap(), &state));
+                std::thread::spawn(move || serve(&stream.unwrap(), &state));
             }
         });
         Self { address, state }
@@ -88,8 +88,8 @@ impl Receiver {
     }
 }
 
-fn serve(stream: TcpStream, state: &Mutex<State>) {
-    let mut input = BufReader::new(stream.try_clone().unwrap());
+fn serve(stream: &TcpStream, state: &Mutex<State>) {
+    let (mut input, mut output) = (BufReader::new(stream.try_clone().unwrap()), stream);
     while let Some(body) = request(&mut input) {
         let answer = {
             let mut state = state.lock().unwrap();
@@ -101,7 +101,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
             Answer::Status(status) => {
                 let head = format!("HTTP/1.1 {status} As Told\r\ncontent-length: 0\r\n\r\n");
                 // Who asked may have been killed.
-                if (&stream).write_all(head.as_bytes()).is_err() {
+                if output.write_all(head.as_bytes()).is_err() {
                     return;
                 }
             }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Audit, Books, Guarantee, Simulator, Watch, Workload};
+use bench::{Audit, Books, Guarantee, JournalTail, Simulator, Watch, Workload};
 use flow::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -45,6 +45,14 @@ impl Cluster {
         let simulator = Simulator::start(belfry(), directory.path(), &flags).unwrap();
         let environment = vec![("BELFRY__STORE__URL", store.to_owned())];
         Self { directory, simulator, environment, tokens }
+    }
+
+    /// An engine on its own, with its store in a directory.
+    pub(crate) fn on_disk(tokens: u64, simulator_flags: &[&str]) -> Self {
+        let mut cluster = Self::new("", tokens, simulator_flags);
+        let data = cluster.directory.path().join("data").display().to_string();
+        cluster.environment = vec![("BELFRY__STORE__DIRECTORY", data)];
+        cluster
     }
 
     /// The same with a broker, in which nobody else has these names.
@@ -134,6 +142,17 @@ impl Cluster {
     pub(crate) fn audit(&self, process: &Process) -> Audit {
         let output = self.command(process, "audit").arg("--json").output().unwrap();
         serde_json::from_str(&checked(&output)).unwrap()
+    }
+
+    /// Waits until the provider has had so many requests, and no more.
+    pub(crate) fn requested(&self, requests: u64) {
+        let mut journal = JournalTail::open(&self.simulator.ready.journal).unwrap();
+        let mut lines = 0;
+        eventually("the provider was asked", || {
+            lines = journal.lines().unwrap();
+            lines >= requests
+        });
+        assert_eq!(lines, requests);
     }
 
     /// The provider's books.

@@ -147,7 +147,7 @@ fn what_does_not_open_is_named_with_its_place_and_what_to_do() {
          or key_file in [credentials]",
     );
     check(
-        &config("master.key", &sealed[..sealed.len() - 30]),
+        &config("master.key", &sealed[..sealed.len() - 28]),
         "credentials.hooks.secrets[0]: cannot be opened with the master key in master.key",
     );
     check(

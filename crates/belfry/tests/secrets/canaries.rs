@@ -174,7 +174,8 @@ fn the_password_of_a_store_and_a_queue_is_seen_nowhere() {
     workspace.call(&engine, "", "GET /v1/status", "");
     workspace.call(&engine, "", "GET /metrics", "");
     workspace.get(&["check-config"]);
-    workspace.get(&["status", "--json", "--store", database.url()]);
+    workspace.get(&["status", "--json", "--store", &without]);
+    workspace.run(&["status", "--json", "--store", database.url()]);
     workspace.run(&["status", "--store", &database.url().replace("127.0.0.1", ":bad:")]);
     workspace.run(&["produce", "--queue", &queue.replace("nats", "http")]);
     let wrong = format!("postgres://me:{store_password}@127.0.0.1:1/x");

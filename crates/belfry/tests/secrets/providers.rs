@@ -35,7 +35,7 @@ impl Parrot {
     pub(crate) fn smtp() -> Self {
         Self::start(|stream, heard| {
             let mut input = BufReader::new(stream);
-            let mut say = |words: &str| write!(&*stream, "{words}\r\n").ok();
+            let say = |words: &str| write!(&*stream, "{words}\r\n").ok();
             let mut login = String::new();
             say("220 parrot")?;
             loop {

@@ -52,17 +52,21 @@ fn reloads_under_load_lose_and_double_nothing() {
     let log = directory.path().join("belfry.log");
     let reloads =
         || std::fs::read_to_string(&log).unwrap().matches("reloaded: what is sent").count();
-    let (least, most) = (0..TOKENS / 2, TOKENS / 2..TOKENS);
-    trial.broadcast(least, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
-    trial.broadcast(most, r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
     // Few at a time, so that there is something to reload under.
-    for round in 0..6 {
+    let reload = |round: usize| {
         let settings =
             format!("concurrency = {}\nthrottle_delay = \"{}s\"\n", 8 + round, 1 + round);
         let topic = "topic = \"org.belfry.demo\"\n";
         std::fs::write(&config, text.replace(topic, &format!("{topic}{settings}"))).unwrap();
         trial.engine().signal(Signal::HUP).unwrap();
         eventually("it is reloaded", || reloads() == round + 1);
+    };
+    reload(0);
+    let (least, most) = (0..TOKENS / 2, TOKENS / 2..TOKENS);
+    trial.broadcast(least, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
+    trial.broadcast(most, r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
+    for round in 1..6 {
+        reload(round);
         assert!(trial.pending().unwrap() > 0, "there is nothing to reload under");
     }
     let said = std::fs::read_to_string(&log).unwrap();
@@ -112,19 +116,24 @@ fn channels_come_and_go() {
     let mut workspace = Workspace::new();
     workspace.write("belfry.toml", &rehearsals("", &["stays", "goes"]));
     let engine = workspace.start();
+    let delivered = |workspace: &mut Workspace, count: usize| {
+        eventually("all are delivered", || {
+            workspace.get(&["log", "--json"]).matches("\"delivered\"").count() == count
+        });
+    };
     assert_eq!(send(&mut workspace, &engine, "", "goes", CONTENT), "201");
+    delivered(&mut workspace, 1);
     workspace.write("belfry.toml", &rehearsals("", &["comes", "stays"]));
     let said = workspace.reload(&engine);
     assert!(said.contains("changed=\"channels.comes (new), channels.goes (gone)\""), "{said}");
     for (channel, status) in [("comes", "201"), ("stays", "201"), ("goes", "422")] {
         assert_eq!(send(&mut workspace, &engine, "", channel, CONTENT), status, "{channel}");
     }
-    eventually("all are delivered", || {
-        workspace.get(&["log", "--json"]).matches("\"delivered\"").count() == 3
-    });
+    delivered(&mut workspace, 3);
     workspace.write("belfry.toml", &rehearsals("", &["goes"]));
     workspace.reload(&engine);
     assert_eq!(send(&mut workspace, &engine, "", "goes", CONTENT), "201");
+    delivered(&mut workspace, 4);
 }
 
 #[test]
@@ -226,7 +235,7 @@ fn a_new_key_secret_or_account_is_what_the_provider_sees() {
     );
     workspace.write("belfry.toml", &config);
     let engine = workspace.start();
-    let mut send_all = |workspace: &mut Workspace| {
+    let send_all = |workspace: &mut Workspace| {
         let hook = format!("https://{webhook}/x");
         let rows = [
             ("ios", "ab".repeat(32), r#"{"aps":{}}"#),

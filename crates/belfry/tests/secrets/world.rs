@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::providers::Parrot;
 use crate::support::{BELFRY, Engine, Workspace, make_api_key};
 
-const WEBHOOK_SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const WEBHOOK_SECRET: &str = "YSBjYW5hcnkgb2Ygb25lIHdlYmhvb2sh";
 pub(crate) const OTHER_WEBHOOK_SECRET: &str = "C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 pub(crate) const BEARER: &str = "canary-of-an-endpoint";
 pub(crate) const API_KEY_OF_ENDPOINT: &str = "canary-in-a-header";
@@ -68,6 +68,7 @@ impl World {
         let apple = KeyPair::generate().unwrap();
         workspace.write("apple.pub", &apple.public_key_pem());
         let (login, whsec) = (format!("me:{PASSWORD}"), format!("whsec_{WEBHOOK_SECRET}"));
+        let apple_public = workspace.path("apple.pub");
         let flags = [
             ["--fcm", "127.0.0.1:0"],
             ["--smtp", "127.0.0.1:0"],
@@ -76,7 +77,7 @@ impl World {
             ["--web-push-key", &vapid_public],
             ["--web-push-subscriptions", "1"],
             ["--webhook-secret", &whsec],
-            ["--apns-public-key", workspace.path("apple.pub").to_str().unwrap()],
+            ["--apns-public-key", apple_public.to_str().unwrap()],
         ];
         let flags: Vec<String> = flags.concat().into_iter().map(str::to_owned).collect();
         // Its own files have secrets, and are not ours.

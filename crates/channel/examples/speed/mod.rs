@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,17 +21,26 @@ pub(crate) struct Load {
     pub(crate) warm_up: usize,
     pub(crate) requests: usize,
     pub(crate) chunks_at_a_time: usize,
+    /// Sender threads, as the engine has them: each with connections of its own. They share what is sent.
+    pub(crate) threads: usize,
 }
 
 /// What it took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
-    /// Of the warm-up, and of all that came after it.
-    pub(crate) accepted: (usize, usize),
+    pub(crate) accepted: usize,
     pub(crate) requests: usize,
     pub(crate) per_second: f64,
-    /// The sending thread's, per request, in microseconds.
+    /// The sending threads', per request, in microseconds.
     pub(crate) cpu_us: f64,
+}
+
+/// What one thread did.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    accepted: usize,
+    took: Duration,
+    cpu: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -46,15 +55,48 @@ impl Reports for Accepted {
 }
 
 /// Sends `chunk` again and again.
-pub(crate) async fn measure(
+pub(crate) fn measure(
     channel: &dyn Channel,
     chunk: &Chunk,
     load: Load,
 ) -> Result<Measured, Box<dyn Error>> {
+    let start = Barrier::new(load.threads);
+    let each = Load {
+        warm_up: load.warm_up / load.threads,
+        requests: load.requests / load.threads,
+        ..load
+    };
+    let shares = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..load.threads)
+            .map(|_| scope.spawn(|| run(channel, chunk, each, &start).map_err(|e| e.to_string())))
+            .collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())));
+        joined.collect::<Result<Vec<_>, String>>()
+    })?;
+    let requests = each.requests / chunk.deliveries.len() * chunk.deliveries.len() * load.threads;
+    let took = shares.iter().map(|share| share.took).max().unwrap_or_default();
+    let cpu: Duration = shares.iter().map(|share| share.cpu).sum();
+    Ok(Measured {
+        accepted: shares.iter().map(|share| share.accepted).sum(),
+        requests,
+        per_second: per(requests, took.as_secs_f64()),
+        cpu_us: 1e6 / per(requests, cpu.as_secs_f64()),
+    })
+}
+
+/// The share of one thread, after all have warmed up.
+fn run(
+    channel: &dyn Channel,
+    chunk: &Chunk,
+    load: Load,
+    start: &Barrier,
+) -> Result<Share, Box<dyn Error>> {
     let clock = Clock::system();
     let sender = channel.open(Tools { clock, seed: 1 })?;
     let gate = Gate::new(Box::new(Fixed(channel.concurrency())));
-    let run = async |requests: usize| {
+    let send_all = async |requests: usize| {
         let accepted = Accepted::default();
         let jobs = futures_util::stream::iter(0..requests / chunk.deliveries.len());
         jobs.for_each_concurrent(load.chunks_at_a_time, |_| {
@@ -63,18 +105,15 @@ pub(crate) async fn measure(
         .await;
         accepted.0.get()
     };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let warm_up = local.run_until(run(load.warm_up)).await;
+    local.block_on(&runtime, send_all(load.warm_up));
+    start.wait();
     let (started, cpu_started) = (clock.monotonic(), thread_cpu()?);
-    let accepted = local.run_until(run(load.requests)).await;
+    let accepted = local.block_on(&runtime, send_all(load.requests));
     let (took, cpu) = (clock.monotonic() - started, thread_cpu()?.saturating_sub(cpu_started));
-    local.run_until(sender.close()).await;
-    Ok(Measured {
-        accepted: (warm_up, accepted),
-        requests: load.requests,
-        per_second: per(load.requests, took.as_secs_f64()),
-        cpu_us: 1e6 / per(load.requests, cpu.as_secs_f64()),
-    })
+    local.block_on(&runtime, sender.close());
+    Ok(Share { accepted, took, cpu })
 }
 
 /// A chunk of `content` for `recipients`.
@@ -135,7 +174,7 @@ pub(crate) fn say(line: &str) {
 
 async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepted, clock: Clock) {
     let mut chunk = chunk.clone();
-    chunk.lease_until = channel::timestamp(clock).plus(notification::limits::LEASE);
+    chunk.lease_until = channel::timestamp(clock).plus(Duration::from_mins(2));
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let deliveries = &chunk.deliveries;
     let stopping = &stopping;
@@ -147,8 +186,7 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
 
 impl std::fmt::Display for Measured {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { accepted: (warm_up, accepted), requests, per_second, cpu_us } = self;
-        writeln!(formatter, "warm-up     {warm_up} accepted")?;
+        let Self { accepted, requests, per_second, cpu_us } = self;
         writeln!(formatter, "accepted    {accepted} of {requests}")?;
         writeln!(formatter, "per second  {per_second:.0}")?;
         write!(formatter, "CPU         {cpu_us:.2} us per request")

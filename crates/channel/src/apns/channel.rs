@@ -183,14 +183,16 @@ impl Sender for ApnsSender {
 impl ApnsSender {
     async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
         let Prepared { job, common, shared } = prepared;
-        let own = delivery.content.as_ref().map(|content| self.encoder.encode(content, common));
-        let encoded = match own_or_shared(own.as_ref(), shared.as_ref()) {
+        // Boxed: every attempt would carry the room for it.
+        let own = delivery.content.as_ref();
+        let own = own.map(|content| Box::new(self.encoder.encode(content, common)));
+        let encoded = match own_or_shared(own.as_deref(), shared.as_ref()) {
             Ok(encoded) => encoded,
             Err(impossible) => return impossible,
         };
         let id = job.chunk.notification_id(delivery.index);
         let make = || self.encoder.request(encoded, &delivery.recipient, id);
-        match self.pool.exchange(*job, &encoded.payload, make).await {
+        match self.pool.exchange(job, &encoded.payload, &make).await {
             Ok((reply, stream)) => {
                 let (attempt, advice) =
                     interpret(&reply, self.delays, self.proof.known(encoded.is_own_topic));

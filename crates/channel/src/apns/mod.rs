@@ -19,6 +19,8 @@ mod config;
 mod request;
 mod response;
 mod state;
+#[cfg(test)]
+mod suppressing_tests;
 mod token;
 
 pub use channel::ApnsChannel;

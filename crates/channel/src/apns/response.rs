@@ -48,7 +48,7 @@ pub(super) struct Known {
 
 /// What a row of the table means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+pub(super) enum Meaning {
     Accepted,
     /// This notification will never be accepted.
     Refused,
@@ -89,7 +89,7 @@ const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
 /// it belongs to another app. Either can be the sender's own mistake, which would retire every token that there is: so
 /// they retire one only when an acceptance has shown, since the start, that environment and topic are right. `Forbidden`
 /// is on Apple's list of what must not be tried again.
-const REASONS: &[(u16, &str, Meaning)] = &[
+pub(super) const REASONS: &[(u16, &str, Meaning)] = &[
     (400, "BadCollapseId", Meaning::Refused),
     (400, "BadDeviceToken", Meaning::NotOfEnvironment),
     (400, "BadExpirationDate", Meaning::Refused),

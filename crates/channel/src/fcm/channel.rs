@@ -1,10 +1,11 @@
 //! FCM as a channel.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use flow::{Clock, Quota};
 use http::HeaderValue;
 use http::uri::Authority;
@@ -13,10 +14,12 @@ use tokio::task::JoinSet;
 
 use super::config::{Checked, Settings};
 use super::oauth::Refused;
+use super::quotas::Quotas;
 use super::request::{Encoded, Encoder, Target, check_content};
 use super::response::{Advice, interpret};
 use super::token::TokenSource;
 use crate::complaint::Complaint;
+use crate::drive::{Admission, drive_admitted};
 use crate::http2::{Dial, Pool, Priming};
 use crate::tcp::Anywhere;
 use crate::{
@@ -24,8 +27,8 @@ use crate::{
     tls,
 };
 
-/// How long a message waits for its place in the quota. With the wait for a stream it leaves some of an attempt's time
-/// for the answer.
+/// How long the messages of a job wait for their places in the quota, one after the other. What is left of the job goes
+/// back to the store then, and makes room for others.
 const QUOTA_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long messages wait whose account is refused: somebody has to mend it.
 const ACCOUNT_DELAY: Duration = Duration::from_mins(15);
@@ -69,12 +72,14 @@ struct Prepared<'a> {
 // === impl FcmChannel ===
 
 impl FcmChannel {
-    /// A channel with `settings`. Reads the account and the certificates, and connects to nothing.
-    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
+    /// A channel with `settings`, whose quota is one of `quotas`. Reads the account and the certificates, and connects to
+    /// nothing.
+    pub fn new(settings: &Settings, quotas: &Quotas) -> Result<Self, ChannelError> {
         let Checked { account, project_id, origin, authority, token_uri, messages_per_minute } =
             settings.check()?;
         let ca_file = settings.ca_file.as_deref();
         let tokens = TokenSource::new(account, token_uri, tls::client(ca_file, &[b"http/1.1"])?);
+        let destination: Arc<str> = format!("{authority}/{project_id}").into();
         Ok(Self {
             dial: Dial {
                 provider: "FCM",
@@ -83,11 +88,11 @@ impl FcmChannel {
                 reach: Arc::new(Anywhere),
                 priming: Priming::Unprimed,
             },
-            destination: format!("{authority}/{project_id}").into(),
             authority,
             project_id,
             tokens: Arc::new(tokens),
-            quota: messages_per_minute.map(|count| Arc::new(Quota::per_minute(count))),
+            quota: messages_per_minute.map(|count| quotas.of(&destination, count)),
+            destination,
             concurrency: settings.concurrency,
             connections_max: settings.connections_max,
         })
@@ -144,7 +149,9 @@ impl Sender for FcmSender {
             Encoded::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
         });
         let prepared = Prepared { job, authorization, shared };
-        drive(job, |delivery| self.attempt(&prepared, delivery)).await;
+        let waited = Cell::new(Duration::ZERO);
+        let admit = |_: &_| self.admit(&waited);
+        drive_admitted(job, admit, |delivery| self.attempt(&prepared, delivery)).await;
     }
 
     async fn close(&self) {
@@ -157,48 +164,62 @@ impl Sender for FcmSender {
 
 impl FcmSender {
     async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
+        let body = match self.body(prepared, delivery) {
+            Ok(body) => body,
+            Err(impossible) => return impossible,
+        };
+        let authorization = prepared.authorization.borrow().clone();
+        match self.exchange(prepared, &body, &authorization).await {
+            // Whoever is not known is not listened to: the message was certainly not processed. Boxed: every attempt would
+            // carry the room for it.
+            Ok((_, Advice::RenewToken))
+                if self.tokens.rejected(&authorization, self.clock.monotonic()) =>
+            {
+                Box::pin(self.attempt_anew(prepared, &body)).await
+            }
+            Ok((attempt, advice)) => self.follow(advice, attempt),
+            Err(attempt) => attempt,
+        }
+    }
+
+    /// The same with another token.
+    async fn attempt_anew(&self, prepared: &Prepared<'_>, body: &Bytes) -> Attempt {
+        let renewed = match self.authorization().await {
+            Ok(renewed) => renewed,
+            Err(refused) => return unsent(&refused),
+        };
+        prepared.authorization.replace(renewed.clone());
+        if let Some(report) = prepared.job.may_start().report_otherwise() {
+            return Attempt::not_started(report);
+        }
+        match self.exchange(prepared, body, &renewed).await {
+            Ok((attempt, advice)) => self.follow(advice, attempt),
+            Err(attempt) => attempt,
+        }
+    }
+
+    async fn exchange(
+        &self,
+        Prepared { job, .. }: &Prepared<'_>,
+        body: &Bytes,
+        authorization: &HeaderValue,
+    ) -> Result<(Attempt, Advice), Attempt> {
+        let make = || self.encoder.request(authorization);
+        let (reply, _stream) = self.pool.exchange(job, body, &make).await?;
+        Ok(interpret(&reply, job.chunk.attempt, timestamp(self.clock)))
+    }
+
+    /// The body for `delivery`; otherwise what is to be reported.
+    fn body(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Result<Bytes, Attempt> {
         let Prepared { job, shared, .. } = prepared;
         let expires_at = job.chunk.envelope.expires_at;
         let own = delivery.content.as_ref();
         let own = own.map(|content| Encoded::new(content, expires_at, timestamp(self.clock)));
-        let encoded = match own_or_shared(own.as_ref(), shared.as_ref()) {
-            Ok(encoded) => encoded,
-            Err(impossible) => return impossible,
-        };
+        let encoded = own_or_shared(own.as_ref(), shared.as_ref())?;
         let target = Target::parse(&delivery.recipient)
-            .and_then(|target| encoded.check_size(target).map(|()| target));
-        let body = match target {
-            Ok(target) => self.encoder.body(encoded, target),
-            Err(invalid) => return Attempt::impossible(invalid.message),
-        };
-        if let Err(report) = self.wait_for_quota(*job).await {
-            return Attempt::not_started(report);
-        }
-        let mut is_first = true;
-        loop {
-            let authorization = prepared.authorization.borrow().clone();
-            let make = || self.encoder.request(&authorization);
-            let reply = match self.pool.exchange(*job, &body, make).await {
-                Ok((reply, _stream)) => reply,
-                Err(attempt) => return attempt,
-            };
-            let (attempt, advice) = interpret(&reply, job.chunk.attempt, timestamp(self.clock));
-            // Whoever is not known is not listened to: the message was certainly not processed.
-            let is_worth_another = advice == Advice::RenewToken
-                && std::mem::take(&mut is_first)
-                && self.tokens.rejected(&authorization, self.clock.monotonic());
-            if !is_worth_another {
-                self.follow(advice, &attempt);
-                return attempt;
-            }
-            match self.authorization().await {
-                Ok(renewed) => prepared.authorization.replace(renewed),
-                Err(refused) => return unsent(&refused),
-            };
-            if let Some(report) = job.may_start().report_otherwise() {
-                return Attempt::not_started(report);
-            }
-        }
+            .and_then(|target| encoded.check_size(target).map(|()| target))
+            .map_err(|invalid| Attempt::impossible(invalid.message))?;
+        Ok(self.encoder.body(encoded, target))
     }
 
     async fn authorization(&self) -> Result<HeaderValue, Refused> {
@@ -212,21 +233,25 @@ impl FcmSender {
         Ok(authorization)
     }
 
-    /// Waits for a place, if there is one soon.
-    async fn wait_for_quota(&self, job: Job<'_>) -> Result<(), Report> {
-        let Some(quota) = &self.quota else { return Ok(()) };
-        match quota.reserve(self.clock.monotonic(), QUOTA_WAIT_MAX) {
-            Ok(Duration::ZERO) => Ok(()),
+    /// When the next message of a job may go whose messages have waited for `waited` so far.
+    fn admit(&self, waited: &Cell<Duration>) -> Admission {
+        let Some(quota) = &self.quota else { return Admission::Now };
+        let now = self.clock.monotonic();
+        match quota.reserve(now, QUOTA_WAIT_MAX.saturating_sub(waited.get())) {
+            Ok(Duration::ZERO) => Admission::Now,
             Ok(wait) => {
-                tokio::time::sleep(wait).await;
-                job.may_start().report_otherwise().map_or(Ok(()), Err)
+                waited.set(waited.get() + wait);
+                Admission::At(now + wait)
             }
             // In whole seconds: those of a chunk that wait equally long stay one row.
-            Err(wait) => Err(Report::HandedBack { after: Duration::from_secs(wait.as_secs() + 1) }),
+            Err(wait) => {
+                Admission::No(Report::HandedBack { after: Duration::from_secs(wait.as_secs() + 1) })
+            }
         }
     }
 
-    fn follow(&self, advice: Advice, attempt: &Attempt) {
+    /// Does what an answer asks for, and gives back what its attempt came to.
+    fn follow(&self, advice: Advice, attempt: Attempt) -> Attempt {
         match advice {
             Advice::CarryOn => {}
             Advice::Pause(span) => {
@@ -243,6 +268,7 @@ impl FcmSender {
                 }
             }
         }
+        attempt
     }
 }
 

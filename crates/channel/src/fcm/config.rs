@@ -34,7 +34,8 @@ pub struct Settings {
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Messages in any minute, over all threads of this process; 0 is no limit. Default 600000, which is what Google
+    /// Messages in any minute, over all threads of this process and all its channels of the project that have the same number
+    /// here; 0 is no limit. Default 600000, which is what Google
     /// grants a project. In a cluster each process has its share to be told.
     #[serde(default = "messages_per_minute_default")]
     pub messages_per_minute: u32,

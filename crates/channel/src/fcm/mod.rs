@@ -1,9 +1,10 @@
 //! Firebase Cloud Messaging, HTTP v1: HTTP/2 over TLS, with an OAuth token that a service account signs for.
 //!
 //! ```text
-//! FcmChannel (shared)        settings, endpoint, TLS
+//! Quotas (one per process)
+//!   └─ Quota                 messages per minute of one project
+//! FcmChannel (shared)        settings, endpoint, TLS, its quota
 //!   ├─ TokenSource           the access token of all threads: asked for by one, renewed at 80 % of its life
-//!   ├─ Quota                 messages per minute, over all threads of this process
 //!   └─ FcmSender (one per sender thread)
 //!        └─ http2::Pool
 //! ```
@@ -18,9 +19,13 @@ mod account;
 mod channel;
 mod config;
 mod oauth;
+mod quotas;
 mod request;
 mod response;
+#[cfg(test)]
+mod suppressing_tests;
 mod token;
 
 pub use channel::FcmChannel;
 pub use config::Settings;
+pub use quotas::Quotas;

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Response, StatusCode};
 use notification::limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -243,26 +244,30 @@ impl Connection {
         self.load.in_flight.set(self.load.in_flight.get().saturating_sub(1));
     }
 
-    /// Sends a request over a stream that was taken, and waits for the answer.
-    pub(crate) async fn exchange(
+    /// Sends a request over a stream that was taken; the future waits for the answer. The request is gone by then: thousands of
+    /// these futures wait at a time, and each has to be small.
+    pub(crate) fn exchange(
         &self,
         request: Request<()>,
         payload: Bytes,
-    ) -> Result<Reply, Failure> {
+    ) -> impl Future<Output = Result<Reply, Failure>> + use<'_> {
         // A connection that is going away says so here, before anything is written.
-        let response =
-            self.start(request, payload).map_err(|_| Failure::NotProcessed { leave: true })?;
-        let awaited = Awaited { load: &self.load, is_answered: false };
-        let answer = response.await;
-        awaited.end();
-        let (head, body) = answer.map_err(|error| failure(&error))?.into_parts();
-        self.load.answers.set(self.load.answers.get().wrapping_add(1));
-        let status = head.status.as_u16();
-        if status != 403 {
-            self.proven.set(true);
+        let started = self.start(request, payload);
+        async move {
+            let response = started.map_err(|_| Failure::NotProcessed { leave: true })?;
+            let awaited = Awaited { load: &self.load, is_answered: false };
+            let answer = response.await;
+            awaited.end();
+            let answer = answer.map_err(|error| failure(&error))?;
+            self.load.answers.set(self.load.answers.get().wrapping_add(1));
+            if answer.status() != StatusCode::FORBIDDEN {
+                self.proven.set(true);
+            }
+            match read(answer) {
+                Ok(reply) => Ok(reply),
+                Err(slow) => Ok(slow.await),
+            }
         }
-        let is_kept = !head.status.is_success();
-        Ok(Reply { status, headers: head.headers, body: read_body(body, is_kept).await })
     }
 
     fn start(&self, request: Request<()>, payload: Bytes) -> Result<ResponseFuture, h2::Error> {
@@ -344,16 +349,28 @@ async fn watch(provider: &str, pings: &mut PingPong, load: &Load) -> Ending {
     }
 }
 
-/// Reads the body of an answer to its end, so that its stream need not be reset, and gives it back if `is_kept`. A body
-/// that drips, breaks off or never ends costs at most its words.
-async fn read_body(mut stream: RecvStream, is_kept: bool) -> Vec<u8> {
+/// Reads an answer to its end, so that its stream need not be reset, and keeps the body unless it is an acceptance. When not all
+/// of it is there, which is rare, the future reads the rest.
+fn read(answer: Response<RecvStream>) -> Result<Reply, LocalBoxFuture<'static, Reply>> {
+    let (head, mut stream) = answer.into_parts();
+    let is_kept = !head.status.is_success();
     let mut body = Body { bytes: 0, kept: Vec::new(), is_kept };
+    let mut reply = Reply { status: head.status.as_u16(), headers: head.headers, body: Vec::new() };
     // What there is has nearly always come with the head.
     while let Some(piece) = stream.data().now_or_never() {
         if body.take(&mut stream, piece).is_break() {
-            return body.kept;
+            reply.body = body.kept;
+            return Ok(reply);
         }
     }
+    Err(Box::pin(async move {
+        reply.body = read_slowly(stream, body).await;
+        reply
+    }))
+}
+
+/// Reads the rest of a body. One that drips, breaks off or never ends costs at most its words.
+async fn read_slowly(mut stream: RecvStream, mut body: Body) -> Vec<u8> {
     let rest = async {
         loop {
             let piece = stream.data().await;
@@ -362,8 +379,7 @@ async fn read_body(mut stream: RecvStream, is_kept: bool) -> Vec<u8> {
             }
         }
     };
-    // Boxed: few answers come here, and every attempt would carry the room for it.
-    let _complete: Result<(), _> = tokio::time::timeout(BODY_WITHIN, Box::pin(rest)).await;
+    let _complete: Result<(), _> = tokio::time::timeout(BODY_WITHIN, rest).await;
     body.kept
 }
 

@@ -10,6 +10,7 @@ use flow::{Backoff, Clock, Signal};
 use notification::{Answer, Delivery, Report, Timestamp};
 use tokio::time::Instant;
 
+use super::SETTINGS_DELAY;
 use super::address;
 use super::config::{Relay, Settings, Target, Tls};
 use super::dkim::Signer;
@@ -299,7 +300,7 @@ impl SmtpSender {
                 if is_new {
                     self.complain(&why);
                 }
-                let answer = Answer::deferred(reply.code, None, why).acted(false);
+                let answer = Answer::deferred(reply.code, Some(SETTINGS_DELAY), why).acted(false);
                 let report = Report::Attempted(answer);
                 Attempt { report, signal: Signal::Silent }
             }
@@ -307,7 +308,7 @@ impl SmtpSender {
                 if is_new {
                     self.complain(&why);
                 }
-                Attempt::unsent(short(why), None)
+                Attempt::unsent(short(why), Some(SETTINGS_DELAY))
             }
             NoConnection::Nowhere(why) => Attempt::impossible(short(why)),
             NoConnection::Gone(why) => Attempt::answered(Answer::refused(0, true, short(why))),

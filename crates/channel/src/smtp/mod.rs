@@ -27,6 +27,8 @@ mod request;
 mod response;
 mod route;
 mod session;
+#[cfg(test)]
+mod suppressing_tests;
 mod transaction;
 mod wire;
 
@@ -41,5 +43,7 @@ const FINAL_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a server may leave sent bytes unread or unacknowledged: more than the 3 minutes that a block of a message has (RFC 5321,
 /// section 4.5.3.2.5), in which a server may well look at what it got so far.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_mins(4);
+/// How long mails wait for settings that somebody has to mend: a campaign must not burn meanwhile.
+const SETTINGS_DELAY: Duration = Duration::from_mins(15);
 /// How long a farewell may take.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);

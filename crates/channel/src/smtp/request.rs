@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use mail_builder::headers::Header as _;
 use mail_builder::headers::address::Address;
+use mail_builder::headers::raw::Raw;
 use mail_builder::headers::text::Text;
 use notification::{Content, NotificationId, Timestamp};
 use serde::Deserialize;
@@ -121,6 +122,8 @@ const VALUE_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 76;
 /// A way to unsubscribe, which has to fit into one line.
 const WAY_BYTES_MAX: usize = 900;
+/// A word of a header that is written as it is: lines are broken between words only, and end after 998 bytes.
+const WORD_BYTES_MAX: usize = 900;
 
 // === impl Composer ===
 
@@ -321,7 +324,15 @@ fn write_custom(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Inval
             format!("is not a header name: 1 to {NAME_BYTES_MAX} letters, digits, - and _");
         return Err(Invalid::at(pointer, message));
     }
-    write_text(head, name, &plain(&pointer, value)?);
+    let value = plain(&pointer, value)?;
+    let fits = value.split(' ').all(|word| word.len() <= WORD_BYTES_MAX);
+    if value.is_ascii() && fits {
+        // Unencoded: others read message identifiers and the like out of it (RFC 2047, section 5).
+        start(head, name);
+        Raw::new(&*value).write_header(head, name.len() + 2);
+    } else {
+        write_text(head, name, &value);
+    }
     Ok(())
 }
 

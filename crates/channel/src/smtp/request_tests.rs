@@ -44,6 +44,15 @@ fn id(index: u16) -> NotificationId {
 }
 
 #[test]
+fn a_header_that_others_take_apart_is_not_encoded() {
+    let earlier = format!("<{}@email.amazonses.com>", "0102018f2b3c4d5e-".repeat(5));
+    let form = json!({"from": "a@b.example", "subject": "s", "text": "t", "headers": {"In-Reply-To": earlier}});
+    let mail = String::from_utf8(written(&form, "somebody@example.org")).unwrap();
+    let unfolded = mail.replace("\r\n\t", " ").replace("\r\n ", " ").replace("  ", " ");
+    assert!(unfolded.contains(&format!("In-Reply-To: {earlier}\r\n")), "{mail}");
+}
+
+#[test]
 fn a_mail_reads_back_as_it_was_written() {
     let form = json!({
         "from": "B\u{fc}cher & Co. <shop@b.example>", "reply_to": "help@b.example", "subject": "Gr\u{fc}\u{df}e \u{2603}",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use notification::Answer;
 
+use super::SETTINGS_DELAY;
 use super::transaction::Stage;
 use super::wire::Reply;
 use crate::Attempt;
@@ -74,7 +75,9 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     let is_about_recipient = matches!(stage, Stage::Recipient | Stage::Message);
     match (reply.code, reply.enhanced) {
         // We are not logged in, or not encrypted: it is our settings, and waits until they are mended.
-        (523 | 525 | 530 | 534 | 535 | 538, _) => (not_now(reply, None), Advice::Complain),
+        (523 | 525 | 530 | 534 | 535 | 538, _) => {
+            (not_now(reply, Some(SETTINGS_DELAY)), Advice::Complain)
+        }
         // The mailbox is full. That passes, although this server calls it permanent.
         (_, [_, 2, 2]) => (not_now(reply, Some(delays.deferred)), Advice::CarryOn),
         // Of one recipient that is all of a mailbox's room, or what RFC 821 called too many recipients (RFC 5321, sections

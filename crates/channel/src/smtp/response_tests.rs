@@ -117,7 +117,8 @@ fn a_temporary_refusal_is_tried_again_after_the_delay_of_its_kind() {
         535 5.7.8 bad
         534 5.7.9 x
         538 5.7.11 x";
-    check(ALL, settings, (BACK_OFF, Signal::Answered, Advice::Complain));
+    let mended = Verdict::Deferred { after: Some(SETTINGS_DELAY) };
+    check(ALL, settings, (mended, Signal::Answered, Advice::Complain));
 }
 
 #[test]

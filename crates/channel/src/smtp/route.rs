@@ -161,7 +161,8 @@ impl Exchangers {
         let mut found = match self.resolver.exchangers(domain).await {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(NoConnection::Gone(format!("{domain} does not exist")));
+                // Our own name servers' word, which may be wrong for a while: the recipient is not listed for it.
+                return Err(NoConnection::Nowhere(format!("{domain} does not exist")));
             }
             Err(error) => return Err(NoConnection::Unreachable(format!("{domain}: {error}"))),
         };

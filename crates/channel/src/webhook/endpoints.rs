@@ -202,7 +202,7 @@ mod tests {
         let broken = "-----BEGIN PRIVATE KEY-----canary-----END PRIVATE KEY-----";
         check(
             serde_json::json!({ "url": url, "key": broken, "certificate": broken }),
-            "endpoints: cannot be read: a line that begins with -----BEGIN",
+            "endpoints: cannot be read: -----BEGIN ...----- and",
         );
         check(
             serde_json::json!({ "url": url, "key_file": "/no", "certificate_file": "/nowhere.pem" }),

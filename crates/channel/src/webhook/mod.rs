@@ -11,6 +11,8 @@ mod endpoints;
 mod request;
 mod response;
 mod signature;
+#[cfg(test)]
+mod suppressing_tests;
 
 pub use channel::WebhookChannel;
 pub use config::{EndpointSettings, Settings};

@@ -145,7 +145,7 @@ impl Channel for WebPushChannel {
 impl Sender for WebPushSender {
     async fn send(&self, job: Job<'_>) {
         let shared = job.chunk.content.as_ref().map(Prepared::new);
-        drive(job, |delivery| self.attempt(job, shared.as_ref(), delivery)).await;
+        drive(job, |delivery| self.attempt(&job, shared.as_ref(), delivery)).await;
     }
 
     async fn close(&self) {
@@ -156,12 +156,13 @@ impl Sender for WebPushSender {
 impl WebPushSender {
     async fn attempt(
         &self,
-        job: Job<'_>,
+        job: &Job<'_>,
         shared: Option<&Result<Prepared, Invalid>>,
         delivery: &Delivery,
     ) -> Attempt {
-        let own = delivery.content.as_ref().map(Prepared::new);
-        let prepared = match own_or_shared(own.as_ref(), shared) {
+        // Boxed: every attempt would carry the room for it.
+        let own = delivery.content.as_ref().map(|content| Box::new(Prepared::new(content)));
+        let prepared = match own_or_shared(own.as_deref(), shared) {
             Ok(prepared) => prepared,
             Err(impossible) => return impossible,
         };
@@ -169,9 +170,12 @@ impl WebPushSender {
             Ok(subscription) => subscription,
             Err(invalid) => return Attempt::impossible(invalid.message),
         };
+        let route = match self.routes.route(&endpoint.origin) {
+            Ok(route) => route,
+            Err(none) => return none,
+        };
         let WebPushChannel { vapid, ttl, pad_to, .. } = &self.channel;
-        let audience = format!("https://{}", endpoint.origin.authority());
-        let Some(proof) = vapid.proof(&audience, timestamp(self.clock)) else {
+        let Some(proof) = vapid.proof(&route.audience, timestamp(self.clock)) else {
             tracing::error!("the Web Push key does not sign");
             return Attempt::unsent("the Web Push key does not sign", None);
         };
@@ -189,9 +193,10 @@ impl WebPushSender {
                 ttl: *ttl,
                 now: timestamp(self.clock),
             };
-            prepared.request(&endpoint, body.len(), proof.authorization.clone(), terms)
+            let address = (&route.authority, &endpoint.path);
+            prepared.request(address, body.len(), proof.authorization.clone(), terms)
         };
-        match self.routes.exchange(job, &endpoint.origin, &body, make).await {
+        match self.routes.exchange(job, &route, &body, &make).await {
             Ok(reply) => self.conclude(&reply, &proof),
             Err(attempt) => attempt,
         }

@@ -20,6 +20,8 @@ mod request;
 mod response;
 mod routes;
 mod subscription;
+#[cfg(test)]
+mod suppressing_tests;
 mod turns;
 mod vapid;
 

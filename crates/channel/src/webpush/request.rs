@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use notification::{Content, Priority, Timestamp};
 use serde::Deserialize;
@@ -11,11 +12,11 @@ use serde_json::value::RawValue;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use crate::Invalid;
-use crate::endpoint::Endpoint;
 
 /// How long push services keep a message at most: four weeks, in seconds. Some refuse more.
 pub(super) const TTL_SECONDS_MAX: u64 = 28 * 24 * 3600;
 const TOPIC_BYTES_MAX: usize = 32;
+const HEADERS_MAX: usize = 7;
 
 static TTL: HeaderName = HeaderName::from_static("ttl");
 static URGENCY: HeaderName = HeaderName::from_static("urgency");
@@ -73,25 +74,24 @@ impl Prepared {
         Ok(Self { plaintext: content.payload.clone(), ttl_seconds: ttl, urgency, topic })
     }
 
-    /// The head of a request to `endpoint` with a body of `bytes`, under `terms`; `None` when the endpoint cannot be
-    /// written.
+    /// The head of a request to `path` at `authority` with a body of `bytes`, under `terms`; `None` when they make no address.
     pub(super) fn request(
         &self,
-        endpoint: &Endpoint,
+        (authority, path): (&Authority, &PathAndQuery),
         bytes: usize,
         authorization: HeaderValue,
         terms: Terms,
     ) -> Option<Request<()>> {
+        let mut uri = http::uri::Parts::default();
+        uri.scheme = Some(Scheme::HTTPS);
+        uri.authority = Some(authority.clone());
+        uri.path_and_query = Some(path.clone());
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::builder()
-            .scheme("https")
-            .authority(endpoint.origin.authority())
-            .path_and_query(endpoint.path.clone())
-            .build()
-            .ok()?;
+        *request.uri_mut() = Uri::from_parts(uri).ok()?;
         let urgency = self.urgency.unwrap_or_else(|| Urgency::of(terms.priority));
         let headers = request.headers_mut();
+        headers.reserve(HEADERS_MAX);
         headers.insert(AUTHORIZATION, authorization);
         headers.insert(CONTENT_ENCODING, CODING);
         headers.insert(CONTENT_TYPE, OCTETS);
@@ -183,9 +183,10 @@ mod tests {
         let content = Content { payload: Bytes::from_static(b"{}"), options, fallback: None };
         let expires_at = left.map(|left| NOW.plus(left));
         let terms = Terms { priority, expires_at, ttl: Duration::from_mins(10), now: NOW };
-        let endpoint = Endpoint::parse("https://push.example/a?b=c").unwrap();
+        let address =
+            (&Authority::from_static("push.example"), &PathAndQuery::from_static("/a?b=c"));
         let token = HeaderValue::from_static("vapid t=x, k=y");
-        Prepared::new(&content).unwrap().request(&endpoint, 103, token, terms).unwrap()
+        Prepared::new(&content).unwrap().request(address, 103, token, terms).unwrap()
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Request, Uri};
 use http_body_util::Full;
 use rustls::ClientConfig;
@@ -63,7 +64,12 @@ pub(super) struct Routes {
 
 /// The way to one push service.
 #[derive(Debug)]
-struct Route {
+pub(super) struct Route {
+    origin: Origin,
+    /// The origin as a token names it.
+    pub(super) audience: String,
+    /// What requests have as `:authority`.
+    pub(super) authority: Authority,
     http2: http2::Pool,
     http1_places: Semaphore,
     /// Not to be asked for HTTP/2 before; `None` while it speaks it, as far as is known.
@@ -81,23 +87,20 @@ impl Routes {
         Self { dial, tools, by_origin: RefCell::default(), http1 }
     }
 
-    /// Sends what `make` makes to `origin`, with `body`, and waits for the answer.
+    /// Sends what `make` makes over `route`, with `body`, and waits for the answer.
     ///
     /// # Errors
     /// What the attempt came to when there is no answer.
     pub(super) async fn exchange(
         &self,
-        job: Job<'_>,
-        origin: &Origin,
+        job: &Job<'_>,
+        route: &Route,
         body: &Bytes,
-        make: impl Fn() -> Option<Request<()>>,
+        make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<Reply, Attempt> {
-        let Some(route) = self.route(origin) else {
-            return Err(Attempt::handed_back(NO_ROOM_DELAY));
-        };
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
-            match route.http2.exchange_if_spoken(job, body, &make).await {
+            match route.http2.exchange_if_spoken(job, body, make).await {
                 Ok((http2::Reply { status, headers, body }, _stream)) => {
                     route.ask_at.set(None);
                     return Ok(Reply { status, headers, body });
@@ -106,6 +109,17 @@ impl Routes {
                 Err(NoAnswer::NotSpoken) => route.ask_at.set(Some(now + ASK_AGAIN_AFTER)),
             }
         }
+        // Boxed: every attempt would carry the room for it.
+        Box::pin(self.exchange_http1(job, route, body, make)).await
+    }
+
+    async fn exchange_http1(
+        &self,
+        job: &Job<'_>,
+        route: &Route,
+        body: &Bytes,
+        make: &impl Fn() -> Option<Request<()>>,
+    ) -> Result<Reply, Attempt> {
         let place = tokio::time::timeout(HTTP1_WAIT, route.http1_places.acquire());
         let Ok(Ok(_place)) = place.await else {
             return Err(Attempt::handed_back(NO_ROOM_DELAY));
@@ -113,11 +127,11 @@ impl Routes {
         if let Some(report) = job.may_start().report_otherwise() {
             return Err(Attempt::not_started(report));
         }
-        let request = make().and_then(|request| over_http1(request, origin, body));
+        let request = make().and_then(|request| over_http1(request, route, body));
         let Some(request) = request else {
             return Err(Attempt::impossible("it cannot be written as a request"));
         };
-        let target = Target { origin: origin.clone(), tls: 0 };
+        let target = Target { origin: route.origin.clone(), tls: 0 };
         match self.http1.exchange(&target, request).await {
             Ok(http1::Reply { status, headers, body }) => {
                 Ok(Reply { status: status.as_u16(), headers, body })
@@ -126,20 +140,26 @@ impl Routes {
         }
     }
 
-    /// The way to `origin`; `None` when there is no room for another.
-    fn route(&self, origin: &Origin) -> Option<Rc<Route>> {
+    /// The way to `origin`.
+    ///
+    /// # Errors
+    /// What an attempt comes to when there is none.
+    pub(super) fn route(&self, origin: &Origin) -> Result<Rc<Route>, Attempt> {
         let now = self.tools.clock.monotonic();
         let mut routes = self.by_origin.borrow_mut();
         if let Some(route) = routes.get(origin) {
             route.used_at.set(now);
-            return Some(Rc::clone(route));
+            return Ok(Rc::clone(route));
         }
         if routes.len() >= ORIGINS_MAX {
             let idle = routes.iter().filter(|(_, route)| Rc::strong_count(route) == 1);
             let longest_idle = idle.min_by_key(|(_, route)| route.used_at.get());
-            let longest_idle = longest_idle.map(|(origin, _)| origin.clone())?;
+            let longest_idle = longest_idle.map(|(origin, _)| origin.clone());
+            let longest_idle = longest_idle.ok_or_else(|| Attempt::handed_back(NO_ROOM_DELAY))?;
             routes.remove(&longest_idle);
         }
+        let authority = Authority::try_from(origin.authority())
+            .map_err(|_| Attempt::impossible("its push service cannot be written as a request"))?;
         let dial = http2::Dial {
             provider: "a push service",
             origin: origin.clone(),
@@ -149,13 +169,16 @@ impl Routes {
         };
         let http2 = http2::Pool::new(dial, self.dial.connections_max, self.tools);
         let route = Rc::new(Route {
+            origin: origin.clone(),
+            audience: format!("https://{authority}"),
+            authority,
             http2,
             http1_places: Semaphore::new(HTTP1_CONNECTIONS_MAX),
             ask_at: Cell::new(None),
             used_at: Cell::new(now),
         });
         routes.insert(origin.clone(), Rc::clone(&route));
-        Some(route)
+        Ok(route)
     }
 
     /// Ends all connections in good order.
@@ -168,10 +191,10 @@ impl Routes {
 }
 
 /// The same request as HTTP/1.1 has it.
-fn over_http1(request: Request<()>, origin: &Origin, body: &Bytes) -> Option<Request<Full<Bytes>>> {
+fn over_http1(request: Request<()>, route: &Route, body: &Bytes) -> Option<Request<Full<Bytes>>> {
     let mut request = request.map(|()| Full::new(body.clone()));
     let path = request.uri().path_and_query()?.clone();
     *request.uri_mut() = Uri::from(path);
-    request.headers_mut().insert(HOST, HeaderValue::from_str(&origin.authority()).ok()?);
+    request.headers_mut().insert(HOST, HeaderValue::from_str(route.authority.as_str()).ok()?);
     Some(request)
 }

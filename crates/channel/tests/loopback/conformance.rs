@@ -5,7 +5,7 @@ use std::rc::Rc;
 use channel::Channel;
 use channel::apns::{ApnsChannel, Tokens};
 use channel::conformance::{Provider, Subject, exercise};
-use channel::fcm::FcmChannel;
+use channel::fcm::{FcmChannel, Quotas};
 use channel::webhook::WebhookChannel;
 use channel::webpush::WebPushChannel;
 use flow::Clock;
@@ -67,7 +67,7 @@ impl Subject for Fcm {
         let ca_file = fcm::both(listener, &self.tokens);
         let more = serde_json::json!({});
         let settings = fcm::settings(listener, &self.tokens, ca_file.path(), &more);
-        Some(Box::new(FcmChannel::new(&settings).unwrap()))
+        Some(Box::new(FcmChannel::new(&settings, &Quotas::default()).unwrap()))
     }
 
     fn recipient(&self, _provider: Provider, number: u16) -> String {

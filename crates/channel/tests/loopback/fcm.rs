@@ -8,7 +8,7 @@ use crate::support::TlsListener;
 use crate::support::frames::Peer;
 use crate::support::jobs::{NOW, answer, beside, chunk, send, verdicts};
 use crate::support::tokens::{TokenEndpoint, account_json};
-use channel::fcm::{FcmChannel, Settings};
+use channel::fcm::{FcmChannel, Quotas, Settings};
 use channel::{Channel as _, Sender, Tools};
 use flow::Clock;
 use notification::{Report, Verdict};
@@ -36,7 +36,7 @@ impl Rig {
         let ca_file = both(&listener, &tokens);
         let settings = settings(&listener, &tokens, ca_file.path(), more);
         let clock = Clock::starting_at(NOW);
-        let channel = FcmChannel::new(&settings).unwrap();
+        let channel = FcmChannel::new(&settings, &Quotas::default()).unwrap();
         let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
         Self { sender, clock, listener, tokens }
     }
@@ -286,7 +286,7 @@ async fn messages_over_the_quota_wait_or_go_back() {
         let waited = rig.clock.monotonic() - started;
         assert!(waited > Duration::from_secs(3) && waited < Duration::from_secs(4), "{waited:?}");
         for report in &reports[1..] {
-            assert_eq!(*report, Report::HandedBack { after: Duration::from_secs(7) });
+            assert_eq!(*report, Report::HandedBack { after: Duration::from_secs(4) });
         }
     })
     .await;

@@ -1,6 +1,7 @@
 //! The SMTP channel before the first mail: encryption and login.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,6 +15,8 @@ use crate::support::jobs::{answer, beside, verdicts};
 use crate::support::mail::{MailServer, Manner, Rig, Seen, line, say, settings, talk};
 
 const BACK_OFF: Verdict = Verdict::Deferred { after: None };
+/// Somebody has to mend the settings first.
+const MEND: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(15)) };
 const ENCRYPTED: &str = "PIPELINING\nSIZE 5000";
 
 /// A server that offers `offers` before encryption and says `go` to STARTTLS, with anything behind it.
@@ -81,7 +84,7 @@ async fn what_somebody_says_ahead_of_the_encryption_is_never_read() {
         "220 go\r\n250-evil\r\n250 AUTH PLAIN\r\n235 2.7.0 welcome\r\n250 ok\r\n250 ok\r\n354 go";
     let (reports, seen) = sent(listener, "STARTTLS", injected, settings).await;
     // The server's own offer after encryption has no AUTH: nothing of what was injected counts, and no password is sent.
-    assert_eq!(verdicts(&reports), [BACK_OFF]);
+    assert_eq!(verdicts(&reports), [MEND]);
     assert!(
         answer(&reports[0]).detail.contains("neither AUTH PLAIN nor AUTH LOGIN"),
         "{reports:?}"
@@ -94,7 +97,7 @@ async fn what_somebody_says_ahead_of_the_encryption_is_never_read() {
 
 #[tokio::test]
 async fn without_encryption_nothing_is_sent_where_it_is_required() {
-    let check = async |offers, go, with_ca: bool, expect: &str| {
+    let check = async |offers, go, with_ca: bool, verdict, expect: &str| {
         let listener = TlsListener::bind(b"").await;
         let mut more = json!({ "tls": "require" });
         if with_ca {
@@ -102,14 +105,14 @@ async fn without_encryption_nothing_is_sent_where_it_is_required() {
         }
         let settings = settings(listener.port(), &more);
         let (reports, seen) = sent(listener, offers, go, settings).await;
-        assert_eq!(verdicts(&reports), [BACK_OFF]);
+        assert_eq!(verdicts(&reports), [verdict]);
         assert!(answer(&reports[0]).detail.contains(expect), "{reports:?}");
         assert!(!seen.iter().any(|line| line.starts_with("MAIL")), "{seen:?}");
     };
-    check("PIPELINING", "220 go", true, "does not offer STARTTLS").await;
-    check("STARTTLS", "454 4.7.0 TLS not available", true, "454 4.7.0 TLS").await;
-    check("STARTTLS", "220 go, and it hangs up", true, "").await;
-    check("STARTTLS", "220 go", false, "TLS: invalid peer certificate").await;
+    check("PIPELINING", "220 go", true, MEND, "does not offer STARTTLS").await;
+    check("STARTTLS", "454 4.7.0 TLS not available", true, BACK_OFF, "454 4.7.0 TLS").await;
+    check("STARTTLS", "220 go, and it hangs up", true, BACK_OFF, "").await;
+    check("STARTTLS", "220 go", false, MEND, "TLS: invalid peer certificate").await;
 }
 
 #[tokio::test]
@@ -221,11 +224,10 @@ async fn a_login_goes_the_best_way_that_is_offered_or_the_one_that_is_asked_for(
         .await;
     check("login", "AUTH LOGIN PLAIN", &["334 x", "334 x", "235 ok"], &login, accepted).await;
     check("xoauth2", "AUTH XOAUTH2 PLAIN", welcome, &[&token], accepted).await;
-    check("xoauth2", "AUTH XOAUTH2", &["334 eyJ9", "535 5.7.8 expired"], &[&token, ""], BACK_OFF)
-        .await;
-    check("", "AUTH PLAIN", &["535 5.7.8 bad"], &[&plain], BACK_OFF).await;
-    check("", "AUTH PLAIN", &["534 5.7.9 too weak"], &[&plain], BACK_OFF).await;
+    check("xoauth2", "AUTH XOAUTH2", &["334 eyJ9", "535 5.7.8 expired"], &[&token, ""], MEND).await;
+    check("", "AUTH PLAIN", &["535 5.7.8 bad"], &[&plain], MEND).await;
+    check("", "AUTH PLAIN", &["534 5.7.9 too weak"], &[&plain], MEND).await;
     check("", "AUTH PLAIN", &["421 4.7.0 too many logins"], &[&plain], BACK_OFF).await;
     check("", "AUTH PLAIN", &["454 4.7.0 later"], &[&plain], BACK_OFF).await;
-    check("", "AUTH GSSAPI", &[], &[], BACK_OFF).await;
+    check("", "AUTH GSSAPI", &[], &[], MEND).await;
 }

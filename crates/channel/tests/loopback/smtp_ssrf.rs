@@ -222,7 +222,7 @@ async fn what_becomes_of_a_mail_whose_exchangers_differ() {
         check(&[(10, "down.example"), (20, "private.example")], BACK_OFF, "").await;
         check(&[(10, "private.example"), (20, "down.example")], BACK_OFF, "").await;
         let report = rig.send_to(CONTENT, "a@nowhere.example").await;
-        assert_eq!(answer(&report).verdict, GONE, "{report:?}");
+        assert_eq!(answer(&report).verdict, REFUSED, "{report:?}");
         let report = rig.send_to(CONTENT, "a@silent.example").await;
         assert_eq!(answer(&report).verdict, BACK_OFF, "{report:?}");
         let report = rig.send_to(CONTENT, "a@nothing.example").await;

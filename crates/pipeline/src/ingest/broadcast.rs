@@ -5,14 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-use channel::Channel;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use notification::{BroadcastId, ByteString, Bytes, limits};
 use store::{RecipientGroup, StoreError};
 
 use super::check::{Recipient, recipient};
-use super::content::Personal;
+use super::content::{Own, Recipe};
 use super::{Fault, IngestError, Intake};
 
 /// The answer to opening a broadcast.
@@ -24,13 +23,23 @@ pub enum Opening {
     Replayed(BroadcastId),
 }
 
+/// A recipient of a broadcast, in the caller's own words.
+#[derive(Debug, Clone, Default)]
+pub struct Addressee {
+    /// Device token, endpoint, address.
+    pub to: ByteString,
+    /// Its variables (JSON), if the content is a template: they go before those of all.
+    pub variables: Option<Bytes>,
+    /// Where the broadcast's fallbacks reach it, in their order; `None` where they do not.
+    pub fallback: Vec<Option<ByteString>>,
+}
+
 /// An open broadcast that takes recipients. Nothing of it counts before [`Upload::seal`]; one that is
 /// dropped is abandoned.
 pub struct Upload {
     intake: Arc<Intake>,
-    channel: Arc<dyn Channel>,
     id: BroadcastId,
-    personal: Option<Personal>,
+    recipe: Box<Recipe>,
     groups: Vec<RecipientGroup>,
     group_of: HashMap<Arc<str>, usize>,
     collected_items: usize,
@@ -43,18 +52,12 @@ pub struct Upload {
 // === impl Upload ===
 
 impl Upload {
-    /// An upload for the open broadcast `id`. Everybody gets its content, or a `personal` one.
-    pub(super) fn new(
-        intake: Arc<Intake>,
-        id: BroadcastId,
-        channel: Arc<dyn Channel>,
-        personal: Option<Personal>,
-    ) -> Self {
+    /// An upload for the open broadcast `id`. Everybody gets its content, or one of its own by the `recipe`.
+    pub(super) fn new(intake: Arc<Intake>, id: BroadcastId, recipe: Recipe) -> Self {
         Self {
             intake,
-            channel,
             id,
-            personal,
+            recipe: Box::new(recipe),
             groups: Vec::new(),
             group_of: HashMap::new(),
             collected_items: 0,
@@ -70,23 +73,13 @@ impl Upload {
         self.id
     }
 
-    /// Checks and collects one recipient, with its variables (JSON) if the content is a template. After it, see whether the
-    /// upload [is full](Self::is_full).
-    pub fn add(&mut self, to: ByteString, variables: Option<Bytes>) -> Result<(), Fault> {
-        let Recipient { to, destination } = recipient(&*self.channel, to)?;
-        let content = match (&self.personal, variables) {
-            (Some(personal), variables) => personal.content_for(&*self.channel, variables)?,
-            (None, None) => None,
-            (None, Some(_)) => {
-                let message = "the broadcast's content is no template: give the broadcast `variables`, `{}` will do";
-                return Err(Fault::new("/variables", message));
-            }
-        };
+    /// Checks and collects one recipient. After it, see whether the upload [is full](Self::is_full).
+    pub fn add(&mut self, addressee: Addressee) -> Result<(), Fault> {
+        let Addressee { to, variables, fallback } = addressee;
+        let Recipient { to, destination } = recipient(self.recipe.channel(), to)?;
+        let Own { content, bytes } = self.recipe.own(variables, fallback)?;
         self.collected_items += 1;
-        self.collected_bytes += to.len();
-        if let Some(content) = &content {
-            self.collected_bytes += content.bytes();
-        }
+        self.collected_bytes += to.len() + bytes;
         let group = self.group(destination);
         group.recipients.push(to);
         group.contents.extend(content);
@@ -97,6 +90,11 @@ impl Upload {
     pub fn is_full(&self) -> bool {
         self.collected_items >= limits::STREAM_RECIPIENTS
             || self.collected_bytes >= limits::STREAM_GROUP_BYTES
+    }
+
+    /// Whether each recipient's content is rendered, which takes its time.
+    pub fn renders(&self) -> bool {
+        self.recipe.renders()
     }
 
     /// Hands what is collected to the store. Waits only while too many calls are under way.

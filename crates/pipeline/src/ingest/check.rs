@@ -16,8 +16,8 @@ use notification::{
 };
 use store::BroadcastDraft;
 
-use super::content::{Personal, What, check_content, fallback};
-use super::template::Templates;
+use super::content::{Recipe, What, check_content, fallback};
+use super::template::{Templates, Variables};
 use crate::Channels;
 
 /// Everything a caller says of a notification but whom it is for, in the caller's own words.
@@ -33,7 +33,7 @@ pub struct Terms<'a> {
     pub template: Option<Cow<'a, str>>,
     /// What is put into the template: valid JSON.
     pub variables: Option<Bytes>,
-    /// What stands in for it once it is definitely refused, in order. Not for broadcasts.
+    /// What stands in for it once it is definitely refused, in order.
     pub fallback: Vec<FallbackTerms<'a>>,
     /// A [`Guarantee`].
     pub guarantee: Option<Cow<'a, str>>,
@@ -54,7 +54,7 @@ pub struct Terms<'a> {
 pub struct FallbackTerms<'a> {
     /// The channel's name.
     pub channel: Cow<'a, str>,
-    /// Device token, endpoint, address.
+    /// Device token, endpoint, address. Unused in a broadcast, where each recipient has its own.
     pub to: ByteString,
     /// As in [`Terms`].
     pub content: Bytes,
@@ -83,8 +83,7 @@ pub(super) struct Catalog {
 /// A broadcast whose recipients are not known yet.
 pub(super) struct Broadcast {
     pub(super) draft: BroadcastDraft,
-    pub(super) channel: Arc<dyn Channel>,
-    pub(super) personal: Option<Personal>,
+    pub(super) recipe: Recipe,
 }
 
 /// Whom a notification is for.
@@ -116,9 +115,10 @@ pub(super) fn notification(
     now: Timestamp,
 ) -> Result<Draft, Fault> {
     let checked = Checked::new(catalog, terms, now)?;
-    let mut content = checked.what.render()?;
+    let variables = Variables::of(terms)?;
+    let mut content = checked.what.render(&variables)?;
     check_content(&**checked.channel, &content)?;
-    content.fallback = fallback(catalog, terms)?;
+    content.fallback = fallback(catalog, terms, &variables)?;
     let Recipient { to, destination } = recipient(&**checked.channel, to)?;
     let idempotency = checked.idempotency(terms, &to)?;
     let envelope = Envelope {
@@ -140,17 +140,9 @@ pub(super) fn broadcast(
     now: Timestamp,
 ) -> Result<Broadcast, Fault> {
     let checked = Checked::new(catalog, terms, now)?;
-    let channel = Arc::clone(checked.channel);
     let idempotency = checked.idempotency(terms, "")?;
-    let due_at = checked.due_at(now);
-    let expires_at = checked.ends_at();
-    let (content, personal) = match checked.what {
-        What::Plain(content) => (content, None),
-        What::Personal(personal) => (personal.template.source(), Some(personal)),
-    };
-    if personal.as_ref().is_none_or(|personal| personal.template.is_constant()) {
-        check_content(&*channel, &content)?;
-    }
+    let (due_at, expires_at) = (checked.due_at(now), checked.ends_at());
+    let recipe = Recipe::new(catalog, (Arc::clone(checked.channel), checked.what), terms)?;
     let draft = BroadcastDraft {
         tenant: tenant.clone(),
         channel: checked.name.clone(),
@@ -159,9 +151,9 @@ pub(super) fn broadcast(
         due_at,
         expires_at,
         idempotency,
-        content,
+        content: recipe.source(),
     };
-    Ok(Broadcast { draft, channel, personal })
+    Ok(Broadcast { draft, recipe })
 }
 
 /// The channel called `name`, with its name as everybody else shares it.

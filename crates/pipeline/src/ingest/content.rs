@@ -6,45 +6,101 @@ use channel::Channel;
 use notification::limits::{
     CONTENT_DEPTH, FALLBACK_BYTES, FALLBACKS, OPTIONS_BYTES, PAYLOAD_BYTES,
 };
-use notification::{Alternative, Bytes, Content, Fallback, Name};
+use notification::{Alternative, ByteString, Bytes, Content, Fallback, Name};
 
 use super::check::{Catalog, FallbackTerms, Fault, Recipient, Terms, channel, recipient};
 use super::template::{Template, Variables};
 
 /// What is to be sent.
+#[derive(Debug)]
 pub(super) enum What {
     Plain(Content),
-    Personal(Personal),
+    Template(Arc<Template>),
 }
 
-/// A content that each recipient of a broadcast gets its own of.
+/// What each recipient of a broadcast is sent.
 #[derive(Debug)]
-pub(super) struct Personal {
-    pub(super) template: Arc<Template>,
-    common: Variables,
+pub(super) struct Recipe {
+    channel: Arc<dyn Channel>,
+    what: What,
+    /// Those of everybody.
+    variables: Variables,
+    ways: Vec<Way>,
+}
+
+/// What stands in for a notification of a broadcast; each recipient says where.
+#[derive(Debug)]
+struct Way {
+    name: Name,
+    channel: Arc<dyn Channel>,
+    what: What,
+    /// Whether its channel takes it, which need be asked once of what is the same for all.
+    is_checked: bool,
+}
+
+/// What one recipient of a broadcast is sent, if that differs from what all are.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    pub(super) content: Option<Content>,
+    /// Of what it shares with nobody.
+    pub(super) bytes: usize,
 }
 
 /// What a notification would send, whatever its channel says to that.
 pub(super) fn rendered(catalog: &Catalog, terms: &Terms<'_>) -> Result<Content, Fault> {
     let (name, channel) = channel(&catalog.channels, &terms.channel)?;
-    What::new(catalog, (name, &**channel), terms)?.render()
+    What::new(catalog, (name, &**channel), terms)?.render(&Variables::of(terms)?)
 }
 
 /// Checks what stands in for a notification as if each were sent by itself.
 pub(super) fn fallback(
     catalog: &Catalog,
     terms: &Terms<'_>,
+    variables: &Variables,
 ) -> Result<Option<Arc<Fallback>>, Fault> {
     if terms.fallback.is_empty() {
         return Ok(None);
     }
+    let ways = ways(catalog, terms)?;
+    let addresses = terms.fallback.iter().map(|item| Some(item.to.clone()));
+    let next = alternatives(&ways, addresses, variables)?;
+    Ok(Some(Arc::new(Fallback { of: None, next })))
+}
+
+/// What is to stand in for a notification, in order.
+fn ways(catalog: &Catalog, terms: &Terms<'_>) -> Result<Vec<Way>, Fault> {
     if terms.fallback.len() > FALLBACKS {
         let message = format!("must have at most {FALLBACKS} items, has {}", terms.fallback.len());
         return Err(Fault::new("/fallback", message));
     }
-    let mut next = Vec::with_capacity(terms.fallback.len());
-    for (index, item) in terms.fallback.iter().enumerate() {
-        let alternative = alternative(catalog, item, terms.variables.as_ref());
+    let way = |item: &FallbackTerms<'_>| {
+        let (name, channel) = channel(&catalog.channels, &item.channel)?;
+        let terms = Terms {
+            content: item.content.clone(),
+            options: item.options.clone(),
+            template: item.template.clone(),
+            variables: terms.variables.clone(),
+            ..Terms::default()
+        };
+        let what = What::new(catalog, (name, &**channel), &terms)?;
+        Ok(Way { name: name.clone(), channel: Arc::clone(channel), what, is_checked: false })
+    };
+    let ways = terms.fallback.iter().enumerate().map(|(index, item)| {
+        way(item).map_err(|fault: Fault| fault.within(&format!("/fallback/{index}")))
+    });
+    ways.collect()
+}
+
+/// Those of `ways` that have an address, as if each were sent by itself.
+fn alternatives(
+    ways: &[Way],
+    addresses: impl Iterator<Item = Option<ByteString>>,
+    variables: &Variables,
+) -> Result<Vec<Alternative>, Fault> {
+    let mut next = Vec::with_capacity(ways.len());
+    for (index, (way, to)) in ways.iter().zip(addresses).enumerate() {
+        let Some(to) = to else { continue };
+        let alternative = way.alternative(to, variables);
         next.push(alternative.map_err(|fault| fault.within(&format!("/fallback/{index}")))?);
     }
     let bytes: usize = next.iter().map(Alternative::bytes).sum();
@@ -52,51 +108,121 @@ pub(super) fn fallback(
         let message = format!("must have at most {FALLBACK_BYTES} bytes together, has {bytes}");
         return Err(Fault::new("/fallback", message));
     }
-    Ok(Some(Arc::new(Fallback { of: None, next })))
+    Ok(next)
 }
 
-fn alternative(
-    catalog: &Catalog,
-    item: &FallbackTerms<'_>,
-    variables: Option<&Bytes>,
-) -> Result<Alternative, Fault> {
-    let (name, channel) = channel(&catalog.channels, &item.channel)?;
-    let terms = Terms {
-        content: item.content.clone(),
-        options: item.options.clone(),
-        template: item.template.clone(),
-        variables: variables.cloned(),
-        ..Terms::default()
-    };
-    let content = What::new(catalog, (name, &**channel), &terms)?.render()?;
-    check_content(&**channel, &content)?;
-    let Recipient { to, destination } = recipient(&**channel, item.to.clone())?;
-    let Content { payload, options, fallback: _ } = content;
-    Ok(Alternative { channel: name.clone(), destination, recipient: to, payload, options })
-}
+// === impl Recipe ===
 
-// === impl Personal ===
-
-impl Personal {
-    /// What the recipient with these `variables` is sent; nothing of its own when everybody gets the same. Faults are its
-    /// variables'.
-    pub(super) fn content_for(
-        &self,
-        channel: &dyn Channel,
-        variables: Option<Bytes>,
-    ) -> Result<Option<Content>, Fault> {
-        let own = Variables::read(&variables.unwrap_or_default())?;
-        if self.template.is_constant() {
-            return Ok(None);
+impl Recipe {
+    /// Checks what can be checked before there are recipients.
+    pub(super) fn new(
+        catalog: &Catalog,
+        (channel, what): (Arc<dyn Channel>, What),
+        terms: &Terms<'_>,
+    ) -> Result<Self, Fault> {
+        let (variables, ways) = (Variables::of(terms)?, ways(catalog, terms)?);
+        let mut recipe = Self { channel, what, variables, ways };
+        if recipe.what.is_constant() {
+            check_content(&*recipe.channel, &recipe.what.source())?;
         }
-        let rendered = self.template.render(&own.over(&self.common)).and_then(|content| {
-            check_content(channel, &content)?;
-            Ok(content)
-        });
-        rendered.map(Some).map_err(|fault| match fault.pointer.strip_prefix("/variables") {
-            Some(_) => fault,
-            None => Fault::new("/variables", format!("with these, {fault}")),
+        for (index, way) in recipe.ways.iter_mut().enumerate() {
+            if way.what.is_constant() {
+                let checked = check_content(&*way.channel, &way.what.source());
+                checked.map_err(|fault| fault.within(&format!("/fallback/{index}")))?;
+                way.is_checked = true;
+            }
+        }
+        Ok(recipe)
+    }
+
+    pub(super) fn channel(&self) -> &dyn Channel {
+        &*self.channel
+    }
+
+    /// What everybody is sent who is sent nothing of its own.
+    pub(super) fn source(&self) -> Content {
+        self.what.source()
+    }
+
+    /// Whether anything differs from one recipient to the other.
+    pub(super) fn renders(&self) -> bool {
+        let mut all = self.ways.iter().map(|way| &way.what).chain([&self.what]);
+        all.any(|what| !what.is_constant())
+    }
+
+    /// What the recipient with these `variables` is sent, and at these addresses instead. Faults are its own.
+    pub(super) fn own(
+        &self,
+        variables: Option<Bytes>,
+        addresses: Vec<Option<ByteString>>,
+    ) -> Result<Own, Fault> {
+        self.check_own(variables.is_some(), addresses.len())?;
+        let own = Variables::read(&variables.unwrap_or_default())?;
+        if self.what.is_constant() && self.ways.is_empty() {
+            return Ok(Own::default());
+        }
+        let variables = own.over(&self.variables);
+        self.content(&variables, addresses).map_err(|fault| match &*fault.pointer {
+            pointer if pointer.starts_with("/content") || pointer.starts_with("/options") => {
+                Fault::new("/variables", format!("with these, {fault}"))
+            }
+            _ => fault,
         })
+    }
+
+    fn content(
+        &self,
+        variables: &Variables,
+        addresses: Vec<Option<ByteString>>,
+    ) -> Result<Own, Fault> {
+        let mut content = self.what.render(variables)?;
+        let mut bytes = 0;
+        if !self.what.is_constant() {
+            check_content(&*self.channel, &content)?;
+            bytes += content.bytes();
+        }
+        let next = alternatives(&self.ways, addresses.into_iter(), variables)?;
+        // What is the same for all is stored with many of them.
+        let is_shared = self.ways.iter().all(|way| way.what.is_constant());
+        let of = if is_shared { Alternative::address_bytes } else { Alternative::bytes };
+        bytes += next.iter().map(of).sum::<usize>();
+        if !next.is_empty() {
+            content.fallback = Some(Arc::new(Fallback { of: None, next }));
+        }
+        Ok(Own { content: Some(content), bytes })
+    }
+
+    fn check_own(&self, has_variables: bool, addresses: usize) -> Result<(), Fault> {
+        let mut all = self.ways.iter().map(|way| &way.what).chain([&self.what]);
+        if has_variables && !all.any(|what| matches!(what, What::Template(_))) {
+            let message = "the broadcast's content is no template: give the broadcast `variables`, `{}` will do";
+            return Err(Fault::new("/variables", message));
+        }
+        if addresses > self.ways.len() {
+            let message = match self.ways.len() {
+                0 => "the broadcast has no `fallback`: say there what is sent, and here to whom"
+                    .to_owned(),
+                ways => format!(
+                    "must have at most {ways} addresses, as the broadcast's `fallback` has items"
+                ),
+            };
+            return Err(Fault::new("/fallback", message));
+        }
+        Ok(())
+    }
+}
+
+// === impl Way ===
+
+impl Way {
+    fn alternative(&self, to: ByteString, variables: &Variables) -> Result<Alternative, Fault> {
+        let content = self.what.render(variables)?;
+        if !self.is_checked {
+            check_content(&*self.channel, &content)?;
+        }
+        let Recipient { to, destination } = recipient(&*self.channel, to)?;
+        let Content { payload, options, fallback: _ } = content;
+        Ok(Alternative { channel: self.name.clone(), destination, recipient: to, payload, options })
     }
 }
 
@@ -113,22 +239,38 @@ impl What {
             options: terms.options.clone(),
             fallback: None,
         };
-        let template = match (&terms.template, &terms.variables) {
-            (None, None) => return Ok(Self::Plain(content())),
-            (None, Some(_)) => Arc::new(Template::compile(&content(), channel.html_fields())?),
+        Ok(match (&terms.template, &terms.variables) {
+            (None, None) => Self::Plain(content()),
+            (None, Some(_)) => {
+                Self::Template(Arc::new(Template::compile(&content(), channel.html_fields())?))
+            }
             (Some(_), _) if !terms.options.is_empty() => {
                 return Err(Fault::new("/options", "are part of the template: leave them out"));
             }
-            (Some(template), _) => catalog.templates.get(template, name)?,
-        };
-        let common = Variables::read(terms.variables.as_deref().unwrap_or_default())?;
-        Ok(Self::Personal(Personal { template, common }))
+            (Some(template), _) => Self::Template(catalog.templates.get(template, name)?),
+        })
     }
 
-    pub(super) fn render(&self) -> Result<Content, Fault> {
+    pub(super) fn render(&self, variables: &Variables) -> Result<Content, Fault> {
         match self {
             Self::Plain(content) => Ok(content.clone()),
-            Self::Personal(personal) => personal.template.render(&personal.common),
+            Self::Template(template) => template.render(variables),
+        }
+    }
+
+    /// Whether everybody is sent the same.
+    fn is_constant(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Template(template) => template.is_constant(),
+        }
+    }
+
+    /// The content as it was written.
+    fn source(&self) -> Content {
+        match self {
+            Self::Plain(content) => content.clone(),
+            Self::Template(template) => template.source(),
         }
     }
 }

@@ -8,6 +8,7 @@
 mod broadcast;
 mod check;
 mod content;
+pub mod object;
 mod outbox;
 mod template;
 #[cfg(test)]
@@ -23,10 +24,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::Channels;
 
-pub use broadcast::{Opening, Upload};
+pub use broadcast::{Addressee, Opening, Upload};
 pub use check::{FallbackTerms, Fault, Terms};
 pub use outbox::Drain;
-pub use template::Templates;
+pub use template::{TemplateSource, Templates};
 
 use check::{Broadcast, Catalog};
 
@@ -203,13 +204,10 @@ impl Intake {
     ) -> Result<Opening, IngestError> {
         self.sweep().await;
         let now = self.now();
-        let Broadcast { draft, channel, personal } =
-            check::broadcast(&self.catalog(), tenant, terms, now)?;
+        let Broadcast { draft, recipe } = check::broadcast(&self.catalog(), tenant, terms, now)?;
         Ok(match self.store.open_broadcast(draft, now).await? {
             BroadcastOpened::Replayed(id) => Opening::Replayed(id),
-            BroadcastOpened::Opened(id) => {
-                Opening::Open(Upload::new(Arc::clone(self), id, channel, personal))
-            }
+            BroadcastOpened::Opened(id) => Opening::Open(Upload::new(Arc::clone(self), id, recipe)),
         })
     }
 

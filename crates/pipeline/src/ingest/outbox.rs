@@ -1,5 +1,6 @@
 //! The outbox: what applications wrote into the store, within their own transactions, becomes notifications here.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use notification::{ByteString, Bytes, Draft, Name, Timestamp};
 use store::{ErrorKind, Outbox, OutboxRow, Screen, StoreError};
 use tokio::sync::watch;
 
+use super::object::{self, Address};
 use super::{Fault, Intake, Terms};
 
 /// Takes in what is in the outbox, row by row with the checks of every other way in.
@@ -31,7 +33,7 @@ impl Drain {
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
         let mut changes = self.outbox.outbox_changes();
         let intake = Arc::clone(&self.intake);
-        let screen: Arc<Screen> = Arc::new(move |row, now| screen(&intake, row, now));
+        let screen: Arc<Screen> = Arc::new(move |row, now| screen(&intake, &row, now));
         while !*stopping.borrow() {
             // What changes from here on wakes the wait below, also if it changes during the drain.
             changes.mark_unchanged();
@@ -68,37 +70,66 @@ impl Drain {
 }
 
 /// Checks a row as the API checks a request, so that the same key and words through both ways are one notification.
-fn screen(intake: &Intake, row: OutboxRow, now: Timestamp) -> Result<Draft, String> {
+fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, String> {
     let tenant: Name = row.tenant.parse().map_err(|error| format!("tenant: {error}"))?;
-    if row.content.trim_ascii() == b"null" {
-        return Err("content: is missing".to_owned());
-    }
-    let options = match row.options.trim_ascii() {
-        b"" | b"null" => Bytes::new(),
-        object if object.starts_with(b"{") => row.options,
-        _ => return Err("options: must be a JSON object".to_owned()),
+    let recipient = ByteString::from(row.recipient.as_str());
+    let checked = terms(row, now).and_then(|(terms, asked_at)| {
+        let text = ByteString::try_from(row.fallback.clone()).unwrap_or_default();
+        let fallback = match text.trim_ascii() {
+            "" | "null" => Vec::new(),
+            json => object::fallback(json, &text, Address::Here)?,
+        };
+        intake.check(&tenant, &Terms { fallback, ..terms }, recipient, asked_at)
+    });
+    checked.map_err(|fault| in_its_columns(&fault))
+}
+
+/// What a row says, and as of when.
+fn terms(row: &OutboxRow, now: Timestamp) -> Result<(Terms<'_>, Timestamp), Fault> {
+    let content = match (trimmed(&row.content), &row.template) {
+        (content, None) if content.is_empty() => {
+            return Err(Fault::new("/content", "is missing: give `content` or `template`"));
+        }
+        (_, None) => row.content.clone(),
+        (content, Some(_)) if content.is_empty() => content,
+        (_, Some(_)) => {
+            let message = "is a content already: give `content` or `template`";
+            return Err(Fault::new("/template", message));
+        }
     };
+    let object = |pointer, json: &Bytes| match trimmed(json) {
+        object if object.is_empty() || object.starts_with(b"{") => Ok(object),
+        _ => Err(Fault::new(pointer, "must be a JSON object")),
+    };
+    let (options, variables) =
+        (object("/options", &row.options)?, object("/variables", &row.variables)?);
     // A row may have waited, and what was in time when it was written is not too late to be asked for: it is judged as of
     // the last instant at which it could have been.
     let last = [row.send_at, row.expires_at.map(|end| end.minus(Duration::from_millis(1)))];
     let asked_at = last.into_iter().flatten().fold(now, Timestamp::min);
     let terms = Terms {
-        channel: row.channel.into(),
-        content: row.content,
+        channel: row.channel.as_str().into(),
+        content,
         options,
-        template: None,
-        variables: None,
+        template: row.template.as_deref().map(Cow::Borrowed),
+        variables: (!variables.is_empty()).then_some(variables),
         fallback: Vec::new(),
-        guarantee: Some(row.guarantee.into()),
-        priority: Some(row.priority.into()),
+        guarantee: Some(row.guarantee.as_str().into()),
+        priority: Some(row.priority.as_str().into()),
         send_at: row.send_at.map(|instant| instant.to_string().into()),
         expires_at: row.expires_at.map(|instant| instant.to_string().into()),
         late: None,
-        idempotency_key: row.idempotency_key.map(ByteString::from),
+        idempotency_key: row.idempotency_key.as_deref().map(ByteString::from),
     };
-    intake
-        .check(&tenant, &terms, row.recipient.into(), asked_at)
-        .map_err(|fault| in_its_columns(&fault))
+    Ok((terms, asked_at))
+}
+
+/// A JSON text without the white space around it; empty when it says nothing.
+fn trimmed(json: &Bytes) -> Bytes {
+    match json.trim_ascii() {
+        b"null" => Bytes::new(),
+        trimmed => json.slice_ref(trimmed),
+    }
 }
 
 /// The fault in the words of the table.

@@ -1,16 +1,17 @@
 //! The drain under paused time, against a double of the outbox.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
 use flow::Clock;
-use notification::{Bytes, Guarantee, Priority};
+use notification::{Alternative, Bytes, Content, Fallback, Guarantee, Priority};
 use store::{Admission, Drained, Ingest as _, Memory};
 
 use super::super::tests::{Anything, NOW};
 use super::*;
 use crate::Channels;
+use crate::ingest::{TemplateSource, Templates};
 
 /// An outbox in memory that takes in two rows at a time.
 #[derive(Debug)]
@@ -71,8 +72,17 @@ fn fixture() -> (Arc<Rows>, Arc<Intake>) {
     let store = Arc::new(Memory::new());
     let mut channels = Channels::default();
     channels.insert("a".parse().unwrap(), Arc::new(Anything));
+    let welcome = Content {
+        payload: Bytes::from_static(br#"{"dear": "{{ name }}"}"#),
+        options: Bytes::from_static(br#"{"n": "{{ n }}"}"#),
+        fallback: None,
+    };
+    let welcome = TemplateSource { content: welcome, ..TemplateSource::default() };
+    let templates = BTreeMap::from([("welcome".parse().unwrap(), welcome)]);
+    let templates = Templates::compile(&templates, &channels).unwrap();
     let clock = Clock::starting_at(NOW);
     let intake = Intake::new(Arc::clone(&store) as _, Arc::new(channels), clock);
+    let intake = intake.with_templates(templates);
     let rows = Rows {
         waiting: Mutex::default(),
         errors: Mutex::default(),
@@ -90,12 +100,21 @@ fn row() -> OutboxRow {
         recipient: "x@h".to_owned(),
         content: Bytes::from_static(b"{}"),
         options: Bytes::new(),
+        template: None,
+        variables: Bytes::new(),
+        fallback: Bytes::new(),
         priority: Priority::default().as_str().to_owned(),
         guarantee: Guarantee::default().as_str().to_owned(),
         send_at: None,
         expires_at: None,
         idempotency_key: None,
     }
+}
+
+/// A row of the template `welcome`.
+fn templated(variables: &'static str) -> OutboxRow {
+    let (content, template) = (Bytes::new(), Some("welcome".to_owned()));
+    OutboxRow { content, template, variables: variables.into(), ..row() }
 }
 
 /// An instant so many milliseconds after now, or before.
@@ -108,7 +127,7 @@ fn at(offset: i64) -> Timestamp {
 async fn a_row_is_refused_in_the_words_of_its_columns() {
     let (_, intake) = fixture();
     let check = |row: OutboxRow, expect: &str| {
-        assert_eq!(screen(&intake, row, intake.now()).err().unwrap_or_default(), expect);
+        assert_eq!(screen(&intake, &row, intake.now()).err().unwrap_or_default(), expect);
     };
     check(row(), "");
     check(OutboxRow { options: Bytes::from_static(b" null"), ..row() }, "");
@@ -122,7 +141,10 @@ async fn a_row_is_refused_in_the_words_of_its_columns() {
         "channel: there is no channel \"b\": the channels are `a`",
     );
     check(OutboxRow { recipient: "x".to_owned(), ..row() }, "recipient: must have an @");
-    check(OutboxRow { content: Bytes::from_static(b"null"), ..row() }, "content: is missing");
+    check(
+        OutboxRow { content: Bytes::from_static(b"null"), ..row() },
+        "content: is missing: give `content` or `template`",
+    );
     check(
         OutboxRow { options: Bytes::from_static(b"[]"), ..row() },
         "options: must be a JSON object",
@@ -135,7 +157,7 @@ async fn a_row_is_refused_in_the_words_of_its_columns() {
         OutboxRow { send_at: Some(at(50)), expires_at: Some(at(50)), ..row() },
         "expires_at: must be after `send_at`",
     );
-    let wrong_word = |row| screen(&intake, row, intake.now()).unwrap_err();
+    let wrong_word = |row| screen(&intake, &row, intake.now()).unwrap_err();
     assert!(
         wrong_word(OutboxRow { priority: "high".to_owned(), ..row() }).starts_with("priority: ")
     );
@@ -143,9 +165,90 @@ async fn a_row_is_refused_in_the_words_of_its_columns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_is_rendered_and_has_fallbacks_as_a_request_has() {
+    let (_, intake) = fixture();
+    let content = |row: OutboxRow| screen(&intake, &row, intake.now()).unwrap().content;
+    let rendered = |payload: &'static str, options: &'static str| Content {
+        payload: payload.into(),
+        options: options.into(),
+        fallback: None,
+    };
+    assert_eq!(
+        content(templated(r#" {"name": "Ann", "n": 1}"#)),
+        rendered(r#"{"dear": "Ann"}"#, r#"{"n": 1}"#)
+    );
+    let own = OutboxRow {
+        content: r#"{"a": "{{ n }} of {{ n }}"}"#.into(),
+        variables: r#"{"n": 3}"#.into(),
+        ..row()
+    };
+    assert_eq!(content(own), rendered(r#"{"a": "3 of 3"}"#, ""));
+    let plain = OutboxRow { content: r#" {"a": "{{ n }}"}"#.into(), ..row() };
+    assert_eq!(content(plain), rendered(r#" {"a": "{{ n }}"}"#, ""));
+    let fallback = r#" [{"channel": "a", "to": "y@g", "template": "welcome"},
+        {"channel": "a", "to": "z@f", "content": {"{{": "{{ n }}"}, "options": {}}]"#;
+    let row = OutboxRow { fallback: fallback.into(), ..templated(r#"{"name": "Bo", "n": 2}"#) };
+    let alternative = |destination: &str, recipient: &'static str, payload, options| Alternative {
+        channel: "a".parse().unwrap(),
+        destination: destination.into(),
+        recipient: recipient.into(),
+        payload: Bytes::from_static(payload),
+        options: Bytes::from_static(options),
+    };
+    let next = vec![
+        alternative("g", "y@g", br#"{"dear": "Bo"}"#, br#"{"n": 2}"#),
+        alternative("f", "z@f", br#"{"{{": 2}"#, b"{}"),
+    ];
+    assert_eq!(content(row).fallback, Some(Arc::new(Fallback { of: None, next })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_or_fallback_that_cannot_be_is_told_by_its_column() {
+    let (_, intake) = fixture();
+    let check = |row: OutboxRow, expect: &str| {
+        assert_eq!(screen(&intake, &row, intake.now()).err().unwrap_or_default(), expect);
+    };
+    let fallback = |json: &'static str| OutboxRow { fallback: json.into(), ..row() };
+    check(fallback("null"), "");
+    check(OutboxRow { variables: "null".into(), ..row() }, "");
+    check(
+        OutboxRow { template: Some("welcom".to_owned()), ..templated("{}") },
+        "template: there is no template \"welcom\": the templates are `welcome`",
+    );
+    check(templated(""), "variables: `name` is missing: /content/dear needs it");
+    check(templated("[]"), "variables: must be a JSON object");
+    check(
+        OutboxRow { content: "{}".into(), ..templated("{}") },
+        "template: is a content already: give `content` or `template`",
+    );
+    check(
+        OutboxRow { options: "{}".into(), ..templated("{}") },
+        "options: are part of the template: leave them out",
+    );
+    check(
+        OutboxRow { content: r#"{"a": "{{ x"}"#.into(), variables: "{}".into(), ..row() },
+        "content/a: is no template: unexpected end of input, expected end of variable block",
+    );
+    check(fallback("{}"), "fallback: must be an array");
+    check(fallback("[1, 2, 3, 4]"), "fallback: must have at most 3 items, has 4");
+    check(
+        fallback(r#"[{"channel": "b", "to": "y@g", "content": 1}]"#),
+        "fallback/0/channel: there is no channel \"b\": the channels are `a`",
+    );
+    check(
+        fallback(r#"[{"channel": "a", "to": "y", "content": 1}]"#),
+        "fallback/0/to: must have an @",
+    );
+    check(
+        fallback(r#"[{"channel": "a", "to": "y@g", "content": 1, "cc": 1}]"#),
+        "fallback/0/cc: is unknown: the fields are channel, to, content, options, template",
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_row_that_waited_is_not_too_late_to_be_asked_for() {
     let (_, intake) = fixture();
-    let envelope = |row: OutboxRow| screen(&intake, row, intake.now()).unwrap().envelope;
+    let envelope = |row: OutboxRow| screen(&intake, &row, intake.now()).unwrap().envelope;
     let hour = 3_600_000;
     let late = envelope(OutboxRow { send_at: Some(at(-hour)), ..row() });
     assert_eq!(late.due_at, at(-hour));
@@ -159,12 +262,20 @@ async fn a_row_that_waited_is_not_too_late_to_be_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn the_same_key_and_words_through_both_ways_are_one_notification() {
     let (rows, intake) = fixture();
-    let keyed =
-        OutboxRow { idempotency_key: Some("k".to_owned()), send_at: Some(at(9_000)), ..row() };
-    let by_row = screen(&intake, keyed, intake.now()).unwrap();
+    let fallback = r#"[{"channel":"a","to":"y@h","template":"welcome"}]"#;
+    let keyed = OutboxRow {
+        idempotency_key: Some("k".to_owned()),
+        send_at: Some(at(9_000)),
+        fallback: fallback.into(),
+        ..templated(r#"{"name":"Ann","n":1}"#)
+    };
+    let by_row = screen(&intake, &keyed, intake.now()).unwrap();
     let terms = Terms {
         channel: "a".into(),
-        content: Bytes::from_static(b"{}"),
+        template: Some("welcome".into()),
+        variables: Some(Bytes::from_static(br#"{"name":"Ann","n":1}"#)),
+        fallback: object::fallback(fallback, &ByteString::from_static(fallback), Address::Here)
+            .unwrap(),
         send_at: Some(at(9_000).to_string().into()),
         idempotency_key: Some("k".into()),
         ..Terms::default()

@@ -10,7 +10,7 @@ use notification::{
 };
 use store::{Admission, Ledger, Memory};
 
-use super::{Fault, IngestError, Intake, Opening, Terms};
+use super::{Addressee, Fault, IngestError, Intake, Opening, Terms};
 use crate::Channels;
 
 /// Takes everything; what stands before an `@` is the token, what stands after it the destination.
@@ -66,6 +66,10 @@ fn terms() -> Terms<'static> {
 fn check(terms: &Terms<'_>) -> Result<Draft, Fault> {
     let (intake, _) = intake();
     intake.check(&tenant(), terms, "x@h".into(), intake.now())
+}
+
+fn whom(to: &str) -> Addressee {
+    Addressee { to: to.into(), ..Addressee::default() }
 }
 
 /// The terms with times in milliseconds before or after now.
@@ -182,12 +186,12 @@ async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     };
     let mut upload = open().await;
     for index in 0..2 * limits::STREAM_RECIPIENTS {
-        upload.add(format!("{index}@h{}", index % 3).into(), None).unwrap();
+        upload.add(whom(&format!("{index}@h{}", index % 3))).unwrap();
         if upload.is_full() {
             upload.flush().await.unwrap();
         }
     }
-    assert_eq!(upload.add("nowhere".into(), None).unwrap_err().pointer, "/to");
+    assert_eq!(upload.add(whom("nowhere")).unwrap_err().pointer, "/to");
     assert_eq!(store.totals().await.unwrap(), Account::default());
     drop(upload);
     let empty = open().await.seal().await.unwrap_err();
@@ -197,8 +201,8 @@ async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     assert_eq!((audit.account, audit.problem_count), (Account::default(), 0));
 
     let mut upload = open().await;
-    upload.add("1@h".into(), None).unwrap();
-    upload.add("2@g".into(), None).unwrap();
+    upload.add(whom("1@h")).unwrap();
+    upload.add(whom("2@g")).unwrap();
     assert_eq!(upload.seal().await, Ok(2));
     let lanes = store.lanes().await.unwrap();
     let destinations: Vec<_> = lanes.iter().map(|lane| &*lane.lane.destination).collect();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notification::{
-    Alternative, Answer, ByteString, Bytes, Draft, Fallback, Guarantee, NotificationId, State,
+    Alternative, Answer, ByteString, Bytes, Draft, Fallback, Guarantee, NotificationId, Priority,
+    State,
 };
 use store::{CancelTarget, Filter, History, Ledger as _, Suppression};
 
@@ -128,6 +129,47 @@ fn what_is_cancelled_has_no_fallback_and_a_fallback_can_be_cancelled() {
         rig.drained().await;
         assert_eq!(chain(&rig, ids[0]).await, [State::Cancelled]);
         assert_eq!(rig.script.attempts(), Vec::<String>::new());
+
+        rig.script.answers("c", [refused()]);
+        rig.script.answers("d", [Answer::deferred(503, Some(Duration::from_mins(2)), "busy")]);
+        let ids =
+            rig.accept_drafts(vec![draft(&rig, "c", &["d", "e"], Guarantee::AtMostOnce)]).await;
+        while rig.script.attempts_for("d") == 0 {
+            tokio::time::sleep(MS).await;
+        }
+        tokio::time::sleep(1_000 * MS).await;
+        let fallback = find(&rig, ids[0]).await.fell_back_to.unwrap();
+        let target = CancelTarget::Notification(fallback);
+        rig.store.cancel(target, name("default"), rig.now()).await.unwrap();
+        let account = rig.drained().await;
+        assert_eq!(chain(&rig, ids[0]).await, [State::Refused, State::Cancelled]);
+        assert_eq!((account.accepted, account.refused, account.cancelled), (3, 1, 2));
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_fallback_ends_when_its_notification_would_have_and_goes_as_urgently() {
+    on_one_thread(async || {
+        let rig = rig();
+        rig.script.answers("a", [refused()]);
+        rig.script.answers("b", [Answer::deferred(503, Some(Duration::from_mins(2)), "busy")]);
+        let running = rig.start();
+        let mut urgent = draft(&rig, "a", &["b", "c"], Guarantee::AtLeastOnce);
+        urgent.envelope.lane.priority = Priority::Urgent;
+        urgent.envelope.expires_at = Some(rig.now().plus(Duration::from_mins(1)));
+        // The double tells nobody that a claim ended something: what is settled after it does.
+        let mut last = rig.draft("last", Guarantee::AtLeastOnce);
+        last.envelope.due_at = rig.now().plus(Duration::from_mins(3));
+        let ids = rig.accept_drafts(vec![urgent, last]).await;
+        let account = rig.drained().await;
+        assert_eq!(chain(&rig, ids[0]).await, [State::Refused, State::Expired]);
+        let first = find(&rig, ids[0]).await;
+        let second = find(&rig, first.fell_back_to.unwrap()).await;
+        assert_eq!(second.envelope.expires_at, first.envelope.expires_at);
+        assert_eq!(second.envelope.lane.priority, Priority::Urgent);
+        assert_eq!((account.accepted, account.refused, account.expired), (3, 1, 1));
+        assert_eq!(rig.script.attempts_for("c"), 0, "nobody wants it any more");
         running.stop().await;
     });
 }

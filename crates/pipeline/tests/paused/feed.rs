@@ -7,7 +7,7 @@ use notification::{Answer, State};
 use pipeline::feed::Standing;
 use pipeline::{Channels, Feed, Intake};
 use serde_json::Value;
-use store::{Claims, Filter, History, Ledger as _, Lift, Suppression};
+use store::{CancelTarget, Claims, Filter, History, Ledger as _, Lift, Suppression};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -137,6 +137,28 @@ fn what_the_application_refuses_is_handed_on_again_and_nothing_overtakes_it() {
         assert_eq!(states, [State::Dead, State::Refused, State::Delivered, State::Delivered]);
         let whom: Vec<String> = told(&rig).await.into_iter().map(|(to, _)| to).collect();
         assert_eq!(whom, ["gone-00000", "gone-00001", "gone-00002", "gone-00003", "gone-00004"]);
+        feeding.crash().await;
+        running.stop().await;
+    });
+}
+
+#[test]
+fn what_an_operator_cancels_is_handed_on_anew() {
+    on_one_thread(async || {
+        let rig = rig();
+        let away = Answer::deferred(503, Some(Duration::from_hours(1)), "");
+        rig.script.answers("app", [away]);
+        let (running, feeding) = (rig.start(), Feeding::start(&rig));
+        suppress(&rig, 0..3).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        let id = notifications(&rig).await[0].id;
+        let target = CancelTarget::Notification(id);
+        let cancelled = rig.store.cancel(target, name("default"), rig.now()).await.unwrap();
+        assert_eq!(cancelled.unwrap().cancelled, 1);
+        let cancelled_at = rig.now();
+        up_to_date(&rig).await;
+        assert!(rig.now().since(cancelled_at) < Duration::from_mins(2));
+        assert_eq!(told(&rig).await.len(), 3);
         feeding.crash().await;
         running.stop().await;
     });

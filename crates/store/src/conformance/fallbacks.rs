@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use notification::{
-    Alternative, Bytes, Chunk, Content, Disposition, Draft, Fallback, NotificationId, Settlement,
-    State,
+    Alternative, ByteString, Bytes, Chunk, Content, Disposition, Draft, Fallback, NotificationId,
+    Settlement, State, limits,
 };
 
 use super::support::{
-    LEASE, Shape, accepted, at, claim_all, claim_one, find, indexes, name, part, settle_one,
+    BroadcastShape, LEASE, Shape, accepted, at, claim_all, claim_one, find, indexes, name, part,
+    settle_one,
 };
-use crate::{Filter, Settled, Store, Suppression};
+use crate::{BroadcastOpened, Filter, RecipientGroup, Settled, Store, Suppression};
 
 fn alternative(recipient: &str) -> Alternative {
     Alternative {
@@ -137,4 +138,54 @@ pub(super) async fn fallbacks_are_kept_beside_contents_without(store: &dyn Store
     for (delivery, draft) in chunk.deliveries.iter().zip(&drafts) {
         assert_eq!(chunk.content_of(delivery), Some(&draft.content));
     }
+}
+
+/// Recipients of a broadcast, every second of whom has a fallback; contents are the same for all.
+fn with_fallbacks(count: usize, content: &Content, other: &Alternative) -> RecipientGroup {
+    let numbers = || (0..count).map(|number| number.to_string());
+    let own = numbers().enumerate().map(|(number, recipient)| {
+        let alternative = Alternative { recipient: recipient.into(), ..other.clone() };
+        let fallback = Fallback { of: None, next: vec![alternative] };
+        let fallback = (number % 2 == 1).then(|| Arc::new(fallback));
+        Content { fallback, ..content.clone() }
+    });
+    RecipientGroup {
+        destination: "destination".into(),
+        contents: own.collect(),
+        recipients: numbers().map(ByteString::from).collect(),
+    }
+}
+
+pub(super) async fn fallbacks_of_a_broadcast_share_their_contents(store: &dyn Store) {
+    let large = |byte| Bytes::from(vec![byte; limits::PAYLOAD_BYTES / 2]);
+    let content = Content { payload: large(b'1'), ..Content::default() };
+    let other = Alternative { payload: large(b'2'), ..alternative("") };
+    let count = limits::BATCH_ITEMS + 1;
+    let group = with_fallbacks(count, &content, &other);
+    let opened = store.open_broadcast(BroadcastShape::default().draft(), at(0)).await.unwrap();
+    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    store.add_recipients(id, vec![group.clone()], at(0)).await.unwrap();
+    assert_eq!(store.seal_broadcast(id, at(0)).await.unwrap(), count as u64);
+    let chunks = claim_all(store, 0).await;
+    assert_eq!(chunks.len(), 2, "half a gigabyte, if each had its own");
+    for chunk in &chunks {
+        for delivery in &chunk.deliveries {
+            let number: usize = delivery.recipient.parse().unwrap();
+            assert_eq!(chunk.content_of(delivery), Some(&group.contents[number]));
+        }
+    }
+    let first = chunks[0].notification_id(0);
+    assert_eq!(find(store, first).await.content, group.contents[0]);
+    for chunk in &chunks {
+        settle_one(store, refusal(chunk)).await;
+    }
+    let used = claim_all(store, 7).await;
+    assert_eq!(used.len(), 1, "they share it again");
+    assert_eq!(used[0].deliveries.len(), count / 2);
+    for delivery in &used[0].deliveries {
+        assert_eq!(used[0].content_of(delivery).unwrap().payload, other.payload);
+    }
+    assert_eq!(used[0].envelope.broadcast, None);
+    let of_broadcast = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((of_broadcast.accepted, of_broadcast.refused), (count as u64, count as u64));
 }

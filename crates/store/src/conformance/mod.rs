@@ -149,7 +149,8 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             a_fallback_is_accepted_with_the_refusal_and_takes_the_others_along
             a_settlement_that_is_stale_accepts_no_fallback
             a_fallback_is_accepted_when_its_recipient_is_suppressed
-            fallbacks_are_kept_beside_contents_without;
+            fallbacks_are_kept_beside_contents_without
+            fallbacks_of_a_broadcast_share_their_contents;
         cancelling:
             what_is_pending_is_cancelled_once
             what_is_claimed_is_under_way

@@ -58,7 +58,7 @@ async fn prepare_alone(client: &mut Client, place: &Place) -> Result<(), StoreEr
     match stored_version(client, place).await? {
         Some(stored) if stored > known => return Err(too_new(stored, known, place)),
         Some(stored) if stored == known => {}
-        Some(_) | None => migrate(client, place).await?,
+        stored => migrate(client, place, stored.is_some()).await?,
     }
     check_rights(client, place).await
 }
@@ -108,9 +108,16 @@ async fn create_schema(client: &Client, place: &Place) -> Result<(), StoreError>
     })
 }
 
-async fn migrate(client: &mut Client, place: &Place) -> Result<(), StoreError> {
+async fn migrate(client: &mut Client, place: &Place, is_upgrade: bool) -> Result<(), StoreError> {
     let outcome = migrations::migrations::runner().run_async(client).await;
     outcome.map(drop).map_err(|error| match database_error(&error) {
+        Some(cause) if is_upgrade && cause.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            StoreError::Refused(format!(
+                "the role {} does not own the tables of the schema belfry in the database {}, and cannot bring them up to \
+                 date: start `belfry serve` once as the role that does",
+                place.role, place.database
+            ))
+        }
         Some(cause) if cause.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => lacks_rights(
             place,
             &["ALTER SCHEMA belfry OWNER TO", "GRANT USAGE, CREATE ON SCHEMA belfry TO"],

@@ -4,15 +4,17 @@
 //!
 //! ```text
 //! 1           version
-//! 0 | 1 | 2   what each item has of its own: no content, a content, a content with fallbacks
-//! { recipient [payload options [fallback]] } ...
+//! 0 | 1 | 3   what each item has of its own: no content, a content, a content with fallbacks
+//! [ length-of-table { payload options } ... ]                      with fallbacks only
+//! { recipient [payload options | content fallback] } ...
 //! ```
 //!
-//! A fallback is a blob, empty when there is none:
+//! With fallbacks, contents stand in a table, once, however many items share them, and are told by their position. A
+//! fallback is a blob, empty when there is none:
 //!
 //! ```text
 //! of          16 bytes, or none
-//! { channel destination recipient payload options } ...
+//! { channel destination recipient content } ...
 //! ```
 //!
 //! Entries of a log row, in order of settling:
@@ -25,6 +27,7 @@
 //! A run is `length` indexes in a row that start `gap` after the end of the run before: a thousand
 //! deliveries that came to the same take two bytes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use notification::{
@@ -44,7 +47,7 @@ pub(crate) enum Own {
     /// A content.
     Content = 1,
     /// A content, some of them with fallbacks.
-    Fallback = 2,
+    Fallback = 3,
 }
 
 /// Reads the items of a batch. What it returns shares one allocation.
@@ -52,6 +55,8 @@ pub(crate) enum Own {
 pub(crate) struct Items {
     pieces: Pieces,
     own: Own,
+    /// With fallbacks: what they and the items are sent.
+    table: Vec<Content>,
 }
 
 /// Reads blobs from the front, without copying.
@@ -60,6 +65,16 @@ struct Pieces {
     bytes: Bytes,
     position: usize,
 }
+
+/// Contents that are being written: those that share their memory are written once.
+#[derive(Debug, Default)]
+struct Table<'a> {
+    contents: Vec<(&'a Bytes, &'a Bytes)>,
+    positions: HashMap<Place, u64>,
+}
+
+/// Where payload and options lie in memory. What is shared there is the same; to compare the bytes would cost more.
+pub(crate) type Place = [usize; 4];
 
 /// Deliveries of one log row that came to the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,35 +117,50 @@ impl Items {
         let own = match bytes.first_chunk() {
             Some([VERSION, 0]) => Own::Nothing,
             Some([VERSION, 1]) => Own::Content,
-            Some([VERSION, 2]) => Own::Fallback,
+            Some([VERSION, 3]) => Own::Fallback,
             _ => return Err(damaged("items of a batch")),
         };
-        Ok(Self { pieces: Pieces { bytes, position: 2 }, own })
+        let (mut pieces, mut table) = (Pieces { bytes, position: 2 }, Vec::new());
+        if own == Own::Fallback {
+            for _ in 0..pieces.number()? {
+                let (payload, options) = (pieces.next()?, pieces.next()?);
+                table.push(Content { payload, options, fallback: None });
+            }
+        }
+        Ok(Self { pieces, own, table })
     }
 
     /// The next item.
     pub(crate) fn read(&mut self) -> Result<(ByteString, Option<Content>), StoreError> {
         let recipient = self.pieces.text()?;
-        if self.own == Own::Nothing {
-            return Ok((recipient, None));
-        }
-        let (payload, options) = (self.pieces.next()?, self.pieces.next()?);
-        let fallback = match self.own {
-            Own::Nothing | Own::Content => None,
-            Own::Fallback => decode_fallback(self.pieces.next()?)?,
+        let content = match self.own {
+            Own::Nothing => return Ok((recipient, None)),
+            Own::Content => {
+                let (payload, options) = (self.pieces.next()?, self.pieces.next()?);
+                Content { payload, options, fallback: None }
+            }
+            Own::Fallback => {
+                let content = listed(&self.table, self.pieces.number()?)?;
+                let fallback = decode_fallback(self.pieces.next()?, &self.table)?;
+                Content { fallback, ..content }
+            }
         };
-        Ok((recipient, Some(Content { payload, options, fallback })))
+        Ok((recipient, Some(content)))
     }
 
     /// Passes over the next item.
     pub(crate) fn skip(&mut self) -> Result<(), StoreError> {
-        let pieces = match self.own {
-            Own::Nothing => 1,
-            Own::Content => 3,
-            Own::Fallback => 4,
-        };
-        for _ in 0..pieces {
-            self.pieces.range()?;
+        self.pieces.range()?;
+        match self.own {
+            Own::Nothing => {}
+            Own::Content => {
+                self.pieces.range()?;
+                self.pieces.range()?;
+            }
+            Own::Fallback => {
+                self.pieces.number()?;
+                self.pieces.range()?;
+            }
         }
         Ok(())
     }
@@ -152,6 +182,13 @@ impl Pieces {
         Ok(if range.is_empty() { Bytes::new() } else { self.bytes.slice(range) })
     }
 
+    fn number(&mut self) -> Result<u64, StoreError> {
+        let mut input = Input { bytes: &self.bytes, position: self.position };
+        let number = input.number()?;
+        self.position = input.position;
+        Ok(number)
+    }
+
     fn range(&mut self) -> Result<std::ops::Range<usize>, StoreError> {
         let mut input = Input { bytes: &self.bytes, position: self.position };
         let length = input.slice()?.len();
@@ -168,20 +205,41 @@ pub(crate) fn encode_items<'a>(
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(bytes_expected);
     bytes.extend([VERSION, own as u8]);
+    if own == Own::Fallback {
+        encode_with_fallbacks(items, &mut bytes);
+        return bytes;
+    }
     for (recipient, content) in items {
         put_slice(&mut bytes, recipient.as_bytes());
-        if own != Own::Nothing {
+        if own == Own::Content {
             put_slice(&mut bytes, &content.payload);
             put_slice(&mut bytes, &content.options);
-        }
-        if own == Own::Fallback {
-            put_slice(&mut bytes, &encode_fallback(content.fallback.as_deref()));
         }
     }
     bytes
 }
 
-fn encode_fallback(fallback: Option<&Fallback>) -> Vec<u8> {
+/// The table is known once all items are written, and stands before them.
+fn encode_with_fallbacks<'a>(
+    items: impl Iterator<Item = (&'a ByteString, &'a Content)>,
+    bytes: &mut Vec<u8>,
+) {
+    let (mut table, mut written) = (Table::default(), Vec::new());
+    for (recipient, content) in items {
+        put_slice(&mut written, recipient.as_bytes());
+        put(&mut written, table.position(&content.payload, &content.options));
+        let fallback = encode_fallback(content.fallback.as_deref(), &mut table);
+        put_slice(&mut written, &fallback);
+    }
+    put(bytes, table.contents.len() as u64);
+    for (payload, options) in table.contents {
+        put_slice(bytes, payload);
+        put_slice(bytes, options);
+    }
+    bytes.append(&mut written);
+}
+
+fn encode_fallback<'a>(fallback: Option<&'a Fallback>, table: &mut Table<'a>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let Some(Fallback { of, next }) = fallback else { return bytes };
     put_slice(
@@ -192,13 +250,18 @@ fn encode_fallback(fallback: Option<&Fallback>) -> Vec<u8> {
         put_slice(&mut bytes, channel.as_str().as_bytes());
         put_slice(&mut bytes, destination.as_bytes());
         put_slice(&mut bytes, recipient.as_bytes());
-        put_slice(&mut bytes, payload);
-        put_slice(&mut bytes, options);
+        put(&mut bytes, table.position(payload, options));
     }
     bytes
 }
 
-fn decode_fallback(bytes: Bytes) -> Result<Option<Arc<Fallback>>, StoreError> {
+/// The content at `position` of `table`.
+fn listed(table: &[Content], position: u64) -> Result<Content, StoreError> {
+    let found = usize::try_from(position).ok().and_then(|position| table.get(position));
+    found.cloned().ok_or_else(|| damaged("a content"))
+}
+
+fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallback>>, StoreError> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -211,15 +274,30 @@ fn decode_fallback(bytes: Bytes) -> Result<Option<Arc<Fallback>>, StoreError> {
     };
     let mut next = Vec::new();
     while !pieces.is_empty() {
-        next.push(Alternative {
-            channel: model::name(&pieces.text()?)?,
-            destination: Arc::from(&*pieces.text()?),
-            recipient: pieces.text()?,
-            payload: pieces.next()?,
-            options: pieces.next()?,
-        });
+        let channel = model::name(&pieces.text()?)?;
+        let (destination, recipient) = (Arc::from(&*pieces.text()?), pieces.text()?);
+        let Content { payload, options, fallback: _ } = listed(table, pieces.number()?)?;
+        next.push(Alternative { channel, destination, recipient, payload, options });
     }
     Ok(Some(Arc::new(Fallback { of, next })))
+}
+
+/// The place of a content.
+pub(crate) fn place(payload: &Bytes, options: &Bytes) -> Place {
+    let start = |bytes: &Bytes| if bytes.is_empty() { 0 } else { bytes.as_ptr().addr() };
+    [start(payload), payload.len(), start(options), options.len()]
+}
+
+// === impl Table ===
+
+impl<'a> Table<'a> {
+    fn position(&mut self, payload: &'a Bytes, options: &'a Bytes) -> u64 {
+        let next = self.contents.len() as u64;
+        *self.positions.entry(place(payload, options)).or_insert_with(|| {
+            self.contents.push((payload, options));
+            next
+        })
+    }
 }
 
 // === impl LogLine ===

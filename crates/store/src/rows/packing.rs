@@ -1,13 +1,13 @@
 //! Drafts on their way into batches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use notification::{
     BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Name, NotificationId, Timestamp,
     limits,
 };
 
-use super::codec::{Own, encode_items};
+use super::codec::{Own, Place, encode_items, place};
 use crate::{Admission, StoreError};
 
 /// Batches that still fill up in this round.
@@ -33,6 +33,8 @@ pub(crate) struct Filling {
     has_contents: bool,
     /// Whether all items have the same content so far.
     is_shared: bool,
+    /// Contents of items and fallbacks, once an item has fallbacks: each is written once.
+    listed: HashSet<Place>,
 }
 
 /// What a key was used for.
@@ -151,8 +153,8 @@ impl Filling {
         accepted_at: Timestamp,
         has_contents: bool,
     ) -> Self {
-        let (items, bytes) = (Vec::new(), 0);
-        Self { id, envelope, accepted_at, items, bytes, has_contents, is_shared: true }
+        let (items, bytes, listed) = (Vec::new(), 0, HashSet::new());
+        Self { id, envelope, accepted_at, items, bytes, has_contents, is_shared: true, listed }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -170,10 +172,10 @@ impl Filling {
         let items = self.items.iter().map(|(recipient, content)| (recipient, content));
         let own = if self.is_shared {
             Own::Nothing
-        } else if self.items.iter().any(|(_, content)| content.fallback.is_some()) {
-            Own::Fallback
-        } else {
+        } else if self.listed.is_empty() {
             Own::Content
+        } else {
+            Own::Fallback
         };
         encode_items(items, own, self.bytes + 2)
     }
@@ -189,6 +191,12 @@ impl Filling {
     pub(crate) fn push(&mut self, recipient: ByteString, content: Content) -> u16 {
         let index = u16::try_from(self.items.len()).unwrap_or(u16::MAX);
         (self.bytes, self.is_shared) = self.with(&recipient, &content);
+        if content.fallback.is_some() && self.listed.is_empty() {
+            self.listed = self.items.iter().flat_map(|(_, content)| places(content)).collect();
+        }
+        if content.fallback.is_some() || !self.listed.is_empty() {
+            self.listed.extend(places(&content));
+        }
         self.items.push((recipient, content));
         index
     }
@@ -197,9 +205,13 @@ impl Filling {
     fn with(&self, recipient: &ByteString, content: &Content) -> (usize, bool) {
         let content_bytes = content.bytes_stored();
         let grown = self.bytes + recipient.len() + PREFIX_BYTES;
+        if content.fallback.is_some() || !self.listed.is_empty() {
+            // What all before had in common was not counted yet.
+            let common = self.items.first().filter(|_| self.is_shared);
+            let common = common.map_or(0, |(_, first)| first.bytes_stored());
+            return (grown + common + self.bytes_with_fallbacks(content), false);
+        }
         match self.items.first() {
-            // Fallbacks are its own: no two persons have the same address.
-            None if content.fallback.is_some() => (grown + content_bytes, false),
             None => (grown, true),
             Some((_, first)) if self.is_shared && is_same(first, content) => (grown, true),
             Some((_, first)) if self.is_shared => {
@@ -209,6 +221,25 @@ impl Filling {
             Some(_) => (grown + content_bytes, false),
         }
     }
+
+    /// The bytes of addresses, and of what is not listed yet.
+    fn bytes_with_fallbacks(&self, content: &Content) -> usize {
+        let own = [(&content.payload, &content.options)].into_iter();
+        let next = content.fallback.iter().flat_map(|fallback| &fallback.next);
+        let addresses = next.clone().map(|next| next.address_bytes() + 2 * PREFIX_BYTES);
+        let contents = own.chain(next.map(|next| (&next.payload, &next.options)));
+        let new =
+            contents.filter(|(payload, options)| !self.listed.contains(&place(payload, options)));
+        addresses.sum::<usize>()
+            + new.map(|(payload, options)| payload.len() + options.len()).sum::<usize>()
+    }
+}
+
+/// Where its own content and those of its fallbacks lie.
+fn places(content: &Content) -> impl Iterator<Item = Place> {
+    let next = content.fallback.iter().flat_map(|fallback| &fallback.next);
+    let next = next.map(|next| place(&next.payload, &next.options));
+    [place(&content.payload, &content.options)].into_iter().chain(next)
 }
 
 /// Equal, and found so at once when they are the same bytes in memory.

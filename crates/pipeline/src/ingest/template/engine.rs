@@ -4,11 +4,10 @@ use std::io;
 use std::sync::{Arc, LazyLock};
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Enumerator, Object, Value};
+use minijinja::value::{Enumerator, Object, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
-use notification::limits::PAYLOAD_BYTES;
 
-use super::Kind;
+use super::{Kind, work};
 
 /// How deep a loop may call itself.
 const RECURSION: usize = 32;
@@ -37,7 +36,7 @@ pub(super) fn environment() -> Environment<'static> {
         for function in ["range", "dict", "debug", "namespace"] {
             base.remove_global(function);
         }
-        base.add_filter("join", join);
+        work::limit_filters(&mut base);
         base.set_undefined_behavior(UndefinedBehavior::Strict);
         let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
         base.set_syntax(syntax.unwrap_or_default());
@@ -87,7 +86,12 @@ pub(super) fn missing(template: &minijinja::Template<'_, '_>, variables: &Value)
 /// Writes a value where a template puts it.
 fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if !state.name().starts_with(Kind::Json.prefix()) {
-        return minijinja::escape_formatter(out, state, value);
+        // As JSON has them, from which they come; and null is nothing.
+        return match value.kind() {
+            ValueKind::None => Ok(()),
+            ValueKind::Bool => Ok(out.write_str(if value.is_true() { "true" } else { "false" })?),
+            _ => minijinja::escape_formatter(out, state, value),
+        };
     }
     // Nothing, as `{{ x if y }}` gives it.
     if value.is_undefined() {
@@ -95,25 +99,6 @@ fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Res
     }
     serde_json::to_writer(Writer(out), value)
         .map_err(|error| Error::new(ErrorKind::WriteFailure, error.to_string()))
-}
-
-/// The filter `join`: bounded, unlike the engine's.
-fn join(values: &Value, separator: Option<&str>) -> Result<String, Error> {
-    let mut joined = String::new();
-    for (position, value) in values.try_iter()?.enumerate() {
-        if position > 0 {
-            joined.push_str(separator.unwrap_or_default());
-        }
-        match value.as_str() {
-            Some(text) => joined.push_str(text),
-            None => joined.push_str(&value.to_string()),
-        }
-        if joined.len() > PAYLOAD_BYTES {
-            let message = format!("joins to more than {PAYLOAD_BYTES} bytes");
-            return Err(Error::new(ErrorKind::InvalidOperation, message));
-        }
-    }
-    Ok(joined)
 }
 
 // === impl Scope ===

@@ -15,31 +15,40 @@ mod strings;
 #[cfg(test)]
 mod tests;
 mod vet;
+mod work;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind};
 use notification::limits::{
-    OPTIONS_BYTES, PAYLOAD_BYTES, TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, VARIABLES_BYTES,
+    OPTIONS_BYTES, PAYLOAD_BYTES, TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, TEMPLATE_WORK,
+    VARIABLES_BYTES,
 };
 use notification::{Bytes, Content};
 
-use super::Fault;
+use super::{Fault, Terms};
 use engine::{Limited, Scope};
-pub use named::Templates;
+pub use named::{TemplateSource, Templates};
 
 /// A compiled content. What it renders still has to pass the channel.
 #[derive(Debug)]
 pub(super) struct Template {
     environment: Environment<'static>,
+    /// That each of its strings may take.
+    steps: u64,
     payload: Pattern,
     options: Pattern,
 }
 
 /// What a template is rendered with: a JSON object.
 #[derive(Debug, Clone)]
-pub(super) struct Variables(Value);
+pub(super) struct Variables {
+    value: Value,
+    /// About how many values there are to look at.
+    weight: u64,
+}
 
 /// A JSON text with strings to be rendered.
 #[derive(Debug)]
@@ -108,8 +117,9 @@ impl Template {
                 format!("must have at most {TEMPLATE_STRINGS} strings with tags, has {strings}");
             return Err(Fault::new("/content", message));
         }
-        environment.set_fuel(Some(TEMPLATE_STEPS / strings.max(1) as u64));
-        Ok(Self { environment, payload, options })
+        let steps = TEMPLATE_STEPS / strings.max(1) as u64;
+        environment.set_fuel(Some(steps));
+        Ok(Self { environment, steps, payload, options })
     }
 
     /// Whether it renders the same for everybody.
@@ -128,17 +138,34 @@ impl Template {
 
     /// Renders it. A fault names the string that could not be rendered.
     pub(super) fn render(&self, variables: &Variables) -> Result<Content, Fault> {
+        let environment = self.environment_for(variables.weight);
         Ok(Content {
-            payload: self.payload.render(&self.environment, &variables.0)?,
-            options: self.options.render(&self.environment, &variables.0)?,
+            payload: self.payload.render(&environment, &variables.value)?,
+            options: self.options.render(&environment, &variables.value)?,
             fallback: None,
         })
+    }
+
+    /// A step may look at all of the variables, to compare them: where there are many, it has fewer steps.
+    fn environment_for(&self, weight: u64) -> Cow<'_, Environment<'static>> {
+        let share = TEMPLATE_WORK / TEMPLATE_STEPS;
+        if weight <= share {
+            return Cow::Borrowed(&self.environment);
+        }
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(self.steps * share / weight));
+        Cow::Owned(environment)
     }
 }
 
 // === impl Variables ===
 
 impl Variables {
+    /// Those of a request: none when it gives none.
+    pub(super) fn of(terms: &Terms<'_>) -> Result<Self, Fault> {
+        Self::read(terms.variables.as_deref().unwrap_or_default())
+    }
+
     /// Reads `json`, which is valid. Empty stands for no variables.
     pub(super) fn read(json: &[u8]) -> Result<Self, Fault> {
         if json.len() > VARIABLES_BYTES {
@@ -151,12 +178,13 @@ impl Variables {
         }
         let value = serde_json::from_slice(json)
             .map_err(|error| Fault::new("/variables", format!("cannot be read: {error}")))?;
-        Ok(Self(value))
+        Ok(Self { value, weight: work::weight_of_json(json) })
     }
 
     /// These, and those of `common` that are not among them.
     pub(super) fn over(self, common: &Self) -> Self {
-        Self(Value::from_object(Scope { own: self.0, common: common.0.clone() }))
+        let scope = Scope { own: self.value, common: common.value.clone() };
+        Self { value: Value::from_object(scope), weight: self.weight + common.weight }
     }
 }
 

@@ -3,11 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use notification::{Content, Name};
+use notification::{Bytes, Content, Name};
 
-use super::Template;
+use super::{Template, Variables};
 use crate::Channels;
 use crate::ingest::Fault;
+use crate::ingest::content::check_content;
+
+/// A named template as the configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TemplateSource {
+    /// Valid JSON, its options an object or empty.
+    pub content: Content,
+    /// The channel that it is meant for, which is asked whether it takes it.
+    pub channel: Option<Name>,
+    /// Variables to try it with (a JSON object).
+    pub sample: Option<Bytes>,
+}
 
 /// The named templates, compiled. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -20,24 +32,21 @@ pub struct Templates {
 // === impl Templates ===
 
 impl Templates {
-    /// Compiles `sources` for every one of `channels`. Each is valid JSON, its options an object or empty.
+    /// Compiles `sources` for every one of `channels`, and tries those that can be tried.
     ///
     /// # Errors
-    /// The first template that is none, and why.
+    /// The first template that cannot be used, and why.
     pub fn compile(
-        sources: &BTreeMap<Name, Content>,
+        sources: &BTreeMap<Name, TemplateSource>,
         channels: &Channels,
     ) -> Result<Self, (Name, Fault)> {
         let mut compiled = BTreeMap::new();
         for (name, source) in sources {
-            // Also where there is no channel yet.
-            let plain = Template::compile(source, &[]);
-            plain.map_err(|fault| (name.clone(), fault))?;
-            for (channel, built) in channels.iter() {
-                let template = Template::compile(source, built.html_fields())
-                    .map_err(|fault| (name.clone(), fault))?;
-                compiled.insert((name.clone(), channel.clone()), Arc::new(template));
-            }
+            let templates = source.compile(channels).map_err(|fault| (name.clone(), fault))?;
+            let named = templates
+                .into_iter()
+                .map(|(channel, template)| ((name.clone(), channel), template));
+            compiled.extend(named);
         }
         Ok(Self { names: sources.keys().cloned().collect(), compiled: Arc::new(compiled) })
     }
@@ -61,5 +70,45 @@ impl Templates {
             };
             Fault::new("/template", message)
         })
+    }
+}
+
+// === impl TemplateSource ===
+
+impl TemplateSource {
+    fn compile(&self, channels: &Channels) -> Result<Vec<(Name, Arc<Template>)>, Fault> {
+        // Also where there is no channel yet.
+        let plain = Template::compile(&self.content, &[])?;
+        self.render_sample(&plain)?;
+        let mut compiled = Vec::new();
+        for (name, channel) in channels.iter() {
+            let template = Template::compile(&self.content, channel.html_fields())?;
+            if self.channel.as_ref() == Some(name)
+                && let Some(content) = self.render_sample(&template)?
+            {
+                check_content(&**channel, &content).map_err(|fault| match self.sample {
+                    Some(_) => {
+                        Fault::new(fault.pointer, format!("with the sample, {}", fault.message))
+                    }
+                    None => fault,
+                })?;
+            }
+            compiled.push((name.clone(), Arc::new(template)));
+        }
+        Ok(compiled)
+    }
+
+    /// What it would send, if that can be known.
+    fn render_sample(&self, template: &Template) -> Result<Option<Content>, Fault> {
+        if self.sample.is_none() && !template.is_constant() {
+            return Ok(None);
+        }
+        let in_sample = |fault: Fault| match fault.pointer.strip_prefix("/variables") {
+            Some(rest) => Fault::new(format!("/sample{rest}"), fault.message),
+            None => fault,
+        };
+        let variables = Variables::read(self.sample.as_deref().unwrap_or_default());
+        let content = variables.and_then(|variables| template.render(&variables));
+        content.map(Some).map_err(in_sample)
     }
 }

@@ -134,11 +134,167 @@ fn steps_and_what_is_rendered_are_bounded() {
         &format!("{{{{ [{}] }}}}", ["text"; 100].join(",")),
         "has more than 262144 bytes when rendered",
     );
-    check(
-        &format!("{{{{ [{}]|join }}}}", ["text"; 100].join(",")),
-        "joins to more than 262144 bytes",
-    );
+    check(&format!("{{{{ [{}]|join }}}}", ["text"; 100].join(",")), "takes too many steps");
     check("{% for x in xs recursive %}{{ loop(xs) }}{% endfor %}", "recursion");
+}
+
+#[test]
+fn values_that_are_no_texts_are_written_as_json_has_them_and_null_is_nothing() {
+    let variables =
+        r#"{"no": null, "yes": true, "n": 12.50, "big": 12345678901234567890123, "xs": [1, null]}"#;
+    let check = |template: &str, expect: &str| {
+        let rendered = render(&format!(r#"["{template}"]"#), variables);
+        assert_eq!(rendered.as_deref(), Ok(&*format!(r#"["{expect}"]"#)), "{template}");
+    };
+    check("Dear {{ no }}{{ no|default('you', true) }}", "Dear you");
+    check("{{ yes }} {{ not yes }}", "true false");
+    check("is {{ n }}", "is 12.5");
+}
+
+#[test]
+fn what_would_take_all_memory_or_all_time_is_refused() {
+    let numbers: Vec<String> =
+        (0..5_000).map(|number| (number * 7_919 % 5_000).to_string()).collect();
+    let variables = format!(
+        "{{\"xs\": [{}], \"text\": \"{}\", \"words\": \"{}\"}}",
+        numbers.join(","),
+        "é".repeat(8_000),
+        "a,".repeat(8_000)
+    );
+    let check = |template: &str, part: &str| {
+        let fault = render(&format!("{{\"a\": \"{template}\"}}"), &variables).unwrap_err();
+        assert_eq!(fault.pointer, "/content/a", "{fault}");
+        assert!(fault.message.contains(part), "{template}: {fault}");
+    };
+    check("{{ 'x' * 1000000000 }}", "`*` is not available");
+    check("{{ 10 ** 1000000000 }}", "`*` is not available");
+    check("{% for x in range(1000000000) %}{% endfor %}", "range is unknown");
+    check("{{ text|center(1000000000) }}", "the filter `center` is not available");
+    check("{{ text|indent(1000000000) }}", "the filter `indent` is not available");
+    check("{{ text|replace('', text) }}", "the filter `replace` is not available");
+    check("{{ '%1000000000d'|format(1) }}", "the filter `format` is not available");
+    check("{{ xs|batch(1)|list }}", "the filter `batch` is not available");
+    check("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "`{% macro %}` is not available");
+    check("{% set xs = [xs, xs] %}", "`{% set %}` is not available");
+    check("{{ text.upper() }}", "has no method named upper");
+    check(&format!("{{{{ {}1{} }}}}", "(".repeat(500), ")".repeat(500)), "recursion");
+    check(&"{% if xs %}".repeat(5_000), "recursion");
+    let elifs = |count| format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(count));
+    check(&elifs(10_000), "must have at most 100 `{% elif %}`");
+    assert_eq!(render(&format!("[\"{}\"]", elifs(100)), "{}").as_deref(), Ok("[\"\"]"));
+    check(&"{% for x in xs %}".repeat(5_000), "recursion");
+    let in_loop =
+        |inner: &str| format!("{{% for x in xs %}}{{% if {inner} %}}{{% endif %}}{{% endfor %}}");
+    check(&in_loop("xs == xs"), "takes too many steps");
+    check(&in_loop("x in xs"), "takes too many steps");
+    check(&in_loop("text == text and text[::-1] < text"), "takes too many steps");
+    check(&in_loop(&format!("xs{}", "|reverse|sort".repeat(60))), "takes too many steps");
+    check(&in_loop(&format!("text{}", "|upper|lower".repeat(60))), "takes too many steps");
+    check(&in_loop("xs|join(text)"), "joins to more than 262144 bytes");
+    check("{{ words|split(',') }}", "makes a list of more than 1000 parts");
+    check("{{ text|list }}", "makes a list of more than 1000 parts");
+    check("{% for t in [text|sort] %}{% endfor %}", "");
+    let doubled = format!("{{{{ {}text{} }}}}", "[".repeat(24), "]|string".repeat(24));
+    check(&doubled, "takes too many steps");
+    check("{{ [{'a':{}}, 'x' * 90000000]|length }}", "`{` is not available");
+}
+
+#[test]
+fn the_worst_that_a_template_can_do_takes_few_steps() {
+    let numbers = vec!["1"; 30_000].join(",");
+    let variables = Variables::read(format!("{{\"xs\": [{numbers}]}}").as_bytes()).unwrap();
+    let template =
+        compile(r#"["{% for x in xs %}{% if xs == xs %}{% endif %}{% endfor %}"]"#).unwrap();
+    let environment = template.environment_for(variables.weight);
+    let steps = environment.fuel().unwrap();
+    assert!((500..700).contains(&steps), "each of them may look at 30,000 values: {steps}");
+    let light = Variables::read(br#"{"xs": [1]}"#).unwrap();
+    assert_eq!(template.environment_for(light.weight).fuel(), Some(TEMPLATE_STEPS));
+}
+
+#[test]
+fn a_mail_with_a_long_list_is_within_the_bounds() {
+    let item = r#"{"name": "A thing of some length", "price": "12.50", "tags": ["red", "blue"]}"#;
+    let variables = format!("{{\"items\": [{}]}}", vec![item; 300].join(","));
+    let row = "<tr><td>{{ item.name|upper }}</td><td>{{ item.price }}</td><td>{{ item.tags|sort|join(', ') }}</td></tr>";
+    let html = format!(r#"{{"html": "{{% for item in items %}}{row}{{% endfor %}}"}}"#);
+    let rendered = render(&html, &variables).unwrap();
+    assert_eq!(
+        rendered.matches("<td>A THING OF SOME LENGTH</td><td>12.50</td><td>blue, red</td>").count(),
+        300
+    );
+}
+
+#[test]
+fn variables_nested_too_deep_are_refused_and_others_are_written_as_they_are() {
+    let nested = |depth: usize| format!("{{\"x\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+    let fault = render(r#"["{{ x }}"]"#, &nested(200)).unwrap_err();
+    assert_eq!(fault.pointer, "/variables", "{fault}");
+    assert!(fault.message.contains("recursion limit exceeded"), "{fault}");
+    let deep = nested(100);
+    let expect = format!("[{}]", &deep[6..deep.len() - 1]);
+    assert_eq!(render(r#"["{{ x }}"]"#, &deep).unwrap(), expect);
+    assert!(render(r#"["{{ x|sort|string }}"]"#, &deep).is_ok());
+}
+
+#[test]
+fn no_variable_can_leave_its_string() {
+    let variable = r#"{"x": "\",\"admin\":true,\"y\":\"\\\u0000\n</script>{{ 1 }}"}"#;
+    let value: serde_json::Value = serde_json::from_str(variable).unwrap();
+    for template in
+        [r#"{"a":"{{ x }}"}"#, r#"{"a":"{{ x|safe }}"}"#, r#"{"a":"{% if 1 %}{{ x }}{% endif %}"}"#]
+    {
+        let rendered = render(template, variable).unwrap();
+        let rendered: serde_json::Value = serde_json::from_str(&rendered).unwrap();
+        assert_eq!(rendered, serde_json::json!({"a": value["x"]}), "{template}");
+    }
+    let html = render(
+        r#"{"html":"<a title=\"{{ x }}\">{{ [x]|join }}{{ x|upper }}"}"#,
+        r#"{"x": "\"'><i onload=x>&"}"#,
+    );
+    let escaped = "&quot;&#x27;&gt;&lt;i onload=x&gt;&amp;";
+    let upper = "&quot;&#x27;&gt;&lt;I ONLOAD=X&gt;&amp;";
+    let expect = format!(r#"{{"html":"<a title=\"{escaped}\">{escaped}{upper}"}}"#);
+    assert_eq!(html.unwrap(), expect);
+}
+
+#[test]
+fn a_variable_cannot_add_a_header_to_a_mail() {
+    let settings =
+        serde_json::json!({"relay": "smtp://127.0.0.1", "tls": "off", "from": "a@example.com"});
+    let settings: channel::smtp::Settings = serde_json::from_value(settings).unwrap();
+    let mail = channel::smtp::SmtpChannel::new(&settings).unwrap();
+    let check = |payload: &str, variable: &str, expect: Option<&str>| {
+        let variables = format!(r#"{{"x": {variable}}}"#);
+        let payload = render(payload, &variables).unwrap();
+        let content = Content { payload: payload.into(), ..Content::default() };
+        let refused = crate::ingest::content::check_content(&mail, &content).err();
+        assert_eq!(
+            refused.as_ref().map(|fault| &*fault.pointer),
+            expect,
+            "{variable}: {refused:?}"
+        );
+    };
+    let subject = r#"{"subject": "For {{ x }}", "text": "-"}"#;
+    check(subject, r#""you""#, None);
+    for breaks in [r#""a\r\nBcc: x@example.com""#, r#""a\nb""#, r#""a\rb""#, r#""a\u0000b""#] {
+        check(subject, breaks, Some("/content/subject"));
+        check(
+            r#"{"subject": "-", "text": "-", "headers": {"X-A": "{{ x }}-"}}"#,
+            breaks,
+            Some("/content/headers/X-A"),
+        );
+        check(
+            r#"{"subject": "-", "text": "-", "from": "{{ x }}@example.com"}"#,
+            breaks,
+            Some("/content/from"),
+        );
+        check(
+            r#"{"subject": "-", "text": "-", "reply_to": "{{ x }}@example.com"}"#,
+            breaks,
+            Some("/content/reply_to"),
+        );
+    }
 }
 
 #[test]

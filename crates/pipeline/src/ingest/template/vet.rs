@@ -4,7 +4,7 @@
 //! large values of small ones, and no value outlives its tag. What is left is bounded by the sizes of the template, of its
 //! tags and of its variables.
 
-use notification::limits::TEMPLATE_TAG_BYTES;
+use notification::limits::{TEMPLATE_ELIFS, TEMPLATE_TAG_BYTES};
 
 /// The filters that templates may use.
 pub(super) const FILTERS: &[&str] = &[
@@ -45,7 +45,7 @@ const STATEMENTS: &[&str] = &["if", "elif", "else", "endif", "for", "endfor"];
 
 /// Says why `template` may not be used. What is no template at all is left to the engine to tell.
 pub(super) fn vet(template: &str) -> Result<(), String> {
-    let mut rest = template;
+    let (mut rest, mut elifs) = (template, 0);
     while let Some((_, opened)) = rest.split_once('{') {
         let Some(kind @ (b'{' | b'%' | b'#')) = opened.bytes().next() else {
             rest = opened;
@@ -60,7 +60,10 @@ pub(super) fn vet(template: &str) -> Result<(), String> {
         let end = end_of_tag(inside, close);
         let (tag, behind) = inside.split_at_checked(end).unwrap_or((inside, ""));
         if kind == b'%' {
-            vet_statement(tag)?;
+            elifs += usize::from(vet_statement(tag)? == "elif");
+        }
+        if elifs > TEMPLATE_ELIFS {
+            return Err(format!("must have at most {TEMPLATE_ELIFS} `{{% elif %}}`"));
         }
         vet_expression(tag)?;
         rest = behind.get(close.len()..).unwrap_or_default();
@@ -75,11 +78,11 @@ fn end_of_tag(inside: &str, close: &str) -> usize {
     ends.next().map_or(inside.len(), |(position, _)| position)
 }
 
-fn vet_statement(tag: &str) -> Result<(), String> {
+fn vet_statement(tag: &str) -> Result<&str, String> {
     let tag = tag.strip_prefix(['-', '+']).unwrap_or(tag);
     let word = word(tag);
     if STATEMENTS.contains(&word) {
-        return Ok(());
+        return Ok(word);
     }
     let known = STATEMENTS.join(", ");
     Err(format!("`{{% {word} %}}` is not available: the statements are {known}"))
@@ -98,6 +101,12 @@ fn vet_expression(tag: &str) -> Result<(), String> {
             '*' | '~' | '+' => {
                 return Err(format!(
                     "`{operator}` is not available: put values next to each other, or give what is computed as a variable"
+                ));
+            }
+            // Without braces a tag ends where it seems to: the engine lets those within brackets go by.
+            '{' | '}' => {
+                return Err(format!(
+                    "`{operator}` is not available within a tag: give what is an object as a variable"
                 ));
             }
             '|' if !FILTERS.contains(&word(behind)) => {
@@ -174,6 +183,9 @@ mod tests {
         check("{{ x ~ x }}", Some("`~` is not available"));
         check("{{ x + x }}", Some("`+` is not available"));
         check("{{ 2 ** 9 }}", Some("`*`"));
+        check("{{ [{'a':{}}, 'x' * 90000000]|length }}", Some("`{` is not available"));
+        check("{% if [{'a':{%}}, x * 2] %}", Some("`{` is not available"));
+        check("{{ x['{'] }} {{ '}}' }}", None);
         check("{{ '{{' }}{{ x * 2 }}", Some("`*`"));
         check("{{ x|replace('a', x) }}", Some("the filter `replace` is not available"));
         check("{{ xs | map('replace') }}", Some("the filter `map`"));

@@ -46,13 +46,13 @@ struct Haul {
 const PAGE_ROWS: i32 = 256;
 const LOCK: &str = "SELECT snapshot::text, txid, id FROM outbox_position FOR UPDATE SKIP LOCKED";
 const PAGE: &str = "SELECT txid, id, tenant, channel, recipient, content::text, options::text, priority, guarantee, \
-     send_at, expires_at, idempotency_key FROM outbox_page($1, $2, $3, $4, $5::text::pg_snapshot, $6)";
+     send_at, expires_at, idempotency_key, template, variables::text, fallback::text FROM outbox_page($1, $2, $3, $4, $5::text::pg_snapshot, $6)";
 const MOVE: &str =
     "UPDATE outbox_position SET snapshot = $1::text::pg_snapshot, txid = $2, id = $3";
 const REJECT: &str = "INSERT INTO outbox_rejected (id, reason, tenant, channel, recipient, content, options, priority, \
-     guarantee, send_at, expires_at, idempotency_key) \
+     guarantee, send_at, expires_at, idempotency_key, template, variables, fallback) \
      SELECT id, reason, tenant, channel, recipient, content, options, priority, guarantee, send_at, expires_at, \
-     idempotency_key FROM outbox JOIN unnest($1::xid8[], $2::int8[], $3::text[]) AS refused (txid, id, reason) \
+     idempotency_key, template, variables, fallback FROM outbox JOIN unnest($1::xid8[], $2::int8[], $3::text[]) AS refused (txid, id, reason) \
      USING (txid, id)";
 
 #[async_trait]
@@ -143,14 +143,21 @@ impl Drain {
                 after = Place { txid: row.try_get::<_, Xid>(0)?.0, id: row.try_get(1)? };
                 let row = outbox_row(row)?;
                 haul.rows += 1;
-                haul.bytes += row.content.len() + row.options.len() + row.recipient.len();
+                haul.bytes += bytes_of(&row);
                 match (self.screen)(row, self.now) {
-                    Ok(draft) => drafts.push((after, draft)),
+                    Ok(draft) => {
+                        // What templates make of a row may be much larger than the row.
+                        haul.bytes += draft.content.bytes_stored();
+                        drafts.push((after, draft));
+                    }
                     Err(reason) => haul.rejected.push((after, reason)),
+                }
+                if haul.is_full() {
+                    break;
                 }
             }
             self.pack(round, drafts, haul).await?;
-            if haul.rows >= OUTBOX_ROWS || haul.bytes >= OUTBOX_BYTES {
+            if haul.is_full() {
                 haul.stopped = Some(after);
                 return Ok(());
             }
@@ -188,6 +195,13 @@ impl Drain {
             }
         }
         Ok(())
+    }
+}
+
+impl Haul {
+    /// Whether it is enough for one transaction.
+    fn is_full(&self) -> bool {
+        self.rows >= OUTBOX_ROWS || self.bytes >= OUTBOX_BYTES
     }
 }
 
@@ -238,6 +252,12 @@ fn copied() -> StoreError {
     )
 }
 
+/// About: what is short is left out.
+fn bytes_of(row: &OutboxRow) -> usize {
+    let texts = [&row.content, &row.options, &row.variables, &row.fallback];
+    row.recipient.len() + texts.into_iter().map(Bytes::len).sum::<usize>()
+}
+
 fn outbox_row(row: &Row) -> Result<OutboxRow, Error> {
     let bytes = |column| {
         let text: Option<&str> = row.try_get(column)?;
@@ -256,6 +276,9 @@ fn outbox_row(row: &Row) -> Result<OutboxRow, Error> {
         send_at: instant(9)?,
         expires_at: instant(10)?,
         idempotency_key: row.try_get(11)?,
+        template: row.try_get(12)?,
+        variables: bytes(13)?,
+        fallback: bytes(14)?,
     })
 }
 

@@ -90,8 +90,8 @@ async fn what_was_committed_is_taken_once_with_what_the_application_said() {
     let bench = Bench::new().await;
     let mut told = bench.store.outbox_changes();
     let insert = "INSERT INTO belfry.outbox (tenant, channel, recipient, content, options, priority, guarantee, send_at, \
-         expires_at, idempotency_key) VALUES ('t', 'c', 'r', '{ \"a\": 1 }', '{}', 'urgent', 'at_most_once', \
-         '2030-01-01 00:00:00.0015+00', '2030-01-02 00:00:00+00', 'k')";
+         expires_at, idempotency_key, variables, fallback) VALUES ('t', 'c', 'r', '{ \"a\": 1 }', '{}', 'urgent', \
+         'at_most_once', '2030-01-01 00:00:00.0015+00', '2030-01-02 00:00:00+00', 'k', '{ \"n\": 1 }', '[ {} ]')";
     bench.application().await.batch_execute(insert).await.unwrap();
     told.changed().await.unwrap();
     let screen: Arc<Screen> = Arc::new(|row: OutboxRow, _now| {
@@ -101,6 +101,9 @@ async fn what_was_committed_is_taken_once_with_what_the_application_said() {
             recipient: "r".into(),
             content: "{ \"a\": 1 }".into(),
             options: "{}".into(),
+            template: None,
+            variables: "{ \"n\": 1 }".into(),
+            fallback: "[ {} ]".into(),
             priority: "urgent".into(),
             guarantee: "at_most_once".into(),
             send_at: Some(at(1_893_456_000_001)),
@@ -223,7 +226,7 @@ async fn the_table_itself_refuses_what_can_be_seen_to_be_wrong() {
     let client = bench.application().await;
     let check = async |column: &str, value: &str, expect: &str| {
         let mut row = vec![("channel", "'c'"), ("recipient", "'r'"), ("content", "'1'")];
-        row.retain(|(name, _)| *name != column);
+        row.retain(|(name, _)| column.split(", ").all(|given| given != *name));
         row.extend((!value.is_empty()).then_some((column, value)));
         let (columns, values): (Vec<&str>, Vec<&str>) = row.into_iter().unzip();
         let insert = format!(
@@ -237,7 +240,22 @@ async fn the_table_itself_refuses_what_can_be_seen_to_be_wrong() {
     };
     check("channel", "", "null value in column \"channel\"").await;
     check("recipient", "", "null value in column \"recipient\"").await;
-    check("content", "", "null value in column \"content\"").await;
+    check("content", "", "content or template is given, and one of them only").await;
+    check("template", "'t'", "content or template is given, and one of them only").await;
+    check("content, template, options", "NULL, 't', '{}'", "options are part of the template")
+        .await;
+    check("content, template", "NULL, 'T'", "template is 1 to 64 of a-z, 0-9, - and _").await;
+    check("variables", "'[]'", "variables are an object").await;
+    check(
+        "variables",
+        "json_build_object('x', repeat('x', 65536))",
+        "variables have at most 65536",
+    )
+    .await;
+    check("fallback", "'{}'", "fallback is an array of at most 3").await;
+    check("fallback", "'null'", "fallback is an array of at most 3").await;
+    check("fallback", "'[1, 2, 3, 4]'", "fallback is an array of at most 3").await;
+    check("fallback", "json_build_array(repeat('x', 262144))", "fallback has at most 262144").await;
     check("content", "'{'", "invalid input syntax for type json").await;
     check("content", "to_json(repeat('x', 262143))", "content has at most 262144 bytes").await;
     check("channel", "'No'", "channel is 1 to 64 of a-z, 0-9, - and _").await;
@@ -292,14 +310,69 @@ async fn the_examples_of_the_contract_do_what_it_says() {
         client.batch_execute(&statement).await.unwrap();
     }
     client.batch_execute(&format!("{INSERT} VALUES ('c', 'nobody', '1')")).await.unwrap();
-    assert_eq!(bench.drain().await, drained(1, 1));
-    assert_eq!(bench.recipients().await, ["https://shop.example/hooks/orders"]);
+    let template = "INSERT INTO belfry.outbox (channel, recipient, template, variables, fallback) \
+         VALUES ('c', 'nobody', 't', '{}', '[1]')";
+    client.batch_execute(template).await.unwrap();
+    assert_eq!(bench.drain().await, drained(2, 2));
+    assert_eq!(bench.recipients().await, ["3f1c9a77", "https://shop.example/hooks/orders"]);
     let reason = "UPDATE belfry.outbox_rejected SET reason = 'channel: was unknown'";
     client.batch_execute(reason).await.unwrap();
     for statement in statements("## What is refused later") {
         client.batch_execute(&statement).await.unwrap();
     }
-    assert_eq!(bench.drain().await, drained(0, 1), "it was put in again");
+    assert_eq!(bench.drain().await, drained(0, 2), "they were put in again");
+    let select =
+        "SELECT content, template, variables, fallback FROM belfry.outbox_rejected ORDER BY id";
+    assert_eq!(bench.database.query(select).unwrap(), "1|||\n|t|{}|[1]");
+}
+
+/// What the schema was before rows could have templates.
+const WITHOUT_TEMPLATES: &str = "ALTER TABLE belfry.outbox DROP COLUMN template, DROP COLUMN variables, DROP COLUMN fallback, \
+         ALTER COLUMN content SET NOT NULL; \
+     ALTER TABLE belfry.outbox_rejected DROP COLUMN template, DROP COLUMN variables, DROP COLUMN fallback, \
+         ALTER COLUMN content SET NOT NULL; \
+     DELETE FROM belfry.refinery_schema_history WHERE version = 2";
+
+#[tokio::test]
+async fn rows_and_grants_from_before_an_upgrade_go_on_as_before() {
+    let bench = Bench::new().await;
+    let role = testbed::unique_prefix();
+    let client = bench.application().await;
+    client.batch_execute(WITHOUT_TEMPLATES).await.unwrap();
+    let grants = statements("## Let an application in")[0].replace("shop", &role);
+    let fewer: Vec<&str> = grants.split(",\n              template, variables, fallback").collect();
+    assert_eq!(fewer.len(), 2, "{grants}");
+    let make = format!("CREATE ROLE {role}; {}; SET ROLE {role}", fewer.concat());
+    client.batch_execute(&make).await.unwrap();
+    client.batch_execute(&format!("{INSERT} VALUES ('c', 'before', '1')")).await.unwrap();
+    let upgraded = open(&bench.database).await;
+    client.batch_execute(&format!("{INSERT} VALUES ('c', 'after', '1')")).await.unwrap();
+    let template =
+        "INSERT INTO belfry.outbox (channel, recipient, template) VALUES ('c', 'r', 't')";
+    let error = client.batch_execute(template).await.unwrap_err();
+    assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE));
+    assert_eq!(upgraded.drain(screen(), at(0)).await.unwrap(), drained(2, 0));
+    the_books_balance(&upgraded).await;
+    let drop = format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}");
+    client.batch_execute(&drop).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_templates_make_of_rows_counts_for_the_size_of_a_drain() {
+    let bench = Bench::new().await;
+    let insert = "INSERT INTO belfry.outbox (channel, recipient, template) SELECT 'c', n, 't' FROM generate_series(1, 100) AS n";
+    bench.application().await.batch_execute(insert).await.unwrap();
+    let large: Arc<Screen> = Arc::new(|row: OutboxRow, _now| {
+        let payload = vec![b'x'; OUTBOX_BYTES / 60].into();
+        Ok(Shape { payload, ..Shape::default() }.draft(&row.recipient))
+    });
+    let (mut parts, mut more) = (Vec::new(), true);
+    while more {
+        let drained = bench.store.drain(Arc::clone(&large), at(0)).await.unwrap();
+        parts.push(drained.accepted);
+        more = drained.more;
+    }
+    assert_eq!(parts, [60, 40]);
 }
 
 #[tokio::test]

@@ -1,0 +1,35 @@
+//! Who joins the suppression list is what the page says.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::response::{Delays, Known, REASONS, interpret};
+use crate::Attempt;
+use crate::http2::Reply;
+use crate::suppressing::check;
+
+/// Every status alone, and every reason with its own.
+fn answers(known: Known) -> impl Iterator<Item = (String, Attempt)> {
+    let delays = Delays { server_error: Duration::ZERO, throttle: Duration::ZERO };
+    let alone = (100..=599).map(|status| (status, ""));
+    let reasons = REASONS.iter().map(|(status, reason, _)| (*status, *reason));
+    alone.chain(reasons).map(move |(status, reason)| {
+        let body = format!(r#"{{"reason":"{reason}"}}"#);
+        let reply = Reply { status, headers: HeaderMap::new(), body: body.into() };
+        let name = format!("{status} {reason}").trim_end().to_owned();
+        (name, interpret(&reply, delays, known).0)
+    })
+}
+
+#[test]
+fn the_page_says_which_answers_suppress() {
+    check("apns", 1, answers(Known { environment: false, topic: false }));
+    let certain = answers(Known { environment: false, topic: false });
+    let certain: Vec<String> = certain
+        .filter(|(_, attempt)| crate::suppressing::is_gone(attempt))
+        .map(|(name, _)| name)
+        .collect();
+    let known = answers(Known { environment: true, topic: true });
+    check("apns", 2, known.filter(|(name, _)| !certain.contains(name)));
+}

@@ -1,0 +1,37 @@
+//! Who joins the suppression list is what the page says.
+
+use std::time::Duration;
+
+use super::response::{Delays, interpret};
+use super::transaction::Stage;
+use super::wire::Reply;
+use crate::Attempt;
+use crate::suppressing::check;
+
+/// Every reply code alone, and every enhanced code with the one that goes with it most often, to `stage`.
+fn answers(stage: Stage) -> impl Iterator<Item = (String, Attempt)> {
+    let alone = (400..=599).map(|code| (code.to_string(), code, [0; 3]));
+    let enhanced = [4, 5].into_iter().flat_map(|class| {
+        (0..=7).flat_map(move |subject| {
+            (0..=30).map(move |detail| {
+                let name = format!("{class}.{subject}.{detail}");
+                (name, u16::from(class) * 100 + 50, [class, subject, detail])
+            })
+        })
+    });
+    alone.chain(enhanced).map(move |(name, code, enhanced)| {
+        let reply = Reply { code, enhanced, text: "no".to_owned() };
+        let delays = Delays { deferred: Duration::ZERO, greylisted: Duration::ZERO };
+        (name, interpret(stage, &reply, delays).0)
+    })
+}
+
+#[test]
+fn the_page_says_which_answers_suppress() {
+    for stage in [Stage::Recipient, Stage::Message] {
+        check("smtp", 1, answers(stage));
+    }
+    for stage in [Stage::Mail, Stage::Data] {
+        assert!(!answers(stage).any(|(_, attempt)| crate::suppressing::is_gone(&attempt)));
+    }
+}

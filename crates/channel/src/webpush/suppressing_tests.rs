@@ -1,0 +1,19 @@
+//! Who joins the suppression list is what the page says.
+
+use http::HeaderMap;
+use notification::Timestamp;
+
+use super::response::interpret;
+use crate::suppressing::check;
+
+#[test]
+fn the_page_says_which_answers_suppress() {
+    let now = Timestamp::from_millis(0);
+    for is_key_proven in [false, true] {
+        let answers = (200..=999).map(|status: u16| {
+            let (attempt, _) = interpret(status, &HeaderMap::new(), b"", now, is_key_proven);
+            (status.to_string(), attempt)
+        });
+        check("webpush", 1, answers);
+    }
+}

@@ -1,0 +1,124 @@
+//! What filters may do: a step of the engine is one filter, and one filter may sort sixty thousand values.
+//!
+//! So a filter that looks at all of its value takes units of work besides, one for each value in it and for every sixteen
+//! bytes of text, and a render has so many units for each of its steps. What filters make is bounded as well.
+
+use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, ErrorKind, State, filters};
+use notification::limits::{PAYLOAD_BYTES, TEMPLATE_PARTS, TEMPLATE_UNITS};
+
+/// Units that the filters of a render may still take.
+struct Left(u64);
+
+/// Puts each filter behind a count of its work, under a name that no template can say.
+macro_rules! limit {
+    ($environment:ident: $($name:literal, $units:literal, $filter:path;)*) => {
+        $(
+            $environment.add_filter(concat!("engine ", $name), $filter);
+            let limited = |state: &mut State<'_, '_>, values: Rest<ValueOrKwargs>| {
+                count_and_apply(state, concat!("engine ", $name), $units, values)
+            };
+            $environment.add_filter($name, limited);
+        )*
+    };
+}
+
+/// Sets the filters up whose work depends on their value. To put in order compares each value several times.
+pub(super) fn limit_filters(environment: &mut Environment<'static>) {
+    limit!(environment:
+        "capitalize", 1, filters::capitalize;
+        "dictsort", 8, filters::dictsort;
+        "e", 1, filters::escape;
+        "escape", 1, filters::escape;
+        "items", 1, filters::items;
+        "join", 1, join;
+        "list", 1, filters::list;
+        "lower", 1, filters::lower;
+        "max", 1, filters::max;
+        "min", 1, filters::min;
+        "reverse", 1, filters::reverse;
+        "safe", 1, filters::safe;
+        "sort", 8, filters::sort;
+        "split", 1, filters::split;
+        "string", 1, filters::string;
+        "title", 1, filters::title;
+        "trim", 1, filters::trim;
+        "unique", 8, filters::unique;
+        "upper", 1, filters::upper;
+        "urlencode", 1, filters::urlencode;
+    );
+}
+
+/// About how much there is to look at in variables, from their JSON.
+pub(super) fn weight_of_json(json: &[u8]) -> u64 {
+    let opens = json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    (opens + json.len() / 16) as u64
+}
+
+fn count_and_apply(
+    state: &mut State<'_, '_>,
+    filter: &str,
+    units: u64,
+    values: Rest<ValueOrKwargs>,
+) -> Result<Value, Error> {
+    let values = values.into_values();
+    let work = units * values.iter().map(weight).sum::<u64>();
+    let (used, left) = state.fuel_levels().unwrap_or_default();
+    let left = state.get_or_insert_extension_with(|| Left(TEMPLATE_UNITS * (used + left)));
+    left.0 = left.0.checked_sub(work).ok_or_else(|| Error::from(ErrorKind::OutOfFuel))?;
+    let is_text = values.first().is_some_and(|value| value.kind() == ValueKind::String);
+    let made = state.apply_filter(filter, &values)?;
+    // A text is a value; its parts may be as many as it has characters.
+    if is_text
+        && made.kind() != ValueKind::String
+        && made.len().is_some_and(|parts| parts > TEMPLATE_PARTS)
+    {
+        let message = format!("makes a list of more than {TEMPLATE_PARTS} parts");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    Ok(made)
+}
+
+/// Units that it takes to look at all of a value.
+fn weight(value: &Value) -> u64 {
+    let of_text = |bytes: usize| 1 + bytes as u64 / 16;
+    match value.kind() {
+        ValueKind::String => of_text(value.as_str().map_or(0, str::len)),
+        ValueKind::Map => {
+            let keys = value.try_iter().into_iter().flatten();
+            let entry =
+                |key: Value| weight(&key) + value.get_item(&key).map_or(0, |it| weight(&it));
+            1 + keys.map(entry).sum::<u64>()
+        }
+        ValueKind::Seq | ValueKind::Iterable => {
+            1 + value.try_iter().into_iter().flatten().map(|it| weight(&it)).sum::<u64>()
+        }
+        ValueKind::Undefined
+        | ValueKind::None
+        | ValueKind::Bool
+        | ValueKind::Number
+        | ValueKind::Bytes
+        | ValueKind::Plain
+        | ValueKind::Invalid
+        | _ => 1,
+    }
+}
+
+/// The filter `join`: bounded, unlike the engine's.
+fn join(values: &Value, separator: Option<&str>) -> Result<String, Error> {
+    let mut joined = String::new();
+    for (position, value) in values.try_iter()?.enumerate() {
+        if position > 0 {
+            joined.push_str(separator.unwrap_or_default());
+        }
+        match value.as_str() {
+            Some(text) => joined.push_str(text),
+            None => joined.push_str(&value.to_string()),
+        }
+        if joined.len() > PAYLOAD_BYTES {
+            let message = format!("joins to more than {PAYLOAD_BYTES} bytes");
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+    }
+    Ok(joined)
+}
