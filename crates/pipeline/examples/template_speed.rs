@@ -1,4 +1,5 @@
-//! What a template costs per recipient: microseconds of one thread to read the variables, render, and check.
+//! What a template costs per recipient: microseconds of one thread to read the variables, render, and check; and what
+//! hostile ones cost at worst.
 //!
 //! `cargo run --release -p pipeline --example template_speed [recipients]`
 
@@ -35,6 +36,44 @@ async fn main() {
         run(&format!("{round}: push, 4 tags"), PUSH, true, count).await;
         run(&format!("{round}: mail of 10 kB, 10 rows"), &mail, true, count / 10).await;
         single(&format!("{round}: push by itself, compiled"), count / 10);
+    }
+    worst();
+}
+
+/// What somebody may think of who wants to keep a thread busy.
+fn worst() {
+    let (intake, tenant) = (intake(), "default".parse().expect("a name"));
+    let numbers = (0..7_000).map(|number| (number * 7_919 % 7_000).to_string());
+    let numbers = numbers.collect::<Vec<_>>().join(",");
+    let ones = vec!["1"; 30_000].join(",");
+    let variables =
+        |xs: &str| format!(r#"{{"xs": [{xs}], "text": "{}"}}"#, "n&".repeat(1_500)).into_bytes();
+    let looped =
+        |inner: &str| format!("{{% for x in xs %}}{{% if {inner} %}}{{% endif %}}{{% endfor %}}");
+    let doubled =
+        |depth: usize| looped(&format!("{}text{}", "[".repeat(depth), "]|string".repeat(depth)));
+    for (name, xs, template) in [
+        ("compare lists", &ones, looped("xs == xs")),
+        ("look for what is not there", &numbers, looped("-1 in xs")),
+        ("sort, sort, sort", &numbers, looped("xs|sort|sort|sort|unique|length < 0")),
+        ("look for a text in a text", &numbers, looped("(text ~ '!') in text")),
+        ("look for a text at its end", &numbers, looped("text|reverse in text")),
+        ("texts of lists of texts", &numbers, doubled(12)),
+        ("escape", &numbers, looped(&format!("text{}", "|e|string".repeat(40)))),
+        ("split and join", &numbers, looped("text|split('&')|join(text)")),
+        ("print", &numbers, "{% for x in xs %}{{ text }}{% endfor %}".to_owned()),
+    ] {
+        let terms = Terms {
+            channel: "dry".into(),
+            content: serde_json::json!({ "a": template }).to_string().into(),
+            variables: Some(variables(xs).into()),
+            ..Terms::default()
+        };
+        let started = Instant::now();
+        let said = intake.check(&tenant, &terms, "somebody".into(), intake.now());
+        let millis = started.elapsed().as_secs_f64() * 1e3;
+        let said = said.err().map_or_else(|| "accepted".to_owned(), |fault| fault.to_string());
+        println!("{name:32} {millis:8.2} ms: {said}");
     }
 }
 

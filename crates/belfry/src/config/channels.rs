@@ -119,6 +119,18 @@ impl ChannelConfig {
 // === impl ChannelKind ===
 
 impl ChannelKind {
+    /// As the setting `kind` has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Apns(_) => "apns",
+            Self::Fcm(_) => "fcm",
+            Self::Webhook(_) => "webhook",
+            Self::WebPush(_) => "webpush",
+            Self::Smtp(_) => "smtp",
+            Self::DryRun(_) => "dry-run",
+        }
+    }
+
     /// Attempts before a notification is given up, unless the settings say otherwise.
     pub(crate) fn attempts(&self) -> u16 {
         if matches!(self, Self::Smtp(_)) { 240 } else { 32 }
@@ -191,7 +203,11 @@ fn add_digests(table: &Table, files: &mut BTreeMap<String, Option<Vec<u8>>>) {
                     add_digests(inner, files);
                 }
             }
-            _ => {}
+            Value::String(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Datetime(_) => {}
         }
     }
 }

@@ -210,6 +210,12 @@ impl Config {
         let names: BTreeSet<&Name> = self.channels.keys().chain(other.channels.keys()).collect();
         let difference = |name: &Name| match (self.channels.get(name), other.channels.get(name)) {
             (Some(before), Some(after)) if before == after => None,
+            (Some(before), Some(after)) if before.kind.name() != after.kind.name() => {
+                let (before, after) = (before.kind.name(), after.kind.name());
+                Some(format!(
+                    "channels.{name} (no longer {before} but {after}: so goes what waits)"
+                ))
+            }
             (Some(_), Some(_)) => Some(format!("channels.{name}")),
             (None, _) => Some(format!("channels.{name} (new)")),
             (_, None) => Some(format!("channels.{name} (gone)")),

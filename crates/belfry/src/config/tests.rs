@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::channels::ChannelKind;
 use super::load::{Source, expected};
 use super::*;
 
@@ -233,11 +232,11 @@ fn a_key_is_needed_beyond_this_machine_and_must_be_whole() {
 #[test]
 fn a_token_for_apple_is_kept_where_there_is_a_place_and_what_has_none_is_named() {
     let check = |store: &str, apple: &str, service: Option<&str>, directory: Option<&str>| {
-        let kind = ChannelKind::Apns(toml::from_str(&format!("topic = \"a.b\"\n{apple}")).unwrap());
-        let channel = ChannelConfig { retry: RetryConfig::default(), kind };
+        let table = format!("kind = \"apns\"\ntopic = \"a.b\"\n{apple}");
+        let channel = ChannelConfig::read(toml::from_str(&table).unwrap(), "", &mut Vec::new());
         let config = Config {
             store: toml::from_str(store).unwrap(),
-            channels: BTreeMap::from([("ios".parse().unwrap(), channel)]),
+            channels: BTreeMap::from([("ios".parse().unwrap(), channel.unwrap())]),
             ..Config::default()
         };
         let shared = Shared::new(config.store.place(), service.map(Into::into));

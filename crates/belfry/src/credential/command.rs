@@ -86,12 +86,12 @@ fn make(file: &Path) -> anyhow::Result<ExitCode> {
         created.sync_all()
     });
     written.map_err(|error| {
-        let advice = match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                ": name another file, a master key is never overwritten"
-            }
-            io::ErrorKind::NotFound => ": make its directory first",
-            _ => "",
+        let advice = if error.kind() == io::ErrorKind::AlreadyExists {
+            ": name another file, a master key is never overwritten"
+        } else if error.kind() == io::ErrorKind::NotFound {
+            ": make its directory first"
+        } else {
+            ""
         };
         let message = format!("cannot make {}: {error}{advice}", file.display());
         Failure::new(FailureKind::CannotCreate, message)
@@ -110,13 +110,14 @@ fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     }
     let refuse = |message: &str| Failure::new(FailureKind::BadInput, message);
     let mut secret = String::new();
-    io::stdin().take(SECRET_BYTES + 1).read_to_string(&mut secret).map_err(|error| match error
-        .kind()
-    {
-        io::ErrorKind::InvalidData => {
-            refuse("the secret on standard input is no text in UTF-8: seal its base64 or PEM form")
+    let read = io::stdin().take(SECRET_BYTES + 1).read_to_string(&mut secret);
+    read.map_err(|error| {
+        if error.kind() == io::ErrorKind::InvalidData {
+            return refuse(
+                "the secret on standard input is no text in UTF-8: seal its base64 or PEM form",
+            );
         }
-        _ => refuse(&format!("the secret on standard input cannot be read: {error}")),
+        refuse(&format!("the secret on standard input cannot be read: {error}"))
     })?;
     // A line's end is not part of what was typed; a key of several lines keeps them.
     let secret = match secret.strip_suffix('\n') {
@@ -213,11 +214,10 @@ fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let before = fs::metadata(file).map_err(|error| fail(error.to_string()))?;
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
     let mut created = created.map_err(|error| {
-        let advice = match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                ": another rotation is under way, or one was cut off: remove it"
-            }
-            _ => "",
+        let advice = if error.kind() == io::ErrorKind::AlreadyExists {
+            ": another rotation is under way, or one was cut off: remove it"
+        } else {
+            ""
         };
         fail(format!("{}: {error}{advice}", beside.display()))
     })?;

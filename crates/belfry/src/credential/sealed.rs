@@ -104,10 +104,12 @@ impl MasterKey {
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let at = |error: &dyn fmt::Display| format!("{}: {error}", file.display());
         let text = std::fs::read_to_string(file).map_err(|error| {
-            let advice = match error.kind() {
-                io::ErrorKind::NotFound => ": `belfry credential key FILE` makes one",
-                io::ErrorKind::PermissionDenied => ": have it owned by the user that runs this",
-                _ => "",
+            let advice = if error.kind() == io::ErrorKind::NotFound {
+                ": `belfry credential key FILE` makes one"
+            } else if error.kind() == io::ErrorKind::PermissionDenied {
+                ": have it owned by the user that runs this"
+            } else {
+                ""
             };
             at(&format!("the master key cannot be read: {error}{advice}"))
         })?;

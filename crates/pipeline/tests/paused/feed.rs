@@ -1,4 +1,8 @@
 //! An application is told of every change, in order, whatever it answers.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "all of it is test code: a failure here fails the test"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -232,7 +232,8 @@ fn variables_nested_too_deep_are_refused_and_others_are_written_as_they_are() {
     assert_eq!(fault.pointer, "/variables", "{fault}");
     assert!(fault.message.contains("recursion limit exceeded"), "{fault}");
     let deep = nested(100);
-    let expect = format!("[{}]", &deep[6..deep.len() - 1]);
+    let value = deep.strip_prefix("{\"x\": ").and_then(|rest| rest.strip_suffix('}')).unwrap();
+    let expect = format!("[{value}]");
     assert_eq!(render(r#"["{{ x }}"]"#, &deep).unwrap(), expect);
     assert!(render(r#"["{{ x|sort|string }}"]"#, &deep).is_ok());
 }
