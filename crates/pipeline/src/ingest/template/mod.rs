@@ -113,8 +113,7 @@ impl Template {
             Pattern::compile(("/options", &content.options), &[], OPTIONS_BYTES, &mut environment)?;
         let strings = payload.slots.len() + options.slots.len();
         if strings > TEMPLATE_STRINGS {
-            let message =
-                format!("must have at most {TEMPLATE_STRINGS} strings with tags, has {strings}");
+            let message = format!("must have at most {TEMPLATE_STRINGS} strings with tags");
             return Err(Fault::new("/content", message));
         }
         let steps = TEMPLATE_STEPS / strings.max(1) as u64;
@@ -198,17 +197,15 @@ impl Pattern {
         environment: &mut Environment<'static>,
     ) -> Result<Self, Fault> {
         let text = std::str::from_utf8(json).unwrap_or_default();
-        // A brace may be written as an escape.
-        let may_have_tags = |json: &str| json.contains(['{', '\\']);
+        let template = |json: &str| {
+            // A brace may be written as an escape.
+            let text: String =
+                json.contains(['{', '\\']).then(|| serde_json::from_str(json).ok())??;
+            ["{{", "{%", "{#"].iter().any(|open| text.contains(open)).then_some(text)
+        };
         let mut slots = Vec::new();
-        for found in strings::values(text, may_have_tags) {
-            let template: String = text
-                .get(found.at.clone())
-                .and_then(|json| serde_json::from_str(json).ok())
-                .unwrap_or_default();
-            if !["{{", "{%", "{#"].iter().any(|open| template.contains(open)) {
-                continue;
-            }
+        for found in strings::values(text, TEMPLATE_STRINGS, template) {
+            let template = found.made;
             let refuse =
                 |message: String| Fault::new(format!("{pointer}{}", found.pointer), message);
             vet::vet(&template).map_err(refuse)?;

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// A string that is a value, quotes included.
+/// A string that is a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Text {
-    /// Its bytes in the JSON text.
+pub(super) struct Text<T> {
+    /// Its bytes in the JSON text, quotes included.
     pub(super) at: Range<usize>,
     /// Its JSON pointer.
     pub(super) pointer: String,
+    /// What is made of it.
+    pub(super) made: T,
 }
 
 /// An object or array that is not closed yet.
@@ -20,12 +22,15 @@ enum Open {
     Array(usize),
 }
 
-/// The strings among the values of `json`, which is valid, in order, if `wanted` wants their JSON.
-pub(super) fn values(json: &str, wanted: impl Fn(&str) -> bool) -> Vec<Text> {
+/// The strings among the values of `json`, which is valid, in order, of whose JSON `make` makes something; no more than one above
+/// `most`, for a pointer may be as long as all keys together.
+pub(super) fn values<T>(json: &str, most: usize, make: impl Fn(&str) -> Option<T>) -> Vec<Text<T>> {
     let mut found = Vec::new();
     let mut open: Vec<Open> = Vec::new();
     let mut position = 0;
-    while let Some(&byte) = json.as_bytes().get(position) {
+    while found.len() <= most
+        && let Some(&byte) = json.as_bytes().get(position)
+    {
         let start = position;
         position += 1;
         match byte {
@@ -44,10 +49,11 @@ pub(super) fn values(json: &str, wanted: impl Fn(&str) -> bool) -> Vec<Text> {
                 let text = json.get(start..position).unwrap_or_default();
                 match open.last_mut() {
                     Some(Open::Object(key @ None)) => *key = serde_json::from_str(text).ok(),
-                    _ if wanted(text) => {
-                        found.push(Text { at: start..position, pointer: pointer(&open) });
-                    }
-                    _ => {}
+                    _ => found.extend(make(text).map(|made| Text {
+                        at: start..position,
+                        pointer: pointer(&open),
+                        made,
+                    })),
                 }
             }
             _ => {}
@@ -93,12 +99,13 @@ mod tests {
     #[test]
     fn strings_are_found_with_their_pointers_and_keys_are_none() {
         let check = |json: &str, expect: &[(&str, &str)]| {
-            let found = values(json, |_| true);
-            let found: Vec<_> = found
-                .iter()
-                .map(|text| (text.pointer.as_str(), json.get(text.at.clone()).unwrap()))
-                .collect();
-            assert_eq!(found, expect, "{json}");
+            let found = values(json, 9, |text| Some(text.to_owned()));
+            let show = |it: &'_ Text<String>| (it.pointer.clone(), it.made.clone());
+            let expect: Vec<_> =
+                expect.iter().map(|&(pointer, text)| (pointer.into(), text.into())).collect();
+            assert_eq!(found.iter().map(show).collect::<Vec<(String, String)>>(), expect, "{json}");
+            assert!(found.iter().all(|it| json.get(it.at.clone()) == Some(&*it.made)), "{json}");
+            assert_eq!(values(json, 1, |_| Some(())).len(), expect.len().min(2));
         };
         check(r#""alone""#, &[("", r#""alone""#)]);
         check(
