@@ -1,8 +1,8 @@
 //! What a template may do: put values into a text, decide, and loop.
 //!
-//! The engine counts steps, and a step may make a value of any size: `"x" * 100000000` is one. So nothing is allowed that makes
-//! large values of small ones, and no value outlives its tag. What is left is bounded by the sizes of the template, of its
-//! tags and of its variables.
+//! The engine counts steps, and a step may make a value of any size: `"x" * 100000000` is one. So no operator is allowed that
+//! makes large values of small ones, and no value outlives its tag; what filters make is counted beside ([`super::work`]).
+//! Why so, says decision 0015.
 
 use notification::limits::{TEMPLATE_ELIFS, TEMPLATE_TAG_BYTES};
 
