@@ -12,7 +12,7 @@ use flow::{Clock, Fixed, Gate};
 use futures_util::StreamExt as _;
 use notification::{
     BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Guarantee,
-    Lane, Priority, Report, Timestamp, Verdict,
+    Lane, Priority, Report, Timestamp, Verdict, limits,
 };
 
 /// How much is sent.
@@ -174,7 +174,7 @@ pub(crate) fn say(line: &str) {
 
 async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepted, clock: Clock) {
     let mut chunk = chunk.clone();
-    chunk.lease_until = channel::timestamp(clock).plus(Duration::from_mins(2));
+    chunk.lease_until = channel::timestamp(clock).plus(limits::LEASE);
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let deliveries = &chunk.deliveries;
     let stopping = &stopping;
