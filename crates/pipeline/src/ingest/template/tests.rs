@@ -195,7 +195,9 @@ fn what_would_take_all_memory_or_all_time_is_refused() {
     check("{{ text|list }}", "makes a list of more than 1000 parts");
     check("{% for t in [text|sort] %}{% endfor %}", "");
     let doubled = format!("{{{{ {}text{} }}}}", "[".repeat(24), "]|string".repeat(24));
-    check(&doubled, "takes too many steps");
+    check(&doubled, "`string` takes a text, and not a list or an object");
+    check("{{ {}|upper }}", "`{` is not available");
+    check("{{ [[text]]|join }}", "`join` takes texts");
     check("{{ [{'a':{}}, 'x' * 90000000]|length }}", "`{` is not available");
 }
 
@@ -235,7 +237,6 @@ fn variables_nested_too_deep_are_refused_and_others_are_written_as_they_are() {
     let value = deep.strip_prefix("{\"x\": ").and_then(|rest| rest.strip_suffix('}')).unwrap();
     let expect = format!("[{value}]");
     assert_eq!(render(r#"["{{ x }}"]"#, &deep).unwrap(), expect);
-    assert!(render(r#"["{{ x|sort|string }}"]"#, &deep).is_ok());
 }
 
 #[test]

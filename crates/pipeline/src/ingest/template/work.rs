@@ -7,6 +7,22 @@ use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
 use notification::limits::{PAYLOAD_BYTES, TEMPLATE_PARTS, TEMPLATE_UNITS};
 
+/// Filters that take a text. Made of a list or an object, that would escape the texts within, and with each turn be as long
+/// again and slower to make.
+const OF_TEXTS: &[&str] = &[
+    "capitalize",
+    "e",
+    "escape",
+    "lower",
+    "safe",
+    "split",
+    "string",
+    "title",
+    "trim",
+    "upper",
+    "urlencode",
+];
+
 /// Units that the filters of a render may still take.
 struct Left(u64);
 
@@ -16,7 +32,7 @@ macro_rules! limit {
         $(
             $environment.add_filter(concat!("engine ", $name), $filter);
             let limited = |state: &mut State<'_, '_>, values: Rest<ValueOrKwargs>| {
-                count_and_apply(state, concat!("engine ", $name), $units, values)
+                count_and_apply(state, ($name, concat!("engine ", $name)), $units, values)
             };
             $environment.add_filter($name, limited);
         )*
@@ -57,17 +73,21 @@ pub(super) fn weight_of_json(json: &[u8]) -> u64 {
 
 fn count_and_apply(
     state: &mut State<'_, '_>,
-    filter: &str,
+    (filter, of_engine): (&str, &str),
     units: u64,
     values: Rest<ValueOrKwargs>,
 ) -> Result<Value, Error> {
     let values = values.into_values();
+    if OF_TEXTS.contains(&filter) && values.first().is_some_and(has_parts) {
+        let message = format!("`{filter}` takes a text, and not a list or an object");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
     let work = units * values.iter().map(weight).sum::<u64>();
     let (used, left) = state.fuel_levels().unwrap_or_default();
     let left = state.get_or_insert_extension_with(|| Left(TEMPLATE_UNITS * (used + left)));
     left.0 = left.0.checked_sub(work).ok_or_else(|| Error::from(ErrorKind::OutOfFuel))?;
     let is_text = values.first().is_some_and(|value| value.kind() == ValueKind::String);
-    let made = state.apply_filter(filter, &values)?;
+    let made = state.apply_filter(of_engine, &values)?;
     // A text is a value; its parts may be as many as it has characters.
     if is_text
         && made.kind() != ValueKind::String
@@ -77,6 +97,11 @@ fn count_and_apply(
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     Ok(made)
+}
+
+/// Whether a value is a list or an object.
+fn has_parts(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map)
 }
 
 /// Units that it takes to look at all of a value.
@@ -110,6 +135,10 @@ fn join(values: &Value, separator: Option<&str>) -> Result<String, Error> {
     for (position, value) in values.try_iter()?.enumerate() {
         if position > 0 {
             joined.push_str(separator.unwrap_or_default());
+        }
+        if has_parts(&value) {
+            let message = "`join` takes texts, and not lists or objects";
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
         }
         match value.as_str() {
             Some(text) => joined.push_str(text),
