@@ -76,8 +76,13 @@ impl Keeper {
     /// Starts `command` as `name`, with its output in the file `name.log` of the directory.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When it cannot be started, or one of that name runs, which nobody would end.
     pub fn start(&mut self, name: &'static str, command: &mut Command) -> Result<u32> {
+        if let Some(process) = self.processes.get_mut(name)
+            && process.try_wait()?.is_none()
+        {
+            bail!("{name} runs already: end it before it is started again");
+        }
         let log = File::options().create(true).append(true).open(self.log(name))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;

@@ -58,6 +58,8 @@ fn nats_keeps_its_streams_through_a_kill_and_loses_them_when_wiped() {
     server.wipe().unwrap();
     let names = nats_request(&server, "$JS.API.STREAM.NAMES", "");
     assert!(names.contains(r#""streams":null"#), "{names}");
+    let twice = server.start_again().unwrap_err().to_string();
+    assert!(twice.contains("runs already"), "{twice}");
 }
 
 #[test]

@@ -129,7 +129,6 @@ fn a_producer_is_not_ready_while_its_broker_is_away_and_takes_in_all_the_same() 
     });
     cluster.broadcast(&producer, 0..1_000, AtLeastOnce);
     broker.wipe().unwrap();
-    broker.start_again().unwrap();
     cluster.drained(&producer, 1_000);
     eventually("they are ready again", || {
         [&producer, &consumer].iter().all(|process| process.get("/readyz") == Some(200))
