@@ -10,11 +10,12 @@ use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
-use notification::limits;
+use notification::{ByteString, limits};
 use pipeline::Intake;
 use pipeline::ingest::Reservation;
 use tokio::time::timeout;
 
+use crate::object::utf8;
 use crate::problem::Problem;
 
 /// A body that is being read.
@@ -91,12 +92,12 @@ impl Incoming {
         next_piece(&mut self.body).now_or_never()
     }
 
-    /// The whole body, and the bytes set aside for it.
+    /// The whole body, which is to be UTF-8, and the bytes set aside for it.
     pub(crate) async fn whole(
         &mut self,
         headers: &HeaderMap,
         intake: &Intake,
-    ) -> Result<(Bytes, Reservation), Problem> {
+    ) -> Result<(ByteString, Reservation), Problem> {
         let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|text| text.parse().ok()) > Some(limits::REQUEST_BYTES) {
             return Err(Problem::too_large(limits::REQUEST_BYTES));
@@ -105,7 +106,7 @@ impl Incoming {
         timeout(limits::BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(too_slow()))
     }
 
-    async fn read_whole(&mut self, intake: &Intake) -> Result<(Bytes, Reservation), Problem> {
+    async fn read_whole(&mut self, intake: &Intake) -> Result<(ByteString, Reservation), Problem> {
         let mut reservation = intake.reserve(0)?;
         let mut whole = BytesMut::new();
         while let Some(piece) = self.piece().await? {
@@ -115,7 +116,7 @@ impl Incoming {
             reservation.merge(intake.reserve(piece.len())?);
             whole.extend_from_slice(&piece);
         }
-        Ok((whole.freeze(), reservation))
+        Ok((utf8(whole.freeze())?, reservation))
     }
 
     async fn discard(&mut self) {

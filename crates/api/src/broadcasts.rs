@@ -91,8 +91,7 @@ async fn create_whole(
     parts: &Parts,
     incoming: &mut Incoming,
 ) -> Result<Created, Problem> {
-    let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
-    let whole = utf8(bytes)?;
+    let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
     let object = Object::read(&whole, BROADCAST_WHOLE)?;
     let recipients = Object::required("recipients", object.raw("recipients"))?;
     let head_bytes = whole.len() - recipients.get().len();

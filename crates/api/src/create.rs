@@ -19,7 +19,7 @@ use store::Admission;
 use crate::Shared;
 use crate::body::{Format, Incoming, format, with_body};
 use crate::keys::Caller;
-use crate::object::{Address, NOTIFICATION, Object, ReadError, list, share, terms, utf8};
+use crate::object::{Address, NOTIFICATION, Object, ReadError, list, share, terms};
 use crate::problem::{Located, Problem};
 use crate::stream;
 use crate::turn::Turn;
@@ -103,8 +103,7 @@ pub(crate) async fn create(
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json, Format::Lines])?;
         let key = header_key(&parts.headers)?;
-        let (bytes, mut reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
-        let whole = utf8(bytes)?;
+        let (whole, mut reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
         if whole.trim_ascii_start().starts_with('[') {
             if key.is_some() {
                 let detail = "Idempotency-Key goes with a single notification: \
@@ -157,8 +156,7 @@ pub(crate) async fn preview(
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json])?;
-        let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
-        let whole = utf8(bytes)?;
+        let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
         let (terms, to) = read_terms(&whole, &whole)?;
         let preview = shared.intake.preview(&caller.tenant, &terms, to)?;
         Ok(Json(Previewed::from(preview)).into_response())

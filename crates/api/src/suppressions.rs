@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use crate::Shared;
 use crate::body::{Format, format, with_body};
 use crate::create::too_many;
-use crate::object::{Object, list, share, text, utf8};
+use crate::object::{Object, list, share, text};
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -101,8 +101,7 @@ pub(crate) async fn suppress(
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json])?;
-        let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
-        let whole = utf8(bytes)?;
+        let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
         let object = Object::read(&whole, SUPPRESS)?;
         let reason = object.text("reason")?.unwrap_or("by an operator".into());
         let reason: String = reason.chars().take(limits::DETAIL_BYTES).collect();
@@ -130,8 +129,7 @@ pub(crate) async fn lift(
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json])?;
-        let (bytes, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
-        let whole = utf8(bytes)?;
+        let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
         let object = Object::read(&whole, LIFT)?;
         let registered_at = object.text("registered_at")?;
         let registered_at = registered_at.map(|text| text.parse::<Timestamp>()).transpose();
