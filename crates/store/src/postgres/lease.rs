@@ -24,7 +24,8 @@ const LEASE: &str = "UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $5,
      begun_through = NULL, count = new.count, members = new.members \
      FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \
      WHERE chunk.id = new.id AND chunk.epoch = new.epoch AND (chunk.lease_until IS NULL OR chunk.is_ticket) \
-       AND (NOT $8 OR partition IN (SELECT id FROM partition WHERE owner = $6)) RETURNING chunk.id";
+       AND (NOT $8 OR EXISTS (SELECT FROM partition WHERE partition.id = chunk.partition AND owner = $6)) \
+     RETURNING chunk.id";
 const SELECT_OVERDUE: &str = select_chunk!(
     "lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
 );
