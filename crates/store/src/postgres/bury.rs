@@ -46,24 +46,25 @@ impl Ask for Bury {
              ORDER BY id LIMIT $2 FOR UPDATE";
         let rows = round.rows(select, &[&dead, &CHUNKS_PER_ROUND]).await?;
         let mut writes = Writes::default();
-        let (mut unleased, mut crashes) = (Vec::new(), Vec::new());
+        let (mut ended, mut crashes) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
             let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get(11)?);
             let rest = round.end_lease(&mut writes, &chunk, self.now, "process ended");
             round.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
-            unleased.push(chunk.id.0.cast_signed());
             let seen = if is_ticket {
                 chunk.crashes
             } else {
                 self.crash(round, &mut writes, &mut recovery, (&chunk, &rest))
             };
             crashes.push(i32::from(seen));
+            ended.push(chunk);
         }
-        round.unlease(&unleased).await?;
+        round.unlease(&ended).await?;
+        let ids: Vec<i64> = ended.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
         let update = "UPDATE chunk SET crashes = seen.crashes FROM unnest($1::int8[], $2::int4[]) \
              AS seen (id, crashes) WHERE chunk.id = seen.id";
-        round.execute(update, &[&unleased, &crashes]).await?;
+        round.execute(update, &[&ids, &crashes]).await?;
         round.write(writes).await?;
         // First of all, so that others work on meanwhile: the rest may take several rounds.
         round.free_partitions(&dead).await?;
@@ -93,13 +94,13 @@ impl Bury {
                 let (attempt, state) = (chunk.attempt, State::Dead);
                 let line = LogLine { at: self.now, attempt, state, status: 0, detail: &detail };
                 round.end(writes, chunk.batch, &line, rest);
-                writes.shrink(chunk.id, &Members::default());
+                writes.shrink(chunk, &Members::default());
                 recovery.quarantined += 1;
                 chunk.crashes
             }
             Crashed::Halved { first, second } => {
                 recovery.returned += rest.len() as u64;
-                writes.shrink(chunk.id, &first);
+                writes.shrink(chunk, &first);
                 writes.part(chunk, &second);
                 second.crashes
             }

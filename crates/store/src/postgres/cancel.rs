@@ -120,7 +120,7 @@ impl Round<'_> {
             rest.remove(index);
         }
         self.end(writes, chunk.batch, &LogLine::unattempted(now, State::Cancelled), members);
-        writes.shrink(chunk.id, &rest);
+        writes.shrink(chunk, &rest);
     }
 
     /// The chunks of batches, locked. Another process may have replaced some of them just before they were locked, by

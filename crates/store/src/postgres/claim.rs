@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    BatchId, BroadcastId, Bytes, Chunk, Content, Delivery, Envelope, Epoch, State, Ticket,
+    BatchId, BroadcastId, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, State, Ticket,
     Timestamp,
 };
 use tokio_postgres::Row;
@@ -35,6 +35,10 @@ pub(super) struct TakeChunks {
     pub(super) lease: Duration,
 }
 
+/// When a process claims again that lost a lease to another one. Not at once: its partitions, or its own row, may be
+/// gone, and it learns that with its next beat only.
+const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// A statement whose rows [`batch_at`] reads.
 macro_rules! select_batch {
     ($condition:literal) => {
@@ -58,8 +62,10 @@ impl Ask for ClaimChunks {
         let now = self.0.now;
         let lease = Lease { until: now.plus(self.0.lease), is_ticket: false, is_guarded: true };
         let chosen = round.choose(self.0).await?;
-        let chunks = round.open(chosen, now, lease).await?.into_iter().flatten().collect();
-        Ok(Claim { chunks, next_at: round.next_at(&self.0) })
+        let leased = round.lease(&chosen, lease).await?;
+        let chosen = chosen.into_iter().filter(|chunk| leased.contains(&chunk.id)).collect();
+        let chunks = round.open(chosen, now, lease).await?;
+        Ok(Claim { chunks, next_at: round.claim_again_at(&self.0) })
     }
 }
 
@@ -83,7 +89,7 @@ impl Ask for IssueTickets {
                 count: u16::try_from(chunk.count).unwrap_or(u16::MAX),
             });
         }
-        Ok(Claim { chunks, next_at: round.next_at(&request) })
+        Ok(Claim { chunks, next_at: round.claim_again_at(&request) })
     }
 }
 
@@ -95,46 +101,96 @@ impl Ask for TakeChunks {
         let ids: Vec<i64> =
             self.tickets.iter().map(|ticket| ticket.chunk.0.cast_signed()).collect();
         let mut chunks = round.lock_chunks(&ids).await?;
-        let mut good = Vec::new();
-        let places: Vec<Option<usize>> = self
-            .tickets
-            .iter()
-            .map(|ticket| {
-                let chunk = chunks.get(&ticket.chunk)?;
-                let is_good = chunk.epoch == ticket.epoch
-                    && chunk.lease_until.is_some_and(|until| until > self.now);
-                // The same ticket twice is good once.
-                let chunk = is_good.then(|| chunks.remove(&ticket.chunk)).flatten()?;
-                good.push(chunk);
-                Some(good.len() - 1)
-            })
-            .collect();
+        let good = |ticket: &Ticket| {
+            let chunk = chunks.get(&ticket.chunk)?;
+            let is_good = chunk.epoch == ticket.epoch
+                && chunk.lease_until.is_some_and(|until| until > self.now);
+            // The same ticket twice is good once.
+            is_good.then(|| chunks.remove(&ticket.chunk)).flatten()
+        };
+        let good: Vec<ChunkRow> = self.tickets.iter().filter_map(good).collect();
         let lease = Lease { until: self.now.plus(self.lease), is_ticket: false, is_guarded: false };
-        let mut taken = round.open(good, self.now, lease).await?;
-        let take = |place: Option<usize>| taken.get_mut(place?).and_then(Option::take);
-        Ok(places.into_iter().map(take).collect())
+        let leased = round.lease(&good, lease).await?;
+        let (good, refused): (Vec<ChunkRow>, Vec<ChunkRow>) =
+            good.into_iter().partition(|chunk| leased.contains(&chunk.id));
+        round.hand_back(&refused).await?;
+        let taken = round.open(good, self.now, lease).await?.into_iter();
+        let mut taken: HashMap<(ChunkId, Epoch), Chunk> =
+            taken.map(|chunk| ((chunk.id, chunk.epoch), chunk)).collect();
+        let of_ticket = |ticket: &Ticket| taken.remove(&(ticket.chunk, Epoch(ticket.epoch.0 + 1)));
+        Ok(self.tickets.iter().map(of_ticket).collect())
     }
 }
 
 // === impl Round ===
 
 impl Round<'_> {
-    /// Leases `chosen` chunks and reads what they hold, in their order. What is expired or suppressed of them ends
-    /// instead; `None` where nothing is left to send.
+    /// When to claim again if nothing changes before. Who lost a lease does not know what is left for it.
+    fn claim_again_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
+        let lost = self.desk.claiming.read_for.is_none();
+        let again = lost.then(|| request.now.plus(CLAIM_AGAIN_AFTER));
+        self.next_at(request).into_iter().chain(again).min()
+    }
+
+    /// Makes due again the chunks of good tickets, locked, that this worker may not take because it is overdue or removed:
+    /// the tickets are spent, and nobody would come for the chunks before their leases end.
+    async fn hand_back(&mut self, refused: &[ChunkRow]) -> Result<(), Failure> {
+        self.unlease(refused).await?;
+        for chunk in refused {
+            self.freed(chunk, chunk.count, true);
+            self.due(chunk.lane, chunk.due_at);
+        }
+        Ok(())
+    }
+
+    /// Reads what chunks hold that were leased just now, in their order. What of them is expired or suppressed ends
+    /// instead; a chunk of which nothing is left to send is left out.
     async fn open(
         &mut self,
-        mut chosen: Vec<ChunkRow>,
+        mut leased: Vec<ChunkRow>,
         now: Timestamp,
         lease: Lease,
-    ) -> Result<Vec<Option<Chunk>>, Failure> {
-        let mut batches = self.batches(chosen.iter()).await?;
-        let contents = deliveries_of(&chosen, &batches)?;
-        let mut suppressed = self.suppressed_among(&contents, &batches).await?;
+    ) -> Result<Vec<Chunk>, Failure> {
+        for chunk in &mut leased {
+            chunk.epoch = Epoch(chunk.epoch.0 + 1);
+            (chunk.lease_until, chunk.begun_through) = (Some(lease.until), None);
+        }
+        let batches = self.batches(leased.iter()).await?;
+        let contents = self.end_what_must_not_be_sent(&leased, &batches, now).await?;
+        let (realm, worker) = (self.desk.realm, self.desk.membership.borrow().worker);
+        let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
+            let batch = batches.get(&chunk.batch).filter(|_| !deliveries.is_empty())?;
+            Some(Chunk {
+                id: chunk.id,
+                epoch: chunk.epoch,
+                lease_until: lease.until,
+                tenure: worker.cast_unsigned(),
+                batch: chunk.batch,
+                realm,
+                accepted_at: batch.accepted_at,
+                envelope: batch.envelope.clone(),
+                attempt: chunk.attempt,
+                content: batch.content.clone(),
+                deliveries,
+            })
+        };
+        Ok(leased.iter().zip(contents).filter_map(chunk).collect())
+    }
+
+    /// Ends what is expired or suppressed of `chunks`, which are leased in this round; returns what is left of each.
+    async fn end_what_must_not_be_sent(
+        &mut self,
+        chunks: &[ChunkRow],
+        batches: &HashMap<BatchId, BatchRow>,
+        now: Timestamp,
+    ) -> Result<Vec<Vec<Delivery>>, Failure> {
+        let contents = deliveries_of(chunks, batches)?;
+        let mut suppressed = self.suppressed_among(&contents, batches).await?;
         let mut writes = Writes::default();
-        let mut opened = Vec::with_capacity(chosen.len());
+        let mut left = Vec::with_capacity(chunks.len());
         let mut fallbacks = Vec::new();
         let mut place = 0;
-        for (chunk, (batch, mut deliveries)) in chosen.iter_mut().zip(contents) {
+        for (chunk, (batch, mut deliveries)) in chunks.iter().zip(contents) {
             let places = place..place + deliveries.len();
             place = places.end;
             let row = batches.get(&batch).ok_or_else(|| missing(batch))?;
@@ -159,36 +215,13 @@ impl Round<'_> {
                 deliveries.retain(|delivery| !ended.contains(delivery.index));
                 self.freed(chunk, ended.len(), deliveries.is_empty());
                 let rest: Members = deliveries.iter().map(|delivery| delivery.index).collect();
-                if rest.is_empty() {
-                    writes.shrink(chunk.id, &rest);
-                }
-                (chunk.count, chunk.members) = (rest.len(), Some(rest));
+                writes.shrink(chunk, &rest);
             }
-            opened.push(deliveries);
+            left.push(deliveries);
         }
         self.write(writes).await?;
         self.accept_fallbacks(fallbacks, now).await?;
-        let alive: Vec<ChunkRow> = chosen.iter().filter(|chunk| chunk.count > 0).cloned().collect();
-        let leased = self.lease(&alive, lease).await?;
-        let realm = self.desk.realm;
-        let tenure = self.desk.membership.borrow().worker.cast_unsigned();
-        let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
-            let batch = batches.get_mut(&chunk.batch).filter(|_| leased.contains(&chunk.id))?;
-            Some(Chunk {
-                id: chunk.id,
-                epoch: Epoch(chunk.epoch.0 + 1),
-                lease_until: lease.until,
-                tenure,
-                batch: chunk.batch,
-                realm,
-                accepted_at: batch.accepted_at,
-                envelope: batch.envelope.clone(),
-                attempt: chunk.attempt,
-                content: batch.content.clone(),
-                deliveries,
-            })
-        };
-        Ok(chosen.iter().zip(opened).map(chunk).collect())
+        Ok(left)
     }
 
     /// The places of suppressed ones, counted over all deliveries, and what the log says of them.

@@ -175,7 +175,7 @@ impl Round<'_> {
     }
 
     /// Writes what was packed in this round, due from now on.
-    pub(super) async fn store_packed(&mut self) -> Result<(), Error> {
+    pub(super) async fn store_packed(&mut self) -> Result<(), Failure> {
         let packing = std::mem::take(&mut self.packing);
         if packing.batches.is_empty() {
             return Ok(());

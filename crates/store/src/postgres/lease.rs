@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use notification::{ChunkId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
-use super::round::{Failure, Round, Writes, chunk_at, counted, select_chunk};
+use super::round::{Failure, Round, Writes, chunk_at, select_chunk};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -20,12 +20,18 @@ pub(super) struct Lease {
     pub(super) is_guarded: bool,
 }
 
-const LEASE: &str = "UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $5, worker = $6, is_ticket = $7, \
-     begun_through = NULL, count = new.count, members = new.members \
-     FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \
-     WHERE chunk.id = new.id AND chunk.epoch = new.epoch AND (chunk.lease_until IS NULL OR chunk.is_ticket) \
-       AND (NOT $8 OR EXISTS (SELECT FROM partition WHERE partition.id = chunk.partition AND owner = $6)) \
+/// What is leased is still as it was read: its epoch says so. The row of the worker is held until the end of the
+/// transaction, so that whoever ends the claims of a dead worker sees this one: who is overdue, or about to be removed,
+/// leases nothing.
+const LEASE: &str = "WITH alive AS MATERIALIZED (SELECT id FROM worker \
+       WHERE id = $4 AND alive_until >= clock_timestamp() FOR KEY SHARE SKIP LOCKED) \
+     UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $3, worker = alive.id, is_ticket = $5, begun_through = NULL \
+     FROM unnest($1::int8[], $2::int8[]) AS wanted (id, epoch), alive \
+     WHERE chunk.id = wanted.id AND chunk.epoch = wanted.epoch AND (chunk.lease_until IS NULL OR chunk.is_ticket) \
+       AND (NOT $6 OR EXISTS (SELECT FROM partition WHERE partition.id = chunk.partition AND owner = $4)) \
      RETURNING chunk.id";
+const UNLEASE: &str = "UPDATE chunk SET lease_until = NULL, worker = NULL, is_ticket = false, begun_through = NULL \
+     FROM unnest($1::int8[], $2::int8[]) AS held (id, epoch) WHERE chunk.id = held.id AND chunk.epoch = held.epoch";
 const SELECT_OVERDUE: &str = select_chunk!(
     "lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
 );
@@ -33,7 +39,7 @@ const SELECT_OVERDUE: &str = select_chunk!(
 // === impl Round ===
 
 impl Round<'_> {
-    /// Leases `chunks`; returns those that could be.
+    /// Leases `chunks`; returns those that could be. Nothing of a chunk may be ended that is not among them.
     pub(super) async fn lease(
         &mut self,
         chunks: &[ChunkRow],
@@ -47,13 +53,10 @@ impl Round<'_> {
         chunks.sort_unstable_by_key(|chunk| chunk.id);
         let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
         let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
-        let counts: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.count)).collect();
-        let members: Vec<Option<Vec<u8>>> =
-            chunks.iter().map(|chunk| chunk.members.as_ref().map(Members::to_blob)).collect();
         let Lease { until, is_ticket, is_guarded } = lease;
         let worker = self.desk.membership.borrow().worker;
-        let parameters: [&(dyn ToSql + Sync); 8] =
-            [&ids, &epochs, &counts, &members, &until.millis(), &worker, &is_ticket, &is_guarded];
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&ids, &epochs, &until.millis(), &worker, &is_ticket, &is_guarded];
         let rows = self.rows(LEASE, &parameters).await?;
         let mut leased = HashSet::new();
         for row in &rows {
@@ -87,7 +90,7 @@ impl Round<'_> {
             // This process claims on in the same round, from partitions that are its own.
             self.desk.claiming.lanes.free(chunk.lane, chunk.count + limits::CHUNK_WEIGHT);
             self.desk.claiming.add_due(chunk.lane, chunk.due_at);
-            unleased.push(chunk.id.0.cast_signed());
+            unleased.push(chunk);
         }
         self.unlease(&unleased).await?;
         self.write(writes).await?;
@@ -114,7 +117,7 @@ impl Round<'_> {
             let (attempt, state) = (chunk.attempt, State::InDoubt);
             let line = LogLine { at: now, attempt, state, status: 0, detail };
             self.end(writes, chunk.batch, &line, &begun);
-            writes.shrink(chunk.id, &rest);
+            writes.shrink(chunk, &rest);
         }
         if !rest.is_empty() {
             self.due(chunk.lane, chunk.due_at);
@@ -123,12 +126,12 @@ impl Round<'_> {
     }
 
     /// Makes chunks ready; their epochs stay, so that the next claim has a new one.
-    pub(super) async fn unlease(&mut self, ids: &[i64]) -> Result<(), Failure> {
-        if !ids.is_empty() {
-            let update = "UPDATE chunk SET lease_until = NULL, worker = NULL, is_ticket = false, \
-                 begun_through = NULL WHERE id = ANY($1)";
-            self.execute(update, &[&ids]).await?;
+    pub(super) async fn unlease(&mut self, chunks: &[ChunkRow]) -> Result<(), Failure> {
+        if chunks.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let (ids, epochs): (Vec<i64>, Vec<i64>) =
+            chunks.iter().map(|chunk| (chunk.id.0.cast_signed(), i64::from(chunk.epoch.0))).unzip();
+        self.change(UNLEASE, ids.len(), &[&ids, &epochs]).await
     }
 }

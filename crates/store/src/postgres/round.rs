@@ -35,7 +35,7 @@ pub(super) struct Round<'a> {
 pub(super) struct Writes {
     log: Vec<(i64, Vec<u8>)>,
     chunks: Vec<NewChunk>,
-    gone: Vec<i64>,
+    gone: Vec<Gone>,
     kept: Vec<Kept>,
 }
 
@@ -51,10 +51,18 @@ pub(super) struct NewChunk {
     pub(super) members: Option<Vec<u8>>,
 }
 
+/// A chunk of which nothing is left.
+#[derive(Debug)]
+struct Gone {
+    id: i64,
+    epoch: i64,
+}
+
 /// What a chunk is from now on.
 #[derive(Debug)]
 struct Kept {
     id: i64,
+    epoch: i64,
     count: i32,
     members: Vec<u8>,
 }
@@ -66,6 +74,8 @@ pub(super) enum Failure {
     Refused(StoreError),
     /// The round failed.
     Database(Error),
+    /// A statement met other rows than the round had locked: nothing of the round may stay, and it is done again.
+    Conflict(&'static str),
 }
 
 /// A statement whose rows [`chunk_at`] reads.
@@ -105,7 +115,7 @@ impl<'a> Round<'a> {
     }
 
     /// Durable when it returns. When it does not return, [`Desk::committing`] says what to ask the server.
-    pub(super) async fn commit(mut self) -> Result<(), Error> {
+    pub(super) async fn commit(mut self) -> Result<(), Failure> {
         self.store_packed().await?;
         self.write_totals().await?;
         self.tell_others().await?;
@@ -113,7 +123,7 @@ impl<'a> Round<'a> {
         let xid: Option<String> = row.try_get(0)?;
         let xid = xid.and_then(|xid| xid.parse().ok()).unwrap_or(0);
         self.desk.commit_sent(xid, self.effects);
-        self.session.client.batch_execute("COMMIT").await
+        Ok(self.session.client.batch_execute("COMMIT").await?)
     }
 
     async fn write_totals(&mut self) -> Result<(), Error> {
@@ -170,6 +180,16 @@ impl<'a> Round<'a> {
     ) -> Result<u64, Error> {
         let statement = self.session.prepared(sql).await?;
         self.session.client.execute(&statement, parameters).await
+    }
+
+    /// Changes as many rows as there are `ids`, or fails the round.
+    pub(super) async fn change(
+        &mut self,
+        sql: &'static str,
+        ids: usize,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<(), Failure> {
+        check_changed(self.execute(sql, parameters).await?, ids)
     }
 
     /// Counts `items` that were accepted.
@@ -269,7 +289,7 @@ impl<'a> Round<'a> {
     }
 
     /// Writes rows, in one flight.
-    pub(super) async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+    pub(super) async fn write(&mut self, writes: Writes) -> Result<(), Failure> {
         for chunk in &writes.chunks {
             self.due(chunk.lane, chunk.due_at);
         }
@@ -281,23 +301,27 @@ impl<'a> Round<'a> {
         let client = &session.client;
         let (batches, entries): (Vec<i64>, Vec<Vec<u8>>) = writes.log.into_iter().unzip();
         let new = Columns::new(&writes.chunks);
-        let ids: Vec<i64> = writes.kept.iter().map(|kept| kept.id).collect();
+        let (gone_ids, gone_epochs): (Vec<i64>, Vec<i64>) =
+            writes.gone.iter().map(|gone| (gone.id, gone.epoch)).unzip();
+        let (ids, epochs): (Vec<i64>, Vec<i64>) =
+            writes.kept.iter().map(|kept| (kept.id, kept.epoch)).unzip();
         let counts: Vec<i32> = writes.kept.iter().map(|kept| kept.count).collect();
         let members: Vec<&[u8]> = writes.kept.iter().map(|kept| &*kept.members).collect();
         let log_row: [&(dyn ToSql + Sync); 2] = [&batches, &entries];
         let new_row = new.parameters();
-        let gone_row: [&(dyn ToSql + Sync); 1] = [&writes.gone];
-        let kept_row: [&(dyn ToSql + Sync); 3] = [&ids, &counts, &members];
+        let gone_row: [&(dyn ToSql + Sync); 2] = [&gone_ids, &gone_epochs];
+        let kept_row: [&(dyn ToSql + Sync); 4] = [&ids, &epochs, &counts, &members];
         let maybe = async |is_wanted: bool, statement, parameters: &[&(dyn ToSql + Sync)]| {
             if is_wanted { client.execute(statement, parameters).await } else { Ok(0) }
         };
-        try_join!(
+        let (_, _, removed, changed) = try_join!(
             maybe(!batches.is_empty(), &log, &log_row),
             maybe(!new.batch.is_empty(), &chunk, &new_row),
-            maybe(!writes.gone.is_empty(), &gone, &gone_row),
+            maybe(!gone_ids.is_empty(), &gone, &gone_row),
             maybe(!ids.is_empty(), &kept, &kept_row),
         )?;
-        Ok(())
+        check_changed(removed, gone_ids.len())?;
+        check_changed(changed, ids.len())
     }
 }
 
@@ -313,11 +337,15 @@ const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
 const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \
      SELECT * FROM unnest($1::int8[], $2::int4[], $3::int2[], $4::int8[], $5::int4[], $6::int4[], $7::int4[], $8::bytea[])";
-const DELETE_CHUNK: &str = "DELETE FROM chunk WHERE id = ANY($1)";
+/// Chunks are changed by number and epoch, and the round fails if one of them is another by now: whoever changes a chunk
+/// has locked it, and what the round says of its members is true of that epoch only.
+const DELETE_CHUNK: &str = "DELETE FROM chunk USING unnest($1::int8[], $2::int8[]) AS gone (id, epoch) \
+     WHERE chunk.id = gone.id AND chunk.epoch = gone.epoch";
 /// What nobody holds gets a new epoch: a claim that has read it as it was must not write that back.
 const UPDATE_CHUNK: &str = "UPDATE chunk SET count = new.count, members = new.members, \
-     epoch = epoch + (lease_until IS NULL)::int \
-     FROM unnest($1::int8[], $2::int4[], $3::bytea[]) AS new (id, count, members) WHERE chunk.id = new.id";
+     epoch = chunk.epoch + (lease_until IS NULL)::int \
+     FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \
+     WHERE chunk.id = new.id AND chunk.epoch = new.epoch";
 
 /// New chunks by column.
 struct Columns<'a> {
@@ -388,13 +416,15 @@ impl Writes {
     }
 
     /// Leaves only `rest` in a chunk; an empty chunk is gone.
-    pub(super) fn shrink(&mut self, id: ChunkId, rest: &Members) {
-        let id = id.0.cast_signed();
+    pub(super) fn shrink(&mut self, chunk: &ChunkRow, rest: &Members) {
+        let (id, epoch) = (chunk.id.0.cast_signed(), i64::from(chunk.epoch.0));
         self.kept.retain(|kept| kept.id != id);
+        self.gone.retain(|gone| gone.id != id);
         if rest.is_empty() {
-            self.gone.push(id);
+            self.gone.push(Gone { id, epoch });
         } else {
-            self.kept.push(Kept { id, count: counted(rest.len()), members: rest.to_blob() });
+            let (count, members) = (counted(rest.len()), rest.to_blob());
+            self.kept.push(Kept { id, epoch, count, members });
         }
     }
 }
@@ -411,6 +441,13 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
+}
+
+fn check_changed(rows: u64, expected: usize) -> Result<(), Failure> {
+    if rows == expected as u64 {
+        return Ok(());
+    }
+    Err(Failure::Conflict("a chunk changed while it was held"))
 }
 
 /// Reads a row of [`select_chunk`].

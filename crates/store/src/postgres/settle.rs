@@ -1,9 +1,11 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
 
-use async_trait::async_trait;
-use notification::{Guarantee, OutcomeGroup, Settlement, Timestamp};
+use std::collections::{HashMap, HashSet};
 
-use super::round::{Failure, Round, Writes};
+use async_trait::async_trait;
+use notification::{ChunkId, Guarantee, OutcomeGroup, Settlement, Timestamp};
+
+use super::round::{Failure, Round, Writes, chunk_at, select_chunk};
 use super::suppress::Word;
 use super::writer::Ask;
 use crate::rows::members::Members;
@@ -47,7 +49,7 @@ impl Ask for SettleAll {
             for group in applied.suppressed {
                 suppressed.push((chunk.clone(), group, settlement.at));
             }
-            writes.shrink(chunk.id, &applied.rest);
+            writes.shrink(chunk, &applied.rest);
             let remaining = applied.rest.len();
             round.freed(chunk, chunk.count - remaining, remaining == 0);
             round.effects.settled += (chunk.count - remaining) as u64;
@@ -73,7 +75,7 @@ impl Ask for BeginAll {
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
         let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
-        let mut chunks = round.lock_chunks(&ids).await?;
+        let mut chunks = round.lock_held(&ids).await?;
         let guarantees = round.guarantees(chunks.values()).await?;
         let mut answers = Vec::with_capacity(self.0.len());
         let (mut marked, mut throughs) = (Vec::new(), Vec::new());
@@ -100,7 +102,8 @@ impl Ask for BeginAll {
             let update = "UPDATE chunk SET begun_through = mark.through FROM ( \
                  SELECT id, max(through) AS through FROM unnest($1::int8[], $2::int4[]) AS mark (id, through) \
                  GROUP BY id) AS mark WHERE chunk.id = mark.id";
-            round.execute(update, &[&marked, &throughs]).await?;
+            let distinct = marked.iter().collect::<HashSet<_>>().len();
+            round.change(update, distinct, &[&marked, &throughs]).await?;
         }
         Ok(answers)
     }
@@ -109,11 +112,25 @@ impl Ask for BeginAll {
 // === impl Round ===
 
 impl Round<'_> {
+    /// Those of the chunks that this process holds, if it is alive: whoever ends the claims of a dead worker has locked the
+    /// same rows, and finds them begun, or makes them nobody's.
+    async fn lock_held(&mut self, ids: &[i64]) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
+        let select = select_chunk!(
+            "id = ANY($1) AND worker = $2 AND EXISTS ( \
+               SELECT FROM worker WHERE worker.id = $2 AND alive_until >= clock_timestamp()) \
+             ORDER BY id FOR UPDATE"
+        );
+        let worker = self.desk.membership.borrow().worker;
+        let rows = self.rows(select, &[&ids, &worker]).await?;
+        let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
+        Ok(chunks.collect::<Result<_, _>>()?)
+    }
+
     /// Under which guarantee the batches of `chunks` were accepted.
     async fn guarantees<'c>(
         &mut self,
         chunks: impl Iterator<Item = &'c ChunkRow>,
-    ) -> Result<std::collections::HashMap<notification::BatchId, Guarantee>, Failure> {
+    ) -> Result<HashMap<notification::BatchId, Guarantee>, Failure> {
         let batches: Vec<i64> = chunks.map(|chunk| chunk.batch.0.cast_signed()).collect();
         let select = "SELECT id, guarantee FROM batch WHERE id = ANY($1)";
         let rows = self.rows(select, &[&batches]).await?;

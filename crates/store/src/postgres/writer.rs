@@ -23,7 +23,7 @@ use crate::StoreError;
 #[async_trait]
 pub(super) trait Command: Send + std::fmt::Debug {
     /// Does its part in a round. What it refuses, it refuses before it has written anything.
-    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), tokio_postgres::Error>;
+    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), Failure>;
 
     /// Answers with what the last run came to, or with what made it impossible.
     fn finish(self: Box<Self>, impossible: Option<StoreError>);
@@ -175,11 +175,11 @@ impl Desktop {
 
 #[async_trait]
 impl<A: Ask> Command for Call<A> {
-    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), tokio_postgres::Error> {
+    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), Failure> {
         self.answer = Some(match self.ask.ask(round).await {
             Ok(answer) => Ok(answer),
             Err(Failure::Refused(refusal)) => Err(refusal),
-            Err(Failure::Database(error)) => return Err(error),
+            Err(failure) => return Err(failure),
         });
         Ok(())
     }
@@ -313,14 +313,12 @@ impl Writer {
     ) -> Result<Ended, StoreError> {
         let (backend, timeline) = (session.backend, session.timeline.clone());
         let round = run(session, &mut self.desk, commands);
-        let error = match tokio::time::timeout(longest, round).await {
+        let (kind, reason) = match tokio::time::timeout(longest, round).await {
             Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed(), true)),
-            Ok(Err(error)) => Some(error),
-            Err(_elapsed) => None,
-        };
-        let (kind, reason) = match &error {
-            Some(error) => (Kind::of(error), errors::in_words(error)),
-            None => (Kind::Lost, "it fell silent".to_owned()),
+            Ok(Err(Failure::Database(error))) => (Kind::of(&error), errors::in_words(&error)),
+            Ok(Err(Failure::Conflict(reason))) => (Kind::Again, reason.to_owned()),
+            Ok(Err(Failure::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
+            Err(_elapsed) => (Kind::Lost, "it fell silent".to_owned()),
         };
         let Some(committing) = self.desk.committing() else {
             return Ok(Ended::Undone(kind, reason));
@@ -436,7 +434,7 @@ async fn run(
     session: &Session,
     desk: &mut Desk,
     commands: &mut [Box<dyn Command>],
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<(), Failure> {
     let mut round = Round::begin(session, desk).await?;
     for command in commands {
         command.run(&mut round).await?;
