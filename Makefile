@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 demo: setup
 	scripts/demo.sh
 
-## test: everything that must hold; installs and starts PostgreSQL, RabbitMQ, NATS and Postfix on private ports
+## test: everything that must hold; starts PostgreSQL, RabbitMQ, NATS, Postfix, OpenSMTPD and Exim on private ports
 test: setup setup-servers
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO) test --workspace --locked

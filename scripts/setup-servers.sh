@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Installs the servers that the tests start: PostgreSQL, RabbitMQ, NATS, Postfix, from the distribution's packages. Does nothing
-# for those that are there, or that BELFRY_TEST_..._URL names as running elsewhere. No service is started.
+# Sets up the servers that the tests start. PostgreSQL, RabbitMQ and NATS are installed from the distribution's packages, unless
+# they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. Mail servers exclude each other, so
+# they are unpacked into the build folder. Nothing of the machine is replaced, and what will be done is said first.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 in_path_or() { # PROGRAM PLACE...
     command -v "$1" >/dev/null || { shift; compgen -G "$1" >/dev/null; }
@@ -12,19 +14,25 @@ missing=()
 [ -n "${BELFRY_TEST_RABBITMQ_URL:-}" ] || in_path_or rabbitmq-server '/usr/lib/rabbitmq/bin/rabbitmq-server' \
     || missing+=(rabbitmq-server)
 [ -n "${BELFRY_TEST_NATS_URL:-}" ] || in_path_or nats-server '/usr/sbin/nats-server' || missing+=(nats-server)
-in_path_or postfix /usr/sbin/postfix || missing+=(postfix)
 # Verifies signatures of mail; Ed25519 ones with the second.
 /usr/bin/python3 -c 'import dkim, nacl' 2>/dev/null || missing+=(python3-dkim python3-nacl)
-[ ${#missing[@]} -gt 0 ] || exit 0
+unpacked=$(scripts/unpack-mail-servers.sh --list)
+[ ${#missing[@]} -gt 0 ] || [ -n "$unpacked" ] || exit 0
+[ ${#missing[@]} -eq 0 ] || echo "the tests need these packages, which apt-get will install: ${missing[*]}"
+[ -z "$unpacked" ] || echo "the tests need these packages, which are unpacked into the build folder and not installed: $unpacked"
 
-instead="install ${missing[*]}, or name running servers: BELFRY_TEST_POSTGRES_URL, BELFRY_TEST_RABBITMQ_URL, \
-BELFRY_TEST_NATS_URL"
-command -v apt-get >/dev/null || { echo "the tests need ${missing[*]}: $instead" >&2; exit 1; }
+needed="the tests need ${missing[*]} $unpacked"
+instead="install what is missing, or name running servers: BELFRY_TEST_POSTGRES_URL, BELFRY_TEST_RABBITMQ_URL, BELFRY_TEST_NATS_URL"
+command -v apt-get >/dev/null || { echo "$needed: $instead" >&2; exit 1; }
 as_root=()
 if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || { echo "the tests need ${missing[*]}; as root: $instead" >&2; exit 1; }
+    command -v sudo >/dev/null || { echo "$needed; as root: $instead" >&2; exit 1; }
     as_root=(sudo)
 fi
+
+"${as_root[@]}" apt-get update -q
+scripts/unpack-mail-servers.sh
+[ ${#missing[@]} -gt 0 ] || exit 0
 
 # A package starts its service unless this file forbids it.
 policy=/usr/sbin/policy-rc.d
@@ -33,5 +41,4 @@ if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"
 fi
-"${as_root[@]}" apt-get update -q
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"

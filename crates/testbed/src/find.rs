@@ -44,6 +44,16 @@ pub(crate) fn program(program: &str, beside: &[&str], directories: &[&str]) -> R
     })
 }
 
+/// Where cargo builds to: the test that runs lies in it.
+pub(crate) fn build_folder() -> Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    // Cargo puts this file there, and nowhere below.
+    let found = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    Ok(found
+        .with_context(|| format!("{} does not lie in a build folder", test.display()))?
+        .to_owned())
+}
+
 /// `/usr/lib/postgresql/*/bin` as the directories that are there, the highest version first.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((parent, rest)) = pattern.split_once("/*/") else {

@@ -51,7 +51,15 @@ impl Keeper {
     /// # Errors
     /// When the directory cannot be made, or there is no `sh`.
     pub fn new(prefix: &str, last_signal: Signal) -> Result<Self> {
-        let directory = tempfile::Builder::new().prefix(prefix).tempdir()?;
+        Self::new_in(&std::env::temp_dir(), prefix, last_signal)
+    }
+
+    /// [`new`](Self::new) with the directory in `parent`.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, or there is no `sh`.
+    pub fn new_in(parent: &Path, prefix: &str, last_signal: Signal) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         let mut shell = Command::new("sh")
             .args(["-c", SHELL, "keeper"])
             .arg(directory.path())

@@ -2,12 +2,12 @@
 //!
 //! Every server is a process of its own, on a free port of the loopback interface and in a directory of its own under
 //! the temporary directory. It ends with the process that started it, however that one ends, and its directory goes
-//! with it. Nothing here needs more than the distribution's packages (`scripts/setup-servers.sh` installs them); a
-//! server that is missing is an error, never a reason to skip a test.
+//! with it. Nothing here needs more than the distribution's packages (`scripts/setup-servers.sh` installs them, and unpacks
+//! those that would replace what the machine has); a server that is missing is an error, never a reason to skip a test.
 //!
 //! - [`postgres`]: a cluster with password authentication, and a database of its own for each test.
 //! - [`rabbitmq`] and [`nats`]: brokers that can be killed, started again, and wiped.
-//! - [`mail`]: Postfix, and its sink.
+//! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
 //! - [`keeper`]: what ends the servers when their owner is gone.
 //!
@@ -25,7 +25,7 @@ pub mod rabbitmq;
 
 mod find;
 
-pub use mail::{Postfix, SmtpSink};
+pub use mail::{Exim, OpenSmtpd, Postfix, SmtpSink};
 pub use nats::Nats;
 pub use postgres::{Database, Postgres, PostgresOptions};
 pub use proxy::{Direction, Proxy};

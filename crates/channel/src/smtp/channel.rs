@@ -20,6 +20,7 @@ use super::request::{Composer, Mail, Message};
 use super::response::{Advice, Delays, declined, interpret};
 use super::route::{Exchangers, Router, Way};
 use super::session::{Manners, NoConnection};
+use super::session_limits::may_end_session;
 use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
 use crate::guard::Guard;
@@ -238,6 +239,7 @@ impl SmtpSender {
         message: &Message<'_>,
     ) -> Attempt {
         let deadline = self.clock.monotonic() + UNTIL_SENT;
+        let mut refusal = None;
         while self.clock.monotonic() < deadline {
             let placing = Box::pin(self.pool.place(destination));
             let mut place = match tokio::time::timeout_at(deadline, placing).await {
@@ -259,7 +261,17 @@ impl SmtpSender {
                 End::Replied(stage, reply)
                     if place.is_reused && reply.is_closing() && stage != Stage::Message => {}
                 End::Cut(_) if place.is_reused => {}
+                End::Replied(stage, reply)
+                    if place.connection.mails_taken > 0 && may_end_session(stage, &reply) =>
+                {
+                    refusal = Some(self.pool.retire(place));
+                }
                 End::Replied(stage, reply) => {
+                    if stage != Stage::Mail
+                        && let Some(refusal) = refusal
+                    {
+                        self.pool.learn(refusal);
+                    }
                     let reply = self.channel.manners.hidden_in(reply);
                     let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
                     self.conclude(place, &reply, advice);

@@ -27,6 +27,7 @@ mod request;
 mod response;
 mod route;
 mod session;
+mod session_limits;
 #[cfg(test)]
 mod suppressing_tests;
 mod transaction;

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::route::Router;
 use super::session::{Connection, NoConnection};
+use super::session_limits::{Refusal, SessionLimits};
 use super::transaction::quit;
 use crate::Tools;
 
@@ -40,6 +41,7 @@ pub(super) struct Pool {
     backoff: Backoff,
     random: RefCell<fastrand::Rng>,
     destinations: Rc<RefCell<HashMap<Arc<str>, Rc<Destination>>>>,
+    session_limits: SessionLimits,
     is_swept: Rc<Cell<bool>>,
     /// Ends with the pool.
     tasks: RefCell<JoinSet<()>>,
@@ -98,6 +100,7 @@ impl Pool {
             backoff,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
             destinations: Rc::default(),
+            session_limits: SessionLimits::new(tools.clock),
             is_swept: Rc::default(),
             tasks: RefCell::default(),
         }
@@ -123,7 +126,7 @@ impl Pool {
                 }
             }
         };
-        let (connection, is_reused) = match destination.take_idle() {
+        let (connection, is_reused) = match self.take_idle(&destination) {
             Some(connection) => (connection, true),
             None => (self.connect(&destination).await?, false),
         };
@@ -133,7 +136,9 @@ impl Pool {
     /// Keeps the connection for the next mail, unless it has had its share.
     pub(super) fn keep(&self, place: Place) {
         let Place { connection, destination, .. } = place;
-        if connection.transactions >= self.limits.deliveries_per_connection {
+        if connection.transactions >= self.limits.deliveries_per_connection
+            || self.is_full(&connection)
+        {
             self.spawn(quit(connection, self.clock));
             return;
         }
@@ -141,6 +146,35 @@ impl Pool {
         if !self.is_swept.replace(true) {
             let swept = Rc::clone(&self.is_swept);
             self.spawn(sweep(Rc::downgrade(&self.destinations), swept, self.clock));
+        }
+    }
+
+    /// Ends the connection, whose server takes no more mails over it. What it refused is tried over another one, and
+    /// if that takes it, the refusal is to be [learned](Self::learn).
+    pub(super) fn retire(&self, place: Place) -> Refusal {
+        let Place { connection, .. } = place;
+        let (host, mails_taken) = (Arc::clone(&connection.host), connection.mails_taken);
+        self.spawn(quit(connection, self.clock));
+        Refusal { host, mails_taken }
+    }
+
+    /// Ends later sessions with the host of `refusal` before they are refused.
+    pub(super) fn learn(&self, refusal: Refusal) {
+        self.session_limits.learn(refusal);
+    }
+
+    fn is_full(&self, connection: &Connection) -> bool {
+        self.session_limits.is_full(&connection.host, connection.mails_taken)
+    }
+
+    /// The idle connection that was used last, is still good, and has room for a mail as far as is known.
+    fn take_idle(&self, destination: &Destination) -> Option<Connection> {
+        loop {
+            let connection = destination.take_idle()?;
+            if !self.is_full(&connection) {
+                return Some(connection);
+            }
+            self.spawn(quit(connection, self.clock));
         }
     }
 

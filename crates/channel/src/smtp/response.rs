@@ -112,7 +112,7 @@ pub(super) fn declined(reply: &Reply, after: Option<Duration>) -> Answer {
 }
 
 /// Greylisting has no code of its own; the programs that do it say so.
-fn is_greylisting(text: &str) -> bool {
+pub(super) fn is_greylisting(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     ["greylist", "graylist", "grey-list", "gray-list", "grey list", "gray list"]
         .iter()

@@ -142,10 +142,13 @@ impl Router {
         tcp: TcpStream,
     ) -> Result<Connection, NoConnection> {
         let begin = Box::pin(manners.begin(tcp, server));
-        tokio::time::timeout(SESSION_TIMEOUT, begin).await.unwrap_or_else(|_elapsed| {
-            let name = &server.name;
-            Err(NoConnection::Unreachable(format!("{name} was not ready for mail within 90 s")))
-        })
+        let mut connection =
+            tokio::time::timeout(SESSION_TIMEOUT, begin).await.unwrap_or_else(|_elapsed| {
+                let name = &server.name;
+                Err(NoConnection::Unreachable(format!("{name} was not ready for mail within 90 s")))
+            })?;
+        connection.host = server.name.as_str().into();
+        Ok(connection)
     }
 }
 

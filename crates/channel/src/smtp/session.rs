@@ -20,8 +20,12 @@ use crate::hidden;
 pub(super) struct Connection {
     pub(super) wire: Wire<Box<dyn Stream>>,
     pub(super) offers: Offers,
+    /// The server's name; empty until the router says which.
+    pub(super) host: Arc<str>,
     /// Mails begun over it.
     pub(super) transactions: u32,
+    /// Mails that the server took over it.
+    pub(super) mails_taken: u32,
     /// A transaction was begun and neither ended nor reset.
     pub(super) needs_reset: bool,
     /// It ended, or is out of step, within a mail.
@@ -75,6 +79,19 @@ pub(super) enum NoConnection {
 // === impl Connection ===
 
 impl Connection {
+    /// A connection over `wire` that carried nothing yet.
+    pub(super) fn new(wire: Wire<Box<dyn Stream>>, offers: Offers) -> Self {
+        Self {
+            wire,
+            offers,
+            host: Arc::from(""),
+            transactions: 0,
+            mails_taken: 0,
+            needs_reset: false,
+            is_broken: false,
+        }
+    }
+
     /// Whether another mail may be sent over it, as far as is known here.
     pub(super) fn is_good(&self) -> bool {
         !self.is_broken && !self.wire.has_unread()
@@ -200,7 +217,7 @@ impl Manners {
                 _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
         }
-        Ok(Connection { wire, offers, transactions: 0, needs_reset: false, is_broken: false })
+        Ok(Connection::new(wire, offers))
     }
 }
 

@@ -90,6 +90,7 @@ pub(super) async fn transact(
     match answer.await {
         Ok(Ok(reply)) => {
             connection.needs_reset = connection.offers.chunking() && !reply.is_positive();
+            connection.mails_taken += u32::from(reply.is_positive());
             End::Replied(Stage::Message, reply)
         }
         Ok(Err(Broken(why))) => End::Lost(why),

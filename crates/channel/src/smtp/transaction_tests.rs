@@ -140,8 +140,7 @@ async fn transacted(case: Case) -> (End, usize) {
         };
         let offers = Offers::read(format!("250-server\r\n250 {}\r\n", case.offers).as_bytes());
         let wire = Wire::new(stream);
-        let mut connection =
-            Connection { wire, offers, transactions: 0, needs_reset: false, is_broken: false };
+        let mut connection = Connection::new(wire, offers);
         let from = Mailbox::parse("news@example.com").unwrap();
         let composer = Composer { from: Some(from), return_path: None, signer: None };
         // More than one record of TLS, and more than it keeps for a kernel that takes nothing.

@@ -11,7 +11,7 @@ use mail_parser::{Message, MessageParser, MimeHeaders as _};
 use notification::Verdict;
 use serde_json::{Value, json};
 use testbed::mail::DOMAIN;
-use testbed::{Postfix, SmtpSink};
+use testbed::{Exim, OpenSmtpd, Postfix, SmtpSink};
 
 use crate::support::jobs::{answer, chunk, send};
 
@@ -36,18 +36,65 @@ async fn sent(settings: Value, content: &Value, recipients: &[String]) -> Vec<(V
     reports.iter().map(said).collect()
 }
 
-/// Waits until Postfix has delivered `count` mails.
-fn delivered(postfix: &Postfix, count: usize) -> Vec<Vec<u8>> {
+/// Waits until `server` has delivered `count` mails.
+fn delivered(server: &impl Server, count: usize) -> Vec<Vec<u8>> {
     let clock = Clock::system();
     let started = clock.monotonic();
     loop {
-        let mails = postfix.delivered().unwrap();
+        let mails = server.delivered();
         if mails.len() >= count {
             return mails;
         }
         let waited = clock.monotonic().duration_since(started);
-        assert!(waited.as_secs() < 60, "{} of {count}\n{}", mails.len(), postfix.log());
+        assert!(waited.as_secs() < 60, "{} of {count}\n{}", mails.len(), server.log());
     }
+}
+
+/// A server of the distribution.
+trait Server {
+    fn delivered(&self) -> Vec<Vec<u8>>;
+    fn log(&self) -> String;
+}
+
+macro_rules! servers {
+    ($($server:ty),*) => {$(
+        impl Server for $server {
+            fn delivered(&self) -> Vec<Vec<u8>> {
+                self.delivered().unwrap()
+            }
+
+            fn log(&self) -> String {
+                self.log()
+            }
+        }
+    )*};
+}
+
+servers!(Postfix, OpenSmtpd, Exim);
+
+/// Sends `count` mails to `server`, and checks that all are taken at the first attempt and arrive.
+async fn all_arrive(server: &impl Server, port: u16, count: usize) {
+    let settings = json!({
+        "relay": format!("smtp://127.0.0.1:{port}"), "helo": "client.example", "from": "shop@example.com",
+    });
+    let recipients: Vec<String> =
+        (0..count).map(|number| format!("reader{number}@{DOMAIN}")).collect();
+    for recipients in recipients.chunks(1_000) {
+        let verdicts =
+            sent(settings.clone(), &json!({"subject": "s", "text": "t"}), recipients).await;
+        let others: Vec<_> =
+            verdicts.iter().filter(|(verdict, _)| *verdict != Verdict::Accepted).collect();
+        assert!(others.is_empty(), "{} mails: {others:?}\n{}", others.len(), server.log());
+    }
+    let mut found: Vec<String> =
+        delivered(server, count).iter().map(|mail| recipient(mail)).collect();
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), count, "each arrived");
+}
+
+fn recipient(mail: &[u8]) -> String {
+    read(mail).to().unwrap().first().unwrap().address().unwrap().to_owned()
 }
 
 /// A certificate for 127.0.0.1 with its key, in one file; it vouches for itself.
@@ -203,6 +250,18 @@ async fn postfix_refuses_per_recipient_and_the_rest_arrives() {
     assert!(verdicts[1].1.starts_with("550 5.1.1"), "{verdicts:?}");
     assert!(verdicts[3].1.contains("5.7.1"), "{verdicts:?}");
     assert_eq!(delivered(&postfix, 3).len(), 3);
+}
+
+#[tokio::test]
+async fn opensmtpd_takes_fifteen_hundred_over_sessions_that_it_bounds() {
+    let server = OpenSmtpd::start().unwrap();
+    all_arrive(&server, server.port(), 1_500).await;
+}
+
+#[tokio::test]
+async fn exim_takes_fifteen_hundred_over_sessions_that_it_bounds() {
+    let server = Exim::start().unwrap();
+    all_arrive(&server, server.port(), 1_500).await;
 }
 
 #[tokio::test]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use channel::smtp::Settings;
-use notification::{Report, Verdict};
+use notification::{Guarantee, Report, Verdict};
 use serde_json::json;
 use tokio::io::BufReader;
 
 use crate::support::TlsListener;
 use crate::support::jobs::{answer, beside, verdicts};
-use crate::support::mail::{MailServer, Manner, Rig, Seen, line, say, settings, talk};
+use crate::support::mail::{MailServer, Manner, Rig, Seen, Step, line, say, settings, talk};
 
 const BACK_OFF: Verdict = Verdict::Deferred { after: None };
 /// Somebody has to mend the settings first.
@@ -230,4 +230,55 @@ async fn a_login_goes_the_best_way_that_is_offered_or_the_one_that_is_asked_for(
     check("", "AUTH PLAIN", &["421 4.7.0 too many logins"], &[&plain], BACK_OFF).await;
     check("", "AUTH PLAIN", &["454 4.7.0 later"], &[&plain], BACK_OFF).await;
     check("", "AUTH GSSAPI", &[], &[], MEND).await;
+}
+
+#[tokio::test]
+async fn a_limit_of_mails_per_session_costs_no_attempt_and_is_met_once() {
+    let check = async |offers, refusal: &'static str| {
+        let server = MailServer::bind().await;
+        let rig = server.rig();
+        let limited =
+            move |_| Manner { offers, mails_per_session: Some((3, refusal)), ..Manner::default() };
+        let mut reports = Vec::new();
+        beside(server.serve(limited), async {
+            reports = rig.send_with(12, 1, Guarantee::AtMostOnce).await;
+        })
+        .await;
+        assert_eq!(verdicts(&reports), [Verdict::Accepted; 12], "{offers} {refusal}");
+        assert_eq!(server.messages().len(), 12, "each was sent once");
+        let count =
+            |verb: &str| server.commands().iter().filter(|line| line.starts_with(verb)).count();
+        assert_eq!(count("EHLO"), 4, "sessions of three mails");
+        assert_eq!(count("MAIL"), 13, "one was refused, and the number was remembered");
+    };
+    for offers in ["PIPELINING", "PIPELINING\nCHUNKING", "8BITMIME"] {
+        check(offers, "452 4.5.3 Too many messages sent").await;
+        check(offers, "450 later").await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_on_a_new_session_is_the_servers_answer_and_teaches_nothing() {
+    let server = MailServer::bind().await;
+    let rig = server.rig();
+    let manner = |number| match number {
+        0 => Manner {
+            offers: ENCRYPTED,
+            mails_per_session: Some((1, "452 4.5.3 enough")),
+            ..Manner::default()
+        },
+        1 => Manner {
+            offers: ENCRYPTED,
+            replies: vec![(Step::Mail, "452 4.5.3 enough")],
+            ..Manner::default()
+        },
+        _ => Manner { offers: ENCRYPTED, ..Manner::default() },
+    };
+    let mut reports = Vec::new();
+    beside(server.serve(manner), async { reports = rig.send(3).await }).await;
+    let later = Verdict::Deferred { after: Some(Duration::from_mins(30)) };
+    // The second session refuses its first mail, and is asked again with the next: it took none, so it is not full.
+    assert_eq!(verdicts(&reports), [Verdict::Accepted, later, later]);
+    let sessions = server.commands().iter().filter(|line| line.starts_with("EHLO")).count();
+    assert_eq!(sessions, 2, "a server that refuses is not called more often");
 }

@@ -47,6 +47,8 @@ pub(crate) struct Manner {
     pub(crate) message_takes: Duration,
     /// Mails after which it closes the connection, saying so or not.
     pub(crate) closes_after: Option<(usize, bool)>,
+    /// Mails that it takes in a session, and what it replies to the next `MAIL`.
+    pub(crate) mails_per_session: Option<(usize, &'static str)>,
 }
 
 /// What a server got: commands as they came, messages as they are.
@@ -173,6 +175,7 @@ pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     seen: Seen,
 ) -> Option<()> {
     let mut mails = 0;
+    let mut refused_mail = false;
     loop {
         let command = line(&mut stream).await?;
         seen.borrow_mut().push(command.clone());
@@ -193,6 +196,14 @@ pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
                 .await?;
             }
             "HELO" => reply(&mut stream, &manner, Step::Hello, "250 test").await?,
+            "MAIL" if manner.mails_per_session.is_some_and(|(most, _)| mails >= most) => {
+                say(&mut stream, manner.mails_per_session.map_or("", |(_, refusal)| refusal))
+                    .await?;
+                refused_mail = true;
+            }
+            "RCPT" | "DATA" | "BDAT" if refused_mail => {
+                say(&mut stream, "503 5.5.1 MAIL first").await?
+            }
             "MAIL" => reply(&mut stream, &manner, Step::Mail, "250 2.1.0 ok").await?,
             "RCPT" => reply(&mut stream, &manner, Step::Recipient, "250 2.1.5 ok").await?,
             "DATA" => {
@@ -223,7 +234,10 @@ pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
                 )
                 .await?;
             }
-            "RSET" => say(&mut stream, "250 2.0.0 ok").await?,
+            "RSET" => {
+                refused_mail = false;
+                say(&mut stream, "250 2.0.0 ok").await?;
+            }
             "QUIT" => {
                 say(&mut stream, "221 2.0.0 bye").await?;
                 return None;
