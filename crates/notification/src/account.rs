@@ -33,6 +33,25 @@ impl Account {
         *self.slot(state) += count;
     }
 
+    /// Takes back `count` notifications that were added in `state`.
+    pub fn remove(&mut self, state: State, count: u64) {
+        let slot = self.slot(state);
+        *slot = slot.saturating_sub(count);
+    }
+
+    /// Adds everything that `other` counts, `accepted` included.
+    pub fn add_all(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.delivered += other.delivered;
+        self.refused += other.refused;
+        self.expired += other.expired;
+        self.cancelled += other.cancelled;
+        self.suppressed += other.suppressed;
+        self.in_doubt += other.in_doubt;
+        self.dead += other.dead;
+        self.pending += other.pending;
+    }
+
     /// The sum of everything but `accepted`.
     pub const fn accounted_for(&self) -> u64 {
         self.delivered
@@ -77,5 +96,15 @@ mod tests {
         }
         assert!(account.is_balanced());
         assert_eq!(account.pending, 3, "pending, claimed and begun are all pending to the caller");
+        let mut twice = account;
+        twice.add_all(&account);
+        assert_eq!(
+            (twice.accepted, twice.accounted_for()),
+            (2 * account.accepted, 2 * account.accepted)
+        );
+        for &state in State::ALL {
+            twice.remove(state, 1);
+        }
+        assert_eq!(twice, Account { accepted: twice.accepted, ..account });
     }
 }

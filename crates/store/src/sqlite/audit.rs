@@ -1,71 +1,179 @@
-//! The audit: three streams side by side, in constant memory.
+//! The audit: three streams side by side, in constant memory and in short slices.
+//!
+//! A long read would keep the write-ahead log from starting anew, so each slice is a transaction of its own, and the
+//! account is that of the instant at which the audit began: what the log says was ended since is put back.
 
 use std::collections::BTreeSet;
 
-use rusqlite::Rows;
+use notification::{Account, State};
+use rusqlite::{Rows, params};
 
 use super::read::Snapshot;
 use crate::rows::audit::BatchAudit;
+use crate::rows::codec::decode_log;
 use crate::{Audit, StoreError};
+
+/// An audit between two slices.
+#[derive(Debug)]
+pub(super) struct Auditing {
+    audit: Audit,
+    /// What the running totals said at the start.
+    totals: Account,
+    /// Broadcasts that were open at the start: nothing of them is in the totals.
+    open: BTreeSet<i64>,
+    /// The last batch of the start.
+    batch_max: i64,
+    /// The last row of the log at the start.
+    log_max: i64,
+    /// Batches up to this one are accounted for.
+    passed: i64,
+    rows_max: usize,
+}
+
+/// Whether an audit goes on.
+#[derive(Debug)]
+pub(super) enum Slice {
+    /// With the next slice.
+    More(Auditing),
+    /// It has its result.
+    Done(Audit),
+}
 
 /// Rows that belong to batches, in order of batch, with the next one in hand.
 struct Side<'a> {
     rows: Rows<'a>,
     next: Option<SideRow>,
+    /// Rows read so far.
+    read: usize,
 }
 
 struct SideRow {
     batch: i64,
     blob: Option<Vec<u8>>,
-    count: usize,
+    /// Members of a chunk; the number of a row of the log.
+    number: i64,
 }
+
+/// Rows read in one slice, about: some tens of milliseconds.
+pub(super) const SLICE_ROWS: usize = 8_192;
+
+const BATCHES: &str =
+    "SELECT id, count, broadcast FROM batch WHERE id > ?1 AND id <= ?2 ORDER BY id";
+const CHUNKS: &str =
+    "SELECT batch, members, count FROM chunk WHERE batch > ?1 AND batch <= ?2 ORDER BY batch";
+const LOG: &str =
+    "SELECT batch, entries, id FROM log WHERE batch > ?1 AND batch <= ?2 ORDER BY batch, id";
 
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
-    pub(super) fn audit(&self) -> Result<Audit, StoreError> {
-        let mut audit = Audit::default();
+    /// Notes how things stand. No slice after this reads more than about `rows_max` rows.
+    pub(super) fn begin_audit(&self, rows_max: usize) -> Result<Auditing, StoreError> {
+        let last = |sql| self.connection.query_row(sql, [], |row| row.get(0));
+        let batch_max = last("SELECT coalesce(max(id), 0) FROM batch")?;
+        let log_max = last("SELECT coalesce(max(id), 0) FROM log")?;
+        let totals = self.totals()?;
         let open = self.open_broadcasts()?;
-        let mut batches =
-            self.connection.prepare("SELECT id, count, broadcast FROM batch ORDER BY id")?;
-        let mut chunks =
-            self.connection.prepare("SELECT batch, members, count FROM chunk ORDER BY batch")?;
-        let mut log =
-            self.connection.prepare("SELECT batch, entries, 0 FROM log ORDER BY batch, id")?;
-        let mut batches = batches.query([])?;
-        let mut chunks = Side::new(chunks.query([])?)?;
-        let mut log = Side::new(log.query([])?)?;
-        while let Some(row) = batches.next()? {
+        let mut audit = Audit::default();
+        for (sql, what) in [(CHUNKS, "chunk"), (LOG, "log row")] {
+            let mut beyond = self.connection.prepare_cached(sql)?;
+            let mut beyond = Side::new(beyond.query(params![batch_max, i64::MAX])?)?;
+            beyond.report_strays(i64::MAX, what, &mut audit)?;
+        }
+        Ok(Auditing { audit, totals, open, batch_max, log_max, passed: i64::MIN, rows_max })
+    }
+
+    /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
+    pub(super) fn audit_slice(&self, mut auditing: Auditing) -> Result<Slice, StoreError> {
+        let open_now = self.open_broadcasts()?;
+        let bounds = params![auditing.passed, auditing.batch_max];
+        let mut batches = self.connection.prepare_cached(BATCHES)?;
+        let mut chunks = self.connection.prepare_cached(CHUNKS)?;
+        let mut log = self.connection.prepare_cached(LOG)?;
+        let mut batches = batches.query(bounds)?;
+        let mut chunks = Side::new(chunks.query(bounds)?)?;
+        let mut log = Side::new(log.query(bounds)?)?;
+        let mut passed = 0;
+        while passed + chunks.read + log.read < auditing.rows_max {
+            let Some(row) = batches.next()? else {
+                let end = auditing.batch_max.saturating_add(1);
+                chunks.report_strays(end, "chunk", &mut auditing.audit)?;
+                log.report_strays(end, "log row", &mut auditing.audit)?;
+                return Ok(Slice::Done(auditing.finish()));
+            };
             let batch: i64 = row.get(0)?;
             let count = usize::from(row.get::<_, u16>(1)?);
-            let is_open = row.get::<_, Option<i64>>(2)?.is_some_and(|it| open.contains(&it));
-            let expected = if is_open { 0 } else { count };
-            chunks.report_strays(batch, "chunk", &mut audit)?;
-            log.report_strays(batch, "log row", &mut audit)?;
-            let mut members = BatchAudit::new(batch, expected, &mut audit);
+            let broadcast: Option<i64> = row.get(2)?;
+            let is_open = broadcast.is_some_and(|it| open_now.contains(&it));
+            let was_open = broadcast.is_some_and(|it| auditing.open.contains(&it));
+            chunks.report_strays(batch, "chunk", &mut auditing.audit)?;
+            log.report_strays(batch, "log row", &mut auditing.audit)?;
+            let mut of_batch = Audit::default();
+            let mut members =
+                BatchAudit::new(batch, if is_open { 0 } else { count }, &mut of_batch);
             while let Some(chunk) = chunks.take(batch)? {
-                members.add_chunk(chunk.blob.as_deref(), chunk.count);
+                let items = usize::try_from(chunk.number).unwrap_or(0);
+                members.add_chunk(chunk.blob.as_deref(), items);
             }
+            let mut since = Vec::new();
             while let Some(row) = log.take(batch)? {
-                members.add_log(&row.blob.unwrap_or_default())?;
+                let entries = row.blob.unwrap_or_default();
+                members.add_log(&entries)?;
+                if row.number > auditing.log_max {
+                    since.push(entries);
+                }
             }
             members.finish();
+            auditing.add(of_batch, was_open, &since)?;
+            auditing.passed = batch;
+            passed += 1;
         }
-        chunks.report_strays(i64::MAX, "chunk", &mut audit)?;
-        log.report_strays(i64::MAX, "log row", &mut audit)?;
-        let totals = self.totals()?;
-        if totals != audit.account {
-            audit.report(format!("counted {:?}, and the totals say {totals:?}", audit.account));
-        }
-        Ok(audit)
+        Ok(Slice::More(auditing))
     }
 
     fn open_broadcasts(&self) -> Result<BTreeSet<i64>, StoreError> {
         let mut select =
-            self.connection.prepare("SELECT id FROM broadcast WHERE sealed_at IS NULL")?;
+            self.connection.prepare_cached("SELECT id FROM broadcast WHERE sealed_at IS NULL")?;
         let ids = select.query_map([], |row| row.get(0))?;
         Ok(ids.collect::<Result<_, _>>()?)
+    }
+}
+
+// === impl Auditing ===
+
+impl Auditing {
+    /// Adds a batch as it stood at the start: `since` are the rows of the log that came later.
+    fn add(
+        &mut self,
+        of_batch: Audit,
+        was_open: bool,
+        since: &[Vec<u8>],
+    ) -> Result<(), StoreError> {
+        self.audit.problem_count += of_batch.problem_count - of_batch.problems.len() as u64;
+        of_batch.problems.into_iter().for_each(|problem| self.audit.report(problem));
+        if was_open {
+            return Ok(());
+        }
+        let mut account = of_batch.account;
+        for entries in since.iter().rev() {
+            for group in decode_log(entries)?.into_iter().rev() {
+                if group.state.is_terminal() {
+                    let ended = group.indexes.len() as u64;
+                    account.remove(group.state, ended);
+                    account.add(State::Pending, ended);
+                }
+            }
+        }
+        self.audit.account.add_all(&account);
+        Ok(())
+    }
+
+    fn finish(self) -> Audit {
+        let Self { mut audit, totals, .. } = self;
+        if totals != audit.account {
+            audit.report(format!("counted {:?}, and the totals say {totals:?}", audit.account));
+        }
+        audit
     }
 }
 
@@ -73,7 +181,7 @@ impl Snapshot {
 
 impl<'a> Side<'a> {
     fn new(rows: Rows<'a>) -> Result<Self, StoreError> {
-        let mut side = Self { rows, next: None };
+        let mut side = Self { rows, next: None, read: 0 };
         side.advance()?;
         Ok(side)
     }
@@ -101,11 +209,10 @@ impl<'a> Side<'a> {
 
     fn advance(&mut self) -> Result<(), StoreError> {
         self.next = match self.rows.next()? {
-            Some(row) => Some(SideRow {
-                batch: row.get(0)?,
-                blob: row.get(1)?,
-                count: usize::from(row.get::<_, u16>(2)?),
-            }),
+            Some(row) => {
+                self.read += 1;
+                Some(SideRow { batch: row.get(0)?, blob: row.get(1)?, number: row.get(2)? })
+            }
             None => None,
         };
         Ok(())

@@ -29,6 +29,9 @@ mod round;
 mod rows;
 mod settle;
 mod suppress;
+mod wal;
+#[cfg(test)]
+mod wal_tests;
 mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +44,7 @@ use notification::{
     Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Timestamp,
     limits,
 };
+use rusqlite::ErrorCode;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use open::{Options, Synchronous};
@@ -52,7 +56,9 @@ use crate::{
     LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup, Recovery, Settle,
     Settled, StoreError, Suppression, SuppressionPage,
 };
+use reader::Beside;
 use round::Round;
+use wal::{WalBounds, WriteAheadLog};
 use writer::Durability::{Synced, WithTheNext};
 use writer::{Command, Durability, Writer};
 
@@ -83,8 +89,20 @@ impl Sqlite {
         options: Options,
         now: Timestamp,
     ) -> Result<(Self, Recovery), StoreError> {
+        Self::open_within(path, options, WalBounds::DEFAULT, now)
+    }
+
+    fn open_within(
+        path: &Path,
+        options: Options,
+        bounds: WalBounds,
+        now: Timestamp,
+    ) -> Result<(Self, Recovery), StoreError> {
         let opened = open::open(path, options, now)?;
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        let reader = SqliteReader::open(path, Beside::Writer)?;
+        let log = path.join(open::WAL);
+        let wal = WriteAheadLog::new(log, bounds, reader.pool(), commands.downgrade());
         let (changes, changes_receiver) = watch::channel(0);
         let (failed, failed_receiver) = watch::channel(None);
         let (ending, ended) = std_mpsc::sync_channel(1);
@@ -92,8 +110,7 @@ impl Sqlite {
         let writer = Writer {
             connection: opened.connection,
             desk: opened.desk,
-            wal: path.join(open::WAL),
-            pages_max: writer::CHECKPOINT_PAGES_MAX,
+            wal,
             synchronous: options.synchronous,
             is_synced: true,
             changes,
@@ -113,7 +130,7 @@ impl Sqlite {
             commands,
             changes: changes_receiver,
             failed: failed_receiver,
-            reader: SqliteReader::open(path)?,
+            reader,
             ended: Mutex::new(ended),
         };
         Ok((store, opened.recovery))
@@ -121,7 +138,7 @@ impl Sqlite {
 
     /// Opens the store in `path` for questions only, whether another process owns it or not.
     pub fn open_read_only(path: &Path) -> Result<SqliteReader, StoreError> {
-        SqliteReader::open(path)
+        SqliteReader::open(path, Beside::AnotherProcess)
     }
 
     /// Turns into the reason when the store fails; the process should then exit and start again.
@@ -360,6 +377,9 @@ impl Ledger for Sqlite {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
+        if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
+            return Self::Unavailable("it took so long to read that it was interrupted".to_owned());
+        }
         Self::Broken(error.to_string())
     }
 }

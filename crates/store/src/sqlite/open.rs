@@ -12,6 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use super::round::{Desk, Round, next_due};
 use super::rows;
 use super::suppress::RecipientFilter;
+use super::wal::BUSY_TIMEOUT;
 use crate::rows::lanes::Lanes;
 use crate::{Recovery, StoreError};
 
@@ -124,7 +125,7 @@ pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     check_schema(&connection, directory)?;
@@ -162,7 +163,7 @@ fn lanes(connection: &Connection) -> Result<Lanes, StoreError> {
 }
 
 fn configure(connection: &Connection, options: Options) -> Result<(), StoreError> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let set = |name: &str, value: i64| connection.pragma_update(None, name, value);
     set("page_size", PAGE_BYTES)?;

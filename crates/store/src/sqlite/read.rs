@@ -34,6 +34,17 @@ const ACCEPTED: &str = "(batch.broadcast IS NULL OR (SELECT sealed_at FROM broad
 // === impl Snapshot ===
 
 impl Snapshot {
+    /// Asks `question` within one transaction.
+    pub(super) fn answer<T>(
+        &self,
+        question: impl FnOnce(&Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let transaction = self.connection.unchecked_transaction()?;
+        let answer = question(self)?;
+        transaction.finish()?;
+        Ok(answer)
+    }
+
     pub(super) fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
         let sql = format!("SELECT lane, count FROM batch WHERE id = ?1 AND {ACCEPTED}");
         let mut select = self.connection.prepare_cached(&sql)?;

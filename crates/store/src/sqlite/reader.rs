@@ -1,14 +1,21 @@
 //! Questions: a few connections of their own, each answer from one snapshot.
 
+use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Timestamp};
-use tokio::sync::Semaphore;
+use rusqlite::InterruptHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::open::{open_reading, stored_realm};
+use super::audit::{SLICE_ROWS, Slice};
+use super::open::{WAL, open_reading, stored_realm};
 use super::read::Snapshot;
+use super::wal::WalBounds;
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, EventPosition, FeedCursor, Filter, History,
     LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, StoreError, Suppression, SuppressionPage,
@@ -21,41 +28,94 @@ pub struct SqliteReader {
 }
 
 #[derive(Debug)]
-struct Pool {
+pub(super) struct Pool {
     directory: PathBuf,
     realm: u16,
+    beside: Beside,
     idle: Mutex<Vec<Snapshot>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
+    active: Mutex<Active>,
+    /// Bytes of the write-ahead log when this process last made way.
+    made_way_at: AtomicU64,
+}
+
+/// Whose writer the reader may be in the way of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// That of the same process, which has readers make way.
+    Writer,
+    /// One that cannot ask.
+    AnotherProcess,
+}
+
+/// Reads under way.
+#[derive(Default)]
+struct Active {
+    last: u64,
+    handles: BTreeMap<u64, InterruptHandle>,
 }
 
 /// Questions answered at a time; more wait. Each may hold 4 MiB of pages.
-const READERS: usize = 4;
+const READERS: u32 = 4;
+/// How often a process that is not the writer's looks whether the write-ahead log has begun anew, and how many times: a
+/// second in all, in which a busy writer tries several times.
+const MAKE_WAY: Duration = Duration::from_millis(10);
+const MAKE_WAY_LOOKS: usize = 100;
 
 // === impl SqliteReader ===
 
 impl SqliteReader {
-    pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(directory: &Path, beside: Beside) -> Result<Self, StoreError> {
         let connection = open_reading(directory)?;
         let missing = || StoreError::Damaged("the store has no tag".to_owned());
         let realm = stored_realm(&connection)?.ok_or_else(missing)?;
         let pool = Pool {
             directory: directory.to_owned(),
             realm,
+            beside,
             idle: Mutex::new(vec![Snapshot { connection, realm }]),
-            permits: Semaphore::new(READERS),
+            permits: Arc::new(Semaphore::new(READERS as usize)),
+            active: Mutex::default(),
+            made_way_at: AtomicU64::new(0),
         };
         Ok(Self { pool: Arc::new(pool) })
     }
 
-    async fn read<T: Send + 'static>(
+    pub(super) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Snapshot) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let gone = |error: &dyn std::fmt::Display| StoreError::Broken(error.to_string());
-        let _permit = self.pool.permits.acquire().await.map_err(|error| gone(&error))?;
+        self.pool.make_way().await;
+        let permit = Arc::clone(&self.pool.permits).acquire_owned().await;
+        let permit = permit.map_err(|error| gone(&error))?;
         let pool = Arc::clone(&self.pool);
-        let answer = tokio::task::spawn_blocking(move || pool.read(question));
+        let answer = tokio::task::spawn_blocking(move || {
+            let answer = pool.read(question);
+            drop(permit);
+            answer
+        });
         answer.await.map_err(|error| gone(&error))?
+    }
+
+    /// An audit whose slices read about `rows_max` rows; `between` is called before each of them.
+    pub(super) async fn audit_in_slices(
+        &self,
+        rows_max: usize,
+        mut between: impl AsyncFnMut(),
+    ) -> Result<Audit, StoreError> {
+        let mut auditing = self.read(move |snapshot| snapshot.begin_audit(rows_max)).await?;
+        loop {
+            between().await;
+            match self.read(move |snapshot| snapshot.audit_slice(auditing)).await? {
+                Slice::More(rest) => auditing = rest,
+                Slice::Done(audit) => return Ok(audit),
+            }
+        }
     }
 }
 
@@ -66,17 +126,77 @@ impl Pool {
         &self,
         question: impl FnOnce(&Snapshot) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = lock(&self.idle).pop();
         let snapshot = match idle {
             Some(snapshot) => snapshot,
             None => Snapshot { connection: open_reading(&self.directory)?, realm: self.realm },
         };
-        let transaction = snapshot.connection.unchecked_transaction()?;
-        let answer = question(&snapshot)?;
-        transaction.finish()?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(snapshot);
+        let number = lock(&self.active).begin(snapshot.connection.get_interrupt_handle());
+        let answer = snapshot.answer(question);
+        lock(&self.active).handles.remove(&number);
+        let answer = answer?;
+        lock(&self.idle).push(snapshot);
         Ok(answer)
     }
+
+    /// Lets no new read begin, and is ready when there is none: until what it gives is dropped.
+    pub(super) fn shut(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
+        let permits = Arc::clone(&self.permits);
+        async move {
+            match permits.acquire_many_owned(READERS).await {
+                Ok(all) => all,
+                Err(_closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Ends all reads under way.
+    pub(super) fn interrupt(&self) {
+        for handle in lock(&self.active).handles.values() {
+            handle.interrupt();
+        }
+    }
+
+    /// Leaves the writer of another process the time to begin its log anew, each time that this has become long.
+    async fn make_way(&self) {
+        if self.beside == Beside::Writer {
+            return;
+        }
+        let wal = self.directory.join(WAL);
+        let bytes = || wal.metadata().map_or(0, |wal| wal.len());
+        let (max, step) = (WalBounds::DEFAULT.max_bytes(), WalBounds::DEFAULT.checkpoint_bytes());
+        let mut looks = 0;
+        while looks < MAKE_WAY_LOOKS
+            && bytes() >= max.max(self.made_way_at.load(Ordering::Relaxed) + step)
+        {
+            tokio::time::sleep(MAKE_WAY).await;
+            looks += 1;
+        }
+        if looks > 0 {
+            self.made_way_at.store(bytes(), Ordering::Relaxed);
+        }
+    }
+}
+
+// === impl Active ===
+
+impl Active {
+    fn begin(&mut self, handle: InterruptHandle) -> u64 {
+        self.last += 1;
+        self.handles.insert(self.last, handle);
+        self.last
+    }
+}
+
+impl std::fmt::Debug for Active {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_set().entries(self.handles.keys()).finish()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every critical section leaves its data whole, even if it panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -116,7 +236,7 @@ impl Ledger for SqliteReader {
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
-        self.read(Snapshot::audit).await
+        self.audit_in_slices(SLICE_ROWS, async || ()).await
     }
 
     async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {

@@ -3,13 +3,13 @@
 use notification::{Draft, Timestamp, limits};
 use rusqlite::Connection;
 use std::fs::File;
-use std::path::PathBuf;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use Durability::WithTheNext;
 
 use super::open::Synchronous;
 use super::round::{Desk, Round};
+use super::wal::{WriteAheadLog, checkpoint};
 use crate::rows::packing::Packing;
 use crate::{Admission, ErrorKind, StoreError};
 
@@ -19,6 +19,8 @@ pub(super) enum Command {
     Ingest(Vec<Draft>, Timestamp, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
     /// Anything else; `items` are the recipients it brings in.
     Job { job: Job, durability: Durability, items: usize },
+    /// No work: something changed that the writer looks at after each round.
+    LookAgain,
     /// Finish what is queued, take nothing more, and answer when the files are closed.
     Close(oneshot::Sender<()>),
 }
@@ -44,10 +46,7 @@ pub(super) type Reply = Box<dyn FnOnce() + Send>;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) desk: Desk,
-    /// The write-ahead log.
-    pub(super) wal: PathBuf,
-    /// Pages of the write-ahead log at which readers are waited for.
-    pub(super) pages_max: i64,
+    pub(super) wal: WriteAheadLog,
     pub(super) synchronous: Synchronous,
     /// Whether commits are synced now; as it is with [`Synchronous::Normal`], which never are.
     pub(super) is_synced: bool,
@@ -56,11 +55,6 @@ pub(super) struct Writer {
     /// Held as long as this lives.
     pub(super) lock: File,
 }
-
-/// Pages of write-ahead log after which they are copied to the database: 32 MiB.
-const CHECKPOINT_PAGES: i64 = 32 * 1024 * 1024 / super::open::PAGE_BYTES;
-/// Pages of write-ahead log at which the writer waits for readers, so that the file starts anew.
-pub(super) const CHECKPOINT_PAGES_MAX: i64 = 8 * CHECKPOINT_PAGES;
 
 // === impl Writer ===
 
@@ -86,9 +80,11 @@ impl Writer {
                         closing.push(answer);
                     }
                     Command::Ingest(..) | Command::Job { .. } => work.push(command),
+                    Command::LookAgain => {}
                 }
             }
-            if let Err(error) = self.round(work) {
+            let done = self.round(work).and_then(|()| self.wal.keep_short(&self.connection));
+            if let Err(error) = done {
                 self.fail(&error);
                 return;
             }
@@ -119,7 +115,7 @@ impl Writer {
                     replies.push(reply(answer, packing.pack(&mut round, drafts, now))?);
                 }
                 Command::Job { job, .. } => jobs.push(job),
-                Command::Close(_) => {}
+                Command::LookAgain | Command::Close(_) => {}
             }
         }
         round.store_packed(packing)?;
@@ -129,7 +125,7 @@ impl Writer {
         let committed = round.commit()?;
         if committed.counted && !self.is_synced {
             // A claim that ended something: a reader of the log must never see it undone.
-            let synced = File::open(&self.wal).and_then(|wal| wal.sync_data());
+            let synced = File::open(&self.wal.path).and_then(|wal| wal.sync_data());
             synced.map_err(|error| StoreError::Broken(error.to_string()))?;
         }
         for reply in replies {
@@ -138,7 +134,7 @@ impl Writer {
         if committed.woke {
             self.changes.send_modify(|change| *change += 1);
         }
-        self.checkpoint()
+        Ok(())
     }
 
     /// Whether the next commits reach the disk before they return.
@@ -147,24 +143,6 @@ impl Writer {
             let level = if synced { Synchronous::Full } else { Synchronous::Normal };
             self.connection.pragma_update(None, "synchronous", level.as_str())?;
             self.is_synced = synced;
-        }
-        Ok(())
-    }
-
-    /// Copies the write-ahead log to the database when it is long. Errors count: a failed sync here is as
-    /// bad as one in a commit, which is why SQLite's own checkpoints, which hide them, are off.
-    fn checkpoint(&mut self) -> Result<(), StoreError> {
-        let mut measure = self.connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
-        let (pages, copied): (i64, i64) =
-            measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
-        drop(measure);
-        if pages >= self.pages_max {
-            // Waits for readers, and goes on without them when they take too long.
-            let pragma = "PRAGMA wal_checkpoint(TRUNCATE)";
-            let busy: bool = self.connection.query_row(pragma, [], |row| row.get(0))?;
-            self.pages_max = if busy { 2 * pages } else { CHECKPOINT_PAGES_MAX };
-        } else if pages - copied >= CHECKPOINT_PAGES {
-            run_pragma(&self.connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
         }
         Ok(())
     }
@@ -180,7 +158,7 @@ impl Writer {
     }
 
     fn close(self) -> Result<(), StoreError> {
-        run_pragma(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        checkpoint(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         self.connection.close().map_err(|(_, error)| error)?;
         drop(self.lock);
         Ok(())
@@ -195,7 +173,7 @@ impl Command {
         match self {
             Self::Ingest(drafts, ..) => drafts.len(),
             Self::Job { items, .. } => *items,
-            Self::Close(_) => 0,
+            Self::LookAgain | Self::Close(_) => 0,
         }
     }
 }
@@ -205,6 +183,7 @@ impl std::fmt::Debug for Command {
         formatter.write_str(match self {
             Self::Ingest(..) => "Ingest",
             Self::Job { .. } => "Job",
+            Self::LookAgain => "LookAgain",
             Self::Close(_) => "Close",
         })
     }
@@ -232,9 +211,4 @@ fn reply<T: Send + 'static>(
             let _caller_may_be_gone = answer.send(result);
         })),
     }
-}
-
-/// Runs a pragma whose answer does not matter; only an error does.
-fn run_pragma(connection: &Connection, pragma: &str) -> Result<(), StoreError> {
-    Ok(connection.query_row(pragma, [], |_| Ok(()))?)
 }

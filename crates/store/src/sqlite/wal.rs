@@ -1,0 +1,176 @@
+//! The write-ahead log is kept short by checkpoints that wait for nobody.
+//!
+//! SQLite writes the log from its beginning again once all of it is in the database and no reader needs it. A reader that
+//! stays too long keeps it growing. So the writer asks the readers of its own process to make way when the log has
+//! [`WalBounds::max`] pages: no new read begins until those under way have ended, and those that are still there when the log
+//! has grown by [`WalBounds::checkpoint`] more are interrupted. The writer goes on meanwhile. Readers of other processes
+//! make way of their own accord ([`super::reader`]); one that does not lets the log grow, until nothing more is accepted.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::reader::Pool;
+use super::writer::Command;
+use crate::StoreError;
+
+/// When the log is copied to the database, and when readers make way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WalBounds {
+    /// Pages written since the last checkpoint at which the next one is made.
+    pub(super) checkpoint: i64,
+    /// Pages at which readers make way, so that the log starts anew.
+    pub(super) max: i64,
+}
+
+/// The log, as its writer sees it.
+#[derive(Debug)]
+pub(super) struct WriteAheadLog {
+    pub(super) path: PathBuf,
+    bounds: WalBounds,
+    readers: Arc<Pool>,
+    nudge: Waker,
+    /// Pages of the log at the last checkpoint.
+    tried_at: i64,
+    /// Pages of the log at which readers make way next.
+    max: i64,
+    making_way: Option<MakingWay>,
+    /// Pages of the log when a reader of another process was last told of.
+    told_at: i64,
+}
+
+/// The readers of this process were asked to make way.
+struct MakingWay {
+    /// Pages of the log at which they were.
+    since: i64,
+    all_gone: Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>,
+}
+
+/// Has the writer look again when the last reader is gone.
+struct Nudge(mpsc::WeakSender<Command>);
+
+/// How long a transaction waits for a process that opens the database and reads its index. Checkpoints never wait.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+// === impl WalBounds ===
+
+impl WalBounds {
+    pub(super) const DEFAULT: Self = Self {
+        checkpoint: 32 * 1024 * 1024 / super::open::PAGE_BYTES,
+        max: 256 * 1024 * 1024 / super::open::PAGE_BYTES,
+    };
+
+    pub(super) const fn checkpoint_bytes(self) -> u64 {
+        (self.checkpoint * super::open::PAGE_BYTES).cast_unsigned()
+    }
+
+    pub(super) const fn max_bytes(self) -> u64 {
+        (self.max * super::open::PAGE_BYTES).cast_unsigned()
+    }
+}
+
+// === impl WriteAheadLog ===
+
+impl WriteAheadLog {
+    pub(super) fn new(
+        path: PathBuf,
+        bounds: WalBounds,
+        readers: Arc<Pool>,
+        commands: mpsc::WeakSender<Command>,
+    ) -> Self {
+        let nudge = Waker::from(Arc::new(Nudge(commands)));
+        let (max, making_way) = (bounds.max, None);
+        Self { path, bounds, readers, nudge, tried_at: 0, max, making_way, told_at: 0 }
+    }
+
+    /// Copies the log to the database when it is long. Errors count: a failed sync here is as bad as one in a commit, which
+    /// is why SQLite's own checkpoints, which hide them, are off.
+    pub(super) fn keep_short(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        let mut measure = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
+        let (pages, copied): (i64, i64) =
+            measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
+        drop(measure);
+        if pages < self.tried_at {
+            self.begun_anew();
+        }
+        if pages >= self.max {
+            self.make_room(connection, pages)?;
+        } else if pages - copied.max(self.tried_at) >= self.bounds.checkpoint {
+            checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+            self.tried_at = pages;
+        }
+        Ok(())
+    }
+
+    /// Lets the log start anew as soon as no reader is in the way, and does not wait for that.
+    fn make_room(&mut self, connection: &Connection, pages: i64) -> Result<(), StoreError> {
+        let making_way = self.making_way.get_or_insert_with(|| MakingWay {
+            since: pages,
+            all_gone: Box::pin(self.readers.shut()),
+        });
+        let Poll::Ready(none_reads) =
+            making_way.all_gone.as_mut().poll(&mut Context::from_waker(&self.nudge))
+        else {
+            if pages - making_way.since >= self.bounds.checkpoint {
+                self.readers.interrupt();
+            }
+            return Ok(());
+        };
+        let is_busy = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        self.making_way = None;
+        drop(none_reads);
+        if !is_busy {
+            self.begun_anew();
+            return Ok(());
+        }
+        self.tried_at = pages;
+        self.max = pages + self.bounds.checkpoint;
+        if pages >= 2 * self.told_at {
+            self.told_at = pages;
+            let megabytes = pages * super::open::PAGE_BYTES / 1_000_000;
+            tracing::warn!(
+                megabytes,
+                "another process reads the database in one long transaction, and the write-ahead log grows: end it"
+            );
+        }
+        Ok(())
+    }
+
+    fn begun_anew(&mut self) {
+        (self.tried_at, self.told_at) = (0, 0);
+        (self.max, self.making_way) = (self.bounds.max, None);
+    }
+}
+
+/// A checkpoint that waits for no reader; whether one was in its way.
+pub(super) fn checkpoint(connection: &Connection, pragma: &str) -> Result<bool, StoreError> {
+    connection.busy_timeout(Duration::ZERO)?;
+    let is_busy = connection.query_row(pragma, [], |row| row.get(0));
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(is_busy?)
+}
+
+// === impl MakingWay ===
+
+impl std::fmt::Debug for MakingWay {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("MakingWay").field("since", &self.since).finish_non_exhaustive()
+    }
+}
+
+// === impl Nudge ===
+
+impl Wake for Nudge {
+    fn wake(self: Arc<Self>) {
+        // A queue that is full brings the writer here anyway; one that is gone has no writer.
+        if let Some(commands) = self.0.upgrade() {
+            let _queued_or_busy = commands.try_send(Command::LookAgain);
+        }
+    }
+}
