@@ -180,6 +180,10 @@ pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
         let command = line(&mut stream).await?;
         seen.borrow_mut().push(command.clone());
         let verb = command.split([' ', ':']).next().unwrap_or_default().to_owned();
+        if let Some(refusal) = beyond_its_mails(&verb, &manner, mails, &mut refused_mail) {
+            say(&mut stream, refusal).await?;
+            continue;
+        }
         match verb.as_str() {
             "EHLO" if manner.offers.is_empty() => say(&mut stream, "502 5.5.1 what").await?,
             "EHLO" => {
@@ -196,14 +200,6 @@ pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
                 .await?;
             }
             "HELO" => reply(&mut stream, &manner, Step::Hello, "250 test").await?,
-            "MAIL" if manner.mails_per_session.is_some_and(|(most, _)| mails >= most) => {
-                say(&mut stream, manner.mails_per_session.map_or("", |(_, refusal)| refusal))
-                    .await?;
-                refused_mail = true;
-            }
-            "RCPT" | "DATA" | "BDAT" if refused_mail => {
-                say(&mut stream, "503 5.5.1 MAIL first").await?
-            }
             "MAIL" => reply(&mut stream, &manner, Step::Mail, "250 2.1.0 ok").await?,
             "RCPT" => reply(&mut stream, &manner, Step::Recipient, "250 2.1.5 ok").await?,
             "DATA" => {
@@ -234,10 +230,7 @@ pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
                 )
                 .await?;
             }
-            "RSET" => {
-                refused_mail = false;
-                say(&mut stream, "250 2.0.0 ok").await?;
-            }
+            "RSET" => say(&mut stream, "250 2.0.0 ok").await?,
             "QUIT" => {
                 say(&mut stream, "221 2.0.0 bye").await?;
                 return None;
@@ -245,6 +238,22 @@ pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
             _ => say(&mut stream, "500 5.5.2 what").await?,
         }
     }
+}
+
+/// The reply to `verb` in a session that has had its mails, up to the next `RSET`.
+fn beyond_its_mails(
+    verb: &str,
+    manner: &Manner,
+    mails: usize,
+    refused_mail: &mut bool,
+) -> Option<&'static str> {
+    if verb == "MAIL" {
+        let (_, refusal) = manner.mails_per_session.filter(|(most, _)| mails >= *most)?;
+        *refused_mail = true;
+        return Some(refusal);
+    }
+    *refused_mail &= verb != "RSET";
+    (*refused_mail && verb != "QUIT").then_some("503 5.5.1 MAIL first")
 }
 
 async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
