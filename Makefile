@@ -13,7 +13,7 @@ demo: setup
 ## test: everything that must hold; starts PostgreSQL, RabbitMQ, NATS, Postfix, OpenSMTPD and Exim on private ports
 test: setup setup-servers
 	$(CARGO) build --workspace --all-targets --locked
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 ## build: the released binary, target/release/belfry
 build: setup

@@ -57,12 +57,22 @@ pub struct Broker {
     tasks: Tasks,
 }
 
+/// The failures of a link since its queue was opened. Nothing of it passes: a failure that is over is still counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Links, and attempts to make one, that failed.
+    pub count: u64,
+    /// Why the last of them did, in words for whom runs the system; without secrets.
+    pub last: Option<Fault>,
+}
+
 /// How the link is.
 #[derive(Debug)]
 pub(crate) struct Status {
     name: &'static str,
     available: watch::Sender<bool>,
     trouble: Mutex<Option<Fault>>,
+    failures: watch::Sender<Failures>,
     closed: watch::Sender<bool>,
 }
 
@@ -174,6 +184,11 @@ impl Broker {
         self.status.trouble().map(|fault| fault.0)
     }
 
+    /// How often the link failed, and why the last time, whether or not it has come back since.
+    pub fn failures(&self) -> watch::Receiver<Failures> {
+        self.status.failures.subscribe()
+    }
+
     /// Publishes and gives out nothing more. What was received can still be acknowledged; what was not is given back.
     pub fn close(&self) {
         self.control.close();
@@ -191,7 +206,8 @@ impl Broker {
 impl Status {
     fn new(name: &'static str) -> Self {
         let (available, closed) = (watch::Sender::new(false), watch::Sender::new(false));
-        Self { name, available, trouble: Mutex::default(), closed }
+        let (trouble, failures) = (Mutex::default(), watch::Sender::default());
+        Self { name, available, trouble, failures, closed }
     }
 
     pub(crate) fn trouble(&self) -> Option<Fault> {
@@ -220,6 +236,10 @@ impl Status {
     fn went_down(&self, fault: &Fault) {
         self.available.send_replace(false);
         let before = self.set_trouble(Some(fault.clone()));
+        self.failures.send_modify(|failures| {
+            failures.count += 1;
+            failures.last = Some(fault.clone());
+        });
         if before.as_ref() == Some(fault) {
             tracing::debug!(broker = self.name, %fault, "still no link");
         } else {

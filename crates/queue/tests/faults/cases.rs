@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::time::Duration;
 
-use flow::Clock;
-use notification::{Priority, limits};
+use notification::Priority;
 use queue::{Broker, Options, QueueError};
 use testbed::Proxy;
 use tokio::sync::watch;
 
 use crate::{
-    Server, becomes, eventually, has_room, options, publish, soon, take, take_one, ticket,
+    Server, becomes, complains, eventually, has_room, options, publish, soon, take, take_one,
+    ticket,
 };
 
 /// Tickets that go through while the broker is killed and started again.
@@ -24,13 +23,12 @@ pub(crate) async fn a_broker_that_goes_and_comes<S: Server + Send>() {
     let server = apart((), |()| S::start()).await;
     let server = apart(server, |server| also(server, S::kill)).await;
     let broker = S::open(&options(&server.url())).unwrap();
-    let clock = Clock::system();
-    let begun = clock.monotonic();
-    let answers = broker.publisher().publish(vec![ticket(0, Priority::Normal)]).await;
+    let publisher = broker.publisher();
+    let answers =
+        soon("the wait has an end", publisher.publish(vec![ticket(0, Priority::Normal)])).await;
     assert!(matches!(&*answers, [Err(QueueError::Unconfirmed(_))]), "{answers:?}");
-    assert!(clock.monotonic() - begun < 2 * limits::PUBLISH_TIMEOUT, "the wait has an end");
     has_room(&broker, None).await;
-    assert!(broker.trouble().unwrap().contains("cannot reach"), "{:?}", broker.trouble());
+    complains(&broker, &["cannot reach"]).await;
     let server = apart(server, |server| also(server, S::start_again)).await;
     has_room(&broker, Some(Priority::Bulk)).await;
 
@@ -107,13 +105,10 @@ pub(crate) async fn a_link_that_is_half_open<S: Server>(url: &str) {
     let proxy = apart(url.to_owned(), |url| Proxy::before(&url).unwrap()).await;
     let broker = S::open(&options(proxy.url())).unwrap();
     becomes(&broker, true).await;
-    let clock = Clock::system();
-    let begun = clock.monotonic();
     let proxy = apart(proxy, |proxy| also(proxy, |proxy| proxy.half_open())).await;
     assert_eq!(publish(&broker, vec![ticket(1, Priority::Normal)]).await, [false]);
+    // Missed heartbeats end it (`LINK_HEARTBEAT`); until then it looks alive.
     becomes(&broker, false).await;
-    let found_after = clock.monotonic() - begun;
-    assert!(found_after < Duration::from_secs(16), "{found_after:?}");
     let proxy = apart(proxy, |proxy| also(proxy, |proxy| proxy.pass())).await;
     becomes(&broker, true).await;
     has_room(&broker, Some(Priority::Bulk)).await;

@@ -61,7 +61,8 @@ pub(crate) async fn has_room(broker: &Broker, expect: Option<Priority>) {
     assert!(changed);
 }
 
-/// Waits until the link fails for a reason that has all of `words` in it, and no secret.
+/// Waits until the link fails for a reason that has all of `words` in it, and no secret. Only for what keeps failing: a
+/// trouble that passes is seen by [`has_failed`].
 pub(crate) async fn complains(broker: &Broker, words: &[&str]) {
     eventually(&format!("{words:?}"), async || {
         let trouble = broker.trouble().unwrap_or_default();
@@ -71,6 +72,16 @@ pub(crate) async fn complains(broker: &Broker, words: &[&str]) {
     .await;
     assert!(!*broker.available().borrow());
     assert_eq!(*broker.publisher().room().borrow(), None);
+}
+
+/// Waits until the link has failed for a reason that has all of `words` in it. It may be back by then.
+pub(crate) async fn has_failed(broker: &Broker, words: &[&str]) {
+    let mut failures = broker.failures();
+    let told = failures.wait_for(|failures| {
+        let reason = failures.last.as_ref().map_or("", |fault| &fault.0);
+        words.iter().all(|word| reason.contains(word))
+    });
+    soon(&format!("{words:?}"), told).await.unwrap();
 }
 
 pub(crate) fn options(url: &str) -> Options {

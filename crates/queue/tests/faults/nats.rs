@@ -8,7 +8,7 @@ use queue::{Broker, Options, QueueError, nats};
 use testbed::Nats;
 
 use crate::{
-    Server, becomes, cases, complains, eventually, has_room, options, publish, random, soon,
+    Server, becomes, cases, complains, has_failed, has_room, options, publish, random, soon,
     take_one, ticket,
 };
 
@@ -219,12 +219,12 @@ async fn a_consumer_that_may_not_ask_or_acknowledge_says_so() {
         nats::open(&options(&url), Clock::system(), random()).unwrap()
     };
     let mute = open("mute:secret");
-    is_in_trouble(&mute, &["denies a right", "MSG.NEXT"]).await;
+    has_failed(&mute, &["denies a right", "MSG.NEXT"]).await;
     let rude = open("rude:secret");
     becomes(&rude, true).await;
     assert_eq!(publish(&rude, vec![ticket(1, Priority::Normal)]).await, [true]);
     take_one(&rude).await;
-    is_in_trouble(&rude, &["denies a right", "$JS.ACK."]).await;
+    has_failed(&rude, &["denies a right", "$JS.ACK."]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -260,14 +260,13 @@ async fn a_stream_that_takes_nothing_is_a_trouble() {
     let broker = nats::open(&options, Clock::system(), random()).unwrap();
     let mut room = broker.publisher().room();
     soon("trouble", async {
-        while broker.trouble().is_none() {
+        while broker.failures().borrow().count == 0 {
             assert_eq!(publish(&broker, vec![ticket(1, Priority::Bulk)]).await, [false]);
             room.wait_for(|room| *room == Some(Priority::Bulk)).await.unwrap();
         }
     })
     .await;
-    let trouble = broker.trouble().unwrap();
-    assert!(trouble.contains("takes no tickets") && trouble.contains("bytes"), "{trouble}");
+    has_failed(&broker, &["takes no tickets", "bytes"]).await;
 }
 
 /// What an operator may create first; without any limit.
@@ -278,16 +277,6 @@ fn stream_of(prefix: &str) -> Config {
         retention: RetentionPolicy::WorkQueue,
         ..Config::default()
     }
-}
-
-/// Waits until `broker` says all of `words`, and stays out of service while they hold.
-async fn is_in_trouble(broker: &Broker, words: &[&str]) {
-    eventually(&format!("{words:?}"), async || {
-        let trouble = broker.trouble().unwrap_or_default();
-        words.iter().all(|word| trouble.contains(word))
-    })
-    .await;
-    assert!(!*broker.available().borrow());
 }
 
 fn shared() -> String {

@@ -11,8 +11,8 @@ use queue::{Broker, Options, QueueError, rabbitmq};
 use testbed::RabbitMq;
 
 use crate::{
-    Server, becomes, cases, complains, eventually, has_room, options, publish, random, soon,
-    take_one, ticket,
+    Server, becomes, cases, complains, eventually, has_failed, has_room, options, publish, random,
+    soon, take_one, ticket,
 };
 
 impl Server for RabbitMq {
@@ -78,7 +78,7 @@ async fn tickets_that_nobody_takes_expire_and_leave_nothing() {
     becomes(&broker, true).await;
     let short_lived = (0..50).map(|number| {
         let mut ticket = ticket(number, Priority::Normal);
-        ticket.lease_until = ticket.lease_until.minus(limits::TICKET_LEASE.mul_f64(0.98));
+        ticket.lease_until = ticket.lease_until.minus(limits::TICKET_LEASE.mul_f64(0.9));
         ticket
     });
     assert!(!publish(&broker, short_lived.collect()).await.contains(&false));
@@ -172,9 +172,7 @@ async fn a_consumer_that_the_broker_times_out_begins_again() {
     becomes(&broker, true).await;
     assert_eq!(publish(&broker, vec![ticket(1, Priority::Normal)]).await, [true]);
     let mut held = soon("receive", broker.consumer().receive(Priority::Bulk, 1)).await;
-    becomes(&broker, false).await;
-    assert!(broker.trouble().unwrap().contains("took its tickets back"), "{:?}", broker.trouble());
-    becomes(&broker, true).await;
+    has_failed(&broker, &["took its tickets back"]).await;
     let late = held.remove(0).receipt.acknowledge().await;
     assert!(late.is_err(), "the broker took it back");
     drop(late);
@@ -191,12 +189,11 @@ async fn a_broker_that_is_low_on_memory_is_asked_for_nothing() {
     becomes(&broker, true).await;
     assert_eq!(publish(&broker, vec![ticket(1, Priority::Normal)]).await, [false]);
     has_room(&broker, None).await;
-    let clock = Clock::system();
-    let begun = clock.monotonic();
-    let answers = broker.publisher().publish(vec![ticket(2, Priority::Normal)]).await;
+    let answers =
+        soon("answer", broker.publisher().publish(vec![ticket(2, Priority::Normal)])).await;
     let Some(Err(QueueError::Unconfirmed(reason))) = answers.first() else { panic!("{answers:?}") };
+    // Known before it is tried: one that waits for an answer in vain is told "it did not confirm".
     assert!(reason.contains("takes no messages"), "{reason}");
-    assert!(clock.monotonic() - begun < limits::PUBLISH_TIMEOUT, "known before");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
