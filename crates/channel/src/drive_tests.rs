@@ -235,8 +235,8 @@ async fn nothing_starts_after_the_tenure_of_the_process() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(2))));
     let settle = Settle::new(100);
-    let tenure = Tenure::ended(clock.monotonic());
-    tenure.renew(0, clock.monotonic(), Duration::from_secs(5));
+    let tenure = Tenure::ended();
+    tenure.renew(0, clock.boot(), Duration::from_secs(5));
     let job = Job { tenure: &tenure, ..job(&chunk, &gate, &settle, clock) };
     drive(job, async |_: &Delivery| {
         tokio::time::sleep(Duration::from_secs(3)).await;

@@ -1,6 +1,7 @@
 //! Mechanisms that know nothing of notifications; each module is one, and small.
 //!
 //! - [`clock`]: the only place that reads a clock.
+//! - [`reference`]: the wall time of another machine.
 //! - [`backoff`]: when to try again.
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
 //! - [`quota`]: how many in a minute.
@@ -12,13 +13,15 @@ pub mod clock;
 pub mod gate;
 pub mod limit;
 pub mod quota;
+pub mod reference;
 pub mod tasks;
 pub mod tenure;
 
 pub use backoff::Backoff;
-pub use clock::Clock;
+pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
 pub use limit::{Fixed, Limit, Sample, Signal};
 pub use quota::Quota;
+pub use reference::Reference;
 pub use tasks::Tasks;
 pub use tenure::Tenure;

@@ -29,9 +29,6 @@ pub(super) enum Backend {
     },
 }
 
-/// A difference of two clocks that is told, ms.
-const CLOCK_APART_MS: u64 = 1_000;
-
 // === impl Backend ===
 
 impl Backend {
@@ -67,9 +64,6 @@ impl Backend {
                 let store = reach(url, options, clock).await?;
                 let ahead_ms = store.time_offset();
                 tracing::info!(%url, worker, ahead_ms, "store opened");
-                if ahead_ms.unsigned_abs() > CLOCK_APART_MS {
-                    tracing::warn!(ahead_ms, "the database's clock differs: synchronize both");
-                }
                 Ok(Self::Postgres { store: Arc::new(store), worker })
             }
         }
@@ -113,7 +107,7 @@ impl Backend {
 
     /// The time that everybody who shares the store goes by.
     pub(super) fn clock(&self, own: Clock) -> Clock {
-        self.shared().map_or(own, |store| own.shifted(store.time_offset()))
+        self.shared().map_or(own, |store| store.clock())
     }
 
     /// Until when this process may start attempts.

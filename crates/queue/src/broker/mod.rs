@@ -168,8 +168,7 @@ impl Broker {
 
     /// Where collect receives.
     ///
-    /// While the broker is away, receiving waits. A message that is no ticket never gets here. A ticket whose lease is
-    /// over is acknowledged, not given out.
+    /// While the broker is away, receiving waits. A message that is no ticket never gets here.
     pub fn consumer(&self) -> Arc<dyn Consume<Ticket>> {
         Arc::clone(&self.consumer)
     }
@@ -278,6 +277,6 @@ impl<L: Link> Control for Shared<L> {
 #[async_trait]
 impl<L: Link> Consume<Ticket> for Shared<L> {
     async fn receive(&self, lowest: Priority, items: usize) -> Vec<Message<Ticket>> {
-        self.stock.receive(lowest, items, || self.now()).await
+        self.stock.receive(lowest, items).await
     }
 }

@@ -170,7 +170,7 @@ impl<L: Link> Shared<L> {
         loop {
             self.stock.in_use().await;
             sleep(KEEP_EVERY).await;
-            self.stock.keep(self.now());
+            self.stock.keep();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use notification::{Priority, Ticket, Timestamp};
+use notification::{Priority, Ticket};
 use tokio::sync::Notify;
 
 use super::link::Answer;
@@ -78,19 +78,19 @@ impl<A: Answer> Stock<A> {
         }
     }
 
-    /// As [`crate::Consume::receive`]. Tickets that are void at `now()` are not given out.
+    /// As [`crate::Consume::receive`]. Whether a ticket is void yet, the store says when it is asked for its chunk: by a
+    /// clock that is wrong here, all of them would seem to be.
     pub(crate) async fn receive(
         self: &Arc<Self>,
         lowest: Priority,
         items: usize,
-        now: impl Fn() -> Timestamp + Send,
     ) -> Vec<Message<Ticket>> {
         loop {
             let arrived = self.arrived.notified();
             tokio::pin!(arrived);
             // Registers before looking, so that nothing that comes in between is missed.
             arrived.as_mut().enable();
-            if let Some(messages) = self.take(lowest, items.max(1), now()) {
+            if let Some(messages) = self.take(lowest, items.max(1)) {
                 return messages;
             }
             arrived.await;
@@ -117,11 +117,9 @@ impl<A: Answer> Stock<A> {
         self.when(|state| state.held.is_empty().then_some(())).await;
     }
 
-    /// Acknowledges what waits and is void at `now`, and tells the broker of everything else that was already here at
-    /// the last call that it is still held.
-    pub(crate) fn keep(&self, now: Timestamp) {
+    /// Tells the broker of everything that was already here at the last call that it is still held.
+    pub(crate) fn keep(&self) {
         let mut state = self.state();
-        let void = state.remove_waiting(|ticket| ticket.lease_until <= now);
         let mut kept = Vec::new();
         for held in state.held.values_mut() {
             if std::mem::replace(&mut held.seen, true) {
@@ -129,19 +127,14 @@ impl<A: Answer> Stock<A> {
             }
         }
         drop(state);
-        for answer in void {
-            // Void is void: if it comes again, it is acknowledged again.
-            let _told = answer.acknowledge();
-        }
         for answer in kept {
             answer.keep();
         }
-        self.changed.notify_waiters();
     }
 
     /// Forgets what nobody has received: it came by a link that is gone, and its broker gives it out again.
     pub(crate) fn forget(&self) {
-        let _gone = self.state().remove_waiting(|_ticket| true);
+        let _gone = self.state().remove_waiting();
         self.changed.notify_waiters();
     }
 
@@ -153,7 +146,7 @@ impl<A: Answer> Stock<A> {
 
     /// Gives back what nobody has received.
     pub(crate) fn give_back(&self) {
-        let waiting = self.state().remove_waiting(|_ticket| true);
+        let waiting = self.state().remove_waiting();
         for answer in waiting {
             answer.give_back();
         }
@@ -161,36 +154,19 @@ impl<A: Answer> Stock<A> {
     }
 
     /// What is there now; `None` while there is nothing and more may come.
-    fn take(
-        self: &Arc<Self>,
-        lowest: Priority,
-        items: usize,
-        now: Timestamp,
-    ) -> Option<Vec<Message<Ticket>>> {
+    fn take(self: &Arc<Self>, lowest: Priority, items: usize) -> Option<Vec<Message<Ticket>>> {
         let mut state = self.state();
         if state.closed {
             return Some(Vec::new());
         }
         let mut messages = Vec::new();
-        let mut void = Vec::new();
         while messages.len() < items
             && let Some(key) = state.pop(lowest)
         {
             let Some(held) = state.held.get_mut(&key) else { continue };
-            if held.ticket.lease_until <= now {
-                void.extend(state.held.remove(&key));
-                continue;
-            }
             held.received = true;
             let handle = Handle { stock: Arc::clone(self), key };
             messages.push(Message { item: held.ticket, receipt: Receipt::new(handle) });
-        }
-        drop(state);
-        for held in &void {
-            let _told = held.answer.acknowledge();
-        }
-        if !void.is_empty() {
-            self.changed.notify_waiters();
         }
         (!messages.is_empty()).then_some(messages)
     }
@@ -227,16 +203,11 @@ impl<A> State<A> {
         self.waiting.iter_mut().take(admitted).find_map(VecDeque::pop_front)
     }
 
-    /// Takes away what nobody has received and `condition` holds for.
-    fn remove_waiting(&mut self, condition: impl Fn(&Ticket) -> bool) -> Vec<Arc<A>> {
-        let removed: Vec<(u64, Held<A>)> = self
-            .held
-            .extract_if(.., |_key, held| !held.received && condition(&held.ticket))
-            .collect();
-        for waiting in &mut self.waiting {
-            waiting.retain(|key| self.held.contains_key(key));
-        }
-        removed.into_iter().map(|(_key, held)| held.answer).collect()
+    /// Takes away what nobody has received.
+    fn remove_waiting(&mut self) -> Vec<Arc<A>> {
+        self.waiting.iter_mut().for_each(VecDeque::clear);
+        let removed = self.held.extract_if(.., |_key, held| !held.received);
+        removed.map(|(_key, held)| held.answer).collect()
     }
 }
 
@@ -265,6 +236,7 @@ impl<A: Answer> Drop for Handle<A> {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
+    use notification::Timestamp;
 
     use super::*;
     use crate::broker::link::Fault;
@@ -297,55 +269,52 @@ mod tests {
         }
     }
 
-    fn put(stock: &Stock<Teller>, told: &Told, number: u64, lease_until: i64) {
-        let mut ticket = Ticket::sample(number, Priority::Normal);
-        ticket.lease_until = Timestamp::from_millis(lease_until);
+    fn put(stock: &Stock<Teller>, told: &Told, number: u64) {
+        let ticket = Ticket::sample(number, Priority::Normal);
         stock.put(ticket, Teller(number, Arc::clone(told)));
     }
 
-    fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millis(millis)
-    }
-
     #[tokio::test]
-    async fn what_is_void_is_acknowledged_and_never_given_out() {
+    async fn no_ticket_is_answered_before_it_was_received() {
         let (stock, told) = (Arc::new(Stock::new()), Told::default());
-        for (number, lease_until) in [(1, 10), (2, 20), (3, 15)] {
-            put(&stock, &told, number, lease_until);
+        for (number, lease_until) in [(1, 0), (2, i64::MAX)] {
+            let lease_until = Timestamp::from_millis(lease_until);
+            let ticket = Ticket { lease_until, ..Ticket::sample(number, Priority::Normal) };
+            stock.put(ticket, Teller(number, Arc::clone(&told)));
         }
-        let messages = stock.receive(Priority::Bulk, 1, || at(10)).await;
-        assert_eq!(messages[0].item.number(), 2);
-        stock.keep(at(20));
-        assert_eq!(*told.lock().unwrap(), [("acknowledged", 1), ("acknowledged", 3)]);
-        assert!(stock.receive(Priority::Bulk, 1, || at(20)).now_or_never().is_none());
+        stock.keep();
+        let messages = stock.receive(Priority::Bulk, 2).await;
+        let numbers: Vec<u64> = messages.iter().map(|message| message.item.number()).collect();
+        assert_eq!(numbers, [1, 2], "whether its lease is over is not for this process to say");
+        assert_eq!(*told.lock().unwrap(), []);
         drop(messages);
-        assert_eq!(told.lock().unwrap().last(), Some(&("given back", 2)));
+        assert_eq!(*told.lock().unwrap(), [("given back", 1), ("given back", 2)]);
         assert!(stock.settled().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn what_is_held_for_long_is_kept() {
         let (stock, told) = (Arc::new(Stock::new()), Told::default());
-        put(&stock, &told, 1, 100);
-        stock.keep(at(1));
-        put(&stock, &told, 2, 100);
-        let _messages = stock.receive(Priority::Bulk, 1, || at(1)).await;
-        stock.keep(at(2));
+        put(&stock, &told, 1);
+        stock.keep();
+        put(&stock, &told, 2);
+        let _messages = stock.receive(Priority::Bulk, 1).await;
+        stock.keep();
         assert_eq!(*told.lock().unwrap(), [("kept", 1)]);
-        stock.keep(at(3));
+        stock.keep();
         assert_eq!(*told.lock().unwrap(), [("kept", 1), ("kept", 1), ("kept", 2)]);
     }
 
     #[tokio::test]
     async fn a_closed_stock_gives_back_what_waits_and_waits_for_what_was_received() {
         let (stock, told) = (Arc::new(Stock::new()), Told::default());
-        put(&stock, &told, 1, 100);
-        put(&stock, &told, 2, 100);
-        let mut messages = stock.receive(Priority::Bulk, 1, || at(1)).await;
+        put(&stock, &told, 1);
+        put(&stock, &told, 2);
+        let mut messages = stock.receive(Priority::Bulk, 1).await;
         stock.close();
         stock.give_back();
         assert_eq!(*told.lock().unwrap(), [("given back", 2)]);
-        assert!(stock.receive(Priority::Bulk, 1, || at(1)).await.is_empty());
+        assert!(stock.receive(Priority::Bulk, 1).await.is_empty());
         assert!(stock.settled().now_or_never().is_none());
         messages.remove(0).receipt.acknowledge().await.unwrap();
         assert!(stock.settled().now_or_never().is_some());
@@ -354,14 +323,14 @@ mod tests {
     #[tokio::test]
     async fn more_is_wanted_as_soon_as_something_is_answered_for() {
         let (stock, told) = (Arc::new(Stock::new()), Told::default());
-        put(&stock, &told, 1, 100);
-        put(&stock, &told, 2, 100);
+        put(&stock, &told, 1);
+        put(&stock, &told, 2);
         assert_eq!(stock.wants(Priority::Normal, 3).now_or_never(), Some(1));
         assert_eq!(stock.wants(Priority::Urgent, 2).now_or_never(), Some(2));
         let wants = stock.wants(Priority::Normal, 2);
         tokio::pin!(wants);
         assert_eq!(wants.as_mut().now_or_never(), None);
-        drop(stock.receive(Priority::Bulk, 1, || at(1)).await);
+        drop(stock.receive(Priority::Bulk, 1).await);
         assert_eq!(wants.await, 1);
         stock.forget();
         assert_eq!(stock.wants(Priority::Normal, 2).now_or_never(), Some(2));

@@ -59,13 +59,14 @@ impl Ask for ClaimChunks {
     type Answer = Claim<Chunk>;
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        let now = self.0.now;
-        let lease = Lease { until: now.plus(self.0.lease), is_ticket: false, is_guarded: true };
-        let chosen = round.choose(self.0).await?;
+        let now = round.no_later(self.0.now);
+        let request = ClaimRequest { now, ..self.0 };
+        let lease = Lease { until: now.plus(request.lease), is_ticket: false, is_guarded: true };
+        let chosen = round.choose(request).await?;
         let leased = round.lease(&chosen, lease).await?;
         let chosen = chosen.into_iter().filter(|chunk| leased.contains(&chunk.id)).collect();
         let chunks = round.open(chosen, now, lease).await?;
-        Ok(Claim { chunks, next_at: round.claim_again_at(&self.0) })
+        Ok(Claim { chunks, next_at: round.claim_again_at(&request) })
     }
 }
 
@@ -74,7 +75,8 @@ impl Ask for IssueTickets {
     type Answer = Claim<Ticket>;
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        let request = round.share_of(self.0);
+        let now = round.no_later(self.0.now);
+        let request = round.share_of(ClaimRequest { now, ..self.0 });
         let lease =
             Lease { until: request.now.plus(request.lease), is_ticket: true, is_guarded: true };
         let chosen = round.choose(request).await?;
@@ -98,23 +100,24 @@ impl Ask for TakeChunks {
     type Answer = Vec<Option<Chunk>>;
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let now = round.no_later(self.now);
         let ids: Vec<i64> =
             self.tickets.iter().map(|ticket| ticket.chunk.0.cast_signed()).collect();
         let mut chunks = round.lock_chunks(&ids).await?;
         let good = |ticket: &Ticket| {
             let chunk = chunks.get(&ticket.chunk)?;
-            let is_good = chunk.epoch == ticket.epoch
-                && chunk.lease_until.is_some_and(|until| until > self.now);
+            let is_good =
+                chunk.epoch == ticket.epoch && chunk.lease_until.is_some_and(|until| until > now);
             // The same ticket twice is good once.
             is_good.then(|| chunks.remove(&ticket.chunk)).flatten()
         };
         let good: Vec<ChunkRow> = self.tickets.iter().filter_map(good).collect();
-        let lease = Lease { until: self.now.plus(self.lease), is_ticket: false, is_guarded: false };
+        let lease = Lease { until: now.plus(self.lease), is_ticket: false, is_guarded: false };
         let leased = round.lease(&good, lease).await?;
         let (good, refused): (Vec<ChunkRow>, Vec<ChunkRow>) =
             good.into_iter().partition(|chunk| leased.contains(&chunk.id));
         round.hand_back(&refused).await?;
-        let taken = round.open(good, self.now, lease).await?.into_iter();
+        let taken = round.open(good, now, lease).await?.into_iter();
         let mut taken: HashMap<(ChunkId, Epoch), Chunk> =
             taken.map(|chunk| ((chunk.id, chunk.epoch), chunk)).collect();
         let of_ticket = |ticket: &Ticket| taken.remove(&(ticket.chunk, Epoch(ticket.epoch.0 + 1)));
@@ -125,6 +128,12 @@ impl Ask for TakeChunks {
 // === impl Round ===
 
 impl Round<'_> {
+    /// `now`, by a caller's clock, or the database's time if that is earlier: whoever's clock is ahead sends nothing before it
+    /// is due, and ends no lease that lasts.
+    fn no_later(&self, now: Timestamp) -> Timestamp {
+        now.min(self.begun_at)
+    }
+
     /// When to claim again if nothing changes before. Who lost a lease does not know what is left for it.
     fn claim_again_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
         let lost = self.desk.claiming.read_for.is_none();

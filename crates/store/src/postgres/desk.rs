@@ -6,6 +6,7 @@ use std::ops::Range;
 use notification::{BatchId, ChunkId, Lane, Timestamp, limits};
 use tokio::sync::watch;
 
+use super::time::DatabaseTime;
 use crate::rows::lanes::{LaneId, Lanes};
 
 /// Something that another part of the system, here or in another process, should know once it is durable.
@@ -37,6 +38,7 @@ pub(super) struct Membership {
 pub(super) struct Desk {
     pub(super) realm: u16,
     pub(super) membership: watch::Receiver<Membership>,
+    pub(super) time: DatabaseTime,
     /// Numbers of lanes that were looked up.
     pub(super) lane_numbers: HashMap<Lane, LaneId>,
     /// Batch numbers that are ours to give.
@@ -92,10 +94,16 @@ const PARTITIONS: u64 = limits::PARTITIONS as u64;
 // === impl Desk ===
 
 impl Desk {
-    pub(super) fn new(realm: u16, membership: watch::Receiver<Membership>, logs: bool) -> Self {
+    pub(super) fn new(
+        realm: u16,
+        membership: watch::Receiver<Membership>,
+        time: DatabaseTime,
+        logs: bool,
+    ) -> Self {
         Self {
             realm,
             membership,
+            time,
             lane_numbers: HashMap::new(),
             batch_numbers: Vec::new(),
             claiming: Claiming::default(),

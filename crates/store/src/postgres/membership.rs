@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flow::{Backoff, Clock, Tenure};
-use notification::{Timestamp, limits};
+use notification::limits;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_postgres::Error;
@@ -19,6 +19,7 @@ use super::bury::Bury;
 use super::connection::{Connector, Session};
 use super::desk::Membership;
 use super::errors;
+use super::time::{DatabaseTime, now_micros};
 use super::writer::Desktop;
 use crate::StoreError;
 
@@ -30,12 +31,16 @@ pub(super) struct Member {
     options: Options,
     standing: Membership,
     realm: u16,
-    time_offset: i64,
+    time: DatabaseTime,
     tenure: Tenure,
     clock: Clock,
     random: fastrand::Rng,
     stats: Option<Stats>,
     pace: Pace,
+    /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
+    linked_since: Option<Duration>,
+    /// When the last beat was sent that was answered, since boot.
+    beaten_at: Duration,
     /// Whether the clocks were found apart.
     is_apart: bool,
 }
@@ -78,9 +83,11 @@ struct Beat {
 
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until) \
      VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond') RETURNING id";
-const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + $2 * interval '1 millisecond', \
-     is_standing_by = $3, settled = $4, settled_per_second = $5 \
-     WHERE id = $1 RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::int8";
+const RENEW: &str = concat!(
+    "UPDATE worker SET alive_until = clock_timestamp() + $2 * interval '1 millisecond', is_standing_by = $3, \
+     settled = $4, settled_per_second = $5 WHERE id = $1 RETURNING ",
+    now_micros!()
+);
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_standing_by), \
@@ -108,29 +115,29 @@ impl Member {
     pub(super) async fn join(
         connector: &Connector,
         options: &Options,
-        clock: Clock,
+        time: DatabaseTime,
         mut random: fastrand::Rng,
     ) -> Result<Self, StoreError> {
         let session = connector.connect(None).await?;
         let realm = stored_realm(&session, random.i64(1..1 << 12)).await?;
-        let row = session
-            .client
-            .query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", &[])
-            .await?;
-        let wall = i64::try_from(clock.wall().as_millis()).unwrap_or(i64::MAX);
-        let time_offset = row.try_get::<_, i64>(0)? - wall;
+        let asked = time.boot();
+        let row = session.client.query_one(concat!("SELECT ", now_micros!()), &[]).await?;
+        time.learn(asked, row.try_get(0)?);
+        let clock = time.clock();
         let mut member = Self {
             connector: connector.clone(),
             session: Some(session),
             options: options.clone(),
             standing: Membership::default(),
             realm,
-            time_offset,
-            tenure: Tenure::ended(clock.monotonic()),
+            time,
+            tenure: Tenure::ended(),
             clock,
             random,
             stats: None,
             pace: Pace { measured_at: clock.monotonic(), settled: 0, per_second: 0.0 },
+            linked_since: None,
+            beaten_at: clock.boot(),
             is_apart: false,
         };
         member.beat(false).await?;
@@ -149,10 +156,6 @@ impl Member {
         self.tenure.clone()
     }
 
-    pub(super) fn time_offset(&self) -> i64 {
-        self.time_offset
-    }
-
     pub(super) fn count(&mut self, stats: Stats) {
         self.stats = Some(stats);
     }
@@ -168,7 +171,6 @@ impl Member {
     ) {
         let backoff = Backoff::new(Duration::from_millis(100), limits::WORKER_BEAT);
         let mut failures = 0;
-        let mut linked_since = None;
         loop {
             let intended = *intent.borrow_and_update();
             if intended == Intent::Leave {
@@ -177,10 +179,11 @@ impl Member {
             let beaten = self.beat(intended == Intent::Finish).await;
             let is_linked = beaten.is_ok() && self.session.is_some();
             available.send_if_modified(|told| std::mem::replace(told, is_linked) != is_linked);
-            let now = self.clock.monotonic();
-            linked_since = is_linked.then(|| linked_since.unwrap_or(now));
+            let now = self.clock.boot();
+            self.linked_since = is_linked.then(|| self.linked_since.unwrap_or(now));
             // After an outage everybody is overdue, and most are about to say that they live.
-            let knows = linked_since.is_some_and(|since| now.duration_since(since) >= BURY_AFTER);
+            let knows =
+                self.linked_since.is_some_and(|since| now.saturating_sub(since) >= BURY_AFTER);
             let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
@@ -225,7 +228,11 @@ impl Member {
     /// Says that this process is alive, and brings its share of partitions in order. One that takes too long has lost
     /// its connection.
     async fn beat(&mut self, is_standing_by: bool) -> Result<Beat, Error> {
-        let sent_at = self.clock.monotonic();
+        let sent_at = self.clock.boot();
+        // Everybody may have been asleep, as after an outage.
+        if sent_at.saturating_sub(self.beaten_at) > limits::WORKER_LEASE / 2 {
+            self.linked_since = None;
+        }
         let session = match self.session.take() {
             Some(session) => session,
             None => self.connector.connect(None).await?,
@@ -239,7 +246,7 @@ impl Member {
         };
         // Of one who was buried and joined anew, this ends the former tenure: nothing that was started in it is ours.
         self.tenure.renew(self.standing.worker.cast_unsigned(), sent_at, limits::WORKER_LEASE / 2);
-        self.session = Some(session);
+        (self.session, self.beaten_at) = (Some(session), sent_at);
         Ok(beat)
     }
 
@@ -250,15 +257,13 @@ impl Member {
         let rate = self.pace.measure(self.clock.monotonic(), settled);
         let renew = session.prepared(RENEW).await?;
         let worker = self.standing.worker;
-        let asked_at = self.clock.monotonic();
+        let asked = self.time.boot();
         let known = client
             .query_opt(&renew, &[&worker, &lease, &is_standing_by, &settled.cast_signed(), &rate])
             .await?;
         if let Some(row) = &known {
-            // An answer that took long says little of the present time.
-            if self.clock.monotonic().duration_since(asked_at) < DRIFT_MAX / 2 {
-                self.compare_clocks(row.try_get(0)?);
-            }
+            let was_set = self.time.learn(asked, row.try_get(0)?);
+            self.compare_clocks(was_set);
         } else {
             let Options { name, version, produces, consumes, listen, .. } = &self.options;
             let join = session.prepared(JOIN).await?;
@@ -285,16 +290,22 @@ impl Member {
         Ok(Beat { dead: row.try_get(0)?, next_end })
     }
 
-    /// Says so, once, when the machine's clock and the database's move apart, whose time is `told`, ms: ours follows theirs
-    /// by the difference at the start.
-    fn compare_clocks(&mut self, told: i64) {
-        let wall = i64::try_from(self.clock.wall().as_millis()).unwrap_or(i64::MAX);
-        let drift_ms = wall.saturating_add(self.time_offset).abs_diff(told);
-        let is_apart = drift_ms > u64::try_from(DRIFT_MAX.as_millis()).unwrap_or(u64::MAX);
+    /// Looks whether the database's clock was set, by milliseconds, and whether this machine's differs. Says so once.
+    fn compare_clocks(&mut self, was_set: i64) {
+        if is_apart(was_set) {
+            tracing::warn!(
+                ahead_ms = was_set,
+                "the database's clock was set: this process follows"
+            );
+            // By a clock that was set ahead everybody is overdue, as after an outage.
+            self.linked_since = None;
+        }
+        let ahead_ms = self.time.ahead();
+        let is_apart = is_apart(ahead_ms);
         if is_apart && !self.is_apart {
             tracing::warn!(
-                drift_ms,
-                "the clocks of this machine and of the database move apart: synchronize them, and restart this process"
+                ahead_ms,
+                "the clocks of the database and of this machine differ: this process goes by the database's; synchronize both"
             );
         }
         self.is_apart = is_apart;
@@ -325,9 +336,7 @@ impl Member {
     /// Has the work of `dead` workers taken over.
     async fn bury(&self, dead: i64) {
         let Some(stats) = self.stats.as_ref().filter(|_| dead > 0) else { return };
-        let wall = self.clock.shifted(self.time_offset).wall();
-        let millis = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
-        let now = Timestamp::from_millis(millis);
+        let now = self.time.now();
         // A writer that is held up must not keep this process from saying that it is alive.
         match tokio::time::timeout(limits::WORKER_BEAT, stats.work.ask(Bury { now })).await {
             Ok(Ok(recovery)) => tracing::warn!(?recovery, "took over from workers that are gone"),
@@ -389,6 +398,10 @@ async fn stored_realm(session: &Session, drawn: i64) -> Result<u16, StoreError> 
     let row = session.client.query_one("SELECT value FROM meta WHERE key = 'realm'", &[]).await?;
     let damaged = |_| StoreError::Damaged("the store's tag".to_owned());
     u16::try_from(row.try_get::<_, i64>(0)?).map_err(damaged)
+}
+
+fn is_apart(millis: i64) -> bool {
+    Duration::from_millis(millis.unsigned_abs()) > DRIFT_MAX
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some seconds")]

@@ -38,6 +38,7 @@ mod round;
 mod schema;
 mod settle;
 mod suppress;
+mod time;
 mod tls;
 mod writer;
 mod xid;
@@ -67,6 +68,7 @@ use connection::Connector;
 use desk::{Desk, Membership};
 use listener::Listener;
 use membership::{Intent, Member, Stats};
+use time::DatabaseTime;
 use writer::{Desktop, Notices, Writer};
 
 /// How a store is opened.
@@ -103,7 +105,7 @@ pub struct Postgres {
     outbox: watch::Receiver<u64>,
     intent: watch::Sender<Intent>,
     tenure: Tenure,
-    time_offset: i64,
+    time: DatabaseTime,
     /// Dropped with the store, and then nothing of it runs any more.
     tasks: Mutex<Tasks>,
 }
@@ -112,7 +114,7 @@ pub struct Postgres {
 struct Parts {
     connector: Connector,
     realm: u16,
-    clock: Clock,
+    time: DatabaseTime,
     membership: watch::Receiver<Membership>,
     available: watch::Sender<bool>,
     failed: watch::Sender<Option<StoreError>>,
@@ -156,9 +158,9 @@ impl Postgres {
         let connector = Connector::new(&options.url, &options.name, ca_file)?;
         connector.prepare().await?;
         let mut random = fastrand::Rng::with_seed(options.seed);
-        let mut member = Member::join(&connector, &options, clock, random.fork()).await?;
+        let time = DatabaseTime::new(clock);
+        let mut member = Member::join(&connector, &options, time, random.fork()).await?;
         let tenure = member.tenure();
-        let time_offset = member.time_offset();
         let (membership, standing) = watch::channel(member.standing());
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
@@ -167,7 +169,7 @@ impl Postgres {
         let parts = Parts {
             realm: member.realm(),
             connector: connector.clone(),
-            clock,
+            time,
             membership: standing.clone(),
             available: available.clone(),
             failed,
@@ -210,7 +212,7 @@ impl Postgres {
             outbox: outbox_changed,
             intent,
             tenure,
-            time_offset,
+            time,
             tasks: Mutex::new(tasks),
         })
     }
@@ -230,9 +232,15 @@ impl Postgres {
         self.tenure.clone()
     }
 
-    /// How far the database's clock was ahead of ours when we joined, ms.
+    /// The database's time, which everybody who shares the store goes by: never ahead of it by more than clocks drift
+    /// within a beat.
+    pub fn clock(&self) -> Clock {
+        self.time.clock()
+    }
+
+    /// How far the database's clock is ahead of this machine's, ms.
     pub fn time_offset(&self) -> i64 {
-        self.time_offset
+        self.time.ahead()
     }
 
     /// How many partitions this process owns at the moment.
@@ -273,11 +281,11 @@ impl Parts {
         let logs = matches!(notices, Notices::Claimer(_));
         let writer = Writer {
             connector: self.connector.clone(),
-            desk: Desk::new(self.realm, self.membership.clone(), logs),
+            desk: Desk::new(self.realm, self.membership.clone(), self.time, logs),
             commands: queue,
             available: self.available.clone(),
             failed: self.failed.clone(),
-            clock: self.clock,
+            clock: self.time.clock(),
             random,
             session: None,
             notices,
@@ -285,7 +293,7 @@ impl Parts {
             settled: Arc::clone(&self.settled),
         };
         tasks.spawn(name, writer.run());
-        Desktop::new(commands, self.failed.subscribe(), self.clock)
+        Desktop::new(commands, self.failed.subscribe(), self.time.clock())
     }
 }
 

@@ -23,6 +23,8 @@ use crate::rows::settlement::Part;
 pub(super) struct Round<'a> {
     pub(super) session: &'a Session,
     pub(super) desk: &'a mut Desk,
+    /// The database's time at its beginning.
+    pub(super) begun_at: Timestamp,
     pub(super) effects: Effects,
     pub(super) packing: Packing,
     /// Idempotency keys that were looked up.
@@ -100,13 +102,12 @@ const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRA
 
 impl<'a> Round<'a> {
     pub(super) async fn begin(session: &'a Session, desk: &'a mut Desk) -> Result<Self, Error> {
-        session.client.batch_execute("BEGIN").await?;
-        if desk.logs {
-            session.client.batch_execute(LOG_WRITERS).await?;
-        }
+        let lock = if desk.logs { LOG_WRITERS } else { "" };
+        let begun_at = desk.time.ask(&session.client, &format!("BEGIN; {lock}")).await?;
         Ok(Self {
             session,
             desk,
+            begun_at,
             effects: Effects::default(),
             packing: Packing::default(),
             known: HashMap::new(),

@@ -1,0 +1,79 @@
+//! The database's time, which everybody who shares the store goes by.
+//!
+//! It is asked for with every beat and with every transaction, at no round trip of its own.
+
+use std::time::Duration;
+
+use flow::reference::Answer;
+use flow::{Clock, Reference};
+use notification::Timestamp;
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
+
+use super::errors;
+
+/// The database's clock, as this process knows it. Cheap to copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DatabaseTime {
+    reference: &'static Reference,
+    own: Clock,
+}
+
+/// Gives the present time, microseconds since the Unix epoch.
+macro_rules! now_micros {
+    () => {
+        "(extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+    };
+}
+pub(super) use now_micros;
+
+// === impl DatabaseTime ===
+
+impl DatabaseTime {
+    /// Not known yet, measured by `own`.
+    pub(super) fn new(own: Clock) -> Self {
+        Self { reference: Reference::forever(), own }
+    }
+
+    /// A clock that shows it.
+    pub(super) fn clock(&self) -> Clock {
+        self.own.following(self.reference)
+    }
+
+    /// When a question is being asked, or its answer comes: a time since boot.
+    pub(super) fn boot(&self) -> Duration {
+        self.own.boot()
+    }
+
+    /// Runs the statements `first`, asks for the time in the same message, and learns it. Gives the time.
+    pub(super) async fn ask(&self, client: &Client, first: &str) -> Result<Timestamp, Error> {
+        let asked = self.own.boot();
+        let sql = format!("{first}; SELECT {}", now_micros!());
+        let answers = client.simple_query(&sql).await?;
+        // The last row there is.
+        let told = answers.iter().rev().find_map(|answer| {
+            let SimpleQueryMessage::Row(row) = answer else { return None };
+            row.get(0)?.parse().ok()
+        });
+        let told: i64 = told.ok_or_else(errors::silence)?;
+        self.learn(asked, told);
+        Ok(Timestamp::from_millis(told / 1_000))
+    }
+
+    /// Learns that the database said `told`, microseconds, to a question that was asked at `asked` and has just been
+    /// answered. Gives how far its clock was set since the last one, milliseconds.
+    pub(super) fn learn(&self, asked: Duration, told: i64) -> i64 {
+        let told = Duration::from_micros(u64::try_from(told).unwrap_or(0));
+        self.reference.learn(Answer { asked, told, answered: self.own.boot() })
+    }
+
+    /// How far it is ahead of this machine's wall clock, milliseconds.
+    pub(super) fn ahead(&self) -> i64 {
+        let millis = |wall: Duration| i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
+        millis(self.clock().wall()).saturating_sub(millis(self.own.wall()))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        let millis = self.clock().wall().as_millis();
+        Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
+    }
+}
