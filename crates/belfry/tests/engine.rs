@@ -125,6 +125,36 @@ fn a_kill_makes_no_fallback_twice_and_none_of_what_is_in_doubt() {
     assert!(audit.refused <= tokens.refused, "nothing stands in for what is in doubt");
 }
 
+/// As many connections, each of one sender, one stream of which is open while no answer has shown that the credential is good.
+const SENDERS: u64 = 2;
+
+#[test]
+fn a_kill_leaves_in_doubt_what_was_on_the_wire_and_two_slices() {
+    let directory = tempfile::tempdir().unwrap();
+    let silent = ["--latency", "1h", "--max-streams", "100"];
+    let mut trial = start(directory.path(), &silent);
+    trial.set("BELFRY__DELIVERY__SENDERS", &SENDERS.to_string());
+    trial.kill().unwrap();
+    trial.restart().unwrap();
+    trial.broadcast(0..2_000, r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
+    let mut journal = trial.journal().unwrap();
+    while journal.lines().unwrap() < SENDERS {
+        // The engine has time to begin more than it should.
+        assert_eq!(trial.audit().unwrap().in_doubt, 0);
+    }
+    for _ in 0..10 {
+        assert_eq!(trial.pending().unwrap(), 2_000);
+    }
+    trial.kill().unwrap();
+    let on_the_wire = journal.lines().unwrap();
+    trial.restart().unwrap();
+    let audit = trial.audit().unwrap();
+    assert!(audit.balanced && audit.in_doubt >= on_the_wire, "{audit:?}");
+    assert!(audit.in_doubt <= on_the_wire + 256, "{on_the_wire} on the wire: {audit:?}");
+    let books = trial.books(&Workload { tokens: 2_000, webhooks: Vec::new() }).unwrap();
+    assert!(books.tally().processed_max <= 1);
+}
+
 #[test]
 fn a_second_engine_on_the_same_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();

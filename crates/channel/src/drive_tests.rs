@@ -86,7 +86,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
 fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a Settle, clock: Clock) -> Job<'a> {
     let stopping = &reports.stopping;
     let (deliveries, tenure) = (&chunk.deliveries, &flow::tenure::UNLIMITED);
-    Job { chunk, deliveries, gate, reports, clock, stopping, tenure }
+    Job { chunk, deliveries, gate, fence: None, reports, clock, stopping, tenure }
 }
 
 fn accepted() -> Attempt {

@@ -20,12 +20,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::Attempt;
 use crate::endpoint::Origin;
 use crate::guard::Forbidden;
 use crate::hidden::Proofs;
 use crate::tcp::{self, Reach};
 use crate::tls;
+use crate::{Attempt, Start};
 
 /// How long resolving, TCP and TLS may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,6 +75,8 @@ pub(crate) enum Failure {
     Unsent(String),
     /// The endpoint may have acted on it.
     Lost(String),
+    /// It must not be sent, and this is what the attempt came to.
+    NotBegun(Attempt),
 }
 
 type Requests = SendRequest<Full<Bytes>>;
@@ -95,6 +97,7 @@ impl From<Failure> for Attempt {
             Failure::Forbidden(forbidden) => Self::impossible(forbidden.to_string()),
             Failure::Unsent(message) => Self::unsent(message, None),
             Failure::Lost(message) => Self::lost(message),
+            Failure::NotBegun(attempt) => attempt,
         }
     }
 }
@@ -112,14 +115,19 @@ impl Pool {
     /// to be closed before anything was written costs nothing but a look at the next.
     pub(crate) async fn exchange(
         &self,
+        start: Start<'_>,
         target: &Target,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Reply, Failure> {
-        while let Some(mut kept) = self.idle.take(target) {
+        // A server may end an idle connection at the very moment a request leaves for it. Then nobody knows whether it was read,
+        // and what must be sent at most once cannot be repeated: so it is sent over a connection of its own.
+        while !start.is_at_most_once()
+            && let Some(mut kept) = self.idle.take(target)
+        {
             if !matches!(tokio::time::timeout(READY_WITHIN, kept.ready()).await, Ok(Ok(()))) {
                 continue;
             }
-            match self.try_over(target, kept, request).await {
+            match self.try_over(Some(target), kept, request).await {
                 Ok(reply) => return Ok(reply),
                 Err((Some(unsent), _)) => request = unsent,
                 Err((None, message)) => return Err(Failure::Lost(message)),
@@ -130,16 +138,19 @@ impl Pool {
             let origin = &target.origin;
             Err(Failure::Unsent(format!("{origin} did not complete a connection within 10 s")))
         })?;
-        self.try_over(target, fresh, request).await.map_err(|(unsent, message)| match unsent {
+        start.begin().await.map_err(Failure::NotBegun)?;
+        let next = (!start.is_at_most_once()).then_some(target);
+        self.try_over(next, fresh, request).await.map_err(|(unsent, message)| match unsent {
             Some(_) => Failure::Unsent(message),
             None => Failure::Lost(message),
         })
     }
 
-    /// One try over one connection; gives the request back if nothing of it was sent.
+    /// One try over one connection, which is kept for the next request to a target if there is one; gives the request back if
+    /// nothing of it was sent.
     async fn try_over(
         &self,
-        target: &Target,
+        next: Option<&Target>,
         mut requests: Requests,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, (Option<Request<Full<Bytes>>>, String)> {
@@ -148,7 +159,7 @@ impl Pool {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 let is_kept = !head.status.is_success() && !head.status.is_redirection();
-                let mut body = self.keep(target, requests, body, is_kept).await;
+                let mut body = self.keep(next, requests, body, is_kept).await;
                 proofs.hide(&mut body);
                 Ok(Reply { status: head.status, headers: head.headers, body })
             }
@@ -161,11 +172,11 @@ impl Pool {
         }
     }
 
-    /// Keeps the connection for later once the rest of the answer has come. Gives how it begins, as far as it came, if
+    /// Keeps the connection for the `next` request once the rest of the answer has come. Gives how it begins, as far as it came, if
     /// `is_kept`.
     async fn keep(
         &self,
-        target: &Target,
+        next: Option<&Target>,
         requests: Requests,
         body: Incoming,
         is_kept: bool,
@@ -173,7 +184,9 @@ impl Pool {
         let mut beginning = Vec::new();
         let room = if is_kept { limits::DETAIL_BYTES } else { 0 };
         let draining = drain(body, &mut beginning, room);
-        if matches!(tokio::time::timeout(BODY_WITHIN, draining).await, Ok(true)) {
+        if matches!(tokio::time::timeout(BODY_WITHIN, draining).await, Ok(true))
+            && let Some(target) = next
+        {
             self.idle.put(target.clone(), requests);
             self.sweep();
         }

@@ -17,6 +17,7 @@ mod drive;
 pub mod dry_run;
 mod endpoint;
 pub mod fcm;
+mod fence;
 mod guard;
 mod hidden;
 mod http1;
@@ -40,6 +41,7 @@ use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp, limits}
 use tokio::sync::watch;
 
 pub use drive::{drive, drive_patiently};
+pub use fence::{Fence, Start};
 pub use guard::Resolve;
 pub use settings::Secret;
 
@@ -79,7 +81,7 @@ pub trait Sender: std::fmt::Debug {
     /// Sends the deliveries of `job`, and reports each exactly once, before it returns. Never panics because
     /// of what a delivery or a provider says. Several jobs may be under way at a time.
     ///
-    /// Every attempt holds a pass of the job's gate; none starts after [`Job::may_start`] says no; none takes
+    /// Every attempt holds a pass of the job's gate, and asks [`Start::begin`] before its first byte; none starts after [`Job::may_start`] says no; none takes
     /// longer than [`notification::limits::ATTEMPT_TIMEOUT`], or than
     /// [`notification::limits::PATIENT_ATTEMPT_TIMEOUT`] where the protocol asks for that patience and so much more of
     /// the lease is left ([`drive_patiently`]). What the provider certainly did not process
@@ -108,6 +110,8 @@ pub struct Job<'a> {
     pub deliveries: &'a [Delivery],
     /// Admits attempts.
     pub gate: &'a Gate,
+    /// Begins each delivery before its first byte; `None` where one may be sent more than once.
+    pub fence: Option<&'a dyn Fence>,
     /// Takes the reports.
     pub reports: &'a dyn Reports,
     /// The time.

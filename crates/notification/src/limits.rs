@@ -151,7 +151,7 @@ pub const TAKE_TICKETS: usize = 64;
 /// How long a ticket is good. Consumers take tickets as they come, so one that is older was lost by its broker, and is
 /// issued anew.
 pub const TICKET_LEASE: Duration = Duration::from_secs(30);
-/// Deliveries of an at-most-once chunk marked as begun at a time: what one crash can leave in doubt.
+/// Deliveries of an at-most-once chunk marked as begun at a time: what one crash can leave in doubt beside what was on the wire.
 pub const BEGIN_ITEMS: usize = 128;
 /// Batches of reports waiting for settle; beyond it deliver waits.
 pub const REPORT_BATCHES: usize = 256;

@@ -3,6 +3,7 @@
 //! an at-most-once delivery.
 
 mod chunk;
+mod fence;
 mod lanes;
 mod ways;
 

@@ -179,7 +179,9 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
     let deliveries = &chunk.deliveries;
     let stopping = &stopping;
     let (chunk, tenure) = (&chunk, &flow::tenure::UNLIMITED);
-    sender.send(Job { chunk, deliveries, gate, reports, clock, stopping, tenure }).await;
+    sender
+        .send(Job { chunk, deliveries, gate, fence: None, reports, clock, stopping, tenure })
+        .await;
 }
 
 // === impl Measured ===

@@ -19,8 +19,8 @@ use crate::http2::{Dial, Pool, Priming, Stream};
 use crate::tcp::Anywhere;
 use crate::tls::Identity;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
-    tls,
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
+    timestamp, tls,
 };
 
 /// A way to Apple's devices.
@@ -192,7 +192,7 @@ impl ApnsSender {
         };
         let id = job.chunk.notification_id(delivery.index);
         let make = || self.encoder.request(encoded, &delivery.recipient, id);
-        match self.pool.exchange(job, &encoded.payload, &make).await {
+        match self.pool.exchange(Start::of(job, delivery), &encoded.payload, &make).await {
             Ok((reply, stream)) => {
                 let (attempt, advice) =
                     interpret(&reply, self.delays, self.proof.known(encoded.is_own_topic));

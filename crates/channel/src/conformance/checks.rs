@@ -9,9 +9,9 @@ use notification::{Bytes, Content, Report, Verdict, limits};
 
 use tokio::sync::watch;
 
-use super::fixtures::{Counting, Reported, Rig};
+use super::fixtures::{Counting, Granting, Reported, Rig};
 use super::{Provider, Subject};
-use crate::timestamp;
+use crate::{Job, timestamp};
 
 pub(super) fn recipients_and_contents(subject: &dyn Subject) {
     let Some(channel) = subject.channel(Provider::Accepts) else { return };
@@ -86,6 +86,27 @@ pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
     assert_eq!(reports.len(), 300);
     assert!(reports.values().all(handed_back), "{reports:?}");
     assert_eq!(counting.finished.get(), 0, "an attempt was made");
+}
+
+pub(super) async fn what_cannot_be_begun_is_not_sent(subject: &dyn Subject, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Provider::Accepts, clock) else { return };
+    let counting = Counting::new(8);
+    for grants in [true, false] {
+        let (chunk, gate, reports) = (rig.chunk(300), counting.gate(), Reported::default());
+        let (_running, stopping) = watch::channel(false);
+        let fence = Granting::new(grants);
+        let job = rig.job(&chunk, &gate, &reports, &stopping);
+        rig.sender.send(Job { fence: Some(&fence), ..job }).await;
+        let reports = reports.0.into_inner();
+        assert_eq!(reports.len(), 300);
+        assert_eq!(fence.asked.borrow().len(), 300, "each is asked for");
+        if grants {
+            all_accepted(&reports);
+        } else {
+            assert!(reports.values().all(|report| *report == Granting::REFUSAL), "{reports:?}");
+        }
+    }
+    rig.sender.close().await;
 }
 
 pub(super) async fn a_delivery_without_a_content_is_refused(subject: &dyn Subject, clock: Clock) {

@@ -1,9 +1,10 @@
 //! Chunks, gates and reports for the checks.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::limit::{Limit, Sample};
@@ -16,7 +17,7 @@ use notification::{
 use tokio::sync::watch;
 
 use super::{Provider, Subject};
-use crate::{Channel, Job, Reports, Sender, Tools, timestamp};
+use crate::{Channel, Fence, Job, Reports, Sender, Tools, timestamp};
 
 /// A sender to one kind of provider, and what belongs to it.
 pub(super) struct Rig<'a> {
@@ -37,6 +38,13 @@ pub(super) struct Counting {
     limit: usize,
     pub(super) finished: Rc<Cell<usize>>,
     pub(super) most_in_flight: Rc<Cell<usize>>,
+}
+
+/// A fence that grants all or nothing.
+#[derive(Debug)]
+pub(super) struct Granting {
+    grants: bool,
+    pub(super) asked: RefCell<BTreeSet<u16>>,
 }
 
 // === impl Rig ===
@@ -82,7 +90,7 @@ impl<'a> Rig<'a> {
         stopping: &'job watch::Receiver<bool>,
     ) -> Job<'job> {
         let (deliveries, tenure) = (&chunk.deliveries, &flow::tenure::UNLIMITED);
-        Job { chunk, deliveries, gate, reports, clock: self.clock, stopping, tenure }
+        Job { chunk, deliveries, gate, fence: None, reports, clock: self.clock, stopping, tenure }
     }
 
     /// Sends all of `chunk` through `gate`.
@@ -120,6 +128,31 @@ impl Reports for Reported {
             let earlier = self.0.borrow_mut().insert(index, report);
             assert!(earlier.is_none(), "delivery {index} was reported twice");
         }
+    }
+}
+
+// === impl Granting ===
+
+impl Granting {
+    /// What is reported of a delivery that is not granted.
+    pub(super) const REFUSAL: Report = Report::HandedBack { after: Duration::from_secs(7) };
+
+    pub(super) fn new(grants: bool) -> Self {
+        Self { grants, asked: RefCell::default() }
+    }
+}
+
+#[async_trait(?Send)]
+impl Fence for Granting {
+    fn is_begun(&self, index: u16) -> bool {
+        self.grants && self.asked.borrow().contains(&index)
+    }
+
+    async fn begin(&self, index: u16) -> Result<(), Report> {
+        // A mark takes its time.
+        tokio::task::yield_now().await;
+        self.asked.borrow_mut().insert(index);
+        if self.grants { Ok(()) } else { Err(Self::REFUSAL) }
     }
 }
 

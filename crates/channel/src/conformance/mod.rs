@@ -39,6 +39,7 @@ pub async fn exercise(subject: &dyn Subject, clock: Clock) {
     checks::the_gate_is_kept(subject, clock).await;
     checks::several_jobs_share_a_sender(subject, clock).await;
     checks::what_must_not_start_is_reported_without_an_attempt(subject, clock).await;
+    checks::what_cannot_be_begun_is_not_sent(subject, clock).await;
     checks::a_delivery_without_a_content_is_refused(subject, clock).await;
     checks::own_contents_come_first(subject, clock).await;
     checks::a_job_that_is_given_up_frees_its_places(subject, clock).await;

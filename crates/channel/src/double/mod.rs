@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use notification::{Answer, ByteString, Bytes, Delivery, NotificationId, Timestamp};
 
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, timestamp};
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, timestamp};
 
 /// What the scripted provider does with one attempt, once [`Double::set_latency`] has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +103,13 @@ impl Double {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the next step for `delivery` sends it.
+    fn reaches_provider(&self, delivery: &Delivery) -> bool {
+        let script = self.script();
+        let own = script.steps.get(&delivery.recipient).and_then(VecDeque::front);
+        !matches!(own.unwrap_or(&script.otherwise), Step::Unreachable | Step::Full)
+    }
+
     /// Takes the next step for `delivery`, and records what it sends.
     fn step(&self, job: Job<'_>, delivery: &Delivery, payload: &Bytes) -> (Step, Duration) {
         let mut script = self.script();
@@ -170,6 +177,11 @@ impl DoubleSender {
         let Some(content) = job.chunk.content_of(delivery) else {
             return Attempt::without_content();
         };
+        if self.double.reaches_provider(delivery)
+            && let Err(not_begun) = Start::of(&job, delivery).begin().await
+        {
+            return not_begun;
+        }
         let (step, latency) = self.double.step(job, delivery, &content.payload);
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use notification::{Answer, Delivery, limits};
 
 use super::Settings;
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive};
+use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive};
 
 /// A channel that sends nothing.
 #[derive(Debug, Clone)]
@@ -77,6 +77,9 @@ impl DryRunSender {
         let (latency, fails) = self.draw();
         if job.chunk.content_of(delivery).is_none() {
             return Attempt::without_content();
+        }
+        if let Err(not_begun) = Start::of(&job, delivery).begin().await {
+            return not_begun;
         }
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;

@@ -23,8 +23,8 @@ use crate::drive::{Admission, drive_admitted};
 use crate::http2::{Dial, Pool, Priming};
 use crate::tcp::Anywhere;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
-    tls,
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
+    timestamp, tls,
 };
 
 /// How long the messages of a job wait for their places in the quota, one after the other. What is left of the job goes
@@ -169,13 +169,14 @@ impl FcmSender {
             Err(impossible) => return impossible,
         };
         let authorization = prepared.authorization.borrow().clone();
-        match self.exchange(prepared, &body, &authorization).await {
+        let start = Start::of(&prepared.job, delivery);
+        match self.exchange(start, &body, &authorization).await {
             // Whoever is not known is not listened to: the message was certainly not processed. Boxed: every attempt would
             // carry the room for it.
             Ok((_, Advice::RenewToken))
                 if self.tokens.rejected(&authorization, self.clock.monotonic()) =>
             {
-                Box::pin(self.attempt_anew(prepared, &body)).await
+                Box::pin(self.attempt_anew(prepared, start, &body)).await
             }
             Ok((attempt, advice)) => self.follow(advice, attempt),
             Err(attempt) => attempt,
@@ -183,16 +184,21 @@ impl FcmSender {
     }
 
     /// The same with another token.
-    async fn attempt_anew(&self, prepared: &Prepared<'_>, body: &Bytes) -> Attempt {
+    async fn attempt_anew(
+        &self,
+        prepared: &Prepared<'_>,
+        start: Start<'_>,
+        body: &Bytes,
+    ) -> Attempt {
         let renewed = match self.authorization().await {
             Ok(renewed) => renewed,
             Err(refused) => return unsent(&refused),
         };
         prepared.authorization.replace(renewed.clone());
-        if let Some(report) = prepared.job.may_start().report_otherwise() {
+        if let Some(report) = start.may_start().report_otherwise() {
             return Attempt::not_started(report);
         }
-        match self.exchange(prepared, body, &renewed).await {
+        match self.exchange(start, body, &renewed).await {
             Ok((attempt, advice)) => self.follow(advice, attempt),
             Err(attempt) => attempt,
         }
@@ -200,13 +206,13 @@ impl FcmSender {
 
     async fn exchange(
         &self,
-        Prepared { job, .. }: &Prepared<'_>,
+        start: Start<'_>,
         body: &Bytes,
         authorization: &HeaderValue,
     ) -> Result<(Attempt, Advice), Attempt> {
         let make = || self.encoder.request(authorization);
-        let (reply, _stream) = self.pool.exchange(job, body, &make).await?;
-        Ok(interpret(&reply, job.chunk.attempt, timestamp(self.clock)))
+        let (reply, _stream) = self.pool.exchange(start, body, &make).await?;
+        Ok(interpret(&reply, start.attempt_number(), timestamp(self.clock)))
     }
 
     /// The body for `delivery`; otherwise what is to be reported.

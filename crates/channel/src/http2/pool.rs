@@ -20,7 +20,7 @@ use super::waiting::{Line, Waiting};
 use crate::answers::plain_words;
 use crate::guard::Forbidden;
 use crate::hidden::Proofs;
-use crate::{Attempt, Job, Tools};
+use crate::{Attempt, Start, Tools};
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
 const STREAM_WAIT: Duration = Duration::from_secs(15);
@@ -117,7 +117,7 @@ impl Pool {
         Self { shared: Rc::new(shared), tasks: RefCell::default() }
     }
 
-    /// Sends what `make` makes, with `payload`, when it is the job's turn, and waits for the answer; the stream says over
+    /// Sends what `make` makes, with `payload`, when it is the delivery's turn, and waits for the answer; the stream says over
     /// which connection. What the provider certainly did not process is made and sent again, a few times. `make`
     /// gives nothing when the request cannot be written.
     ///
@@ -125,11 +125,11 @@ impl Pool {
     /// What the attempt came to when there is no answer.
     pub(crate) async fn exchange(
         &self,
-        job: &Job<'_>,
+        start: Start<'_>,
         payload: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<(Reply, Stream), Attempt> {
-        self.exchange_if_spoken(job, payload, make).await.map_err(|no_answer| match no_answer {
+        self.exchange_if_spoken(start, payload, make).await.map_err(|no_answer| match no_answer {
             NoAnswer::NotSpoken => Attempt::unsent(self.shared.not_spoken(), None),
             NoAnswer::Concluded(attempt) => attempt,
         })
@@ -141,14 +141,14 @@ impl Pool {
     /// Why there is no answer.
     pub(crate) async fn exchange_if_spoken(
         &self,
-        job: &Job<'_>,
+        start: Start<'_>,
         payload: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<(Reply, Stream), NoAnswer> {
         let concluded = |attempt| Err(NoAnswer::Concluded(attempt));
         let mut wait_until = None;
         for _ in 0..TRIES_MAX {
-            let stream = match self.stream(job.priority(), &mut wait_until).await {
+            let stream = match self.stream(start.priority(), &mut wait_until).await {
                 Ok(stream) => stream,
                 Err(NoStream::Forbidden(forbidden)) => {
                     return concluded(Attempt::impossible(forbidden.to_string()));
@@ -160,13 +160,16 @@ impl Pool {
                 Err(NoStream::Full) => return concluded(Attempt::handed_back(NO_STREAM_DELAY)),
             };
             if stream.waited
-                && let Some(report) = job.may_start().report_otherwise()
+                && let Some(report) = start.may_start().report_otherwise()
             {
                 return concluded(Attempt::not_started(report));
             }
             let Some(request) = make() else {
                 return concluded(Attempt::impossible("it cannot be written as a request"));
             };
+            if let Err(not_begun) = start.begin().await {
+                return concluded(not_begun);
+            }
             match stream.connection.exchange(request, payload.clone()).await {
                 Ok(mut reply) => {
                     // Another one, for few are answered with words: keeping each would cost those that are not.

@@ -25,8 +25,8 @@ use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
 use crate::guard::Guard;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive_patiently, own_or_shared,
-    timestamp, tls,
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive_patiently,
+    own_or_shared, timestamp, tls,
 };
 
 /// How long everything up to the last byte of a message may take. Five minutes is what RFC 5321, section 4.5.3.2, has for
@@ -228,13 +228,13 @@ impl SmtpSender {
             Some(relay) => Arc::clone(relay),
             None => address::domain_of(&recipient).into(),
         };
-        self.deliver(job, &destination, &message).await
+        self.deliver(Start::of(&job, delivery), &destination, &message).await
     }
 
     /// Sends `message` over one connection after the other, until one does not end before it could be told anything.
     async fn deliver(
         &self,
-        job: Job<'_>,
+        start: Start<'_>,
         destination: &Arc<str>,
         message: &Message<'_>,
     ) -> Attempt {
@@ -251,10 +251,14 @@ impl SmtpSender {
                 Err(_elapsed) => break,
             };
             if place.waited
-                && let Some(report) = job.may_start().report_otherwise()
+                && let Some(report) = start.may_start().report_otherwise()
             {
                 self.pool.keep(place);
                 return Attempt::not_started(report);
+            }
+            if let Err(not_begun) = start.begin().await {
+                self.pool.keep(place);
+                return not_begun;
             }
             match transact(&mut place.connection, message, deadline).await {
                 // On an old connection the server speaks of that, and not of this mail.

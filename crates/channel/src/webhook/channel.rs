@@ -14,7 +14,8 @@ use crate::endpoint::{Endpoint, Host};
 use crate::guard::{Guard, Resolve};
 use crate::http1::{Pool, Target};
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
+    timestamp,
 };
 
 /// A way to endpoints.
@@ -143,7 +144,7 @@ impl WebhookSender {
             return Attempt::impossible("the endpoint cannot be written as a request");
         };
         let target = Target { origin: endpoint.origin, tls: manner.tls };
-        match self.pool.exchange(&target, request).await {
+        match self.pool.exchange(Start::of(&job, delivery), &target, request).await {
             Ok(reply) => {
                 interpret(reply.status, &reply.headers, &reply.body, timestamp(self.clock))
             }

@@ -21,8 +21,8 @@ use crate::complaint::Complaint;
 use crate::endpoint::Host;
 use crate::guard::{Guard, Resolve};
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive, own_or_shared, timestamp,
-    tls,
+    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
+    timestamp, tls,
 };
 
 /// A way to browsers.
@@ -196,7 +196,7 @@ impl WebPushSender {
             let address = (&route.authority, &endpoint.path);
             prepared.request(address, body.len(), proof.authorization.clone(), terms)
         };
-        match self.routes.exchange(job, &route, &body, &make).await {
+        match self.routes.exchange(Start::of(job, delivery), &route, &body, &make).await {
             Ok(reply) => self.conclude(&reply, &proof),
             Err(attempt) => attempt,
         }

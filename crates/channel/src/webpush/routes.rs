@@ -20,7 +20,7 @@ use crate::endpoint::Origin;
 use crate::http1::{self, Target};
 use crate::http2::{self, NoAnswer, Priming};
 use crate::tcp::Reach;
-use crate::{Attempt, Job, Tools};
+use crate::{Attempt, Start, Tools};
 
 /// Push services with connections of their own, per sender thread. There are a handful, but an endpoint can name any.
 const ORIGINS_MAX: usize = 128;
@@ -93,14 +93,14 @@ impl Routes {
     /// What the attempt came to when there is no answer.
     pub(super) async fn exchange(
         &self,
-        job: &Job<'_>,
+        start: Start<'_>,
         route: &Route,
         body: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<Reply, Attempt> {
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
-            match route.http2.exchange_if_spoken(job, body, make).await {
+            match route.http2.exchange_if_spoken(start, body, make).await {
                 Ok((http2::Reply { status, headers, body }, _stream)) => {
                     route.ask_at.set(None);
                     return Ok(Reply { status, headers, body });
@@ -110,12 +110,12 @@ impl Routes {
             }
         }
         // Boxed: every attempt would carry the room for it.
-        Box::pin(self.exchange_http1(job, route, body, make)).await
+        Box::pin(self.exchange_http1(start, route, body, make)).await
     }
 
     async fn exchange_http1(
         &self,
-        job: &Job<'_>,
+        start: Start<'_>,
         route: &Route,
         body: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
@@ -124,7 +124,7 @@ impl Routes {
         let Ok(Ok(_place)) = place.await else {
             return Err(Attempt::handed_back(NO_ROOM_DELAY));
         };
-        if let Some(report) = job.may_start().report_otherwise() {
+        if let Some(report) = start.may_start().report_otherwise() {
             return Err(Attempt::not_started(report));
         }
         let request = make().and_then(|request| over_http1(request, route, body));
@@ -132,7 +132,7 @@ impl Routes {
             return Err(Attempt::impossible("it cannot be written as a request"));
         };
         let target = Target { origin: route.origin.clone(), tls: 0 };
-        match self.http1.exchange(&target, request).await {
+        match self.http1.exchange(start, &target, request).await {
             Ok(http1::Reply { status, headers, body }) => {
                 Ok(Reply { status: status.as_u16(), headers, body })
             }

@@ -11,6 +11,8 @@ mod conformance;
 #[cfg(test)]
 mod fcm;
 #[cfg(test)]
+mod fence;
+#[cfg(test)]
 mod mail_servers;
 #[cfg(test)]
 mod smtp;

@@ -20,7 +20,7 @@ use crate::support::jobs::{NOW, answer, beside, chunk, send, verdicts};
 
 const PAYLOAD: &str = "{ \"spaced\" :  [1,2] }\n";
 const SECRET: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
-const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 struct Rig {
     sender: Box<dyn Sender>,

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, MayStart, Reports, Sender};
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-use notification::{Chunk, Delivery, Guarantee, Report, limits};
+use channel::{Job, Reports, Sender};
+use futures_util::FutureExt;
+use notification::{Chunk, Delivery, Guarantee, Report};
 use queue::Message;
-use store::{Begun, Mark, StoreError};
 use tokio::sync::mpsc;
 
 use super::Thread;
+use super::fence::{Fence, FencedReports};
 use super::lanes::Entrance;
 use crate::report::Reported;
 
@@ -64,81 +63,41 @@ struct Reporter {
 impl Run<'_> {
     async fn send(self, chunk: &Chunk) {
         match chunk.envelope.guarantee {
-            Guarantee::AtLeastOnce => self.send_some(chunk, &chunk.deliveries).await,
+            Guarantee::AtLeastOnce => self.sender.send(self.job(chunk)).await,
             Guarantee::AtMostOnce => self.send_fenced(chunk).await,
         }
     }
 
-    /// Marks a slice of deliveries as begun, durably, before the first of its bytes; and the next one when
-    /// the gate has a place for it.
+    /// Sends behind the chunk's fence. Of one lane, one chunk at a time is between its first and its last slice.
     async fn send_fenced(self, chunk: &Chunk) {
-        let mut under_way = FuturesUnordered::new();
+        let fence = Fence::new(self.thread.begin.as_ref(), chunk);
+        let job = self.job(chunk);
+        let reports = FencedReports { fence: &fence, job };
         let turn = self.entrance.turn.lock().await;
-        for slice in chunk.deliveries.chunks(limits::BEGIN_ITEMS) {
-            // Begun and not sent would be in doubt if the process ended then.
-            if let MayStart::No { after } = self.job(chunk, slice).may_start() {
-                self.reporter.hand_back(slice, after).await;
-                continue;
-            }
-            match alongside(&mut under_way, self.begin_when_there_is_a_place(chunk, slice)).await {
-                Ok(Begun::Granted) => under_way.push(self.send_some(chunk, slice)),
-                // Whoever holds the chunk now reports the rest of it.
-                Ok(Begun::Stale) => break,
-                Err(error) => {
-                    tracing::error!(%error, "nothing was sent: it cannot be marked as begun");
-                    break;
-                }
-            }
+        let end_turn = async {
+            fence.last_asked().await;
+            drop(turn);
+            std::future::pending::<()>().await;
+        };
+        let fenced = Job { fence: Some(&fence), reports: &reports, ..job };
+        tokio::select! {
+            biased;
+            () = self.sender.send(fenced) => {}
+            _never = fence.mark() => {}
+            () = end_turn => {}
         }
-        drop(turn);
-        while under_way.next().await.is_some() {}
     }
 
-    async fn begin_when_there_is_a_place(
-        self,
-        chunk: &Chunk,
-        slice: &[Delivery],
-    ) -> Result<Begun, StoreError> {
-        drop(self.entrance.gate.enter().await);
-        self.begin(chunk, slice).await
-    }
-
-    async fn begin(self, chunk: &Chunk, slice: &[Delivery]) -> Result<Begun, StoreError> {
-        let Some(last) = slice.last() else { return Ok(Begun::Stale) };
-        let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: last.index };
-        let answers = self.thread.begin.begin(vec![mark]).await?;
-        Ok(answers.first().copied().unwrap_or(Begun::Stale))
-    }
-
-    async fn send_some(self, chunk: &Chunk, deliveries: &[Delivery]) {
-        self.sender.send(self.job(chunk, deliveries)).await;
-    }
-
-    fn job<'job>(&'job self, chunk: &'job Chunk, deliveries: &'job [Delivery]) -> Job<'job> {
+    fn job<'job>(&'job self, chunk: &'job Chunk) -> Job<'job> {
         Job {
             chunk,
-            deliveries,
+            deliveries: &chunk.deliveries,
             gate: &self.entrance.gate,
+            fence: None,
             reports: self.reporter,
             clock: self.thread.clock,
             stopping: &self.thread.stopping,
             tenure: &self.thread.tenure,
-        }
-    }
-}
-
-/// Waits for `future` while what is under way goes on: first, so that it takes its places in the gate before
-/// `future` looks for one.
-async fn alongside<T>(
-    under_way: &mut FuturesUnordered<impl Future<Output = ()>>,
-    future: impl Future<Output = T>,
-) -> T {
-    tokio::pin!(future);
-    loop {
-        tokio::select! {
-            biased;
-            Some(()) = under_way.next(), if !under_way.is_empty() => {}
-            output = &mut future => return output,
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Entrance {
     /// Admits attempts.
     pub(super) gate: Gate,
     /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
-    /// place yet.
+    /// stream yet.
     pub(super) turn: Rc<Mutex<()>>,
     /// What the gate was made for.
     concurrency: usize,

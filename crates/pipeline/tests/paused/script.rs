@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Tools, drive};
+use channel::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive};
 use notification::Answer;
 
 /// Answers per recipient, in order; when they are used up, accepted.
@@ -102,7 +102,11 @@ impl Sender for Script {
     async fn send(&self, job: Job<'_>) {
         let is_defective = std::mem::take(&mut self.state.lock().unwrap().is_defective);
         assert!(!is_defective, "as the script says");
-        drive(job, |delivery| self.attempt(&delivery.recipient)).await;
+        let attempt = async |delivery| match Start::of(&job, delivery).begin().await {
+            Ok(()) => self.attempt(&delivery.recipient).await,
+            Err(not_begun) => not_begun,
+        };
+        drive(job, attempt).await;
     }
 
     async fn close(&self) {}

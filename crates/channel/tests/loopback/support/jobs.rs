@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, Reports, Sender};
+use channel::{Fence, Job, Reports, Sender};
 use flow::{Clock, Fixed, Gate};
 use futures_util::future::LocalBoxFuture;
 use notification::{
@@ -87,6 +87,25 @@ pub(crate) async fn send(
     chunk: &Chunk,
     limit: usize,
 ) -> Vec<Report> {
+    send_job(sender, clock, chunk, (limit, None)).await
+}
+
+/// Sends all of `chunk`, one at a time and each behind `fence`, and gives the reports in order.
+pub(crate) async fn send_behind(
+    fence: &dyn Fence,
+    sender: &dyn Sender,
+    clock: Clock,
+    chunk: &Chunk,
+) -> Vec<Report> {
+    send_job(sender, clock, chunk, (1, Some(fence))).await
+}
+
+async fn send_job(
+    sender: &dyn Sender,
+    clock: Clock,
+    chunk: &Chunk,
+    (limit, fence): (usize, Option<&dyn Fence>),
+) -> Vec<Report> {
     let gate = Gate::new(Box::new(Fixed(limit)));
     let reports = Reported::default();
     let (_running, stopping) = tokio::sync::watch::channel(false);
@@ -94,6 +113,7 @@ pub(crate) async fn send(
         chunk,
         deliveries: &chunk.deliveries,
         gate: &gate,
+        fence,
         reports: &reports,
         clock,
         stopping: &stopping,

@@ -1,0 +1,164 @@
+//! The fence of one at-most-once chunk: what has a stream is marked as begun, a slice at a time.
+//!
+//! A sender asks for each delivery when it holds the stream or connection that it is sent over. The mark then rises to the end of
+//! that delivery's slice of [`limits::BEGIN_ITEMS`], slice after slice and never over one: a chunk that the queue gave out twice
+//! is marked at the same places by both, so one of them is refused at its first mark and sends nothing. After a crash there is in
+//! doubt what was on the wire, and what of the last slice had no stream yet.
+//!
+//! Only a run that was granted a mark knows that it is the only one. So it asks for its first mark before it reports anything, but
+//! for what must not start any more.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use channel::{Job, MayStart, Reports};
+use notification::{Chunk, Report, limits};
+use store::{Begin, Begun, Mark, StoreError};
+use tokio::sync::Notify;
+
+/// Begins the deliveries of one chunk.
+#[derive(Debug)]
+pub(super) struct Fence<'a> {
+    store: &'a dyn Begin,
+    chunk: &'a Chunk,
+    /// Deliveries from the first that are begun.
+    begun: Cell<usize>,
+    /// Deliveries from the first up to the last that was asked for.
+    asked: Cell<usize>,
+    /// A mark was not granted, and none is any more.
+    is_refused: Cell<bool>,
+    /// Something was asked for.
+    work: Notify,
+    /// Something was granted or refused.
+    answer: Notify,
+    /// The last slice was asked for.
+    last_asked: Notify,
+}
+
+/// Reports of a chunk behind its fence.
+#[derive(Debug)]
+pub(super) struct FencedReports<'a> {
+    pub(super) fence: &'a Fence<'a>,
+    /// The job without the fence.
+    pub(super) job: Job<'a>,
+}
+
+/// How soon deliveries that could not be begun are tried again.
+const REFUSED_DELAY: Duration = Duration::from_secs(1);
+
+// === impl Fence ===
+
+impl<'a> Fence<'a> {
+    pub(super) fn new(store: &'a dyn Begin, chunk: &'a Chunk) -> Self {
+        Self {
+            store,
+            chunk,
+            begun: Cell::new(0),
+            asked: Cell::new(0),
+            is_refused: Cell::new(false),
+            work: Notify::new(),
+            answer: Notify::new(),
+            last_asked: Notify::new(),
+        }
+    }
+
+    /// Marks what is asked for. To be run beside what asks.
+    pub(super) async fn mark(&self) -> Infallible {
+        loop {
+            while self.is_refused.get() || self.asked.get() <= self.begun.get() {
+                self.work.notified().await;
+            }
+            let end = self.chunk.deliveries.len().min(self.begun.get() + limits::BEGIN_ITEMS);
+            match self.mark_to(end).await {
+                Ok(Begun::Granted) => self.begun.set(end),
+                // The rest of the chunk belongs to who holds it now.
+                Ok(Begun::Stale) => self.is_refused.set(true),
+                Err(error) => {
+                    tracing::error!(%error, "nothing was sent: it cannot be marked as begun");
+                    self.is_refused.set(true);
+                }
+            }
+            self.answer.notify_waiters();
+        }
+    }
+
+    /// Waits until a delivery of the last slice was asked for: the next chunk may begin.
+    pub(super) async fn last_asked(&self) {
+        self.last_asked.notified().await;
+    }
+
+    /// Whether this run of the chunk may report: not beside another one, which was granted what it was refused. What it waits for
+    /// in order to know is that the delivery at `index` is begun.
+    async fn is_owned(&self, index: Option<u16>) -> bool {
+        if let Some(index) = index {
+            // Its answer shows below.
+            let _begun = channel::Fence::begin(self, index).await;
+        }
+        self.begun.get() > 0 || !self.is_refused.get()
+    }
+
+    async fn mark_to(&self, end: usize) -> Result<Begun, StoreError> {
+        let slice = self.chunk.deliveries.get(..end).unwrap_or_default();
+        let Some(last) = slice.last() else { return Ok(Begun::Stale) };
+        let mark = Mark { chunk: self.chunk.id, epoch: self.chunk.epoch, through: last.index };
+        let answers = self.store.begin(vec![mark]).await?;
+        Ok(answers.first().copied().unwrap_or(Begun::Stale))
+    }
+
+    /// Deliveries from the first up to the one at `index`.
+    fn up_to(&self, index: u16) -> usize {
+        self.chunk.deliveries.partition_point(|delivery| delivery.index <= index)
+    }
+}
+
+#[async_trait(?Send)]
+impl channel::Fence for Fence<'_> {
+    fn is_begun(&self, index: u16) -> bool {
+        self.up_to(index) <= self.begun.get()
+    }
+
+    async fn begin(&self, index: u16) -> Result<(), Report> {
+        let wanted = self.up_to(index);
+        if wanted > self.asked.get() {
+            self.asked.set(wanted);
+            self.work.notify_one();
+            let slices = |deliveries: usize| deliveries.div_ceil(limits::BEGIN_ITEMS);
+            if slices(wanted) == slices(self.chunk.deliveries.len()) {
+                self.last_asked.notify_one();
+            }
+        }
+        loop {
+            let answer = self.answer.notified();
+            if self.is_begun(index) {
+                return Ok(());
+            }
+            if self.is_refused.get() {
+                return Err(Report::HandedBack { after: REFUSED_DELAY });
+            }
+            answer.await;
+        }
+    }
+}
+
+// === impl FencedReports ===
+
+#[async_trait(?Send)]
+impl Reports for FencedReports<'_> {
+    async fn report(&self, reports: Vec<(u16, Report)>) {
+        // An attempt has an outcome, also if nothing was sent, and outcomes are of what was begun.
+        let attempted = reports.iter().filter(|(_, report)| matches!(report, Report::Attempted(_)));
+        let index = attempted.map(|(index, _)| *index).max().or_else(|| {
+            let first = self.job.deliveries.first().map(|delivery| delivery.index);
+            first.filter(|_| self.job.may_start() == MayStart::Yes)
+        });
+        if self.fence.is_owned(index).await {
+            self.job.reports.report(reports).await;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "fence_tests.rs"]
+mod tests;

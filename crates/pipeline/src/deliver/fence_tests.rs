@@ -1,0 +1,161 @@
+//! Which marks are asked for, and what leaves a run that was refused one.
+
+use std::cell::RefCell;
+use std::sync::Mutex;
+
+use channel::Fence as _;
+use flow::{Clock, Fixed, Gate};
+use futures_util::FutureExt as _;
+use notification::{
+    BatchId, ByteString, ChunkId, Delivery, Envelope, Epoch, Guarantee, Lane, Priority, Timestamp,
+};
+
+use super::*;
+
+/// A store that grants marks that rise, and keeps where they are.
+#[derive(Debug, Default)]
+struct Rising(Mutex<Vec<u16>>);
+
+#[async_trait]
+impl Begin for Rising {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+        let mut granted = self.0.lock().unwrap();
+        let answers = marks.iter().map(|mark| {
+            let rises = granted.last().is_none_or(|last| mark.through > *last);
+            if rises {
+                granted.push(mark.through);
+            }
+            if rises { Begun::Granted } else { Begun::Stale }
+        });
+        Ok(answers.collect())
+    }
+}
+
+impl Rising {
+    fn marks(&self) -> Vec<u16> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Keeps what is reported.
+#[derive(Debug, Default)]
+struct Reported(RefCell<Vec<(u16, Report)>>);
+
+#[async_trait(?Send)]
+impl Reports for Reported {
+    async fn report(&self, reports: Vec<(u16, Report)>) {
+        self.0.borrow_mut().extend(reports);
+    }
+}
+
+const CLOCK_START: Duration = Duration::from_hours(500_000);
+
+fn chunk(clock: Clock, count: u16) -> Chunk {
+    let now = channel::timestamp(clock);
+    let delivery = |index| Delivery { index, recipient: ByteString::from("r"), content: None };
+    Chunk {
+        id: ChunkId(1),
+        epoch: Epoch(1),
+        lease_until: now.plus(limits::LEASE),
+        tenure: 0,
+        batch: BatchId(1),
+        realm: 1,
+        accepted_at: now,
+        envelope: Envelope {
+            tenant: "t".parse().unwrap(),
+            lane: Lane {
+                channel: "c".parse().unwrap(),
+                destination: "d".into(),
+                priority: Priority::Normal,
+            },
+            guarantee: Guarantee::AtMostOnce,
+            due_at: Timestamp::from_millis(0),
+            expires_at: None,
+            broadcast: None,
+        },
+        attempt: 1,
+        content: None,
+        deliveries: (0..count).map(delivery).collect(),
+    }
+}
+
+/// What `asking` comes to while the fence marks.
+async fn beside<T>(fence: &Fence<'_>, asking: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        answer = asking => answer,
+        _never = fence.mark() => unreachable!("it marks for as long as it is asked"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_rises_slice_by_slice_up_to_what_was_asked_for() {
+    let store = Rising::default();
+    let chunk = chunk(Clock::starting_at(CLOCK_START), 1_000);
+    let fence = Fence::new(&store, &chunk);
+    assert!(!fence.is_begun(0));
+    assert_eq!(beside(&fence, fence.begin(0)).await, Ok(()));
+    assert_eq!(store.marks(), [127], "one slice, though the chunk has eight");
+    assert!(fence.is_begun(127) && !fence.is_begun(128));
+    assert!(fence.last_asked().now_or_never().is_none(), "the next chunk has to wait");
+    assert_eq!(beside(&fence, fence.begin(300)).await, Ok(()));
+    assert_eq!(store.marks(), [127, 255, 383], "no slice is passed over");
+    assert_eq!(beside(&fence, fence.begin(999)).await, Ok(()));
+    assert_eq!(store.marks().last(), Some(&999));
+    assert!(fence.last_asked().now_or_never().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
+    let (store, clock) = (Rising::default(), Clock::starting_at(CLOCK_START));
+    let chunk = chunk(clock, 1_000);
+    let (gate, reports) = (Gate::new(Box::new(Fixed(1))), Reported::default());
+    let (_running, stopping) = tokio::sync::watch::channel(false);
+    let job = Job {
+        chunk: &chunk,
+        deliveries: &chunk.deliveries,
+        gate: &gate,
+        fence: None,
+        reports: &reports,
+        clock,
+        stopping: &stopping,
+        tenure: &flow::tenure::UNLIMITED,
+    };
+    let [one, other] = [(); 2].map(|()| Fence::new(&store, &chunk));
+    let [of_one, of_other] = [&one, &other].map(|fence| FencedReports { fence, job });
+    assert_eq!(beside(&one, one.begin(0)).await, Ok(()));
+    // The other run asks for more than the first has begun, and is refused all the same.
+    let refused = beside(&other, other.begin(999)).await;
+    assert_eq!(refused, Err(Report::HandedBack { after: REFUSED_DELAY }));
+    let report = |index| vec![(index, Report::HandedBack { after: Duration::ZERO })];
+    beside(&other, of_other.report(report(5))).await;
+    beside(&one, of_one.report(report(6))).await;
+    assert_eq!(*reports.0.borrow(), report(6), "the refused run says nothing of the chunk");
+    assert_eq!(store.marks(), [127]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_begun_nothing_begins_a_slice_before_it_reports() {
+    let (store, clock) = (Rising::default(), Clock::starting_at(CLOCK_START));
+    let chunk = chunk(clock, 300);
+    let (gate, reports) = (Gate::new(Box::new(Fixed(1))), Reported::default());
+    let (_running, stopping) = tokio::sync::watch::channel(false);
+    let job = Job {
+        chunk: &chunk,
+        deliveries: &chunk.deliveries,
+        gate: &gate,
+        fence: None,
+        reports: &reports,
+        clock,
+        stopping: &stopping,
+        tenure: &flow::tenure::UNLIMITED,
+    };
+    let fence = Fence::new(&store, &chunk);
+    let fenced = FencedReports { fence: &fence, job };
+    let no_stream = vec![(200, Report::HandedBack { after: Duration::ZERO })];
+    beside(&fence, fenced.report(no_stream)).await;
+    assert_eq!((store.marks(), reports.0.borrow().len()), (vec![127], 1));
+    let unsent = Report::Attempted(notification::Answer::deferred(0, None, "no connection"));
+    beside(&fence, fenced.report(vec![(200, unsent)])).await;
+    assert_eq!((store.marks(), reports.0.borrow().len()), (vec![127, 255], 2));
+}
