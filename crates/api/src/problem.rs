@@ -103,6 +103,10 @@ impl Problem {
             let conflict = Self::new(StatusCode::CONFLICT, fault.to_string());
             return conflict.with_errors(vec![fault.into()]);
         }
+        if let StoreError::NoSpace(words) = error {
+            return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
+                .with_advice(Advice::RetryAfter(limits::DISK_RETRY_AFTER.as_secs()));
+        }
         match error.kind() {
             ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),
             ErrorKind::Unavailable => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
@@ -202,5 +206,20 @@ impl std::fmt::Display for Located {
             Some(field) => write!(formatter, "{field}: {}", self.message),
             None => formatter.write_str(&self.message),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_507_that_says_what_to_do_and_when_to_come_back() {
+        let problem = Problem::from(StoreError::NoSpace("free some space".to_owned()));
+        assert_eq!(problem.detail, "free some space");
+        let response = problem.into_response();
+        assert_eq!(response.status(), StatusCode::INSUFFICIENT_STORAGE);
+        assert_eq!(response.headers()[RETRY_AFTER], "30");
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
     }
 }

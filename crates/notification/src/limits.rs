@@ -115,6 +115,31 @@ pub const OUTBOX_ROWS: usize = 20_000;
 /// Bytes of such rows, about: they are in memory until then.
 pub const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
 
+// --- What the disk must have room for (owner: store) ---
+
+/// Free bytes below which nothing more is accepted: twice what is in [`INGEST_BYTES`], once for the write-ahead log and once
+/// for the database.
+pub const DISK_LOW: u64 = 2 * INGEST_BYTES as u64;
+/// Free bytes from which on something is accepted again: half as much more, so that it does not change with every file.
+pub const DISK_RESUME: u64 = DISK_LOW / 2 * 3;
+/// Bytes kept for what is under way when others fill the disk. The log and the write-ahead log of a notification that was
+/// stored alone take about 2 KiB when it is settled among others, and a thousand of one chunk 64 KiB: so this is 20,000 of
+/// those, or 640,000 of these, and what is settled frees room in the database for the next.
+pub const DISK_RESERVE: u64 = 64 * 1024 * 1024;
+/// The part of it that is left for settling and for recovery: no attempt is begun that would need it.
+pub const DISK_RESERVE_LAST: u64 = DISK_RESERVE / 4;
+/// What one transaction that accepts nothing may take: [`ROUND_COMMANDS`] of some pages each.
+pub const DISK_ROUND: u64 = 16 * 1024 * 1024;
+/// What the reserve gives back at a time.
+pub const DISK_STEP: u64 = 8 * 1024 * 1024;
+/// How often a disk that is nearly full is looked at, at least.
+pub const DISK_LOOK: Duration = Duration::from_secs(5);
+/// Bytes of the write-ahead log from which on nothing more is accepted: a reader of another process keeps it from starting
+/// anew. Four times what it has when readers are asked to make way.
+pub const WAL_BYTES: u64 = 1024 * 1024 * 1024;
+/// What a caller is told to wait when the disk is full: somebody has to free some space.
+pub const DISK_RETRY_AFTER: Duration = Duration::from_secs(30);
+
 // --- How much is under way (owner: dispatch, deliver) ---
 
 /// What a claimed chunk counts for beside its deliveries: the task, message and rows that even a chunk of one
@@ -224,6 +249,7 @@ const _: () = {
         "publishing must not wait, even if all but one delivery of every chunk is settled"
     );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
+    assert!(DISK_ROUND <= DISK_RESERVE_LAST && DISK_STEP <= DISK_ROUND && DISK_ROUND < DISK_LOW);
     assert!(OUTBOX_ROWS <= ROUND_ITEMS);
     assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
     assert!(

@@ -24,6 +24,9 @@ pub enum StoreError {
     /// The database could not be reached for so long that the request was given up; it certainly did nothing.
     #[error("the store cannot be reached, and nothing was stored: {0}")]
     Unavailable(String),
+    /// The disk is nearly full: nothing was stored, and what was stored before is delivered meanwhile.
+    #[error("{0}")]
+    NoSpace(String),
     /// The database does not let us in, or cannot be used as it is.
     #[error("{0}")]
     Refused(String),
@@ -55,7 +58,7 @@ impl StoreError {
             Self::KeyReused { .. } | Self::NoOpenBroadcast(_) | Self::ReadOnly => {
                 ErrorKind::Request
             }
-            Self::Unavailable(_) => ErrorKind::Unavailable,
+            Self::Unavailable(_) | Self::NoSpace(_) => ErrorKind::Unavailable,
             Self::InUse(_)
             | Self::Refused(_)
             | Self::Schema(_)

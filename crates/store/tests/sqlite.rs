@@ -13,7 +13,7 @@ use store::conformance::{
 use store::sqlite::Options;
 use store::{
     Begin, Begun, Claims, Filter, Ingest, Ledger, Mark, RecipientGroup, Recovery, Sqlite, Store,
-    StoreError, Suppression,
+    StoreError,
 };
 use tempfile::TempDir;
 
@@ -194,11 +194,10 @@ async fn a_reader_needs_no_owner_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_disk_ends_the_store_and_nothing_answered_is_lost() {
+async fn a_database_that_may_not_grow_refuses_and_nothing_answered_is_lost() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { size_max: Some(1024 * 1024), ..Options::new(1) };
     let (store, _) = Sqlite::open(directory.path(), options, at(0)).unwrap();
-    let mut failed = store.failed();
     let mut accepted = Vec::new();
     let error = loop {
         let drafts = Shape::default().drafts(limits::BATCH_ITEMS);
@@ -207,12 +206,12 @@ async fn a_full_disk_ends_the_store_and_nothing_answered_is_lost() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, StoreError::Broken(_)), "{error:?}");
+    assert!(matches!(error, StoreError::NoSpace(_)), "{error:?}");
     assert!(error.to_string().contains("full"), "{error}");
-    assert!(failed.wait_for(Option::is_some).await.is_ok(), "the process is told to exit");
-    assert_eq!(store.claim(claim_request(0)).await, Err(error.clone()));
-    assert_eq!(store.suppress(vec![suppression("a")], at(0)).await, Err(error));
+    assert_eq!(*store.failed().borrow(), None, "the process goes on");
     assert!(!accepted.is_empty());
+    assert_eq!(store.totals().await.unwrap().accepted, accepted.len() as u64);
+    the_books_balance(&store).await;
     drop(store);
     let store = open(directory.path()).0;
     assert_eq!(store.totals().await.unwrap().accepted, accepted.len() as u64);
@@ -273,16 +272,6 @@ async fn a_list_passes_what_does_not_match_in_bounded_steps() {
     let second = store.list(filter, first.next, 10).await.unwrap();
     assert_eq!(second.items.iter().map(|history| history.id).collect::<Vec<_>>(), wanted);
     assert_eq!(second.next, None);
-}
-
-fn suppression(recipient: &'static str) -> Suppression {
-    Suppression {
-        channel: name("channel"),
-        recipient: recipient.into(),
-        reason: String::new(),
-        status: 0,
-        since: at(0),
-    }
 }
 
 /// A store may be shared by all stages.

@@ -178,6 +178,9 @@ impl Reply {
         if answer.status.is_client_error() && !errors.is_empty() {
             return Self::Bad(errors);
         }
-        Self::Failed { is_unknown: answer.status.is_server_error(), failure }
+        // A disk that is full took nothing, and a minute will not empty it.
+        let is_unknown =
+            answer.status.is_server_error() && answer.status != StatusCode::INSUFFICIENT_STORAGE;
+        Self::Failed { is_unknown, failure }
     }
 }

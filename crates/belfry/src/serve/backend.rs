@@ -92,9 +92,13 @@ impl Backend {
         self.shared().map(|store| Arc::clone(store) as _)
     }
 
-    /// Its name for readiness, and whether it can be reached; nothing when it cannot be away.
-    pub(super) fn available(&self) -> Option<(&'static str, watch::Receiver<bool>)> {
-        self.shared().map(|store| ("database", store.available()))
+    /// What it needs, by its name for readiness, and whether that is there: a database that can be reached, or room on the
+    /// disk for more.
+    pub(super) fn available(&self) -> (&'static str, watch::Receiver<bool>) {
+        match self {
+            Self::Sqlite(store) => ("disk", store.accepts()),
+            Self::Postgres { store, .. } => ("database", store.available()),
+        }
     }
 
     /// The name of this process among those that share the store.

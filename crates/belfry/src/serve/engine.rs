@@ -61,7 +61,7 @@ impl Engine {
         backend.set_working(config.queue.url.is_none());
         let link = Link::open(role, &config.queue, clock, &mut random).await?;
         for (name, available) in
-            backend.available().into_iter().chain(link.as_ref().map(Link::available))
+            [backend.available()].into_iter().chain(link.as_ref().map(Link::available))
         {
             readiness = readiness.and(name, available);
         }

@@ -70,6 +70,15 @@ impl Lanes {
         }
     }
 
+    /// The lane does not exist.
+    pub(crate) fn remove(&mut self, id: LaneId) {
+        self.withdraw(id);
+        if let Some(work) = self.work.remove(&id) {
+            self.claimed -= work.claimed;
+            self.numbers.remove(&work.lane);
+        }
+    }
+
     /// A chunk of the lane is ready, due at `at`.
     pub(crate) fn add_due(&mut self, id: LaneId, at: Timestamp) {
         let Some(work) = self.work.get(&id) else { return };

@@ -5,6 +5,7 @@ use notification::{
 };
 use rusqlite::{OptionalExtension, params};
 
+use super::disk::Room;
 use super::round::{self, Round};
 use super::rows::{self, select_chunk};
 use crate::rows::codec::LogLine;
@@ -30,6 +31,9 @@ enum Taken {
 impl Round<'_> {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         let now = request.now;
+        if self.desk.room == Room::Spent {
+            return Ok(Claim { chunks: Vec::new(), next_at: Some(now.plus(limits::DISK_LOOK)) });
+        }
         for chunk in self.leases_ended(now)? {
             self.end_lease(&chunk, now, "lease ended")?;
         }
@@ -69,7 +73,8 @@ impl Round<'_> {
             }
         }
         let next_due = self.desk.lanes.next_at(&request);
-        let next_at = next_due.into_iter().chain(self.next_lease_end()?).min();
+        let look = (self.desk.room != Room::Plenty).then(|| now.plus(limits::DISK_LOOK));
+        let next_at = next_due.into_iter().chain(self.next_lease_end()?).chain(look).min();
         Ok(Claim { chunks, next_at })
     }
 

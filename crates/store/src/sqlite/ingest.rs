@@ -96,12 +96,14 @@ mod tests {
     use super::*;
     use crate::Admission;
     use crate::conformance::{Shape, at};
+    use crate::sqlite::disk::Statvfs;
     use crate::sqlite::open::{Options, open};
+    use std::sync::Arc;
 
     #[test]
     fn callers_of_one_round_share_batches_and_a_refused_one_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let mut opened = open(directory.path(), Options::new(1), at(0)).unwrap();
+        let mut opened = open(directory.path(), Options::new(1), Arc::new(Statvfs), at(0)).unwrap();
         let mut round = Round::begin(&opened.connection, &mut opened.desk).unwrap();
         let mut packing = Packing::default();
         let keyed = |content| Shape { key: Some(("key", content)), ..Shape::default() }.drafts(1);

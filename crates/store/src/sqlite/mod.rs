@@ -11,7 +11,8 @@
 //! A commit is synced before it is answered, except where opening the store would undo the change anyway: a
 //! lease, an open broadcast. Those become durable with the next synced commit; a claim costs no sync.
 //!
-//! Any failure of a write or a sync ends the writer: nothing of that transaction is answered as done, every
+//! A full disk stops what comes in, and nothing that is under way ([`disk`]). Any other failure of a write or a sync ends
+//! the writer: nothing of that transaction is answered as done, every
 //! later call is refused at once, and [`Sqlite::failed`] tells the process to exit. Opening anew recovers.
 //!
 //! [`BATCH_ITEMS`]: notification::limits::BATCH_ITEMS
@@ -20,6 +21,9 @@ mod audit;
 mod broadcast;
 mod cancel;
 mod claim;
+mod disk;
+#[cfg(test)]
+mod disk_tests;
 mod ingest;
 mod open;
 mod read;
@@ -36,7 +40,7 @@ mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, mpsc as std_mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -47,6 +51,7 @@ use notification::{
 use rusqlite::ErrorCode;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use disk::{FreeSpace, Statvfs};
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
 
@@ -60,7 +65,7 @@ use reader::Beside;
 use round::Round;
 use wal::{WalBounds, WriteAheadLog};
 use writer::Durability::{Synced, WithTheNext};
-use writer::{Command, Durability, Writer};
+use writer::{Accept, Command, Durability, Purpose, Writer};
 
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
@@ -68,6 +73,7 @@ pub struct Sqlite {
     commands: mpsc::Sender<Command>,
     changes: watch::Receiver<u64>,
     failed: watch::Receiver<Option<StoreError>>,
+    accepts: watch::Receiver<bool>,
     reader: SqliteReader,
     /// Tells that the writer's thread has ended.
     ended: Mutex<std_mpsc::Receiver<()>>,
@@ -89,16 +95,29 @@ impl Sqlite {
         options: Options,
         now: Timestamp,
     ) -> Result<(Self, Recovery), StoreError> {
-        Self::open_within(path, options, WalBounds::DEFAULT, now)
+        Self::open_on(path, options, Arc::new(Statvfs), now)
+    }
+
+    /// As [`Sqlite::open`], on a disk that has as much room as `free_space` says.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_on(
+        path: &Path,
+        options: Options,
+        free_space: Arc<dyn FreeSpace>,
+        now: Timestamp,
+    ) -> Result<(Self, Recovery), StoreError> {
+        Self::open_within(path, options, (free_space, WalBounds::DEFAULT), now)
     }
 
     fn open_within(
         path: &Path,
         options: Options,
-        bounds: WalBounds,
+        (free_space, bounds): (Arc<dyn FreeSpace>, WalBounds),
         now: Timestamp,
     ) -> Result<(Self, Recovery), StoreError> {
-        let opened = open::open(path, options, now)?;
+        let opened = open::open(path, options, free_space, now)?;
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let reader = SqliteReader::open(path, Beside::Writer)?;
         let log = path.join(open::WAL);
@@ -107,10 +126,12 @@ impl Sqlite {
         let (failed, failed_receiver) = watch::channel(None);
         let (ending, ended) = std_mpsc::sync_channel(1);
         let panicked = failed.clone();
+        let accepts = opened.disk.accepts();
         let writer = Writer {
             connection: opened.connection,
             desk: opened.desk,
             wal,
+            disk: opened.disk,
             synchronous: options.synchronous,
             is_synced: true,
             changes,
@@ -130,6 +151,7 @@ impl Sqlite {
             commands,
             changes: changes_receiver,
             failed: failed_receiver,
+            accepts,
             reader,
             ended: Mutex::new(ended),
         };
@@ -146,6 +168,11 @@ impl Sqlite {
         self.failed.clone()
     }
 
+    /// Whether the disk has room for more notifications; those that were accepted go on without.
+    pub fn accepts(&self) -> watch::Receiver<bool> {
+        self.accepts.clone()
+    }
+
     /// Finishes what was asked, closes the files and gives the directory free. Later calls are refused.
     pub async fn close(&self) {
         let (answer, closed) = oneshot::channel();
@@ -160,9 +187,28 @@ impl Sqlite {
         durability: Durability,
         work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.run(Purpose::CarryOn, durability, work).await
+    }
+
+    /// The same of what brings in `items` notifications.
+    async fn accept<T: Send + 'static>(
+        &self,
+        items: usize,
+        durability: Durability,
+        work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run(Purpose::Accept(items), durability, work).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        purpose: Purpose,
+        durability: Durability,
+        work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         let job = writer::job(answer, work);
-        self.send(Command::Job { job, durability, items: 0 }, answered).await
+        self.send(Command::Job { job, durability, purpose }, answered).await
     }
 
     async fn send<T>(
@@ -207,7 +253,8 @@ impl Ingest for Sqlite {
             return Ok(Vec::new());
         }
         let (answer, answered) = oneshot::channel();
-        self.send(Command::Ingest(drafts, now, answer), answered).await
+        let accept = Accept { drafts, now, result: None, answer };
+        self.send(Command::Ingest(Box::new(accept)), answered).await
     }
 
     async fn open_broadcast(
@@ -215,7 +262,7 @@ impl Ingest for Sqlite {
         draft: BroadcastDraft,
         _now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
-        self.write(WithTheNext, move |round| round.open_broadcast(&draft)).await
+        self.accept(0, WithTheNext, move |round| round.open_broadcast(&draft)).await
     }
 
     async fn add_recipients(
@@ -225,9 +272,8 @@ impl Ingest for Sqlite {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let items = groups.iter().map(|group| group.recipients.len()).sum();
-        let (answer, answered) = oneshot::channel();
-        let job = writer::job(answer, move |round| round.add_recipients(broadcast, &groups, now));
-        self.send(Command::Job { job, durability: WithTheNext, items }, answered).await
+        let add = move |round: &mut Round<'_>| round.add_recipients(broadcast, &groups, now);
+        self.accept(items, WithTheNext, add).await
     }
 
     async fn seal_broadcast(
@@ -235,7 +281,7 @@ impl Ingest for Sqlite {
         broadcast: BroadcastId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        self.write(Synced, move |round| round.seal_broadcast(broadcast, now)).await
+        self.accept(0, Synced, move |round| round.seal_broadcast(broadcast, now)).await
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
@@ -379,6 +425,11 @@ impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
             return Self::Unavailable("it took so long to read that it was interrupted".to_owned());
+        }
+        if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+            return Self::NoSpace(
+                "the disk that holds the store is full: free some space".to_owned(),
+            );
         }
         Self::Broken(error.to_string())
     }

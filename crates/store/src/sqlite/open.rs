@@ -4,11 +4,13 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use notification::Timestamp;
 use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
+use super::disk::{Disk, FreeSpace, Room};
 use super::round::{Desk, Round, next_due};
 use super::rows;
 use super::suppress::RecipientFilter;
@@ -60,6 +62,7 @@ pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) desk: Desk,
     pub(super) lock: File,
+    pub(super) disk: Disk,
     pub(super) recovery: Recovery,
 }
 
@@ -88,12 +91,16 @@ impl Synchronous {
 pub(super) fn open(
     directory: &Path,
     options: Options,
+    free_space: Arc<dyn FreeSpace>,
     now: Timestamp,
 ) -> Result<Opened, StoreError> {
     assert_library()?;
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(directory).map_err(|error| io(directory, &error))?;
-    let lock = lock(directory)?;
+    let mut lock = lock(directory)?;
+    // Everything after this may need room, be it for a process number.
+    let volume = Disk::open(directory, free_space)?;
+    note_owner(&mut lock).map_err(|error| io(&directory.join(LOCK), &error))?;
     let mut connection = Connection::open(directory.join(DATABASE))?;
     configure(&connection, options)?;
     migrate(&mut connection, directory)?;
@@ -107,11 +114,13 @@ pub(super) fn open(
         suppressed: RecipientFilter::load(&connection)?,
         next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
         last_content: None,
+        room: Room::Plenty,
+        new_lanes: Vec::new(),
     };
     let mut round = Round::begin(&connection, &mut desk)?;
     let recovery = round.recover(now)?;
     round.commit()?;
-    Ok(Opened { connection, desk, lock, recovery })
+    Ok(Opened { connection, desk, lock, disk: volume, recovery })
 }
 
 /// Opens the database in `directory` for reading, whoever owns it.
@@ -257,13 +266,14 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
         }
         Err(TryLockError::Error(error)) => return Err(io(&path, &error)),
     }
-    let note_pid = |file: &mut File| {
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())
-    };
-    note_pid(&mut file).map_err(|error| io(&path, &error))?;
     Ok(file)
+}
+
+/// Writes down whose the directory is.
+fn note_owner(lock: &mut File) -> std::io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    writeln!(lock, "{}", std::process::id())
 }
 
 fn io(path: &Path, error: &std::io::Error) -> StoreError {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, State, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
+use super::disk::Room;
 use super::rows::{self, select_chunk};
 use super::suppress::RecipientFilter;
 use crate::StoreError;
@@ -23,6 +24,10 @@ pub(super) struct Desk {
     pub(super) next_batch: u64,
     /// Of the broadcast that was claimed from last: its next chunk will want it.
     pub(super) last_content: Option<(BroadcastId, Content)>,
+    /// What the disk has room for.
+    pub(super) room: Room,
+    /// Lanes that this transaction stored: if it is undone, they do not exist.
+    pub(super) new_lanes: Vec<LaneId>,
 }
 
 /// The transaction under way. Refusals are found before anything of their command is written: a
@@ -37,7 +42,7 @@ pub(super) struct Round<'a> {
 }
 
 /// What a transaction came to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Committed {
     /// Whether more may be claimable now.
     pub(super) woke: bool,
@@ -57,6 +62,17 @@ pub(super) struct NewChunk<'a> {
     pub(super) members: Option<&'a Members>,
 }
 
+// === impl Desk ===
+
+impl Desk {
+    /// The transaction was undone. What else it noted, that lanes have work, the next claim finds to be wrong.
+    pub(super) fn forget_new_lanes(&mut self) {
+        for lane in self.new_lanes.drain(..) {
+            self.lanes.remove(lane);
+        }
+    }
+}
+
 // === impl Round ===
 
 impl<'a> Round<'a> {
@@ -65,6 +81,7 @@ impl<'a> Round<'a> {
         desk: &'a mut Desk,
     ) -> Result<Self, StoreError> {
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        desk.new_lanes.clear();
         Ok(Self { connection, desk, woke: false, totals: BTreeMap::new() })
     }
 
@@ -169,11 +186,14 @@ impl<'a> Round<'a> {
         let parameters = params![lane.channel.as_str(), &*lane.destination, lane.priority.code()];
         let mut select = self
             .sql("SELECT id FROM lane WHERE channel = ?1 AND destination = ?2 AND priority = ?3")?;
-        let id = match select.query_row(parameters, |row| row.get(0)).optional()? {
-            Some(id) => id,
-            None => self
-                .sql("INSERT INTO lane (channel, destination, priority) VALUES (?1, ?2, ?3)")?
-                .insert(parameters)?,
+        let stored = select.query_row(parameters, |row| row.get(0)).optional()?;
+        let id = if let Some(id) = stored {
+            id
+        } else {
+            let insert = "INSERT INTO lane (channel, destination, priority) VALUES (?1, ?2, ?3)";
+            let id = self.sql(insert)?.insert(parameters)?;
+            self.desk.new_lanes.push(id);
+            id
         };
         self.desk.lanes.add(id, lane.clone());
         Ok(id)

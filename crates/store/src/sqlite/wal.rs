@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use notification::limits;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -38,6 +39,8 @@ pub(super) struct WriteAheadLog {
     nudge: Waker,
     /// Pages of the log at the last checkpoint.
     tried_at: i64,
+    /// Pages of the log now, and those of them that are in the database.
+    pages: (i64, i64),
     /// Pages of the log at which readers make way next.
     max: i64,
     making_way: Option<MakingWay>,
@@ -86,7 +89,17 @@ impl WriteAheadLog {
     ) -> Self {
         let nudge = Waker::from(Arc::new(Nudge(commands)));
         let (max, making_way) = (bounds.max, None);
-        Self { path, bounds, readers, nudge, tried_at: 0, max, making_way, told_at: 0 }
+        Self {
+            path,
+            bounds,
+            readers,
+            nudge,
+            tried_at: 0,
+            pages: (0, 0),
+            max,
+            making_way,
+            told_at: 0,
+        }
     }
 
     /// Copies the log to the database when it is long. Errors count: a failed sync here is as bad as one in a commit, which
@@ -96,6 +109,7 @@ impl WriteAheadLog {
         let (pages, copied): (i64, i64) =
             measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
         drop(measure);
+        self.pages = (pages, copied);
         if pages < self.tried_at {
             self.begun_anew();
         }
@@ -106,6 +120,24 @@ impl WriteAheadLog {
             self.tried_at = pages;
         }
         Ok(())
+    }
+
+    /// Why nothing more is accepted.
+    pub(super) fn refusal(&self) -> Option<StoreError> {
+        let bytes = (self.pages.0 * super::open::PAGE_BYTES).cast_unsigned();
+        (bytes >= limits::WAL_BYTES).then(|| {
+            StoreError::NoSpace(format!(
+                "another process has read the database for so long that the write-ahead log has {} MiB, and nothing was \
+                 stored: end it. What was accepted before is delivered meanwhile",
+                bytes / (1024 * 1024)
+            ))
+        })
+    }
+
+    /// Bytes that the database grows by when the rest of the log is copied to it, at most.
+    pub(super) fn owed(&self) -> u64 {
+        let (pages, copied) = self.pages;
+        ((pages - copied) * super::open::PAGE_BYTES).cast_unsigned()
     }
 
     /// Lets the log start anew as soon as no reader is in the way, and does not wait for that.
@@ -148,12 +180,16 @@ impl WriteAheadLog {
     }
 }
 
-/// A checkpoint that waits for no reader; whether one was in its way.
+/// A checkpoint that waits for no reader; whether one was in its way, or a full disk.
 pub(super) fn checkpoint(connection: &Connection, pragma: &str) -> Result<bool, StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
     let is_busy = connection.query_row(pragma, [], |row| row.get(0));
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    Ok(is_busy?)
+    match is_busy.map_err(StoreError::from) {
+        // The disk is too full for the database to grow; the log has it all.
+        Err(StoreError::NoSpace(_)) => Ok(true),
+        is_busy => is_busy,
+    }
 }
 
 // === impl MakingWay ===

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use futures_util::FutureExt as _;
 use notification::{Disposition, State, limits};
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::Sqlite;
 use super::audit::SLICE_ROWS;
+use super::disk::Statvfs;
 use super::open::{DATABASE, Options, PAGE_BYTES, WAL};
 use super::wal::{WalBounds, checkpoint};
 use crate::conformance::{Shape, at, claim_request, settle_all};
@@ -24,7 +25,8 @@ const WRITE_PAGES: i64 = 40;
 
 fn fresh() -> (TempDir, Sqlite) {
     let directory = tempfile::tempdir().unwrap();
-    let opened = Sqlite::open_within(directory.path(), Options::new(1), BOUNDS, at(0));
+    let opened =
+        Sqlite::open_within(directory.path(), Options::new(1), (Arc::new(Statvfs), BOUNDS), at(0));
     (directory, opened.unwrap().0)
 }
 

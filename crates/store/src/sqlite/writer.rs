@@ -7,8 +7,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use Durability::WithTheNext;
 
+use super::disk::Disk;
 use super::open::Synchronous;
-use super::round::{Desk, Round};
+use super::round::{Committed, Desk, Round};
 use super::wal::{WriteAheadLog, checkpoint};
 use crate::rows::packing::Packing;
 use crate::{Admission, ErrorKind, StoreError};
@@ -16,13 +17,30 @@ use crate::{Admission, ErrorKind, StoreError};
 /// What callers send to the writer.
 pub(super) enum Command {
     /// Drafts: those of one round share batches, so they are not jobs of their own.
-    Ingest(Vec<Draft>, Timestamp, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
-    /// Anything else; `items` are the recipients it brings in.
-    Job { job: Job, durability: Durability, items: usize },
+    Ingest(Box<Accept>),
+    /// Anything else.
+    Job { job: Box<dyn Job>, durability: Durability, purpose: Purpose },
     /// No work: something changed that the writer looks at after each round.
     LookAgain,
     /// Finish what is queued, take nothing more, and answer when the files are closed.
     Close(oneshot::Sender<()>),
+}
+
+/// Drafts of one caller.
+pub(super) struct Accept {
+    pub(super) drafts: Vec<Draft>,
+    pub(super) now: Timestamp,
+    pub(super) result: Option<Result<Vec<Admission>, StoreError>>,
+    pub(super) answer: oneshot::Sender<Result<Vec<Admission>, StoreError>>,
+}
+
+/// What a job is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It brings in so many recipients, and is refused when the disk is nearly full.
+    Accept(usize),
+    /// It carries on with what was accepted, or ends it.
+    CarryOn,
 }
 
 /// What a power cut may do to a change. The end of the process alone harms neither.
@@ -35,11 +53,28 @@ pub(super) enum Durability {
     WithTheNext,
 }
 
-/// Does its part in a round, and says what to answer once that is durable. An error ends the writer.
-pub(super) type Job = Box<dyn FnOnce(&mut Round<'_>) -> Result<Reply, StoreError> + Send>;
+/// Does its part in a round, and keeps what to answer once that is durable.
+pub(super) trait Job: Send {
+    /// An error ends the transaction, and nothing of it was done.
+    fn run(&mut self, round: &mut Round<'_>) -> Result<(), StoreError>;
 
-/// Answers one caller. Dropped unused, it tells the caller that the store failed.
-pub(super) type Reply = Box<dyn FnOnce() + Send>;
+    /// Answers: what was found, or why it was not done.
+    fn answer(self: Box<Self>, undone: Option<&StoreError>);
+}
+
+/// A job that answers one caller. Dropped unused, it tells the caller that the store failed.
+struct Work<F, T> {
+    run: Option<F>,
+    result: Option<Result<T, StoreError>>,
+    answer: oneshot::Sender<Result<T, StoreError>>,
+}
+
+/// What became of the commands of one transaction.
+struct Outcome {
+    /// To be answered.
+    commands: Vec<Command>,
+    committed: Result<Committed, StoreError>,
+}
 
 /// The write side of an open store.
 #[derive(Debug)]
@@ -47,6 +82,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) desk: Desk,
     pub(super) wal: WriteAheadLog,
+    pub(super) disk: Disk,
     pub(super) synchronous: Synchronous,
     /// Whether commits are synced now; as it is with [`Synchronous::Normal`], which never are.
     pub(super) is_synced: bool,
@@ -79,7 +115,7 @@ impl Writer {
                         commands.close();
                         closing.push(answer);
                     }
-                    Command::Ingest(..) | Command::Job { .. } => work.push(command),
+                    Command::Ingest(_) | Command::Job { .. } => work.push(command),
                     Command::LookAgain => {}
                 }
             }
@@ -97,44 +133,75 @@ impl Writer {
         }
     }
 
-    /// One transaction. Nobody is answered before it is durable.
+    /// A transaction for what comes in, and one for what goes on: the disk may be too full for the first. Nobody is
+    /// answered before all of it is durable; the second makes the first so, if it is synced.
     fn round(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
-        if commands.is_empty() {
-            return Ok(());
-        }
-        let wants_sync =
-            |command: &Command| !matches!(command, Command::Job { durability: WithTheNext, .. });
-        self.set_synced(commands.iter().any(wants_sync))?;
-        let mut round = Round::begin(&self.connection, &mut self.desk)?;
-        let mut replies: Vec<Reply> = Vec::with_capacity(commands.len());
-        let mut packing = Packing::default();
-        let mut jobs = Vec::new();
-        for command in commands {
-            match command {
-                Command::Ingest(drafts, now, answer) => {
-                    replies.push(reply(answer, packing.pack(&mut round, drafts, now))?);
-                }
-                Command::Job { job, .. } => jobs.push(job),
-                Command::LookAgain | Command::Close(_) => {}
-            }
-        }
-        round.store_packed(packing)?;
-        for job in jobs {
-            replies.push(job(&mut round)?);
-        }
-        let committed = round.commit()?;
+        self.desk.room = self.disk.look(self.wal.owed())?;
+        let (incoming, ongoing): (Vec<_>, Vec<_>) =
+            commands.into_iter().partition(Command::accepts);
+        let syncs_later = ongoing.iter().any(Command::wants_sync);
+        let syncs_now = !syncs_later && incoming.iter().any(Command::wants_sync);
+        let accepted = match self.disk.refusal().or_else(|| self.wal.refusal()) {
+            Some(refusal) => Outcome { commands: incoming, committed: Err(refusal) },
+            None => self.transaction(incoming, syncs_now)?,
+        };
+        let done = self.transaction(ongoing, syncs_later)?;
+        let committed = done.committed.clone()?;
         if committed.counted && !self.is_synced {
             // A claim that ended something: a reader of the log must never see it undone.
             let synced = File::open(&self.wal.path).and_then(|wal| wal.sync_data());
             synced.map_err(|error| StoreError::Broken(error.to_string()))?;
         }
-        for reply in replies {
-            reply();
-        }
-        if committed.woke {
+        let woke = committed.woke || accepted.committed.as_ref().is_ok_and(|it| it.woke);
+        accepted.answer();
+        done.answer();
+        if woke {
             self.changes.send_modify(|change| *change += 1);
         }
         Ok(())
+    }
+
+    /// One transaction. When the disk is too full for it, nothing of it was done, and the store goes on.
+    fn transaction(
+        &mut self,
+        mut commands: Vec<Command>,
+        is_synced: bool,
+    ) -> Result<Outcome, StoreError> {
+        if commands.is_empty() {
+            return Ok(Outcome { commands, committed: Ok(Committed::default()) });
+        }
+        self.set_synced(is_synced)?;
+        let committed = match self.commit(&mut commands) {
+            Err(StoreError::NoSpace(words)) => {
+                if !self.connection.is_autocommit() {
+                    self.connection.execute_batch("ROLLBACK")?;
+                }
+                self.desk.forget_new_lanes();
+                Err(StoreError::NoSpace(words))
+            }
+            Err(error) => return Err(error),
+            Ok(committed) => Ok(committed),
+        };
+        Ok(Outcome { commands, committed })
+    }
+
+    fn commit(&mut self, commands: &mut [Command]) -> Result<Committed, StoreError> {
+        let mut round = Round::begin(&self.connection, &mut self.desk)?;
+        let mut packing = Packing::default();
+        for command in &mut *commands {
+            if let Command::Ingest(accept) = command {
+                let drafts = std::mem::take(&mut accept.drafts);
+                let packed = packing.pack(&mut round, drafts, accept.now);
+                accept.result = Some(unless_undone(packed)?);
+            }
+        }
+        round.store_packed(packing)?;
+        for command in commands {
+            if let Command::Job { job, .. } = command {
+                job.run(&mut round)?;
+            }
+        }
+        round.commit()
     }
 
     /// Whether the next commits reach the disk before they return.
@@ -165,15 +232,42 @@ impl Writer {
     }
 }
 
+// === impl Outcome ===
+
+impl Outcome {
+    fn answer(self) {
+        let undone = self.committed.err();
+        for command in self.commands {
+            command.answer(undone.as_ref());
+        }
+    }
+}
+
 // === impl Command ===
 
 impl Command {
     /// Notifications that this brings in.
     fn items(&self) -> usize {
         match self {
-            Self::Ingest(drafts, ..) => drafts.len(),
-            Self::Job { items, .. } => *items,
-            Self::LookAgain | Self::Close(_) => 0,
+            Self::Ingest(accept) => accept.drafts.len(),
+            Self::Job { purpose: Purpose::Accept(items), .. } => *items,
+            Self::Job { .. } | Self::LookAgain | Self::Close(_) => 0,
+        }
+    }
+
+    fn accepts(&self) -> bool {
+        matches!(self, Self::Ingest(_) | Self::Job { purpose: Purpose::Accept(_), .. })
+    }
+
+    fn wants_sync(&self) -> bool {
+        !matches!(self, Self::Job { durability: WithTheNext, .. })
+    }
+
+    fn answer(self, undone: Option<&StoreError>) {
+        match self {
+            Self::Ingest(accept) => answer(accept.answer, accept.result, undone),
+            Self::Job { job, .. } => job.answer(undone),
+            Self::LookAgain | Self::Close(_) => {}
         }
     }
 }
@@ -181,7 +275,7 @@ impl Command {
 impl std::fmt::Debug for Command {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
-            Self::Ingest(..) => "Ingest",
+            Self::Ingest(_) => "Ingest",
             Self::Job { .. } => "Job",
             Self::LookAgain => "LookAgain",
             Self::Close(_) => "Close",
@@ -189,26 +283,49 @@ impl std::fmt::Debug for Command {
     }
 }
 
+// === impl Work ===
+
+impl<F, T> Job for Work<F, T>
+where
+    F: FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send,
+    T: Send,
+{
+    fn run(&mut self, round: &mut Round<'_>) -> Result<(), StoreError> {
+        if let Some(work) = self.run.take() {
+            self.result = Some(unless_undone(work(round))?);
+        }
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, undone: Option<&StoreError>) {
+        answer(self.answer, self.result, undone);
+    }
+}
+
 /// Work, and where its result goes once it is durable.
 pub(super) fn job<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, StoreError>>,
     work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
-) -> Job {
-    Box::new(move |round| {
-        let result = work(round);
-        reply(answer, result)
-    })
+) -> Box<dyn Job> {
+    Box::new(Work { run: Some(work), result: None, answer })
 }
 
-/// Keeps an answer until it is durable. A refusal is an answer; a failure ends the round.
-fn reply<T: Send + 'static>(
-    answer: oneshot::Sender<Result<T, StoreError>>,
-    result: Result<T, StoreError>,
-) -> Result<Reply, StoreError> {
+/// A refusal is an answer; what ends the transaction is an error.
+fn unless_undone<T>(result: Result<T, StoreError>) -> Result<Result<T, StoreError>, StoreError> {
     match result {
         Err(error) if error.kind() == ErrorKind::Fatal => Err(error),
-        result => Ok(Box::new(move || {
-            let _caller_may_be_gone = answer.send(result);
-        })),
+        Err(error @ StoreError::NoSpace(_)) => Err(error),
+        result => Ok(result),
+    }
+}
+
+fn answer<T>(
+    answer: oneshot::Sender<Result<T, StoreError>>,
+    result: Option<Result<T, StoreError>>,
+    undone: Option<&StoreError>,
+) {
+    let result = undone.cloned().map_or(result, |error| Some(Err(error)));
+    if let Some(result) = result {
+        let _caller_may_be_gone = answer.send(result);
     }
 }
