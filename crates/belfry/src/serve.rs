@@ -3,6 +3,8 @@
 mod backend;
 mod broker;
 mod engine;
+#[cfg(test)]
+mod engine_tests;
 mod live;
 mod role;
 mod senders;
@@ -13,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use flow::Clock;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
@@ -56,7 +59,7 @@ async fn serve(
     // From here on it ends nothing; what came during the start is looked at after it.
     let mut hangup = signal(SignalKind::hangup())?;
     let mut engine = tokio::select! {
-        started = Engine::start(role, config) => started?,
+        started = Engine::start(role, config, Clock::system()) => started?,
         _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
         _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
     };

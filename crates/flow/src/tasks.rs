@@ -2,15 +2,35 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 
+use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
 /// The background tasks of one component. Dropping it aborts those that still run.
+///
+/// What lasts as long as its process is to be watched by [`Tasks::ended`]: of a task that has ended unasked, by a panic as
+/// well, whatever it did stands still from then on.
 #[derive(Debug, Default)]
 pub struct Tasks {
     running: JoinSet<()>,
     names: Vec<(Id, &'static str)>,
+    ended: watch::Sender<Option<Ended>>,
+    /// The task that is to panic.
+    sabotaged: watch::Sender<Option<&'static str>>,
 }
+
+/// A task that came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The task's name.
+    pub name: &'static str,
+    /// Whether it ended by a panic.
+    pub panicked: bool,
+}
+
+/// Tells of the end of a task, however it comes.
+struct Teller(&'static str, watch::Sender<Option<Ended>>);
 
 /// A task that ended by a panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +44,36 @@ pub struct Panicked {
 impl Tasks {
     /// Runs `future` in the background under `name`, on the current runtime.
     pub fn spawn(&mut self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
-        let handle = self.running.spawn(future);
+        let teller = Teller(name, self.ended.clone());
+        let mut sabotaged = self.sabotaged.subscribe();
+        let handle = self.running.spawn(async move {
+            let mut future = pin!(future);
+            // Dropped before the future is: its end is told before what follows from it.
+            let _teller = teller;
+            tokio::select! {
+                biased;
+                Ok(_) = sabotaged.wait_for(|sabotaged| *sabotaged == Some(name)) => {
+                    sabotage(name);
+                }
+                () = &mut future => {}
+            }
+        });
         self.names.push((handle.id(), name));
+    }
+
+    /// Turns into the first task that ended. Tells the truth as soon as it has ended, whoever waits for it.
+    pub fn ended(&self) -> watch::Receiver<Option<Ended>> {
+        self.ended.subscribe()
+    }
+
+    /// The names of those whose end nobody has waited for yet.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.names.iter().map(|(_id, name)| *name)
+    }
+
+    /// Makes the task called `name` panic at its next turn. For tests of those who watch.
+    pub fn sabotage(&self, name: &'static str) {
+        self.sabotaged.send_replace(Some(name));
     }
 
     /// Waits until the next task ends and gives its name; `None` when none is left.
@@ -54,6 +102,29 @@ impl Tasks {
     }
 }
 
+#[expect(clippy::panic, reason = "it is asked to")]
+fn sabotage(name: &str) {
+    panic!("the task {name} was asked to panic");
+}
+
+// === impl Ended ===
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, panicked } = self;
+        write!(formatter, "the task {name} {}", if *panicked { "panicked" } else { "ended" })
+    }
+}
+
+// === impl Teller ===
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let ended = Ended { name: self.0, panicked: std::thread::panicking() };
+        self.1.send_if_modified(|first| first.is_none().then(|| *first = Some(ended)).is_some());
+    }
+}
+
 // === impl Panicked ===
 
 impl From<Panicked> for io::Error {
@@ -74,5 +145,23 @@ mod tests {
         tasks.spawn("bad", async { panic!("as planned") });
         assert_eq!(tasks.next().await, Some(Err(Panicked { name: "bad" })));
         assert_eq!(tasks.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn whoever_watches_learns_of_the_first_end_without_waiting_for_any() {
+        for (sabotaged, panicked) in [(Some("watched"), true), (None, false)] {
+            let mut tasks = Tasks::default();
+            let mut ended = tasks.ended();
+            tasks.spawn("other", std::future::pending());
+            let (go, gone) = tokio::sync::oneshot::channel::<()>();
+            tasks.spawn("watched", async { gone.await.unwrap() });
+            assert!(tasks.names().eq(["other", "watched"]));
+            match sabotaged {
+                Some(name) => tasks.sabotage(name),
+                None => go.send(()).unwrap(),
+            }
+            let first = *ended.wait_for(Option::is_some).await.unwrap();
+            assert_eq!(first, Some(Ended { name: "watched", panicked }));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use flow::tasks::Ended;
 use flow::{Clock, Tenure};
 use notification::Ticket;
 use store::postgres::{self, Postgres};
@@ -62,8 +63,7 @@ impl Backend {
                     seed,
                 };
                 let store = reach(url, options, clock).await?;
-                let ahead_ms = store.time_offset();
-                tracing::info!(%url, worker, ahead_ms, "store opened");
+                tracing::info!(%url, worker, "store opened");
                 Ok(Self::Postgres { store: Arc::new(store), worker })
             }
         }
@@ -127,6 +127,11 @@ impl Backend {
         }
     }
 
+    /// Tells when one of its tasks has ended; `None` for one that has none.
+    pub(super) fn ended(&self) -> Option<watch::Receiver<Option<Ended>>> {
+        self.shared().map(|store| store.ended())
+    }
+
     /// Whether this process takes its share; if not, those who share the store have all of it at once.
     pub(super) fn set_working(&self, is_working: bool) {
         if let Some(store) = self.shared() {
@@ -142,7 +147,8 @@ impl Backend {
         }
     }
 
-    fn shared(&self) -> Option<&Arc<Postgres>> {
+    /// The store, if several processes share it.
+    pub(super) fn shared(&self) -> Option<&Arc<Postgres>> {
         match self {
             Self::Sqlite(_) => None,
             Self::Postgres { store, .. } => Some(store),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flow::Clock;
+use flow::tasks::Ended;
 use notification::Ticket;
 use queue::{Broker, Consume, Options, Publish, QueueError};
 use tokio::sync::watch;
@@ -79,6 +80,17 @@ impl Link {
     /// Its name for readiness, and whether it can be reached.
     pub(super) fn available(&self) -> (&'static str, watch::Receiver<bool>) {
         ("broker", self.broker.available())
+    }
+
+    /// Tells when the task that keeps it has ended.
+    pub(super) fn ended(&self) -> watch::Receiver<Option<Ended>> {
+        self.broker.ended()
+    }
+
+    /// The queue itself.
+    #[cfg(test)]
+    pub(super) fn broker(&self) -> &Broker {
+        &self.broker
     }
 
     /// For a stage that uses the link, until it ends.

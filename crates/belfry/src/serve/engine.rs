@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use api::Readiness;
 use flow::Clock;
+use flow::tasks::Ended;
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::StoreError;
@@ -35,11 +36,10 @@ pub(super) struct Engine {
 // === impl Engine ===
 
 impl Engine {
-    /// Listens, opens the store and the broker, and starts the stages of `role`. Until then the process lives and is not
-    /// ready.
-    pub(super) async fn start(role: Role, config: &Config) -> anyhow::Result<Self> {
+    /// Listens, opens the store and the broker, and starts the stages of `role`, on a machine whose clock is `clock`. Until
+    /// then the process lives and is not ready.
+    pub(super) async fn start(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Self> {
         role.check(config)?;
-        let clock = Clock::system();
         let live = Live::new(config)?;
         if role.consumes() {
             live.warn_of_forgetful();
@@ -103,19 +103,48 @@ impl Engine {
         self.listen
     }
 
+    /// What its notifications are kept in.
+    #[cfg(test)]
+    pub(super) fn store(&self) -> Arc<dyn store::Store> {
+        self.backend.store()
+    }
+
+    /// The names of all tasks that last as long as the process.
+    #[cfg(test)]
+    pub(super) async fn tasks(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = self.stages.tasks.names().collect();
+        if let Some(store) = self.backend.shared() {
+            names.extend(store.tasks().await.names());
+        }
+        names.extend(self.link.iter().flat_map(|link| link.broker().tasks().names()));
+        names
+    }
+
+    /// Makes a task panic.
+    #[cfg(test)]
+    pub(super) async fn sabotage(&self, name: &'static str) {
+        self.stages.tasks.sabotage(name);
+        if let Some(store) = self.backend.shared() {
+            store.tasks().await.sabotage(name);
+        }
+        self.link.iter().for_each(|link| link.broker().tasks().sabotage(name));
+    }
+
     /// Waits until something fails that the engine cannot go on without, and says what.
     pub(super) async fn failed(&mut self) -> String {
         let Stages { tasks, senders, failures, .. } = &mut self.stages;
+        let of_stages = Some(tasks.ended());
+        let of_store = self.backend.ended();
+        let of_link = self.link.as_ref().map(Link::ended);
         // The cause before its consequences: stages end when the store does.
         tokio::select! {
             biased;
             failure = broken(self.backend.failed()) => failure,
+            ended = first_end(of_store) => ended,
+            ended = first_end(of_link) => ended,
             Some(failure) = failures.recv() => failure,
+            ended = first_end(of_stages) => ended,
             Some(ended) = senders.next() => ended.err().unwrap_or_else(|| "a sender ended".to_owned()),
-            Some(ended) = tasks.next() => match ended {
-                Ok(name) => format!("{name} ended"),
-                Err(panicked) => format!("{} panicked", panicked.name),
-            },
         }
     }
 
@@ -146,6 +175,13 @@ impl Engine {
 async fn broken(mut failed: watch::Receiver<Option<StoreError>>) -> String {
     let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
     reason.map_or_else(|| "the store's writer is gone".to_owned(), |reason| reason.to_string())
+}
+
+/// Ends when one of the tasks of a part does, if there is that part, with the name of the task.
+async fn first_end(ended: Option<watch::Receiver<Option<Ended>>>) -> String {
+    let Some(mut ended) = ended else { return std::future::pending().await };
+    let first = ended.wait_for(Option::is_some).await.ok().and_then(|first| *first);
+    first.map_or_else(|| "its tasks are gone".to_owned(), |first| first.to_string())
 }
 
 /// Different in every process; nothing secret is drawn from it.

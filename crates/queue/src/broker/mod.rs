@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use flow::tasks::Ended;
 use flow::{Clock, Tasks};
 use notification::{Priority, Ticket, Timestamp, limits};
 use tokio::sync::watch;
@@ -152,7 +153,7 @@ impl Broker {
             random,
             short_links: 0,
         };
-        tasks.spawn("broker session", session.run());
+        tasks.spawn("broker-session", session.run());
         let publisher: Arc<dyn Publish<Ticket>> = Arc::clone(&shared) as _;
         let consumer: Arc<dyn Consume<Ticket>> = Arc::clone(&shared) as _;
         Self { publisher, consumer, control: shared, status, tasks }
@@ -186,6 +187,16 @@ impl Broker {
     /// How often the link failed, and why the last time, whether or not it has come back since.
     pub fn failures(&self) -> watch::Receiver<Failures> {
         self.status.failures.subscribe()
+    }
+
+    /// Turns into the task that keeps the link, once it has ended. Unless the queue is closed, it never should.
+    pub fn ended(&self) -> watch::Receiver<Option<Ended>> {
+        self.tasks.ended()
+    }
+
+    /// Its tasks, for tests of those who watch them.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Publishes and gives out nothing more. What was received can still be acknowledged; what was not is given back.

@@ -49,12 +49,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flow::tasks::Ended;
 use flow::{Clock, Tasks, Tenure};
 use notification::{
     Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
     Timestamp, limits,
 };
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, MutexGuard, mpsc, watch};
 
 pub use reader::PostgresReader;
 
@@ -106,6 +107,7 @@ pub struct Postgres {
     intent: watch::Sender<Intent>,
     tenure: Tenure,
     time: DatabaseTime,
+    ended: watch::Receiver<Option<Ended>>,
     /// Dropped with the store, and then nothing of it runs any more.
     tasks: Mutex<Tasks>,
 }
@@ -213,6 +215,7 @@ impl Postgres {
             intent,
             tenure,
             time,
+            ended: tasks.ended(),
             tasks: Mutex::new(tasks),
         })
     }
@@ -220,6 +223,16 @@ impl Postgres {
     /// Turns into the reason when the store fails for good; the process should then exit and start again.
     pub fn failed(&self) -> watch::Receiver<Option<StoreError>> {
         self.failed.clone()
+    }
+
+    /// Turns into the first of its tasks that ended before the store was closed; the process should then exit and start again.
+    pub fn ended(&self) -> watch::Receiver<Option<Ended>> {
+        self.ended.clone()
+    }
+
+    /// Its tasks, for tests of those who watch them.
+    pub async fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().await
     }
 
     /// Whether the database can be reached.
@@ -232,18 +245,12 @@ impl Postgres {
         self.tenure.clone()
     }
 
-    /// The database's time, which everybody who shares the store goes by: never ahead of it by more than clocks drift
-    /// within a beat.
+    /// The database's time, which everybody who shares the store goes by.
     pub fn clock(&self) -> Clock {
         self.time.clock()
     }
 
-    /// How far the database's clock is ahead of this machine's, ms.
-    pub fn time_offset(&self) -> i64 {
-        self.time.ahead()
-    }
-
-    /// How many partitions this process owns at the moment.
+    /// How many partitions this process owns.
     pub fn partitions(&self) -> usize {
         self.membership.borrow().partitions.len()
     }

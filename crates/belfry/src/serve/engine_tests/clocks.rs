@@ -1,0 +1,120 @@
+//! Engines whose clocks are wrong, are set, drift, and sleep.
+
+use std::time::Duration;
+
+use flow::{Clock, Steering};
+use notification::{Account, Timestamp};
+
+use super::{Broker, Deployment, World, settled};
+use crate::serve::engine::Engine;
+
+/// A step of a clock, ms.
+const STEP: i64 = 60_000;
+/// Due at once, under each guarantee.
+const COUNT: usize = 200;
+/// Scheduled.
+const LATER: usize = 50;
+/// How long after the rest those are due.
+const DELAY: Duration = Duration::from_secs(4);
+
+/// An engine, and what moves the clock of its machine.
+struct Machine {
+    engine: Engine,
+    steering: &'static Steering,
+}
+
+impl World {
+    /// Starts `deployment`, each process on a machine of its own, whose clock is off by `off` milliseconds.
+    async fn machines(&self, deployment: Deployment, off: i64) -> Vec<Machine> {
+        let mut machines = Vec::new();
+        for role in deployment.roles() {
+            let (clock, steering) = Clock::system().steered();
+            steering.step(off);
+            let engine = self.start(*role, clock).await;
+            machines.push(Machine { engine, steering });
+        }
+        machines
+    }
+}
+
+fn now() -> Timestamp {
+    pipeline::timestamp(Clock::system())
+}
+
+/// Sends some at once and some later, lets `disturb` move the clocks while they are under way, and checks that each
+/// arrived once, none before it was due by the clock that goes right, and that the account balances.
+async fn each_arrives_once(deployment: Deployment, off: i64, disturb: impl AsyncFn(&[Machine])) {
+    let world = World::of(deployment).await;
+    let machines = world.machines(deployment, off).await;
+    let intake = &machines[0].engine;
+    let due_at = now().plus(DELAY);
+    let mut ids = world.send(intake, COUNT, "at_least_once", None).await;
+    ids.extend(world.send(intake, COUNT, "at_most_once", None).await);
+    let later = world.send(intake, LATER, "at_least_once", Some(due_at)).await;
+    world.arrived(COUNT / 2).await;
+    disturb(&machines).await;
+    let accepted = (2 * COUNT + LATER) as u64;
+    let account = settled(intake, accepted).await;
+    assert_eq!(account, Account { accepted, delivered: accepted, ..Account::default() });
+    let arrivals = world.arrivals();
+    assert_eq!(arrivals.len() as u64, accepted);
+    for (id, arrival) in &arrivals {
+        assert_eq!(arrival.times, 1, "{id} in {deployment:?}");
+    }
+    for id in &later {
+        let first_ms = arrivals[id].first_us / 1_000;
+        assert!(first_ms >= due_at.millis().unsigned_abs(), "{id} arrived before {due_at}");
+    }
+    // Consumers first, as an operator would.
+    for machine in machines.into_iter().rev() {
+        let mut engine = machine.engine;
+        engine.drain().await.unwrap();
+    }
+}
+
+fn step_all(machines: &[Machine], millis: i64) {
+    for machine in machines {
+        machine.steering.step(millis);
+    }
+}
+
+/// Every process was started a minute slow and is set right, and is then a minute fast; the machine with the consumer
+/// sleeps for longer than it may be silent.
+async fn in_a_cluster(deployment: Deployment) {
+    each_arrives_once(deployment, -STEP, async |machines| {
+        step_all(machines, STEP);
+        for machine in machines {
+            machine.steering.drift(500);
+        }
+        step_all(machines, STEP);
+        machines[machines.len() - 1].steering.suspend(Duration::from_secs(20));
+        step_all(machines, -3 * STEP);
+    })
+    .await;
+    // The other way round.
+    each_arrives_once(deployment, STEP, async |machines| step_all(machines, -2 * STEP)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_without_a_broker_goes_by_the_databases_clock() {
+    in_a_cluster(Deployment::Shared).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_behind_rabbitmq_goes_by_the_databases_clock() {
+    in_a_cluster(Deployment::Behind(Broker::RabbitMq)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_behind_nats_goes_by_the_databases_clock() {
+    in_a_cluster(Deployment::Behind(Broker::Nats)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_one_machine_a_clock_that_is_set_back_and_right_again_repeats_and_loses_nothing() {
+    each_arrives_once(Deployment::OneMachine, 0, async |machines| {
+        step_all(machines, -STEP);
+        step_all(machines, STEP);
+    })
+    .await;
+}
