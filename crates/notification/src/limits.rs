@@ -182,10 +182,24 @@ pub const BEGIN_ITEMS: usize = 128;
 pub const REPORT_BATCHES: usize = 256;
 /// Reports sent to settle at once.
 pub const REPORT_ITEMS: usize = 256;
-/// Crashes with a chunk in flight after which it is halved, to find the one that kills the process.
-pub const CRASHES_BEFORE_SPLIT: u16 = 3;
-/// Crashes with a single notification in flight after which it is quarantined.
-pub const CRASHES_BEFORE_QUARANTINE: u16 = 6;
+/// Crashes that a chunk may be in flight in before it is suspected. A single crash, and the one after it, return the work
+/// as it was.
+pub const CRASHES_BEFORE_SUSPICION: u16 = 3;
+/// Parts that suspected deliveries are divided into after each crash, tried one after the other: 256,000 are told apart
+/// in five crashes, and all parts of one division have started within half a minute.
+pub const SUSPECT_PARTS: usize = 16;
+/// Between the starts of two suspected parts, and before the first: longer than most attempts take, and a process that
+/// such a part ends starts less than five times in ten seconds, which is when systemd gives a unit up.
+pub const SUSPECT_PAUSE: Duration = Duration::from_secs(2);
+/// A delivery that was claimed for longer when its process ended was not the cause, unless the process failed by itself:
+/// what ends a process does so while it is sent or soon after, and a long attempt is in flight at many unrelated ends.
+pub const SUSPECT_TRIAL: Duration = Duration::from_mins(1);
+/// What one crash by a fault of the process counts, where one whose cause nobody can tell counts 1.
+pub const FAULT_WEIGHT: u16 = 6;
+/// Weight of crashes with a single suspected notification in flight after which it is quarantined: four by a fault, or 24
+/// in a row by a cause that nobody can tell. More than three, so that another one that is not suspected yet and ends the
+/// process three times cannot be mistaken for it; more than twenty kills, because an operator kills.
+pub const WEIGHT_BEFORE_QUARANTINE: u16 = 24;
 
 // --- Who works beside whom (owner: store) ---
 
@@ -250,6 +264,10 @@ const _: () = {
     );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
     assert!(DISK_ROUND <= DISK_RESERVE_LAST && DISK_STEP <= DISK_ROUND && DISK_ROUND < DISK_LOW);
+    assert!(
+        CRASHES_BEFORE_SUSPICION * FAULT_WEIGHT < WEIGHT_BEFORE_QUARANTINE,
+        "a neighbour is suspected before an innocent one is quarantined"
+    );
     assert!(OUTBOX_ROWS <= ROUND_ITEMS);
     assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
     assert!(

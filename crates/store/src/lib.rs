@@ -39,7 +39,7 @@ pub use ledger::{
 pub use memory::Memory;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresReader};
-pub use recovery::Recovery;
+pub use recovery::{Ending, Recovery};
 pub use sqlite::{Sqlite, SqliteReader};
 pub use suppression::{
     Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,

@@ -20,8 +20,8 @@ use store::conformance::{
 };
 use store::sqlite::{Options, Synchronous};
 use store::{
-    Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, History, Ingest, Ledger,
-    LogPosition, Mark, Memory, Recovery, Settle, Sqlite, Store, Suppression,
+    Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, Ending, History, Ingest,
+    Ledger, LogPosition, Mark, Memory, Recovery, Settle, Sqlite, Store, Suppression,
 };
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ enum Step {
     CancelBroadcast { which: usize },
     Suppress { recipient: u8, listed: bool, registered: i64 },
     Wait { millis: i64 },
-    Crash,
+    Crash(Ending),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Suppress { recipient, listed, registered }
         }),
         3 => (0i64..70_000).prop_map(|millis| Step::Wait { millis }),
-        1 => Just(Step::Crash),
+        2 => prop_oneof![Just(Ending::Killed), Just(Ending::Faulted)].prop_map(Step::Crash),
     ]
 }
 
@@ -73,7 +73,7 @@ trait Fast {
     /// The store.
     fn store(&self) -> &dyn Store;
     /// Ends without a word and is opened again; what recovery found, where that is told.
-    fn crash(&mut self, now: Timestamp) -> Option<Recovery>;
+    fn crash(&mut self, ending: Ending, now: Timestamp) -> Option<Recovery>;
     /// Whether its epochs rise with claims only, and it knows when it is to be asked again even if something was withdrawn
     /// meanwhile, rather than be asked too early.
     fn is_exact(&self) -> bool;
@@ -103,7 +103,10 @@ impl Fast for OnDisk {
     }
 
     /// The files as they are now, without a word to the process, are what the next one finds.
-    fn crash(&mut self, now: Timestamp) -> Option<Recovery> {
+    fn crash(&mut self, ending: Ending, now: Timestamp) -> Option<Recovery> {
+        if ending == Ending::Faulted {
+            std::io::Write::write_all(&mut self.sqlite.fault_mark().unwrap(), b"X").unwrap();
+        }
         let image = tempfile::tempdir().unwrap();
         copy_image(self.directory.path(), image.path());
         let (sqlite, recovery) = open(image.path(), now);
@@ -161,7 +164,7 @@ impl<F: Fast> Pair<F> {
                 self.suppress(recipient, listed, registered).await;
             }
             Step::Wait { millis } => self.now += millis,
-            Step::Crash => self.crash(),
+            Step::Crash(ending) => self.crash(ending),
         }
     }
 
@@ -357,9 +360,9 @@ impl<F: Fast> Pair<F> {
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
     }
 
-    fn crash(&mut self) {
-        if let Some(recovery) = self.fast.crash(at(self.now)) {
-            assert_eq!(recovery, self.memory.crash(at(self.now)));
+    fn crash(&mut self, ending: Ending) {
+        if let Some(recovery) = self.fast.crash(ending, at(self.now)) {
+            assert_eq!(recovery, self.memory.crash(ending, at(self.now)));
         }
     }
 
@@ -423,7 +426,7 @@ fn open(directory: &Path, now: Timestamp) -> (Sqlite, Recovery) {
 }
 
 fn copy_image(from: &Path, to: &Path) {
-    for file in ["belfry.db", "belfry.db-wal"] {
+    for file in ["belfry.db", "belfry.db-wal", "belfry.lock"] {
         std::fs::copy(from.join(file), to.join(file)).unwrap();
     }
 }
@@ -462,7 +465,7 @@ impl Fast for InDatabase {
         &self.store
     }
 
-    fn crash(&mut self, _now: Timestamp) -> Option<Recovery> {
+    fn crash(&mut self, _ending: Ending, _now: Timestamp) -> Option<Recovery> {
         None
     }
 

@@ -30,7 +30,7 @@ fn fresh() -> (TempDir, Sqlite) {
 /// The files as they are, without a word to their owner.
 fn image(directory: &TempDir) -> TempDir {
     let image = tempfile::tempdir().unwrap();
-    for file in ["belfry.db", "belfry.db-wal"] {
+    for file in ["belfry.db", "belfry.db-wal", "belfry.lock"] {
         std::fs::copy(directory.path().join(file), image.path().join(file)).unwrap();
     }
     image
@@ -110,50 +110,6 @@ async fn an_open_broadcast_does_not_survive_and_a_sealed_one_does() {
     assert_eq!(store.seal_broadcast(open, at(0)).await, Err(StoreError::NoOpenBroadcast(open)));
     assert_eq!(claim_all(&store, 0).await[0].deliveries.len(), 3);
     the_books_balance(&store).await;
-}
-
-#[tokio::test]
-async fn what_ends_the_process_is_found_by_halving_and_quarantined() {
-    let (mut directory, mut store) = fresh();
-    let ids = Shape::default().ingest(&store, 8).await;
-    let poison = ids[5];
-    let mut crashes = 0;
-    loop {
-        // One chunk after the other, until the one with the poison ends the process.
-        let mut poisoned = false;
-        while !poisoned {
-            let one = store::ClaimRequest { items: 1, ..claim_request(0) };
-            let Some(chunk) = store.claim(one).await.unwrap().chunks.pop() else { break };
-            poisoned = chunk.deliveries.iter().any(|it| chunk.notification_id(it.index) == poison);
-            if !poisoned {
-                settle_all(&store, &chunk, Disposition::Ended(State::Delivered)).await;
-            }
-        }
-        if !poisoned {
-            break;
-        }
-        crash(&mut directory, &mut store);
-        crashes += 1;
-    }
-    let history = store.find(poison).await.unwrap().unwrap();
-    assert_eq!(history.state, State::Dead);
-    assert_eq!(history.attempts[0].detail, "quarantined: in flight in 6 crashes");
-    assert_eq!(store.totals().await.unwrap().delivered, 7, "the others are delivered");
-    assert_eq!(crashes, 3 + 2 + 4, "three until the first split, two more, four alone");
-    the_books_balance(&store).await;
-}
-
-#[tokio::test]
-async fn an_orderly_end_counts_as_no_crash() {
-    let (directory, mut store) = fresh();
-    Shape::default().ingest(&store, 2).await;
-    for _ in 0..2 * limits::CRASHES_BEFORE_QUARANTINE {
-        let chunk = claim_all(&store, 0).await.remove(0);
-        assert_eq!(chunk.deliveries.len(), 2, "nothing was split");
-        settle_all(&store, &chunk, Disposition::HandedBack { at: at(0) }).await;
-        store.close().await;
-        store = open(directory.path()).0;
-    }
 }
 
 #[tokio::test]

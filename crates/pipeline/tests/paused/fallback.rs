@@ -7,7 +7,7 @@ use notification::{
     Alternative, Answer, ByteString, Bytes, Draft, Fallback, Guarantee, NotificationId, Priority,
     State,
 };
-use store::{CancelTarget, Filter, History, Ledger as _, Suppression};
+use store::{CancelTarget, Ending, Filter, History, Ledger as _, Suppression};
 
 use crate::rig::{Rig, name, on_one_thread};
 use crate::script::Script;
@@ -214,7 +214,7 @@ fn a_crash_anywhere_makes_no_fallback_twice_and_loses_none() {
                 let ids = rig.accept_drafts(drafts).await;
                 tokio::time::sleep(crash_at * MS).await;
                 running.crash().await;
-                rig.store.crash(rig.now());
+                rig.store.crash(Ending::Killed, rig.now());
                 let running = rig.start();
                 rig.drained().await;
                 let listed = rig.store.list(Filter::default(), None, 1_000).await.unwrap().items;

@@ -235,7 +235,7 @@ fn a_crash_repeats_only_what_was_in_flight_and_doubts_only_what_was_begun() {
             let settled = rig.account().await.delivered;
             assert!(settled > 0 && settled < 1_000, "the crash comes halfway: {settled}");
             running.crash().await;
-            rig.store.crash(rig.now());
+            rig.store.crash(store::Ending::Killed, rig.now());
             let sent_before = rig.script.attempts().len() as u64;
             let running = rig.start();
             let account = rig.drained().await;

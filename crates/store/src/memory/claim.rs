@@ -7,7 +7,8 @@ use notification::{
 };
 
 use super::books::{Books, Line, Piece};
-use crate::{Begun, Claim, ClaimRequest, Mark, Recovery, Suppression};
+use crate::rows::blame::{self, End, Fate, InFlight};
+use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
 
 impl Books {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim<Chunk> {
@@ -176,25 +177,31 @@ impl Books {
     }
 
     /// The last owner is gone: every lease is void, every open broadcast is abandoned.
-    pub(super) fn recover(&mut self, now: Timestamp) -> Recovery {
+    pub(super) fn recover(&mut self, ending: Ending, now: Timestamp) -> Recovery {
         let mut recovery = Recovery::default();
+        let (mut returned, mut in_flight) = (Vec::new(), Vec::new());
         for id in self.leased(|_| true) {
+            let claimed_at = self.chunks.get(&id).and_then(|piece| piece.lease_until);
             let (_, in_doubt) = self.end_lease(id, now, "process ended");
             recovery.in_doubt += in_doubt;
-            let Some(mut piece) = self.chunks.remove(&id) else { continue };
-            piece.crashes += 1;
-            let count = piece.members.len();
-            if count > 1 && piece.crashes >= limits::CRASHES_BEFORE_SPLIT {
-                piece.crashes -= 1;
-                let second = piece.members.split_off(count / 2);
-                self.add_piece(Piece { members: second, epoch: Epoch(0), ..piece.clone() });
-            } else if count == 1 && piece.crashes >= limits::CRASHES_BEFORE_QUARANTINE {
-                self.quarantine(&piece, now);
-                recovery.quarantined += 1;
-                continue;
+            let Some(piece) = self.chunks.get(&id) else { continue };
+            returned.push(id);
+            in_flight.push(InFlight {
+                crashes: piece.crashes,
+                claimed_at: claimed_at.unwrap_or(now).minus(limits::LEASE),
+                count: piece.members.len(),
+            });
+        }
+        if blame::clears_others(ending, &in_flight) {
+            let waiting = self.chunks.iter_mut().filter(|(id, _)| !returned.contains(id));
+            for (_, piece) in waiting {
+                piece.crashes = piece.crashes.min(limits::CRASHES_BEFORE_SUSPICION);
             }
-            recovery.returned += count as u64;
-            self.chunks.insert(id, piece);
+        }
+        let fates = blame::judge(End { ending, before: now, now }, &in_flight);
+        for (id, fate) in returned.into_iter().zip(fates) {
+            recovery.count(&fate, self.chunks.get(&id).map_or(0, |piece| piece.members.len()));
+            self.follow(id, fate, now);
         }
         let open = |(_, broadcast): &(_, &super::books::Broadcast)| broadcast.sealed_at.is_none();
         let open: Vec<_> = self.broadcasts.iter().filter(open).map(|(&id, _)| id).collect();
@@ -204,13 +211,40 @@ impl Books {
         recovery
     }
 
+    fn follow(&mut self, id: ChunkId, fate: Fate, now: Timestamp) {
+        let Some(mut piece) = self.chunks.remove(&id) else { return };
+        match fate {
+            Fate::Quarantined => {
+                self.quarantine(&piece, now);
+                return;
+            }
+            Fate::Returned => {}
+            Fate::Counted(crashes) => piece.crashes = crashes,
+            Fate::Suspected { crashes, parts } => {
+                piece.crashes = crashes;
+                let mut members = std::mem::take(&mut piece.members);
+                for (part, (taken, due_at)) in parts.into_iter().enumerate() {
+                    let rest = members.split_off(taken);
+                    let part_members = std::mem::replace(&mut members, rest);
+                    if part == 0 {
+                        (piece.members, piece.due_at) = (part_members, due_at);
+                    } else {
+                        let (epoch, members) = (Epoch(0), part_members);
+                        self.add_piece(Piece { due_at, epoch, members, ..piece.clone() });
+                    }
+                }
+            }
+        }
+        self.chunks.insert(id, piece);
+    }
+
     /// It was claimed, and the process ended: quarantine takes the place of losing the lease.
     fn quarantine(&mut self, piece: &Piece, now: Timestamp) {
-        let detail = format!("quarantined: in flight in {} crashes", piece.crashes);
+        let detail = blame::QUARANTINED;
         for &index in &piece.members {
             self.advance(piece.batch, index, Event::Claim);
             self.advance(piece.batch, index, Event::Quarantine);
-            let line = Line { at: now, attempt: piece.attempt, status: 0, detail: &detail };
+            let line = Line { at: now, attempt: piece.attempt, status: 0, detail };
             self.note(piece.batch, index, &line);
         }
     }

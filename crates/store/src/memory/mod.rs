@@ -24,9 +24,9 @@ use tokio::sync::watch;
 
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, EventPosition, FeedCursor, Filter,
-    History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup,
-    Recovery, Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
+    Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page,
+    RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
 };
 use books::Books;
 
@@ -52,9 +52,9 @@ impl Memory {
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
     }
 
-    /// What a process finds that starts at `now` after the last one was killed.
-    pub fn crash(&self, now: Timestamp) -> Recovery {
-        self.change(|books| books.recover(now))
+    /// What a process finds that starts at `now` after the last one ended so.
+    pub fn crash(&self, ending: Ending, now: Timestamp) -> Recovery {
+        self.change(|books| books.recover(ending, now))
     }
 
     /// Runs one transaction.

@@ -59,7 +59,7 @@ impl Books {
         match group.disposition {
             Disposition::Ended(_) => {}
             Disposition::HandedBack { at } => {
-                self.add_piece(Piece { due_at: at, crashes: 0, ..fresh });
+                self.add_piece(Piece { due_at: at, ..fresh });
             }
             Disposition::Retry { at } => {
                 let attempt = piece.attempt.saturating_add(1);

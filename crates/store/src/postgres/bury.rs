@@ -1,75 +1,88 @@
 //! What becomes of the work of processes that are gone.
 
 use async_trait::async_trait;
-use notification::{State, Timestamp};
+use notification::{State, Timestamp, limits};
 
-use super::round::{Failure, Round, Writes, chunk_at};
+use super::membership::BY_A_FAULT;
+use super::round::{Failure, Round, Writes, chunk_at, signed};
 use super::writer::Ask;
-use crate::Recovery;
+use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::settlement::{self, Crashed};
+use crate::rows::settlement::Part;
+use crate::{Ending, Recovery};
 
-/// Ends the claims of workers whose leases on themselves are over, frees their partitions, abandons their open
-/// broadcasts, and removes them. Somebody else may be doing the same: each worker is buried by one.
+/// Ends the claims of a worker whose lease on itself is over, frees its partitions, abandons its open broadcasts, and
+/// removes it. Somebody else may be doing the same: each worker is buried by one.
 #[derive(Debug)]
 pub(super) struct Bury {
     pub(super) now: Timestamp,
 }
 
-/// Chunks whose claims are ended in one round; whoever held more is buried in several.
-const CHUNKS_PER_ROUND: i64 = 1_000;
+/// A worker that is overdue.
+struct Overdue {
+    id: i64,
+    end: End,
+}
+
+/// Chunks whose claims are ended in one round: all that one process delivers, and some tickets; whoever held more is
+/// buried in several.
+const CHUNKS_PER_ROUND: usize = 4_096;
+const _: () = assert!(
+    limits::CLAIMED_ITEMS / (limits::CHUNK_WEIGHT + 1) < CHUNKS_PER_ROUND,
+    "what was in flight in one process is judged as a whole"
+);
 
 /// Batches of open broadcasts that are removed in one round, likewise.
 const BATCHES_PER_ROUND: i64 = 2_000;
+
+/// The next overdue worker, what it said of its end, and whether it still has the connection of its last beat: a process
+/// that was killed has none, one that was stopped or cut off, and one whose machine is gone, has.
+const SELECT_OVERDUE: &str = "SELECT id, ended, (extract(epoch FROM alive_until) * 1000)::int8, EXISTS ( \
+       SELECT FROM pg_stat_activity WHERE pid = worker.backend AND datname = current_database()) \
+     FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
+/// What was being delivered first, so that it is in one round.
+const SELECT_HELD: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
+     members, is_ticket FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL AND id IN ( \
+       SELECT id FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL ORDER BY is_ticket, id LIMIT $2) \
+     ORDER BY id FOR UPDATE";
+const COUNT: &str = "UPDATE chunk SET crashes = counted.crashes, due_at = counted.due_at \
+     FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::int8[]) AS counted (id, epoch, crashes, due_at) \
+     WHERE chunk.id = counted.id AND chunk.epoch = counted.epoch";
+/// Only what was held against suspects one by one is void: they are still tried apart.
+const CLEAR_SUSPECTS: &str = "UPDATE chunk SET crashes = 3 WHERE id IN ( \
+     SELECT id FROM chunk WHERE crashes > 3 AND lease_until IS NULL ORDER BY id FOR UPDATE SKIP LOCKED)";
 
 #[async_trait]
 impl Ask for Bury {
     type Answer = Recovery;
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Recovery, Failure> {
-        let select =
-            "SELECT id FROM worker WHERE alive_until < clock_timestamp() FOR UPDATE SKIP LOCKED";
-        let dead: Vec<i64> = round
-            .rows(select, &[])
-            .await?
-            .iter()
-            .map(|row| row.try_get(0))
-            .collect::<Result<_, _>>()?;
-        if dead.is_empty() {
-            return Ok(Recovery::default());
-        }
+        let Some(worker) = self.overdue(round).await? else { return Ok(Recovery::default()) };
         let mut recovery = Recovery::default();
-        let select = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
-             members, is_ticket FROM chunk WHERE worker = ANY($1) AND lease_until IS NOT NULL \
-             ORDER BY id LIMIT $2 FOR UPDATE";
-        let rows = round.rows(select, &[&dead, &CHUNKS_PER_ROUND]).await?;
+        let rows = round.rows(SELECT_HELD, &[&worker.id, &signed(CHUNKS_PER_ROUND)]).await?;
         let mut writes = Writes::default();
-        let (mut ended, mut crashes) = (Vec::with_capacity(rows.len()), Vec::new());
+        let (mut ended, mut returned) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
             let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get(11)?);
             let rest = round.end_lease(&mut writes, &chunk, self.now, "process ended");
             round.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
-            let seen = if is_ticket {
-                chunk.crashes
-            } else {
-                self.crash(round, &mut writes, &mut recovery, (&chunk, &rest))
-            };
-            crashes.push(i32::from(seen));
+            if is_ticket {
+                recovery.returned += rest.len() as u64;
+            } else if !rest.is_empty() {
+                returned.push((chunk.clone(), rest));
+            }
             ended.push(chunk);
         }
         round.unlease(&ended).await?;
-        let ids: Vec<i64> = ended.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
-        let update = "UPDATE chunk SET crashes = seen.crashes FROM unnest($1::int8[], $2::int4[]) \
-             AS seen (id, crashes) WHERE chunk.id = seen.id";
-        round.execute(update, &[&ids, &crashes]).await?;
+        judge(round, &mut writes, &mut recovery, (worker.end, returned)).await?;
         round.write(writes).await?;
         // First of all, so that others work on meanwhile: the rest may take several rounds.
-        round.free_partitions(&dead).await?;
-        if rows.len() < usize::try_from(CHUNKS_PER_ROUND).unwrap_or(0) {
-            recovery.abandoned_broadcasts = round.forget_workers(&dead).await?;
+        round.free_partitions(&[worker.id]).await?;
+        if rows.len() < CHUNKS_PER_ROUND {
+            recovery.abandoned_broadcasts = round.forget_workers(&[worker.id]).await?;
         }
         Ok(recovery)
     }
@@ -78,38 +91,66 @@ impl Ask for Bury {
 // === impl Bury ===
 
 impl Bury {
-    /// Notes one more crash of what was in flight; returns how many it has seen.
-    fn crash(
-        &self,
-        round: &mut Round<'_>,
-        writes: &mut Writes,
-        recovery: &mut Recovery,
-        (chunk, rest): (&ChunkRow, &Members),
-    ) -> u16 {
-        if rest.is_empty() {
-            return chunk.crashes;
-        }
-        match settlement::crashed(chunk, rest) {
-            Crashed::Quarantined(detail) => {
-                let (attempt, state) = (chunk.attempt, State::Dead);
-                let line = LogLine { at: self.now, attempt, state, status: 0, detail: &detail };
+    async fn overdue(&self, round: &mut Round<'_>) -> Result<Option<Overdue>, Failure> {
+        let rows = round.rows(SELECT_OVERDUE, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let ending = match (row.try_get::<_, Option<&str>>(1)?, row.try_get(3)?) {
+            (Some(BY_A_FAULT), _) => Ending::Faulted,
+            (Some(_), _) | (None, true) => Ending::Left,
+            (None, false) => Ending::Killed,
+        };
+        let before = Timestamp::from_millis(row.try_get(2)?);
+        let end = End { ending, before, now: self.now };
+        Ok(Some(Overdue { id: row.try_get(0)?, end }))
+    }
+}
+
+/// Decides what becomes of chunks that are ready again, and of suspects that wait.
+async fn judge(
+    round: &mut Round<'_>,
+    writes: &mut Writes,
+    recovery: &mut Recovery,
+    (end, returned): (End, Vec<(ChunkRow, Members)>),
+) -> Result<(), Failure> {
+    let in_flight: Vec<InFlight> =
+        returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();
+    if blame::clears_others(end.ending, &in_flight) {
+        round.execute(CLEAR_SUSPECTS, &[]).await?;
+    }
+    let fates = blame::judge(end, &in_flight);
+    let (mut counted, mut epochs) = (Vec::new(), Vec::new());
+    let (mut crashes, mut dues) = (Vec::new(), Vec::new());
+    for ((chunk, rest), fate) in returned.iter().zip(fates) {
+        let mut count = |now_counted: u16, due_at: Timestamp| {
+            counted.push(chunk.id.0.cast_signed());
+            epochs.push(i64::from(chunk.epoch.0));
+            crashes.push(i32::from(now_counted));
+            dues.push(due_at.millis());
+        };
+        recovery.count(&fate, rest.len());
+        match fate {
+            Fate::Returned => {}
+            Fate::Counted(now_counted) => count(now_counted, chunk.due_at),
+            Fate::Suspected { crashes, parts } => {
+                let mut parts = Part::divide(rest, chunk.attempt, crashes, parts);
+                if let Some(first) = parts.next() {
+                    count(crashes, first.due_at);
+                    writes.shrink(chunk, &first.members);
+                }
+                parts.for_each(|part| writes.part(chunk, &part));
+            }
+            Fate::Quarantined => {
+                let (at, attempt, state) = (end.now, chunk.attempt, State::Dead);
+                let line = LogLine { at, attempt, state, status: 0, detail: blame::QUARANTINED };
                 round.end(writes, chunk.batch, &line, rest);
                 writes.shrink(chunk, &Members::default());
-                recovery.quarantined += 1;
-                chunk.crashes
-            }
-            Crashed::Halved { first, second } => {
-                recovery.returned += rest.len() as u64;
-                writes.shrink(chunk, &first);
-                writes.part(chunk, &second);
-                second.crashes
-            }
-            Crashed::Returned { crashes } => {
-                recovery.returned += rest.len() as u64;
-                crashes
             }
         }
     }
+    if !counted.is_empty() {
+        round.change(COUNT, counted.len(), &[&counted, &epochs, &crashes, &dues]).await?;
+    }
+    Ok(())
 }
 
 // === impl Round ===

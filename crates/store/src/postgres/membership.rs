@@ -21,7 +21,7 @@ use super::desk::Membership;
 use super::errors;
 use super::time::{DatabaseTime, now_micros};
 use super::writer::Desktop;
-use crate::StoreError;
+use crate::{Ending, StoreError};
 
 /// This process as a worker.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ pub(super) enum Intent {
     Work,
     /// Only to finish what it has.
     Finish,
-    /// Nothing any more.
-    Leave,
+    /// Nothing any more: it ends so.
+    Leave(Ending),
 }
 
 /// Where a member sees what it has done, and whom it asks to bury others.
@@ -81,11 +81,11 @@ struct Beat {
     next_end: Option<Duration>,
 }
 
-const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until) \
-     VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond') RETURNING id";
+const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, listen, alive_until, backend) \
+     VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6 * interval '1 millisecond', pg_backend_pid()) RETURNING id";
 const RENEW: &str = concat!(
     "UPDATE worker SET alive_until = clock_timestamp() + $2 * interval '1 millisecond', is_standing_by = $3, \
-     settled = $4, settled_per_second = $5 WHERE id = $1 RETURNING ",
+     settled = $4, settled_per_second = $5, backend = pg_backend_pid() WHERE id = $1 RETURNING ",
     now_micros!()
 );
 const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp()), \
@@ -102,6 +102,9 @@ const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE 
 const RELEASE: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 ORDER BY id DESC LIMIT $2 FOR UPDATE)";
 const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
+/// What a worker says of its end.
+const IN_ORDER: &str = "in order";
+pub(super) const BY_A_FAULT: &str = "by a fault";
 /// How long a process must have been linked before it buries others.
 const BURY_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
 /// Clocks that differ by more are told.
@@ -171,10 +174,10 @@ impl Member {
     ) {
         let backoff = Backoff::new(Duration::from_millis(100), limits::WORKER_BEAT);
         let mut failures = 0;
-        loop {
+        let ending = loop {
             let intended = *intent.borrow_and_update();
-            if intended == Intent::Leave {
-                break;
+            if let Intent::Leave(ending) = intended {
+                break ending;
             }
             let beaten = self.beat(intended == Intent::Finish).await;
             let is_linked = beaten.is_ok() && self.session.is_some();
@@ -207,8 +210,8 @@ impl Member {
                 () = cluster.notified() => {}
                 _ = intent.changed() => {}
             }
-        }
-        if let Err(error) = self.leave().await {
+        };
+        if let Err(error) = self.leave(ending).await {
             tracing::warn!(error = %errors::in_words(&error), "left without saying so: others find out");
         }
     }
@@ -346,15 +349,16 @@ impl Member {
     }
 
     /// Gives everything back and removes this process.
-    async fn leave(&mut self) -> Result<(), Error> {
+    async fn leave(&mut self, ending: Ending) -> Result<(), Error> {
         self.beat(true).await?;
         let Some(session) = &self.session else { return Ok(()) };
         self.tenure.end();
         // What it still holds is ended by whoever buries it, at once: its lease on itself is over.
-        let leave = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second' WHERE id = $1 \
+        let leave = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second', ended = $2 WHERE id = $1 \
              AND EXISTS (SELECT FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL)";
         let worker = self.standing.worker;
-        let holds = session.client.execute(leave, &[&worker]).await? > 0;
+        let ended = if ending == Ending::Faulted { BY_A_FAULT } else { IN_ORDER };
+        let holds = session.client.execute(leave, &[&worker, &ended]).await? > 0;
         if !holds {
             session.client.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
         }

@@ -15,6 +15,8 @@
 mod audit;
 mod broadcast;
 mod bury;
+#[cfg(test)]
+mod bury_tests;
 mod cancel;
 mod choose;
 mod claim;
@@ -61,9 +63,9 @@ pub use reader::PostgresReader;
 
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, EventPosition, FeedCursor, Filter,
-    History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup,
-    Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
+    Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page,
+    RecipientGroup, Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
@@ -263,7 +265,12 @@ impl Postgres {
 
     /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
     pub async fn close(&self) {
-        self.intent.send_replace(Intent::Leave);
+        self.end(Ending::Left).await;
+    }
+
+    /// [`Postgres::close`] for a process that says how it ends.
+    pub async fn end(&self, ending: Ending) {
+        self.intent.send_replace(Intent::Leave(ending));
         let mut tasks = self.tasks.lock().await;
         while let Some(ended) = tasks.next().await {
             if ended == Ok("store-member") {

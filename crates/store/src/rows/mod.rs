@@ -1,6 +1,7 @@
 //! What both databases keep: rows, their blobs, and what follows from them. No SQL.
 
 pub(crate) mod audit;
+pub(crate) mod blame;
 pub(crate) mod codec;
 pub(crate) mod lanes;
 pub(crate) mod listing;

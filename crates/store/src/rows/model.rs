@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use notification::{
     Alternative, BatchId, ByteString, Bytes, ChunkId, Content, Delivery, Draft, Envelope, Epoch,
-    Fallback, Guarantee, Name, NotificationId, Priority, State, Timestamp,
+    Fallback, Guarantee, Name, NotificationId, Priority, State, Timestamp, limits,
 };
 
+use super::blame::InFlight;
 use super::codec::{Items, LogGroup};
 use super::lanes::LaneId;
 use super::members::Members;
@@ -56,6 +57,13 @@ const SPARSE_MEMBERS: usize = 100;
 impl ChunkRow {
     pub(crate) fn members(&self) -> Members {
         self.members.clone().unwrap_or_else(|| Members::all(self.count))
+    }
+
+    /// `rest` of it, as it was in flight.
+    pub(crate) fn in_flight(&self, rest: &Members) -> InFlight {
+        // Every engine claims for this long.
+        let claimed_at = self.lease_until.unwrap_or(self.due_at).minus(limits::LEASE);
+        InFlight { crashes: self.crashes, claimed_at, count: rest.len() }
     }
 
     /// Where a member stands, and when it is due if it is ready.

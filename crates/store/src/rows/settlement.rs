@@ -1,6 +1,6 @@
-//! What a settlement, the end of a lease and a crash do to a chunk. Arithmetic only: the backend writes it down.
+//! What a settlement and the end of a lease do to a chunk. Arithmetic only: the backend writes it down.
 
-use notification::{Disposition, OutcomeGroup, Settlement, State, Timestamp, limits};
+use notification::{Disposition, OutcomeGroup, Settlement, State, Timestamp};
 
 use super::codec::{LogLine, LogRow};
 use super::members::Members;
@@ -28,25 +28,6 @@ pub(crate) struct Part {
     pub(crate) attempt: u16,
     pub(crate) crashes: u16,
     pub(crate) members: Members,
-}
-
-/// What becomes of a chunk that was in flight when its process ended.
-#[derive(Debug)]
-pub(crate) enum Crashed {
-    /// It is due again.
-    Returned {
-        /// How many crashes it has seen.
-        crashes: u16,
-    },
-    /// It was in too many: halved, so that the notification that ends the process is found.
-    Halved {
-        /// What the chunk keeps.
-        first: Members,
-        /// The other half.
-        second: Part,
-    },
-    /// A single one that was in too many: dead, with these words.
-    Quarantined(String),
 }
 
 /// What a settlement comes to; `None` when it is stale.
@@ -79,21 +60,23 @@ pub(crate) fn begun_and_rest(chunk: &ChunkRow) -> (Members, Members) {
     (begun, rest)
 }
 
-/// What becomes of `rest`, which is due again after one more crash.
-pub(crate) fn crashed(chunk: &ChunkRow, rest: &Members) -> Crashed {
-    let crashes = chunk.crashes.saturating_add(1);
-    let count = rest.len();
-    if count == 1 && crashes >= limits::CRASHES_BEFORE_QUARANTINE {
-        return Crashed::Quarantined(format!("quarantined: in flight in {crashes} crashes"));
+// === impl Part ===
+
+impl Part {
+    /// Cuts `members` into parts of these sizes, due at these instants.
+    pub(crate) fn divide(
+        members: &Members,
+        attempt: u16,
+        crashes: u16,
+        parts: Vec<(usize, Timestamp)>,
+    ) -> impl Iterator<Item = Self> {
+        let mut indexes = members.iter();
+        let part = move |(count, due_at)| {
+            let members = indexes.by_ref().take(count).collect();
+            Self { due_at, attempt, crashes, members }
+        };
+        parts.into_iter().map(part)
     }
-    if count > 1 && crashes >= limits::CRASHES_BEFORE_SPLIT {
-        let first = rest.iter().take(count / 2).collect();
-        let members = rest.iter().skip(count / 2).collect();
-        // One less, so that the next crash halves it again.
-        let (due_at, attempt, crashes) = (chunk.due_at, chunk.attempt, crashes - 1);
-        return Crashed::Halved { first, second: Part { due_at, attempt, crashes, members } };
-    }
-    Crashed::Returned { crashes }
 }
 
 // === impl Applied ===
@@ -103,8 +86,12 @@ impl<'a> Applied<'a> {
         let (status, detail) = (group.status, &*group.detail);
         let line = |attempt, state| LogLine { at, attempt, state, status, detail };
         let indexes = || group.indexes.iter().copied();
-        let part =
-            |due_at, attempt| Part { due_at, attempt, crashes: 0, members: indexes().collect() };
+        let part = |due_at, attempt, crashes| Part {
+            due_at,
+            attempt,
+            crashes,
+            members: indexes().collect(),
+        };
         match group.disposition {
             Disposition::Ended(state) => {
                 let attempt = if state == State::Expired { 0 } else { chunk.attempt };
@@ -113,10 +100,13 @@ impl<'a> Applied<'a> {
             }
             Disposition::Retry { at: due_at } => {
                 self.log.push(&line(chunk.attempt, State::Pending), indexes());
-                self.parts.push(part(due_at, chunk.attempt.saturating_add(1)));
+                // It was sent, and the process goes on: whatever was held against it is void.
+                self.parts.push(part(due_at, chunk.attempt.saturating_add(1), 0));
             }
-            // It was not started, so it ended no process.
-            Disposition::HandedBack { at: due_at } => self.parts.push(part(due_at, chunk.attempt)),
+            // It was not sent, so nothing new is known of it.
+            Disposition::HandedBack { at: due_at } => {
+                self.parts.push(part(due_at, chunk.attempt, chunk.crashes));
+            }
         }
         if group.suppress {
             self.suppressed.push(group);

@@ -26,6 +26,7 @@ mod disk;
 mod disk_tests;
 mod ingest;
 mod open;
+mod owner;
 mod read;
 mod reader;
 mod recover;
@@ -39,7 +40,7 @@ mod wal_tests;
 mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::time::Duration;
 
@@ -75,6 +76,7 @@ pub struct Sqlite {
     failed: watch::Receiver<Option<StoreError>>,
     accepts: watch::Receiver<bool>,
     reader: SqliteReader,
+    directory: PathBuf,
     /// Tells that the writer's thread has ended.
     ended: Mutex<std_mpsc::Receiver<()>>,
 }
@@ -153,6 +155,7 @@ impl Sqlite {
             failed: failed_receiver,
             accepts,
             reader,
+            directory: path.to_owned(),
             ended: Mutex::new(ended),
         };
         Ok((store, opened.recovery))
@@ -171,6 +174,15 @@ impl Sqlite {
     /// Whether the disk has room for more notifications; those that were accepted go on without.
     pub fn accepts(&self) -> watch::Receiver<bool> {
         self.accepts.clone()
+    }
+
+    /// A file to which a byte is to be written when this process ends by a fault of its own: then the next one can find the
+    /// delivery that caused it. In what is appended nothing is allocated, so a signal handler can write it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be opened.
+    pub fn fault_mark(&self) -> std::io::Result<std::fs::File> {
+        owner::fault_mark(&self.directory)
     }
 
     /// Finishes what was asked, closes the files and gives the directory free. Later calls are refused.

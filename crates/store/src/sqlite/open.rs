@@ -1,8 +1,7 @@
 //! Opening: one owner a directory, one schema, and no trace of the last process's leases.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::disk::{Disk, FreeSpace, Room};
+use super::owner::Owner;
 use super::round::{Desk, Round, next_due};
 use super::rows;
 use super::suppress::RecipientFilter;
@@ -46,7 +46,6 @@ pub enum Synchronous {
 /// The database within the data directory.
 pub(super) const DATABASE: &str = "belfry.db";
 pub(super) const WAL: &str = "belfry.db-wal";
-const LOCK: &str = "belfry.lock";
 pub(super) const PAGE_BYTES: i64 = 8192;
 /// The first release without the WAL-reset bug (<https://sqlite.org/wal.html#walresetbug>).
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -61,8 +60,8 @@ const STATEMENTS: usize = 64;
 pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) desk: Desk,
-    pub(super) lock: File,
     pub(super) disk: Disk,
+    pub(super) lock: Owner,
     pub(super) recovery: Recovery,
 }
 
@@ -97,10 +96,10 @@ pub(super) fn open(
     assert_library()?;
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(directory).map_err(|error| io(directory, &error))?;
-    let mut lock = lock(directory)?;
+    let (mut lock, ending) = Owner::take(directory)?;
     // Everything after this may need room, be it for a process number.
     let volume = Disk::open(directory, free_space)?;
-    note_owner(&mut lock).map_err(|error| io(&directory.join(LOCK), &error))?;
+    lock.sign();
     let mut connection = Connection::open(directory.join(DATABASE))?;
     configure(&connection, options)?;
     migrate(&mut connection, directory)?;
@@ -118,7 +117,7 @@ pub(super) fn open(
         new_lanes: Vec::new(),
     };
     let mut round = Round::begin(&connection, &mut desk)?;
-    let recovery = round.recover(now)?;
+    let recovery = round.recover(ending, now)?;
     round.commit()?;
     Ok(Opened { connection, desk, lock, disk: volume, recovery })
 }
@@ -237,43 +236,6 @@ fn assert_library() -> Result<(), StoreError> {
         "SQLite {} can damage a database in WAL mode: build belfry with the bundled SQLite",
         rusqlite::version()
     )))
-}
-
-/// Makes this process the only owner until the file is dropped.
-fn lock(directory: &Path) -> Result<File, StoreError> {
-    let path = directory.join(LOCK);
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|error| io(&path, &error))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            let owner = match file.read_to_string(&mut owner) {
-                Ok(_) => owner.trim(),
-                Err(_) => "?",
-            };
-            return Err(StoreError::InUse(format!(
-                "{} is in use by another belfry (pid {owner}): stop that one, or name another data directory",
-                directory.display()
-            )));
-        }
-        Err(TryLockError::Error(error)) => return Err(io(&path, &error)),
-    }
-    Ok(file)
-}
-
-/// Writes down whose the directory is.
-fn note_owner(lock: &mut File) -> std::io::Result<()> {
-    lock.set_len(0)?;
-    lock.rewind()?;
-    writeln!(lock, "{}", std::process::id())
 }
 
 fn io(path: &Path, error: &std::io::Error) -> StoreError {

@@ -1,32 +1,43 @@
 //! What a new owner finds: leases of a process that is gone, and broadcasts that nobody will seal.
 
-use notification::{State, Timestamp};
+use notification::{State, Timestamp, limits};
 use rusqlite::params;
 
 use super::round::Round;
 use super::rows::{self, select_chunk};
+use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::settlement::{self, Crashed};
-use crate::{Recovery, StoreError};
+use crate::rows::settlement::Part;
+use crate::{Ending, Recovery, StoreError};
 
 impl Round<'_> {
     /// Ends every lease, and abandons every open broadcast.
-    pub(super) fn recover(&mut self, now: Timestamp) -> Result<Recovery, StoreError> {
+    pub(super) fn recover(
+        &mut self,
+        ending: Ending,
+        now: Timestamp,
+    ) -> Result<Recovery, StoreError> {
         let mut recovery = Recovery::default();
-        let select = self.sql(select_chunk!("lease_until IS NOT NULL ORDER BY lease_until"))?;
+        let select = self.sql(select_chunk!("lease_until IS NOT NULL ORDER BY lease_until, id"))?;
+        let mut returned = Vec::new();
         for chunk in rows::chunks(select, [])? {
             let rest = self.leave_in_doubt(&chunk, now, "process ended")?;
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
-            if rest.is_empty() {
-                continue;
+            if !rest.is_empty() {
+                returned.push((chunk, rest));
             }
-            if self.count_crash(&chunk, &rest, now)? {
-                recovery.quarantined += 1;
-            } else {
-                recovery.returned += rest.len() as u64;
-            }
+        }
+        let in_flight: Vec<InFlight> =
+            returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();
+        if blame::clears_others(ending, &in_flight) {
+            self.clear_suspects()?;
+        }
+        let fates = blame::judge(End { ending, before: now, now }, &in_flight);
+        for ((chunk, rest), fate) in returned.iter().zip(fates) {
+            recovery.count(&fate, rest.len());
+            self.follow(chunk, rest, fate, now)?;
         }
         self.sql("DELETE FROM batch WHERE broadcast IN (SELECT id FROM broadcast WHERE sealed_at IS NULL)")?
             .execute([])?;
@@ -35,30 +46,46 @@ impl Round<'_> {
         Ok(recovery)
     }
 
-    /// Notes that a chunk was in flight in one more crash; true when it is quarantined.
-    fn count_crash(
+    /// Writes what becomes of `rest`, which is all that is left of `chunk` and ready again.
+    fn follow(
         &mut self,
         chunk: &ChunkRow,
         rest: &Members,
+        fate: Fate,
         now: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let crashes = match settlement::crashed(chunk, rest) {
-            Crashed::Quarantined(detail) => {
+    ) -> Result<(), StoreError> {
+        let update = "UPDATE chunk SET crashes = ?2, due_at = ?3 WHERE id = ?1";
+        let number = chunk.id.0.cast_signed();
+        match fate {
+            Fate::Returned => {}
+            Fate::Counted(crashes) => {
+                self.sql(update)?.execute(params![number, crashes, chunk.due_at.millis()])?;
+            }
+            Fate::Suspected { crashes, parts } => {
+                let mut parts = Part::divide(rest, chunk.attempt, crashes, parts);
+                if let Some(first) = parts.next() {
+                    self.sql(update)?.execute(params![number, crashes, first.due_at.millis()])?;
+                    self.shrink(chunk.id, &first.members)?;
+                }
+                parts.try_for_each(|part| self.add_part(chunk, &part))?;
+            }
+            Fate::Quarantined => {
                 let (attempt, state) = (chunk.attempt, State::Dead);
-                let line = LogLine { at: now, attempt, state, status: 0, detail: &detail };
+                let line =
+                    LogLine { at: now, attempt, state, status: 0, detail: blame::QUARANTINED };
                 self.end(chunk.batch, &line, rest)?;
                 self.shrink(chunk.id, &Members::default())?;
-                return Ok(true);
             }
-            Crashed::Halved { first, second } => {
-                self.shrink(chunk.id, &first)?;
-                self.add_part(chunk, &second)?;
-                second.crashes
-            }
-            Crashed::Returned { crashes } => crashes,
-        };
-        self.sql("UPDATE chunk SET crashes = ?2 WHERE id = ?1")?
-            .execute(params![chunk.id.0.cast_signed(), crashes])?;
-        Ok(false)
+        }
+        Ok(())
+    }
+
+    /// Only what was held against suspects one by one is void: they are still tried apart.
+    fn clear_suspects(&self) -> Result<(), StoreError> {
+        // The bound is the index's own, as a literal.
+        debug_assert_eq!(limits::CRASHES_BEFORE_SUSPICION, 3, "the statement and its index say 3");
+        self.sql("UPDATE chunk SET crashes = 3 WHERE crashes > 3 AND lease_until IS NULL")?
+            .execute([])?;
+        Ok(())
     }
 }

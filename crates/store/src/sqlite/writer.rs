@@ -9,6 +9,7 @@ use Durability::WithTheNext;
 
 use super::disk::Disk;
 use super::open::Synchronous;
+use super::owner::Owner;
 use super::round::{Committed, Desk, Round};
 use super::wal::{WriteAheadLog, checkpoint};
 use crate::rows::packing::Packing;
@@ -89,7 +90,7 @@ pub(super) struct Writer {
     pub(super) changes: watch::Sender<u64>,
     pub(super) failed: watch::Sender<Option<StoreError>>,
     /// Held as long as this lives.
-    pub(super) lock: File,
+    pub(super) lock: Owner,
 }
 
 // === impl Writer ===

@@ -1,0 +1,163 @@
+//! Which of the deliveries in flight a crash is blamed on. Arithmetic only: the store writes it down. Decision 0018 says why.
+
+use std::cmp::Reverse;
+
+use notification::{Timestamp, limits};
+
+use crate::{Ending, Recovery};
+
+/// Deliveries of one chunk whose claim ended with its process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InFlight {
+    /// What was held against them before: crashes, up to [`limits::CRASHES_BEFORE_SUSPICION`], which makes them suspects; above
+    /// it, the weight of crashes with no other suspect in flight.
+    pub(crate) crashes: u16,
+    /// When the process claimed them.
+    pub(crate) claimed_at: Timestamp,
+    /// How many they are; at least one.
+    pub(crate) count: usize,
+}
+
+/// A process that ended with claims.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) ending: Ending,
+    /// It ended at this instant or before.
+    pub(crate) before: Timestamp,
+    /// The time it is.
+    pub(crate) now: Timestamp,
+}
+
+/// What becomes of the deliveries of one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They are due again, with nothing more against them.
+    Returned,
+    /// They are due again, and so much is held against them now.
+    Counted(u16),
+    /// They are tried apart from other suspects.
+    Suspected {
+        /// What is held against them now.
+        crashes: u16,
+        /// So many of them, in order of index, are due at each of these instants.
+        parts: Vec<(usize, Timestamp)>,
+    },
+    /// A single one that ends the process whenever it is sent.
+    Quarantined,
+}
+
+/// What the log says of one that is quarantined.
+pub(crate) const QUARANTINED: &str =
+    "quarantined: the process ended each time this was sent; requeue it when the cause is gone";
+
+const QUARANTINE: u16 = limits::CRASHES_BEFORE_SUSPICION + limits::WEIGHT_BEFORE_QUARANTINE;
+
+/// What becomes of everything that a process had in flight, in the same order.
+pub(crate) fn judge(end: End, in_flight: &[InFlight]) -> Vec<Fate> {
+    let suspects = suspects(in_flight);
+    let (mut fates, mut apart) = (Vec::with_capacity(in_flight.len()), Vec::new());
+    for (place, chunk) in in_flight.iter().enumerate() {
+        let crashes = end.holds_against(chunk, suspects);
+        fates.push(match crashes {
+            None => Fate::Returned,
+            Some(crashes) if crashes < limits::CRASHES_BEFORE_SUSPICION => Fate::Counted(crashes),
+            Some(crashes) if crashes < QUARANTINE => {
+                apart.push((place, *chunk));
+                Fate::Suspected { crashes, parts: Vec::new() }
+            }
+            Some(_) => Fate::Quarantined,
+        });
+    }
+    for (place, due) in divide(apart, end.now) {
+        if let Some(Fate::Suspected { parts, .. }) = fates.get_mut(place) {
+            parts.push(due);
+        }
+    }
+    fates
+}
+
+/// Whether suspects that wait are cleared of the crashes in which they were alone: the process ends without any of them.
+pub(crate) fn clears_others(ending: Ending, in_flight: &[InFlight]) -> bool {
+    ending != Ending::Left && suspects(in_flight) == 0
+}
+
+/// How many deliveries in flight were suspected before.
+fn suspects(in_flight: &[InFlight]) -> usize {
+    in_flight.iter().filter(|chunk| chunk.is_suspect()).map(|chunk| chunk.count).sum()
+}
+
+/// Divides suspects into parts of about the same size that are due one after the other, the latest claimed first: what ends a
+/// process most often does so soon. Gives the place of a chunk with each part of it.
+fn divide(
+    mut suspects: Vec<(usize, InFlight)>,
+    now: Timestamp,
+) -> Vec<(usize, (usize, Timestamp))> {
+    suspects.sort_by_key(|(_, chunk)| Reverse(chunk.claimed_at));
+    let total: usize = suspects.iter().map(|(_, chunk)| chunk.count).sum();
+    let size = total.div_ceil(limits::SUSPECT_PARTS).max(1);
+    let mut parts = Vec::new();
+    let (mut due_at, mut room) = (now.plus(limits::SUSPECT_PAUSE), size);
+    for (place, chunk) in suspects {
+        let mut left = chunk.count;
+        while left > 0 {
+            if room == 0 {
+                (due_at, room) = (due_at.plus(limits::SUSPECT_PAUSE), size);
+            }
+            let taken = left.min(room);
+            parts.push((place, (taken, due_at)));
+            (left, room) = (left - taken, room - taken);
+        }
+    }
+    parts
+}
+
+// === impl Recovery ===
+
+impl Recovery {
+    /// Counts `items` that were in flight, and met this fate.
+    pub(crate) fn count(&mut self, fate: &Fate, items: usize) {
+        match fate {
+            Fate::Returned | Fate::Counted(_) => self.returned += items as u64,
+            Fate::Suspected { .. } => {
+                self.returned += items as u64;
+                self.suspected += items as u64;
+            }
+            Fate::Quarantined => self.quarantined += items as u64,
+        }
+    }
+}
+
+// === impl InFlight ===
+
+impl InFlight {
+    fn is_suspect(&self) -> bool {
+        self.crashes >= limits::CRASHES_BEFORE_SUSPICION
+    }
+}
+
+// === impl End ===
+
+impl End {
+    /// What is held against `chunk` after this, where so many `suspects` were in flight; `None` when it is as before.
+    fn holds_against(self, chunk: &InFlight, suspects: usize) -> Option<u16> {
+        let weight = match self.ending {
+            Ending::Left => return None,
+            Ending::Killed if self.before.since(chunk.claimed_at) > limits::SUSPECT_TRIAL => {
+                return None;
+            }
+            Ending::Killed => 1,
+            Ending::Faulted => limits::FAULT_WEIGHT,
+        };
+        match (chunk.is_suspect(), suspects) {
+            (true, 1) => Some(chunk.crashes + weight),
+            (true, _) => Some(chunk.crashes),
+            (false, 0) => Some(chunk.crashes + 1),
+            // If it is the cause after all, it soon ends a process without the suspects.
+            (false, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "blame_tests.rs"]
+mod tests;
