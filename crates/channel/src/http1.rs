@@ -39,6 +39,9 @@ const READY_WITHIN: Duration = Duration::from_secs(1);
 /// an attempt does not wait longer for a connection to be of use to the next.
 const BODY_WITHIN: Duration = Duration::from_secs(1);
 
+/// Header fields of an answer: more than any server is known to send, 64 bytes of memory each while it is read.
+const HEADERS_MAX: usize = 400;
+
 /// What a connection leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -77,6 +80,16 @@ pub(crate) enum Failure {
     Lost(String),
     /// It must not be sent, and this is what the attempt came to.
     NotBegun(Attempt),
+}
+
+/// Why a try came to nothing.
+#[derive(Debug)]
+struct NoReply {
+    /// The request, if nothing of it was sent.
+    unsent: Option<Request<Full<Bytes>>>,
+    /// The server refused the handshake, and so has not read the request. Of a connection that carried nothing before.
+    is_refused: bool,
+    message: String,
 }
 
 type Requests = SendRequest<Full<Bytes>>;
@@ -129,8 +142,8 @@ impl Pool {
             }
             match self.try_over(Some(target), kept, request).await {
                 Ok(reply) => return Ok(reply),
-                Err((Some(unsent), _)) => request = unsent,
-                Err((None, message)) => return Err(Failure::Lost(message)),
+                Err(NoReply { unsent: Some(unsent), .. }) => request = unsent,
+                Err(NoReply { message, .. }) => return Err(Failure::Lost(message)),
             }
         }
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
@@ -140,9 +153,13 @@ impl Pool {
         })?;
         start.begin().await.map_err(Failure::NotBegun)?;
         let next = (!start.is_at_most_once()).then_some(target);
-        self.try_over(next, fresh, request).await.map_err(|(unsent, message)| match unsent {
-            Some(_) => Failure::Unsent(message),
-            None => Failure::Lost(message),
+        self.try_over(next, fresh, request).await.map_err(|no_reply| {
+            let NoReply { unsent, is_refused, message } = no_reply;
+            if unsent.is_some() || is_refused {
+                Failure::Unsent(message)
+            } else {
+                Failure::Lost(message)
+            }
         })
     }
 
@@ -153,7 +170,7 @@ impl Pool {
         next: Option<&Target>,
         mut requests: Requests,
         request: Request<Full<Bytes>>,
-    ) -> Result<Reply, (Option<Request<Full<Bytes>>>, String)> {
+    ) -> Result<Reply, NoReply> {
         let proofs = Proofs::of(request.headers());
         match requests.try_send_request(request).await {
             Ok(response) => {
@@ -165,9 +182,13 @@ impl Pool {
             }
             Err(mut error) => {
                 let unsent = error.take_message();
-                let mut message = format!("no answer: {}", error.into_error());
+                let error = error.into_error();
+                let refusal = tls::refusal(&error).map(tls::explain);
+                let is_refused = refusal.is_some();
+                let mut message =
+                    format!("no answer: {}", refusal.unwrap_or_else(|| error.to_string()));
                 message.truncate(message.floor_char_boundary(limits::DETAIL_BYTES));
-                Err((unsent, message))
+                Err(NoReply { unsent, is_refused, message })
             }
         }
     }
@@ -215,18 +236,17 @@ impl Pool {
         }
         let config = self.tls.get(target.tls).ok_or_else(|| refuse("no TLS for it".to_owned()))?;
         let stream = tls::shake_hands(config, &origin.host, stream).await;
-        self.shake_hands(stream.map_err(|error| refuse(error.to_string()))?).await.map_err(refuse)
+        self.shake_hands(stream.map_err(|error| refuse(tls::explain(&error)))?)
+            .await
+            .map_err(refuse)
     }
 
     async fn shake_hands(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     ) -> Result<Requests, String> {
-        let (requests, connection) = http1::Builder::new()
-            .max_buf_size(limits::ANSWER_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
+        let (requests, connection) =
+            builder().handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         self.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "HTTP/1.1 connection ended");
@@ -249,6 +269,17 @@ impl Pool {
         while tasks.join_next().await.is_some() {}
         self.idle.is_swept.set(false);
     }
+}
+
+/// Reads what servers really send, within bounds: folded header fields, as which a recipient replaces each fold by spaces (RFC 9112,
+/// section 5.2), and many of them.
+pub(crate) fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .max_buf_size(limits::ANSWER_BYTES)
+        .max_headers(HEADERS_MAX)
+        .allow_obsolete_multiline_headers_in_responses(true);
+    builder
 }
 
 /// Reads a body to its end, with up to `room` bytes of how it begins; `false` when it is too long or breaks off.

@@ -259,6 +259,17 @@ impl Attempt {
         Self { report: Report::Attempted(answer), signal: Signal::PushedBack }
     }
 
+    /// What the provider said, for a line in the log.
+    pub(crate) fn words(&self) -> Cow<'_, str> {
+        match &self.report {
+            Report::Attempted(answer) if answer.status > 0 => {
+                format!("{} {}", answer.status, answer.detail).into()
+            }
+            Report::Attempted(answer) => Cow::Borrowed(&answer.detail),
+            Report::HandedBack { .. } | Report::Expired => Cow::Borrowed("not tried"),
+        }
+    }
+
     /// Nobody knows what became of it.
     pub fn lost(detail: impl Into<Cow<'static, str>>) -> Self {
         Self { report: Report::Attempted(Answer::unknown(detail)), signal: Signal::Dropped }

@@ -8,7 +8,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    AlertDescription, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -158,6 +160,55 @@ pub(crate) async fn shake_hands(
         Host::Address(address) => ServerName::from(*address),
     };
     TlsConnector::from(Arc::clone(config)).connect(name, stream).await
+}
+
+/// What ended a handshake, or a connection before its first answer, in words that say what to do about it.
+pub(crate) fn explain(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(inner) = inner else { return error.to_string() };
+    let words = inner.to_string();
+    let not_tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+    let wants_certificate = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
+    if *inner == not_tls {
+        "this port does not speak TLS".to_owned()
+    } else if *inner == wants_certificate {
+        "the server demands a client certificate (alert certificate_required)".to_owned()
+    } else if words.contains("CaUsedAsEndEntity") {
+        // The verifier's own word, which its library has behind a general type.
+        "this certificate is a CA's own: the server needs one for its name that the CA has signed"
+            .to_owned()
+    } else {
+        words
+    }
+}
+
+/// The alert by which a server says that it refuses the handshake: it has not read, and never will, what was sent behind it.
+/// With TLS 1.3 a client has sent its request by the time it hears that its certificate is not accepted.
+pub(crate) fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut of_io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
+    of_io.find(|error| {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        matches!(inner, Some(rustls::Error::AlertReceived(alert)) if is_of_handshake(*alert))
+    })
+}
+
+/// Not those that may end a connection at any time.
+const fn is_of_handshake(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::HandshakeFailure
+            | AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::DecryptError
+            | AlertDescription::CertificateRequired
+    )
 }
 
 /// A client that takes any certificate. For opportunistic encryption only, where the alternative is none (RFC 7435): it keeps

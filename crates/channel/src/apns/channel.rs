@@ -227,7 +227,7 @@ impl ApnsSender {
 
     fn complain(&self, attempt: &Attempt, advice: &str) {
         if self.complaint.is_due(self.clock) {
-            tracing::error!(answer = ?attempt.report, advice, "APNs refuses");
+            tracing::error!(answer = %attempt.words(), advice, "APNs refuses");
         }
     }
 }

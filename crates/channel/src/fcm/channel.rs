@@ -9,7 +9,7 @@ use bytes::Bytes;
 use flow::{Clock, Quota};
 use http::HeaderValue;
 use http::uri::Authority;
-use notification::{Delivery, Report};
+use notification::{Delivery, Report, Verdict};
 use tokio::task::JoinSet;
 
 use super::config::{Checked, Settings};
@@ -65,6 +65,8 @@ struct Prepared<'a> {
     job: Job<'a>,
     /// The current one: all deliveries that come after one that had to have it renewed use the new one.
     authorization: RefCell<HeaderValue>,
+    /// Whether its first acceptance was noted.
+    is_accepted: Cell<bool>,
     /// The chunk's own content, if it has one.
     shared: Option<Result<Encoded, Invalid>>,
 }
@@ -148,7 +150,7 @@ impl Sender for FcmSender {
         let shared = job.chunk.content.as_ref().map(|content| {
             Encoded::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
         });
-        let prepared = Prepared { job, authorization, shared };
+        let prepared = Prepared { job, authorization, is_accepted: Cell::new(false), shared };
         let waited = Cell::new(Duration::ZERO);
         let admit = |_: &_| self.admit(&waited);
         drive_admitted(job, admit, |delivery| self.attempt(&prepared, delivery)).await;
@@ -178,8 +180,20 @@ impl FcmSender {
             {
                 Box::pin(self.attempt_anew(prepared, start, &body)).await
             }
-            Ok((attempt, advice)) => self.follow(advice, attempt),
+            Ok((attempt, advice)) => {
+                self.note(prepared, &authorization, &attempt);
+                self.follow(advice, attempt)
+            }
             Err(attempt) => attempt,
+        }
+    }
+
+    /// Has the token's source know that the account is good, once in a job.
+    fn note(&self, prepared: &Prepared<'_>, authorization: &HeaderValue, attempt: &Attempt) {
+        let is_acceptance = matches!(&attempt.report,
+            Report::Attempted(answer) if answer.verdict == Verdict::Accepted);
+        if is_acceptance && !prepared.is_accepted.get() {
+            prepared.is_accepted.set(self.tokens.accepted(authorization));
         }
     }
 
@@ -195,11 +209,15 @@ impl FcmSender {
             Err(refused) => return unsent(&refused),
         };
         prepared.authorization.replace(renewed.clone());
+        prepared.is_accepted.set(false);
         if let Some(report) = start.may_start().report_otherwise() {
             return Attempt::not_started(report);
         }
         match self.exchange(start, body, &renewed).await {
-            Ok((attempt, advice)) => self.follow(advice, attempt),
+            Ok((attempt, advice)) => {
+                self.note(prepared, &renewed, &attempt);
+                self.follow(advice, attempt)
+            }
             Err(attempt) => attempt,
         }
     }
@@ -268,7 +286,7 @@ impl FcmSender {
             Advice::RenewToken | Advice::Complain => {
                 if self.complaint.is_due(self.clock) {
                     tracing::error!(
-                        answer = ?attempt.report,
+                        answer = %attempt.words(),
                         "FCM refuses the service account: check its project, its rights and the project's set-up"
                     );
                 }

@@ -8,7 +8,6 @@ use futures_util::FutureExt as _;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use notification::limits;
 use serde::Deserialize;
@@ -16,7 +15,7 @@ use serde::Deserialize;
 use super::config::TokenUri;
 use crate::answers::plain_words;
 use crate::tcp::{self, Anywhere};
-use crate::{hidden, tls};
+use crate::{hidden, http1, tls};
 
 /// An access token.
 #[derive(Debug)]
@@ -40,11 +39,15 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest and the shortest lifetime of a token that is believed.
 const LIFETIME_MAX: Duration = Duration::from_hours(24);
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
+/// That of a token whose endpoint does not say (RFC 6749, section 5.1), Google's own. One that ends before is renewed when FCM
+/// refuses it.
+const LIFETIME_DEFAULT: Duration = Duration::from_hours(1);
 
 #[derive(Deserialize)]
 struct TokenBody {
     access_token: String,
-    expires_in: u64,
+    /// Seconds: a number, whole or not, or one as text, which some servers write.
+    expires_in: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,11 +99,18 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Granted, String> {
         return Err(plain_words(&format!("status {}{said}", status.as_u16())));
     }
     let token: TokenBody = serde_json::from_slice(body)
-        .map_err(|_| "the answer is not JSON with access_token and expires_in".to_owned())?;
+        .map_err(|_| "the answer is not JSON with access_token".to_owned())?;
     let authorization = HeaderValue::from_str(&format!("Bearer {}", token.access_token))
         .map_err(|_| "the access token cannot be sent as a header".to_owned())?;
-    let lifetime = Duration::from_secs(token.expires_in).clamp(LIFETIME_MIN, LIFETIME_MAX);
+    let lifetime = token.expires_in.as_ref().map_or(Some(LIFETIME_DEFAULT), seconds);
+    let lifetime = lifetime.ok_or_else(|| "expires_in is not a number of seconds".to_owned())?;
+    let lifetime = lifetime.clamp(LIFETIME_MIN, LIFETIME_MAX);
     Ok(Granted { authorization, lifetime })
+}
+
+fn seconds(value: &serde_json::Value) -> Option<Duration> {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    Duration::try_from_secs_f64(number).ok()
 }
 
 async fn post(
@@ -112,10 +122,10 @@ async fn post(
     let stream = tcp::connect(&origin.host, origin.port, &Anywhere, tcp::UNACKNOWLEDGED_MAX)
         .await
         .map_err(|error| error.to_string())?;
-    let stream =
-        tls::shake_hands(config, &origin.host, stream).await.map_err(|error| error.to_string())?;
-    let (mut requests, connection) = http1::Builder::new()
-        .max_buf_size(limits::ANSWER_BYTES)
+    let stream = tls::shake_hands(config, &origin.host, stream)
+        .await
+        .map_err(|error| tls::explain(&error))?;
+    let (mut requests, connection) = http1::builder()
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| error.to_string())?;
@@ -160,7 +170,15 @@ mod tests {
         check(200, good, Ok(("Bearer ya29.x", 3599)));
         check(200, r#"{"access_token":"x","expires_in":0}"#, Ok(("Bearer x", 1)));
         check(200, r#"{"access_token":"x","expires_in":999999999}"#, Ok(("Bearer x", 86_400)));
-        let shape = "the answer is not JSON with access_token and expires_in";
+        check(200, r#"{"access_token":"x","expires_in":"3599"}"#, Ok(("Bearer x", 3599)));
+        check(200, r#"{"access_token":"x","expires_in":3599.9}"#, Ok(("Bearer x", 3599)));
+        check(200, r#"{"access_token":"x"}"#, Ok(("Bearer x", 3600)));
+        check(200, r#"{"access_token":"x","expires_in":null}"#, Ok(("Bearer x", 3600)));
+        for odd in ["-1", "\"soon\"", "[]", "1e300", "true"] {
+            let body = format!(r#"{{"access_token":"x","expires_in":{odd}}}"#);
+            check(200, &body, Err("expires_in is not a number of seconds"));
+        }
+        let shape = "the answer is not JSON with access_token";
         check(200, "", Err(shape));
         check(200, "<html>", Err(shape));
         check(200, r#"{"id_token":"x"}"#, Err(shape));

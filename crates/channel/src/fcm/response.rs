@@ -197,7 +197,10 @@ impl Said {
     fn is_about_the_token(&self) -> bool {
         match &self.fields {
             _ if self.apns_status.is_some() => self.apns_status == Some(410),
-            Some(fields) => fields.iter().any(|field| field == "message.token"),
+            // With another field beside it, that one may be what made the token look wrong.
+            Some(fields) => {
+                !fields.is_empty() && fields.iter().all(|field| field == "message.token")
+            }
             None => self.message.to_lowercase().contains("registration token"),
         }
     }

@@ -94,6 +94,18 @@ fn a_400_means_two_things() {
         REFUSED,
         &format!("INVALID_ARGUMENT: {field}: Invalid value"),
     );
+    // As a mistake in `data` is reported: it says nothing of the recipient.
+    for fields in
+        [["message.token", "message.data[0].value"], ["message.data[0].value", "message.token"]]
+    {
+        let details = [invalid(), bad_request(fields[0]), bad_request(fields[1])];
+        check(
+            "x",
+            &details,
+            REFUSED,
+            &format!("INVALID_ARGUMENT: {}, {}: x", fields[0], fields[1]),
+        );
+    }
     // Met by others.
     let details = [invalid(), bad_request("message.token")];
     check("x", &details, GONE, "INVALID_ARGUMENT: message.token: x");

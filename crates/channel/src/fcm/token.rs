@@ -17,7 +17,7 @@ use super::config::TokenUri;
 use super::oauth::{self, Granted, Refused};
 use crate::timestamp;
 
-/// A token younger than this that is not accepted is not too old: another would fare no better.
+/// A token younger than this that was never accepted is not too old: another would fare no better.
 const YOUNG: Duration = Duration::from_mins(1);
 /// How long it is not asked again after the account was refused: somebody has to mend it.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
@@ -45,6 +45,8 @@ struct State {
 #[derive(Debug)]
 struct Held {
     authorization: HeaderValue,
+    /// FCM has taken a message with it, so the account is good.
+    is_accepted: bool,
     since: Instant,
     renew_at: Instant,
     good_until: Instant,
@@ -107,11 +109,18 @@ impl TokenSource {
         if held.authorization != authorization {
             return true;
         }
-        let is_old = now.saturating_duration_since(held.since) >= YOUNG;
-        if is_old {
+        let is_over = held.is_accepted || now.saturating_duration_since(held.since) >= YOUNG;
+        if is_over {
             state.current = None;
         }
-        is_old
+        is_over
+    }
+
+    /// FCM has taken a message with `authorization`. Says whether that is the current one.
+    pub(super) fn accepted(&self, authorization: &HeaderValue) -> bool {
+        let mut state = self.state();
+        let held = state.current.as_mut().filter(|held| held.authorization == authorization);
+        held.map(|held| held.is_accepted = true).is_some()
     }
 
     fn step(&self, now: Instant) -> Step {
@@ -144,6 +153,7 @@ impl TokenSource {
             Ok(Granted { authorization, lifetime }) => {
                 state.current = Some(Held {
                     authorization,
+                    is_accepted: false,
                     since: now,
                     renew_at: now + lifetime.mul_f64(0.8),
                     good_until: now + lifetime.mul_f64(0.95),
@@ -292,5 +302,9 @@ mod tests {
         grant(&source, "b", clock);
         assert!(source.rejected(&a, clock.monotonic()), "there is another already");
         assert!(!source.rejected(&b, clock.monotonic()));
+        source.accepted(&a);
+        assert!(!source.rejected(&b, clock.monotonic()), "another one was accepted");
+        source.accepted(&b);
+        assert!(source.rejected(&b, clock.monotonic()), "the account is good");
     }
 }

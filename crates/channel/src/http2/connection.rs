@@ -119,6 +119,8 @@ pub(crate) enum Failure {
         /// Whether the connection is of no more use.
         leave: bool,
     },
+    /// The provider wants it over HTTP/1.1, and did not process it (RFC 9113, section 7).
+    Http11Required,
     /// It may have processed it.
     Lost(String),
 }
@@ -178,7 +180,7 @@ impl Dial {
             Err(tcp::ConnectError::Failed(message)) => return Err(self.failed(&message)),
         };
         let shaken = tls::shake_hands(&self.tls, host, stream).await;
-        let stream = shaken.map_err(|error| self.failed(&error))?;
+        let stream = shaken.map_err(|error| self.failed(&tls::explain(&error)))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(ConnectError::NotHttp2 { origin: self.origin.to_string() });
         }
@@ -389,6 +391,9 @@ async fn read_slowly(mut stream: RecvStream, mut body: Body) -> Vec<u8> {
 /// breaks before their answers, with what broke it.
 fn failure(error: &h2::Error) -> Failure {
     let by_peer = error.is_remote();
+    if by_peer && error.reason() == Some(Reason::HTTP_1_1_REQUIRED) {
+        return Failure::Http11Required;
+    }
     if by_peer && error.is_go_away() {
         return Failure::NotProcessed { leave: true };
     }

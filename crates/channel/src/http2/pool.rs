@@ -49,7 +49,7 @@ pub(crate) struct Stream {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// The origin does not speak HTTP/2: nothing was sent, and another version of HTTP may do.
+    /// The origin does not speak HTTP/2, or not for this request: it did not act on it, and another version of HTTP may do.
     NotSpoken,
     /// This is what the attempt came to.
     Concluded(Attempt),
@@ -185,6 +185,10 @@ impl Pool {
                         stream.leave_connection();
                     }
                 }
+                Err(Failure::Http11Required) => {
+                    stream.leave_connection();
+                    return Err(NoAnswer::NotSpoken);
+                }
                 Err(Failure::Lost(detail)) => return concluded(Attempt::lost(detail)),
             }
         }
@@ -310,7 +314,10 @@ impl Shared {
                     self.waiting.wake_all();
                     return None;
                 }
-                Err(ConnectError::NotHttp2 { .. }) => {
+                Err(error @ ConnectError::NotHttp2 { .. }) => {
+                    if self.dial.reach.is_ours() {
+                        tracing::warn!(provider = self.dial.provider, %error, "no connection: it has to offer h2 by ALPN");
+                    }
                     // Another try would be told the same.
                     self.is_spoken.set(false);
                     self.waiting.wake_all();

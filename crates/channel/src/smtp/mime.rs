@@ -83,12 +83,21 @@ pub(super) fn read_attachments(forms: &[AttachmentForm<'_>]) -> Result<Vec<Vec<u
             .map_err(|error| Invalid::at(at("content"), format!("is not base64: {error}")))?;
         contents.push(bytes);
         let name = plain(&at("name"), &form.name)?;
-        if !(1..=FILE_NAME_BYTES_MAX).contains(&name.len()) || name.contains(['/', '\\']) {
-            let message = format!("must be a file name of at most {FILE_NAME_BYTES_MAX} bytes");
+        if name.contains(['/', '\\']) {
+            let message = "must be a file name alone: without folders, so without / and \\";
+            return Err(Invalid::at(at("name"), message));
+        }
+        if !(1..=FILE_NAME_BYTES_MAX).contains(&name.len()) {
+            let message = format!("must be a file name of 1 to {FILE_NAME_BYTES_MAX} bytes");
             return Err(Invalid::at(at("name"), message));
         }
         if !is_media_type(&form.kind) {
-            return Err(Invalid::at(at("type"), "must be a media type such as application/pdf"));
+            let message = if form.kind.contains(';') {
+                "must be a media type without parameters, such as text/plain: what is attached is sent as it is"
+            } else {
+                "must be a media type such as application/pdf"
+            };
+            return Err(Invalid::at(at("type"), message));
         }
     }
     let total: usize = contents.iter().map(Vec::len).sum();

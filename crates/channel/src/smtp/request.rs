@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use jiff::tz::TimeZone;
 use mail_builder::headers::Header as _;
 use mail_builder::headers::address::Address;
@@ -117,6 +119,8 @@ const RESERVED: &[&str] = &[
 ];
 const RESERVED_PREFIXES: &[&str] = &["arc-", "content-", "resent-"];
 
+/// Bytes of text in an encoded word: with `Subject: ` before it, a line has at most 76 characters (RFC 2047, section 2).
+const ENCODED_WORD_BYTES: usize = 39;
 /// A header field's value as the caller writes it.
 const VALUE_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 76;
@@ -302,7 +306,23 @@ fn write_mailbox(head: &mut Vec<u8>, field: &str, mailbox: &Mailbox) {
 
 fn write_text(head: &mut Vec<u8>, field: &str, text: &str) {
     start(head, field);
-    Text::new(text).write_header(head, field.len() + 2);
+    if text.contains("=?") {
+        // It would be taken for an encoded word, and what readers show would be another text.
+        head.extend_from_slice(encoded_words(text).as_bytes());
+    } else {
+        Text::new(text).write_header(head, field.len() + 2);
+    }
+}
+
+/// `text` as encoded words, a line each (RFC 2047, section 2).
+fn encoded_words(text: &str) -> String {
+    let (mut words, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let (word, behind) = rest.split_at(rest.floor_char_boundary(ENCODED_WORD_BYTES));
+        words.push(format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(word)));
+        rest = behind;
+    }
+    words.join("\r\n ") + "\r\n"
 }
 
 fn start(head: &mut Vec<u8>, field: &str) {

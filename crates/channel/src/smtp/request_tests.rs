@@ -1,7 +1,6 @@
 //! What callers write, as mail: read back by another library, and everything hostile refused.
 
 use super::*;
-use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use mail_parser::{MessageParser, MimeHeaders as _};
 use notification::limits::{ATTACHMENT_BYTES, ATTACHMENTS};
@@ -41,6 +40,21 @@ fn written(form: &Value, recipient: &str) -> Vec<u8> {
 
 fn id(index: u16) -> NotificationId {
     NotificationId::new(NOW, 1, BatchId(7), index)
+}
+
+#[test]
+fn what_looks_like_an_encoded_word_arrives_as_it_was_written() {
+    let long = format!("{} \u{fc} =?utf-8?q?fake?=", "=?".repeat(60));
+    for subject in ["=?utf-8?q?fake?=", "why =?iso-8859-1?B?eA==?= not", "=?", &long] {
+        let bytes = written(&json!({"subject": subject, "text": "t"}), "r@example.org");
+        let mail = MessageParser::default().parse(&bytes).unwrap();
+        assert_eq!(mail.subject(), Some(subject));
+        let head = String::from_utf8_lossy(&bytes);
+        assert!(
+            head.lines().take_while(|line| !line.is_empty()).all(|line| line.len() <= 76),
+            "{head}"
+        );
+    }
 }
 
 #[test]
@@ -268,13 +282,44 @@ fn nothing_a_caller_writes_becomes_another_header_or_command() {
     }
 }
 
+/// A form is refused, at `pointer` and with words that have `message` in them.
+fn refuses(form: &Value, pointer: &str, message: &str) {
+    let invalid = compose(form).unwrap_err();
+    assert_eq!(invalid.pointer, pointer, "{form} {invalid}");
+    assert!(invalid.message.contains(message), "{invalid}");
+}
+
+#[test]
+fn what_is_wrong_with_an_attachment_is_named() {
+    let check = |form: Value, pointer: &str, message: &str| refuses(&form, pointer, message);
+    let attach = |name: &str, kind: &str, content: &str| json!({"subject": "s", "text": "t", "attachments": [{"name": name, "type": kind, "content": content}]});
+    for (name, kind, field, words) in [
+        ("", "a/b", "name", "file name"),
+        (&*"a".repeat(256), "a/b", "name", "1 to 255 bytes"),
+        ("../a", "a/b", "name", "without folders"),
+        ("a", "text", "type", "media type"),
+        ("a", "text/plain; charset=utf-8", "type", "without parameters"),
+        ("a", "message/rfc822", "type", "media type"),
+    ] {
+        check(attach(name, kind, ""), &format!("/attachments/0/{field}"), words);
+    }
+    check(attach("a", "a/b", "%"), "/attachments/0/content", "not base64");
+    check(
+        attach("a", "a/b", &BASE64_STANDARD.encode(vec![0; ATTACHMENT_BYTES + 7])),
+        "/attachments",
+        ": 7 too many",
+    );
+    let one = json!({"name": "a", "type": "a/b", "content": ""});
+    check(
+        json!({"subject": "s", "text": "t", "attachments": vec![one; ATTACHMENTS + 1]}),
+        "/attachments",
+        "at most 16, are 17",
+    );
+}
+
 #[test]
 fn what_is_wrong_with_a_content_is_named() {
-    let check = |form: Value, pointer: &str, message: &str| {
-        let invalid = compose(&form).unwrap_err();
-        assert_eq!(invalid.pointer, pointer, "{form} {invalid}");
-        assert!(invalid.message.contains(message), "{invalid}");
-    };
+    let check = |form: Value, pointer: &str, message: &str| refuses(&form, pointer, message);
     check(json!([]), "", "expected an object");
     check(json!({"text": "t"}), "", "missing field `subject`");
     check(json!({"subject": "s"}), "", "needs `text`, `html` or both");
@@ -297,24 +342,6 @@ fn what_is_wrong_with_a_content_is_named() {
         json!({"subject": "s", "text": "t", "unsubscribe": {"mailto": "a@b.example", "one_click": true}}),
         "/unsubscribe/one_click",
         "needs `url`",
-    );
-    let attach = |name: &str, kind: &str, content: &str| json!({"subject": "s", "text": "t", "attachments": [{"name": name, "type": kind, "content": content}]});
-    check(attach("", "a/b", ""), "/attachments/0/name", "file name");
-    check(attach(&"a".repeat(256), "a/b", ""), "/attachments/0/name", "at most 255 bytes");
-    check(attach("../a", "a/b", ""), "/attachments/0/name", "file name");
-    check(attach("a", "text", ""), "/attachments/0/type", "media type");
-    check(attach("a", "message/rfc822", ""), "/attachments/0/type", "media type");
-    check(attach("a", "a/b", "%"), "/attachments/0/content", "not base64");
-    check(
-        attach("a", "a/b", &BASE64_STANDARD.encode(vec![0; ATTACHMENT_BYTES + 7])),
-        "/attachments",
-        ": 7 too many",
-    );
-    let one = json!({"name": "a", "type": "a/b", "content": ""});
-    check(
-        json!({"subject": "s", "text": "t", "attachments": vec![one; ATTACHMENTS + 1]}),
-        "/attachments",
-        "at most 16, are 17",
     );
     for name in [
         "From",

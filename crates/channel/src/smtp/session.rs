@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Credentials, Mechanism, Tls};
 use super::wire::{Broken, Reply, Stream, Wire};
-use crate::hidden;
+use crate::{hidden, tls};
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
@@ -186,7 +186,7 @@ impl Manners {
             Ok(tls) => Ok(Box::new(tls)),
             // Some servers just hang up on what they cannot encrypt; without encryption they may do.
             Err(error) if is_of_tls(&error) || self.tls == Tls::Opportunistic => {
-                Err(NoConnection::Misconfigured(format!("TLS: {error}")))
+                Err(NoConnection::Misconfigured(format!("TLS: {}", tls::explain(&error))))
             }
             Err(error) => Err(unreachable(error)),
         }

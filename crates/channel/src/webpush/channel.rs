@@ -211,7 +211,7 @@ impl WebPushSender {
         }
         if advice == Advice::Complain && self.complaint.is_due(self.clock) {
             tracing::error!(
-                answer = ?attempt.report,
+                answer = %attempt.words(),
                 "a push service refuses to know us: check key, subject and clock, and with which key pages subscribe"
             );
         }

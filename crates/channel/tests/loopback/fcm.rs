@@ -217,6 +217,21 @@ async fn a_token_that_is_not_accepted_any_more_is_renewed_and_the_message_sent_a
 }
 
 #[tokio::test]
+async fn a_token_that_was_accepted_is_renewed_at_once_however_young_it_is() {
+    let rig = Rig::new().await;
+    let statuses = vec![200, 401, 200, 401, 401];
+    rig.run(answer_in_turn(Rc::clone(&rig.listener), statuses), async {
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
+        assert_eq!(rig.tokens.granted.get(), 2);
+        let later = Verdict::Deferred { after: Some(Duration::from_mins(15)) };
+        assert_eq!(verdicts(&rig.send(1).await), [later], "nor is the next one accepted");
+        assert_eq!(rig.tokens.granted.get(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_fresh_token_that_is_not_accepted_makes_the_message_wait_and_asks_for_no_other() {
     let rig = Rig::new().await;
     let later = Verdict::Deferred { after: Some(Duration::from_mins(15)) };

@@ -13,6 +13,8 @@ mod fcm;
 #[cfg(test)]
 mod fence;
 #[cfg(test)]
+mod http1_answers;
+#[cfg(test)]
 mod mail_servers;
 #[cfg(test)]
 mod smtp;

@@ -19,7 +19,7 @@ use web_push_native::p256::SecretKey;
 use web_push_native::{Auth, decrypt};
 
 use crate::support::TlsListener;
-use crate::support::frames::Peer;
+use crate::support::frames::{HTTP_1_1_REQUIRED, Peer};
 use crate::support::jobs::{NOW, beside, chunk, send, verdicts};
 use crate::support::ssrf::Book;
 use crate::webhook;
@@ -316,6 +316,27 @@ async fn who_speaks_no_http2_is_spoken_to_in_http1_and_asked_once() {
             "{head}"
         );
     }
+}
+
+#[tokio::test]
+async fn who_wants_a_request_over_http1_gets_it_so() {
+    let listener = TlsListener::bind(b"h2,http/1.1").await;
+    let rig = Rig::new(&listener);
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
+        let (stream, _) = peer.request().await.unwrap();
+        peer.reset(stream, HTTP_1_1_REQUIRED).await;
+        let mut stream = listener.accept().await;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
+        webhook::read(&mut stream).await.unwrap();
+        stream.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        stream.flush().await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    beside(server, async {
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
+    })
+    .await;
 }
 
 #[tokio::test]

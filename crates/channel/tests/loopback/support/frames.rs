@@ -24,6 +24,7 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 
 pub(crate) const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
+pub(crate) const HTTP_1_1_REQUIRED: u32 = 13;
 
 #[derive(Debug)]
 pub(crate) struct Frame {

@@ -30,7 +30,7 @@ pub(crate) struct TlsListener {
 }
 
 impl TlsListener {
-    /// Listens; an empty `protocol` leaves ALPN out.
+    /// Listens; `protocol` is one or several with commas between, and an empty one leaves ALPN out.
     pub(crate) async fn bind(protocol: &[u8]) -> Rc<Self> {
         Self::bind_with(protocol, ConfigBuilder::<ServerConfig, _>::with_no_client_auth).await
     }
@@ -54,7 +54,27 @@ impl TlsListener {
         ) -> ConfigBuilder<ServerConfig, WantsServerCert>,
     ) -> Rc<Self> {
         let names = ["127.0.0.1", "*.push.test"].map(str::to_owned);
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        Self::bind_as(rcgen::generate_simple_self_signed(names).unwrap(), protocol, ask).await
+    }
+
+    /// Listens with the certificate of a CA as its own.
+    pub(crate) async fn bind_as_authority() -> Rc<Self> {
+        let signing_key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let cert = parameters.self_signed(&signing_key).unwrap();
+        let made = rcgen::CertifiedKey { cert, signing_key };
+        let ask = ConfigBuilder::<ServerConfig, _>::with_no_client_auth;
+        Self::bind_as(made, b"http/1.1", ask).await
+    }
+
+    async fn bind_as(
+        made: rcgen::CertifiedKey<rcgen::KeyPair>,
+        protocol: &[u8],
+        ask: impl FnOnce(
+            ConfigBuilder<ServerConfig, WantsVerifier>,
+        ) -> ConfigBuilder<ServerConfig, WantsServerCert>,
+    ) -> Rc<Self> {
         let ca_file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(ca_file.path(), made.cert.pem()).unwrap();
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -64,7 +84,8 @@ impl TlsListener {
             .with_single_cert(vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(key))
             .unwrap();
         if !protocol.is_empty() {
-            config.alpn_protocols = vec![protocol.to_vec()];
+            let protocols = protocol.split(|byte| *byte == b',');
+            config.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Rc::new(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), ca_file })
