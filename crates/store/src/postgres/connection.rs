@@ -19,6 +19,9 @@ use crate::StoreError;
 pub(super) struct Connector {
     config: Config,
     tls: Tls,
+    /// Who holds up what is done on its connections.
+    #[cfg(test)]
+    pub(super) gate: Option<super::races::Gate>,
 }
 
 /// One connection, and the statements that are prepared on it. Closed at once when it is dropped.
@@ -29,6 +32,8 @@ pub(super) struct Session {
     pub(super) backend: i32,
     /// The history that the server writes on: another one after a failover; empty for a standby.
     pub(super) timeline: String,
+    #[cfg(test)]
+    pub(super) gate: Option<super::races::Gate>,
     statements: Mutex<HashMap<&'static str, Statement>>,
     /// What moves its bytes.
     _driver: Tasks,
@@ -70,7 +75,12 @@ impl Connector {
             .keepalives_retries(2)
             .tcp_user_timeout(SILENCE_MAX)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Self { config, tls: tls::connector(ca_file)? })
+        Ok(Self {
+            config,
+            tls: tls::connector(ca_file)?,
+            #[cfg(test)]
+            gate: None,
+        })
     }
 
     /// The first connection: brings the schema up to date, and says in full what is wrong.
@@ -124,7 +134,15 @@ impl Connector {
         });
         let row = client.query_one(WHO, &[]).await?;
         let (backend, timeline) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(Session { client, backend, timeline, statements: Mutex::default(), _driver: driver })
+        Ok(Session {
+            client,
+            backend,
+            timeline,
+            #[cfg(test)]
+            gate: self.gate.clone(),
+            statements: Mutex::default(),
+            _driver: driver,
+        })
     }
 }
 

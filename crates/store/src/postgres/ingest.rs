@@ -216,6 +216,7 @@ impl Round<'_> {
         batches: &[(LaneId, Filling)],
     ) -> Result<(), Error> {
         let copy = self.session.prepared(COPY_BATCHES).await?;
+        self.session.pause(COPY_BATCHES).await?;
         let sink = self.session.client.copy_in(&copy).await?;
         let mut writer = pin!(BinaryCopyInWriter::new(sink, &BATCH_TYPES));
         for (lane, batch) in batches {

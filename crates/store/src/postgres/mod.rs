@@ -31,6 +31,9 @@ mod membership;
 mod membership_tests;
 mod notices;
 mod outbox;
+mod pause;
+#[cfg(test)]
+mod races;
 mod read;
 #[cfg(test)]
 mod read_tests;
@@ -293,7 +296,7 @@ impl Parts {
     ) -> Desktop {
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let logs = matches!(notices, Notices::Claimer(_));
-        let writer = Writer {
+        let mut writer = Writer {
             connector: self.connector.clone(),
             desk: Desk::new(self.realm, self.membership.clone(), self.time, logs),
             commands: queue,
@@ -306,7 +309,7 @@ impl Parts {
             changes: self.changes.clone(),
             settled: Arc::clone(&self.settled),
         };
-        tasks.spawn(name, writer.run());
+        tasks.spawn(name, async move { writer.run().await });
         Desktop::new(commands, self.failed.subscribe(), self.time.clock())
     }
 }

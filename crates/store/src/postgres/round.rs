@@ -10,6 +10,7 @@ use tokio_postgres::{Error, Row};
 use super::LOG_WRITERS;
 use super::connection::Session;
 use super::desk::{Desk, Effects, partition_of, to_payloads};
+use super::pause::COMMITTED;
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::lanes::LaneId;
@@ -102,6 +103,7 @@ const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRA
 
 impl<'a> Round<'a> {
     pub(super) async fn begin(session: &'a Session, desk: &'a mut Desk) -> Result<Self, Error> {
+        session.pause("BEGIN").await?;
         let lock = if desk.logs { LOG_WRITERS } else { "" };
         let begun_at = desk.time.ask(&session.client, &format!("BEGIN; {lock}")).await?;
         Ok(Self {
@@ -124,7 +126,9 @@ impl<'a> Round<'a> {
         let xid: Option<String> = row.try_get(0)?;
         let xid = xid.and_then(|xid| xid.parse().ok()).unwrap_or(0);
         self.desk.commit_sent(xid, self.effects);
-        Ok(self.session.client.batch_execute("COMMIT").await?)
+        self.session.pause("COMMIT").await?;
+        self.session.client.batch_execute("COMMIT").await?;
+        Ok(self.session.pause(COMMITTED).await?)
     }
 
     async fn write_totals(&mut self) -> Result<(), Error> {
@@ -162,6 +166,7 @@ impl<'a> Round<'a> {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
         let statement = self.session.prepared(sql).await?;
+        self.session.pause(sql).await?;
         self.session.client.query(&statement, parameters).await
     }
 
@@ -171,6 +176,7 @@ impl<'a> Round<'a> {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Row, Error> {
         let statement = self.session.prepared(sql).await?;
+        self.session.pause(sql).await?;
         self.session.client.query_one(&statement, parameters).await
     }
 
@@ -180,6 +186,7 @@ impl<'a> Round<'a> {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<u64, Error> {
         let statement = self.session.prepared(sql).await?;
+        self.session.pause(sql).await?;
         self.session.client.execute(&statement, parameters).await
     }
 
@@ -312,6 +319,7 @@ impl<'a> Round<'a> {
         let new_row = new.parameters();
         let gone_row: [&(dyn ToSql + Sync); 2] = [&gone_ids, &gone_epochs];
         let kept_row: [&(dyn ToSql + Sync); 4] = [&ids, &epochs, &counts, &members];
+        session.pause("-- rows of the log and of chunks").await?;
         let maybe = async |is_wanted: bool, statement, parameters: &[&(dyn ToSql + Sync)]| {
             if is_wanted { client.execute(statement, parameters).await } else { Ok(0) }
         };

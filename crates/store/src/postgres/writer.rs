@@ -207,7 +207,7 @@ impl<A: Ask> Command for Call<A> {
 
 impl Writer {
     /// Works until every sender is gone or the database cannot be used any more.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(&mut self) {
         while let Some(first) = self.commands.recv().await {
             let mut items = first.items();
             let mut commands = vec![first];
@@ -350,6 +350,9 @@ impl Writer {
                 return Err(StoreError::Broken(reason.to_owned()));
             }
             let select = "SELECT pg_xact_status($1::text::xid8)";
+            if session.pause(select).await.is_err() {
+                continue;
+            }
             let parameters: [&(dyn ToSql + Sync); 1] = [&xid];
             let answer = session.client.query_one(select, &parameters);
             let Ok(answer) = tokio::time::timeout(ANSWER_WITHIN, answer).await else { continue };

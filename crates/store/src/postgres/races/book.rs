@@ -1,0 +1,304 @@
+//! What callers were answered, and what contradicts it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use notification::{
+    BroadcastId, ByteString, Chunk, ChunkId, Disposition, Epoch, Guarantee, NotificationId,
+    Settlement, State, Ticket,
+};
+
+use crate::{Admission, Begun, CancelTarget, Cancelled, Lift, Mark, Settled, StoreError};
+
+/// All answers of a schedule.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    /// Milliseconds since the schedule began, as callers have it.
+    pub(super) now: i64,
+    /// Rises with every call and every answer.
+    moment: u64,
+    /// What was said to be accepted.
+    pub(super) accepted: BTreeSet<NotificationId>,
+    /// What was said to have ended, how, and when that was said.
+    pub(super) ended: BTreeMap<NotificationId, (State, u64)>,
+    /// What was too late to be cancelled.
+    pub(super) too_late: BTreeSet<NotificationId>,
+    /// The answers to each key: whose content, and whether it was the first.
+    keys: BTreeMap<&'static str, Vec<(u8, bool, NotificationId)>>,
+    pub(super) broadcasts: BTreeMap<BroadcastId, Broadcast>,
+    /// Claims that were answered, by engine.
+    pub(super) held: Vec<Held>,
+    /// Tickets that were answered.
+    pub(super) tickets: Vec<Ticket>,
+    /// Every claim, and when it was answered.
+    claims: HashMap<(ChunkId, Epoch), u64>,
+    /// Under which attempt and claim an at-most-once delivery may be on the wire.
+    begun: HashMap<NotificationId, (u16, ChunkId, Epoch)>,
+    /// Who must not be claimed, and since which answer.
+    listed: BTreeMap<ByteString, u64>,
+    /// Calls under way that take a recipient off the list, and when the last one was made or answered.
+    lifting: BTreeMap<ByteString, (usize, u64)>,
+    /// How often a recipient was taken off the list.
+    pub(super) lifted: BTreeMap<ByteString, usize>,
+    pub(super) findings: Vec<String>,
+}
+
+/// A broadcast.
+#[derive(Debug, Default)]
+pub(super) struct Broadcast {
+    /// Which engine opened it.
+    pub(super) engine: usize,
+    /// What was added, as far as that was answered.
+    pub(super) added: u64,
+    /// What it was said to have when it was sealed.
+    pub(super) sealed: Option<u64>,
+    /// What was said to be withdrawn as a broadcast.
+    pub(super) cancelled: u64,
+}
+
+/// A chunk in somebody's hands.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) engine: usize,
+    pub(super) chunk: Chunk,
+    /// What its holder has not settled.
+    pub(super) rest: BTreeSet<u16>,
+}
+
+// === impl Book ===
+
+impl Book {
+    /// The moment at which a call is made.
+    pub(super) fn call(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    pub(super) fn find(&mut self, finding: String) {
+        self.findings.push(finding);
+    }
+
+    /// What a request came to that may be refused; a store that fails is a finding.
+    pub(super) fn answer<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(StoreError::KeyReused { .. } | StoreError::NoOpenBroadcast(_)) => None,
+            Err(error) => {
+                self.find(format!("the store failed: {error}"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn ingested(
+        &mut self,
+        key: Option<(&'static str, u8)>,
+        answer: Result<Vec<Admission>, StoreError>,
+    ) {
+        if let (Some((key, content)), Err(StoreError::KeyReused { .. })) = (key, &answer) {
+            let same = |used: &&(u8, bool, NotificationId)| used.0 == content;
+            if self.keys.get(key).is_some_and(|used| used.iter().any(|used| same(&used))) {
+                self.find(format!("the key {key} was accepted for content {content}, and refused"));
+            }
+        }
+        for admission in self.answer(answer).unwrap_or_default() {
+            let (is_new, id) = match admission {
+                Admission::Accepted(id) => (true, id),
+                Admission::Replayed(id) => (false, id),
+            };
+            if is_new && !self.accepted.insert(id) {
+                self.find(format!("{id} was accepted twice"));
+            }
+            if let Some((key, content)) = key {
+                let used = self.keys.entry(key).or_default();
+                used.push((content, is_new, id));
+                let is_one = used.iter().all(|other| (other.0, other.2) == (content, id));
+                if !is_one || used.iter().filter(|other| other.1).count() > 1 {
+                    let finding = format!("one key, several notifications: {key}: {used:?}");
+                    self.find(finding);
+                }
+            }
+        }
+    }
+
+    /// A claim of `engine`, made at `called`, that was answered with `chunks`.
+    pub(super) fn claimed(&mut self, engine: usize, called: u64, chunks: Vec<Chunk>) {
+        for chunk in chunks {
+            self.claim(chunk.id, chunk.epoch);
+            for delivery in &chunk.deliveries {
+                let id = chunk.notification_id(delivery.index);
+                if let Some((state, said)) = self.ended.get(&id)
+                    && *said < called
+                {
+                    let finding = format!("{id} is claimed, and was said to be {state:?} before");
+                    self.findings.push(finding);
+                }
+                let is_listed = self.listed.get(&delivery.recipient).is_some_and(|at| *at < called);
+                if is_listed && chunk.envelope.lane.channel.as_str() == "channel" {
+                    self.find(format!("{id} is claimed, and its recipient was listed before"));
+                }
+            }
+            let rest = chunk.deliveries.iter().map(|delivery| delivery.index).collect();
+            self.held.push(Held { engine, chunk, rest });
+        }
+    }
+
+    fn claim(&mut self, chunk: ChunkId, epoch: Epoch) {
+        let moment = self.call();
+        if self.claims.insert((chunk, epoch), moment).is_some() {
+            self.find(format!("claimed twice: {chunk:?} {epoch:?}"));
+        }
+    }
+
+    /// What was asked at `called` under a claim was done: a later claim of the chunk must not have been answered before.
+    fn check_current(&mut self, what: &str, (chunk, epoch): (ChunkId, Epoch), called: u64) {
+        let is_later = |(claim, answered): (&(ChunkId, Epoch), &u64)| {
+            claim.0 == chunk && claim.1 > epoch && *answered < called
+        };
+        if self.claims.iter().any(is_later) {
+            self.find(format!("{what} under a claim that was over: {chunk:?} {epoch:?}"));
+        }
+    }
+
+    pub(super) fn issued(&mut self, tickets: Vec<Ticket>) {
+        for ticket in tickets {
+            self.claim(ticket.chunk, ticket.epoch);
+            self.tickets.push(ticket);
+        }
+    }
+
+    /// The answer to a mark of `chunk`, asked at `called`.
+    pub(super) fn begun(&mut self, chunk: &Chunk, mark: Mark, called: u64, answer: Begun) {
+        if answer == Begun::Stale {
+            return;
+        }
+        self.check_current("begun", (mark.chunk, mark.epoch), called);
+        if chunk.envelope.guarantee == Guarantee::AtLeastOnce {
+            return;
+        }
+        for delivery in chunk.deliveries.iter().filter(|it| it.index <= mark.through) {
+            let id = chunk.notification_id(delivery.index);
+            if let Some((state, said)) = self.ended.get(&id)
+                && *said < called
+            {
+                let finding = format!("{id} was begun, and was said to be {state:?} before");
+                self.findings.push(finding);
+            }
+            let now = (chunk.attempt, chunk.id, chunk.epoch);
+            if let Some(before) = self.begun.insert(id, now)
+                && before.0 == now.0
+                && before != now
+            {
+                self.find(format!("{id} was begun twice in one attempt: {before:?} {now:?}"));
+            }
+        }
+    }
+
+    /// The answer to a settlement of `chunk`, asked at `called`.
+    pub(super) fn settled(
+        &mut self,
+        chunk: &Chunk,
+        settlement: &Settlement,
+        called: u64,
+        answer: Settled,
+    ) {
+        if answer == Settled::Stale {
+            return;
+        }
+        self.check_current("settled", (settlement.chunk, settlement.epoch), called);
+        let is_this = |held: &&mut Held| {
+            (held.chunk.id, held.chunk.epoch) == (settlement.chunk, settlement.epoch)
+        };
+        let mut held = self.held.iter_mut().find(is_this);
+        for index in settlement.groups.iter().flat_map(|group| &group.indexes) {
+            if let Some(held) = &mut held {
+                held.rest.remove(index);
+            }
+        }
+        for group in &settlement.groups {
+            for index in &group.indexes {
+                let id = chunk.notification_id(*index);
+                match group.disposition {
+                    Disposition::Ended(state) => self.end(id, state),
+                    Disposition::HandedBack { .. } => _ = self.begun.remove(&id),
+                    Disposition::Retry { .. } => {}
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, id: NotificationId, state: State) {
+        let moment = self.call();
+        if let Some((before, _)) = self.ended.insert(id, (state, moment)) {
+            self.find(format!("{id} ended twice: {before:?} and {state:?}"));
+        }
+    }
+
+    pub(super) fn cancelled(
+        &mut self,
+        target: CancelTarget,
+        answer: Result<Option<Cancelled>, StoreError>,
+    ) {
+        let Some(said) = self.answer(answer) else { return };
+        let Some(said) = said else {
+            self.find(format!("{target:?} is not known, and was accepted"));
+            return;
+        };
+        let Cancelled { cancelled, under_way, ended } = said;
+        match target {
+            CancelTarget::Notification(id) => {
+                if cancelled + under_way + ended != 1 {
+                    self.find(format!("{id} is one, and {said:?}"));
+                }
+                if cancelled == 1 {
+                    self.end(id, State::Cancelled);
+                } else if ended == 1 {
+                    self.too_late.insert(id);
+                }
+            }
+            CancelTarget::Broadcast(id) => {
+                let broadcast = self.broadcasts.entry(id).or_default();
+                broadcast.cancelled += cancelled;
+                let size = broadcast.sealed;
+                if size.is_some_and(|size| size != cancelled + under_way + ended) {
+                    self.find(format!("{id} has {size:?}, and {said:?}"));
+                }
+            }
+        }
+    }
+
+    pub(super) fn sealed(&mut self, id: BroadcastId, answer: Result<u64, StoreError>) {
+        let Some(size) = self.answer(answer) else { return };
+        let broadcast = self.broadcasts.entry(id).or_default();
+        let (before, added) = (broadcast.sealed.replace(size), broadcast.added);
+        if let Some(before) = before {
+            self.find(format!("{id} was sealed twice: {before} and {size}"));
+        }
+        if size < added {
+            self.find(format!("{id} was sealed with {size}, and {added} were added"));
+        }
+    }
+
+    /// A call made at `called` has listed `recipient`. One that was lifted meanwhile may be listed, or not.
+    pub(super) fn suppressed(&mut self, recipient: ByteString, called: u64) {
+        let (under_way, last) = self.lifting.get(&recipient).copied().unwrap_or_default();
+        if under_way == 0 && last < called {
+            let moment = self.call();
+            self.listed.entry(recipient).or_insert(moment);
+        }
+    }
+
+    /// Whoever is about to be lifted may be claimed from now on.
+    pub(super) fn lifting(&mut self, lift: &Lift) {
+        self.listed.remove(&lift.recipient);
+        let moment = self.call();
+        let lifting = self.lifting.entry(lift.recipient.clone()).or_default();
+        *lifting = (lifting.0 + 1, moment);
+    }
+
+    pub(super) fn lifted(&mut self, lift: &Lift, was_listed: bool) {
+        let moment = self.call();
+        let lifting = self.lifting.entry(lift.recipient.clone()).or_default();
+        *lifting = (lifting.0.saturating_sub(1), moment);
+        *self.lifted.entry(lift.recipient.clone()).or_default() += usize::from(was_listed);
+    }
+}

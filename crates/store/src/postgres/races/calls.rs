@@ -1,0 +1,433 @@
+//! What is asked of a store, drawn from what is known, and how its answers are heard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use notification::{
+    Alternative, Bytes, Chunk, Disposition, Draft, Fallback, Guarantee, OutcomeGroup, Settlement,
+    State,
+};
+
+use super::super::writer::Ask;
+use super::super::{broadcast, bury, cancel, claim, ingest, settle, suppress};
+use super::book::{Book, Held};
+use super::cluster::{Engine, WRITERS, recipient};
+use crate::conformance::{BroadcastShape, Shape, at, groups, name};
+use crate::{BroadcastOpened, CancelTarget, ClaimRequest, Lift, Mark, StoreError, Suppression};
+
+/// Writes an answer down.
+pub(super) type Heard = Box<dyn FnOnce(&mut Book) + Send>;
+
+/// A call under way.
+pub(super) struct Call {
+    /// The writer that does it.
+    pub(super) actor: usize,
+    pub(super) words: String,
+    pub(super) answer: BoxFuture<'static, Heard>,
+}
+
+/// Who draws a call: from what, of which engine.
+pub(super) struct Caller<'a> {
+    pub(super) book: &'a mut Book,
+    pub(super) random: &'a mut fastrand::Rng,
+    pub(super) engines: &'a [Engine],
+}
+
+/// What can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Ingest,
+    IngestKeyed,
+    OpenBroadcast,
+    AddOrSeal,
+    Claim,
+    Issue,
+    Take,
+    Begin,
+    Settle,
+    CancelOne,
+    CancelBroadcast,
+    Suppress,
+    Lift,
+    Bury,
+}
+
+/// How often each kind is asked, by its number of places; a schedule keeps to one of these, so that what may meet does.
+pub(super) const THEMES: [&[Kind]; 4] = {
+    use Kind::{
+        AddOrSeal, Begin, Bury, CancelBroadcast, CancelOne, Claim, Ingest, IngestKeyed, Issue,
+        Lift, OpenBroadcast, Settle, Suppress, Take,
+    };
+    [
+        &[
+            Ingest,
+            IngestKeyed,
+            OpenBroadcast,
+            AddOrSeal,
+            Claim,
+            Claim,
+            Claim,
+            Issue,
+            Take,
+            Take,
+            Begin,
+            Begin,
+            Settle,
+            Settle,
+            Settle,
+            CancelOne,
+            CancelBroadcast,
+            Suppress,
+            Lift,
+            Bury,
+        ],
+        // Few notifications, and everybody wants them.
+        &[
+            Claim, Claim, Claim, Claim, Begin, Begin, Begin, Settle, Settle, Settle, Settle,
+            CancelOne, CancelOne, Bury, Bury,
+        ],
+        &[
+            OpenBroadcast,
+            AddOrSeal,
+            AddOrSeal,
+            AddOrSeal,
+            AddOrSeal,
+            CancelBroadcast,
+            CancelBroadcast,
+            Claim,
+            Claim,
+            Issue,
+            Take,
+            Take,
+            Take,
+            Settle,
+            Settle,
+            Bury,
+            Bury,
+        ],
+        &[
+            Ingest,
+            IngestKeyed,
+            IngestKeyed,
+            IngestKeyed,
+            Suppress,
+            Suppress,
+            Lift,
+            Claim,
+            Claim,
+            Claim,
+            CancelOne,
+            Settle,
+            Settle,
+        ],
+    ]
+};
+/// Who may be listed while they are claimed.
+const RECIPIENTS: usize = 6;
+/// How long a claim lasts; waits come to more now and then.
+const LEASE: Duration = Duration::from_mins(1);
+
+// === impl Caller ===
+
+impl Caller<'_> {
+    /// The next call; `None` when what was drawn cannot be asked now.
+    pub(super) fn draw(&mut self, theme: &[Kind]) -> Option<Call> {
+        let engine = self.random.usize(..self.engines.len());
+        match self.pick(theme)? {
+            Kind::Ingest => Some(self.ingest(engine, None)),
+            Kind::IngestKeyed => {
+                let key = *self.pick(&["k", "l"])?;
+                let content = self.random.u8(..2);
+                Some(self.ingest(engine, Some((key, content))))
+            }
+            Kind::OpenBroadcast => Some(self.open_broadcast(engine)),
+            Kind::AddOrSeal => self.add_or_seal(),
+            Kind::Claim => Some(self.claim(engine)),
+            Kind::Issue => Some(self.issue(engine)),
+            Kind::Take => self.take(engine),
+            Kind::Begin => self.begin(),
+            Kind::Settle => self.settle(),
+            Kind::CancelOne => self.cancel_one(engine),
+            Kind::CancelBroadcast => self.cancel_broadcast(engine),
+            Kind::Suppress => Some(self.suppress(engine)),
+            Kind::Lift => Some(self.lift(engine)),
+            Kind::Bury => Some(self.bury(engine)),
+        }
+    }
+
+    /// Some of anything, to begin with.
+    pub(super) fn ingest(&mut self, engine: usize, key: Option<(&'static str, u8)>) -> Call {
+        let now = self.book.now;
+        let shape = Shape {
+            destination: if self.random.bool() { "a" } else { "b" },
+            guarantee: if self.random.bool() {
+                Guarantee::AtMostOnce
+            } else {
+                Guarantee::AtLeastOnce
+            },
+            due_at: now,
+            expires_at: (key.is_none() && self.random.u8(..3) == 0).then_some(now + 30_000),
+            key,
+            ..Shape::default()
+        };
+        let has_fallback = key.is_none() && self.random.u8(..3) == 0;
+        let count = if key.is_some() { 1 } else { self.random.usize(1..4) };
+        let draft = |_| {
+            let mut draft = shape.draft(&recipient(self.random.usize(..RECIPIENTS)));
+            if has_fallback {
+                let next = vec![alternative()];
+                draft.content.fallback = Some(Arc::new(Fallback { of: None, next }));
+            }
+            draft
+        };
+        let drafts: Vec<Draft> = (0..count).map(draft).collect();
+        let words = format!("ingest {count} {key:?} {:?}", shape.guarantee);
+        let ask = ingest::TakeIn { drafts, now: at(now) };
+        self.intake(engine, words, ask, move |book, answer| book.ingested(key, answer))
+    }
+
+    fn open_broadcast(&mut self, engine: usize) -> Call {
+        let ask = broadcast::Open(BroadcastShape::default().draft());
+        self.intake(engine, "open a broadcast".to_owned(), ask, move |book, answer| {
+            if let Some(BroadcastOpened::Opened(id)) = book.answer(answer) {
+                book.broadcasts.entry(id).or_default().engine = engine;
+            }
+        })
+    }
+
+    fn add_or_seal(&mut self) -> Option<Call> {
+        let known = self.book.broadcasts.iter().map(|(id, it)| (*id, it.engine, it.added));
+        let (id, engine, added) = *self.pick(&known.collect::<Vec<_>>())?;
+        if added == 0 || self.random.u8(..4) == 0 {
+            let count = self.random.usize(1..4);
+            let groups = groups(count);
+            let ask = broadcast::AddRecipients { broadcast: id, groups, now: at(self.book.now) };
+            let words = format!("add {count} recipients to {id}");
+            return Some(self.intake(engine, words, ask, move |book, answer| {
+                if book.answer(answer).is_some() {
+                    book.broadcasts.entry(id).or_default().added += count as u64;
+                }
+            }));
+        }
+        let ask = broadcast::Seal(id, at(self.book.now));
+        Some(self.intake(engine, format!("seal {id}"), ask, move |book, answer| {
+            book.sealed(id, answer);
+        }))
+    }
+
+    fn claim(&mut self, engine: usize) -> Call {
+        self.look_around(engine);
+        let (request, called) = (self.request(), self.book.call());
+        let ask = claim::ClaimChunks(request);
+        self.work(engine, format!("claim at {}", request.now), ask, move |book, answer| {
+            let chunks = book.answer(answer).map(|claim| claim.chunks).unwrap_or_default();
+            book.claimed(engine, called, chunks);
+        })
+    }
+
+    fn issue(&mut self, engine: usize) -> Call {
+        self.look_around(engine);
+        let request = self.request();
+        let ask = claim::IssueTickets(request);
+        self.work(engine, format!("issue tickets at {}", request.now), ask, |book, answer| {
+            let tickets = book.answer(answer).map(|claim| claim.chunks).unwrap_or_default();
+            book.issued(tickets);
+        })
+    }
+
+    fn take(&mut self, engine: usize) -> Option<Call> {
+        let ticket = *self.pick(&self.book.tickets.clone())?;
+        let tickets = vec![ticket];
+        let (now, called) = (at(self.book.now), self.book.call());
+        let ask = claim::TakeChunks { tickets, now, lease: LEASE };
+        let words = format!("take {:?} {:?} at {now}", ticket.chunk, ticket.epoch);
+        Some(self.work(engine, words, ask, move |book, answer| {
+            let chunks = book.answer(answer).unwrap_or_default();
+            book.claimed(engine, called, chunks.into_iter().flatten().collect());
+        }))
+    }
+
+    fn begin(&mut self) -> Option<Call> {
+        let (engine, chunk, _) = self.held()?;
+        let last = chunk.deliveries.last()?.index;
+        let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: self.random.u16(..=last) };
+        let (words, called) = (format!("begin {mark:?}"), self.book.call());
+        Some(self.work(engine, words, settle::BeginAll(vec![mark]), move |book, answer| {
+            for answer in book.answer(answer).unwrap_or_default() {
+                book.begun(&chunk, mark, called, answer);
+            }
+        }))
+    }
+
+    fn settle(&mut self) -> Option<Call> {
+        let (engine, chunk, rest) = self.held()?;
+        let settlement = self.settlement(&chunk, rest)?;
+        let words = format!("settle {settlement:?}");
+        let (ask, called) = (settle::SettleAll(vec![settlement.clone()]), self.book.call());
+        Some(self.work(engine, words, ask, move |book, answer| {
+            for answer in book.answer(answer).unwrap_or_default() {
+                book.settled(&chunk, &settlement, called, answer);
+            }
+        }))
+    }
+
+    /// All or some of what is left of a chunk, with any outcome.
+    fn settlement(&mut self, chunk: &Chunk, rest: Vec<u16>) -> Option<Settlement> {
+        let some = self.random.usize(1..=rest.len().max(1));
+        let indexes: Vec<u16> = rest.into_iter().take(some).collect();
+        let now = self.book.now;
+        let disposition = *self.pick(&[
+            Disposition::Ended(State::Delivered),
+            Disposition::Ended(State::Delivered),
+            Disposition::Ended(State::Refused),
+            Disposition::Ended(State::Dead),
+            Disposition::Ended(State::Expired),
+            Disposition::Retry { at: at(now + 10) },
+            Disposition::HandedBack { at: at(now + 10) },
+        ])?;
+        let is_refused = disposition == Disposition::Ended(State::Refused);
+        let fallback = |delivery: &notification::Delivery| {
+            let id = chunk.notification_id(delivery.index);
+            Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, at(now))
+        };
+        let refused =
+            chunk.deliveries.iter().filter(|it| is_refused && indexes.contains(&it.index));
+        let fallbacks = refused.filter_map(fallback).collect();
+        let group = OutcomeGroup {
+            disposition,
+            status: 200,
+            detail: "".into(),
+            suppress: false,
+            gone_since: [].into(),
+            indexes,
+        };
+        let (chunk, epoch) = (chunk.id, chunk.epoch);
+        Some(Settlement { chunk, epoch, at: at(now), groups: vec![group], fallbacks })
+    }
+
+    fn cancel_one(&mut self, engine: usize) -> Option<Call> {
+        let known: Vec<_> = self.book.accepted.iter().copied().collect();
+        let target = CancelTarget::Notification(*self.pick(&known)?);
+        Some(self.cancel(engine, target))
+    }
+
+    fn cancel_broadcast(&mut self, engine: usize) -> Option<Call> {
+        let sealed = self.book.broadcasts.iter().filter(|(_, it)| it.sealed.is_some());
+        let sealed: Vec<_> = sealed.map(|(id, _)| *id).collect();
+        let target = CancelTarget::Broadcast(*self.pick(&sealed)?);
+        Some(self.cancel(engine, target))
+    }
+
+    fn cancel(&mut self, engine: usize, target: CancelTarget) -> Call {
+        let ask = cancel::Cancel { target, tenant: name("tenant"), now: at(self.book.now) };
+        self.work(engine, format!("cancel {target:?}"), ask, move |book, answer| {
+            book.cancelled(target, answer);
+        })
+    }
+
+    fn suppress(&mut self, engine: usize) -> Call {
+        let (recipient, now) = (recipient(self.random.usize(..RECIPIENTS)), at(self.book.now));
+        let suppressions = vec![Suppression {
+            channel: name("channel"),
+            recipient: recipient.clone(),
+            reason: "by hand".to_owned(),
+            status: 0,
+            since: now,
+        }];
+        let (ask, called) = (suppress::Suppress { suppressions, now }, self.book.call());
+        self.work(engine, format!("suppress {recipient}"), ask, move |book, answer| {
+            if book.answer(answer).is_some() {
+                book.suppressed(recipient, called);
+            }
+        })
+    }
+
+    fn lift(&mut self, engine: usize) -> Call {
+        let recipient = recipient(self.random.usize(..RECIPIENTS));
+        let words = format!("lift {recipient}");
+        let lift = Lift { channel: name("channel"), recipient, registered_at: None };
+        self.book.lifting(&lift);
+        let ask = suppress::TakeOff { lifts: vec![lift.clone()], now: at(self.book.now) };
+        self.work(engine, words, ask, move |book, answer| {
+            let was_listed = book.answer(answer).is_some_and(|were_listed| were_listed == [true]);
+            book.lifted(&lift, was_listed);
+        })
+    }
+
+    pub(super) fn bury(&mut self, engine: usize) -> Call {
+        let ask = bury::Bury { now: at(self.book.now) };
+        self.work(engine, "end the claims of dead workers".to_owned(), ask, |book, answer| {
+            book.answer(answer);
+        })
+    }
+
+    fn request(&self) -> ClaimRequest {
+        ClaimRequest { lease: LEASE, ..crate::conformance::claim_request(self.book.now) }
+    }
+
+    fn look_around(&mut self, engine: usize) {
+        if self.random.u8(..4) > 0 {
+            self.engines[engine].look_around();
+        }
+    }
+
+    /// A chunk that somebody holds or held, and what is left of it.
+    fn held(&mut self) -> Option<(usize, Chunk, Vec<u16>)> {
+        let claims_too_late = self.random.u8(..8) == 0;
+        let is_open = |held: &&Held| claims_too_late || !held.rest.is_empty();
+        let held: Vec<&Held> = self.book.held.iter().filter(is_open).collect();
+        let held = held.get(self.random.usize(..held.len().max(1)))?;
+        let rest = if claims_too_late {
+            held.chunk.deliveries.iter().map(|delivery| delivery.index).collect()
+        } else {
+            held.rest.iter().copied().collect()
+        };
+        Some((held.engine, held.chunk.clone(), rest))
+    }
+
+    fn pick<'c, T>(&mut self, choices: &'c [T]) -> Option<&'c T> {
+        choices.get(self.random.usize(..choices.len().max(1)))
+    }
+
+    fn intake<A: Ask>(
+        &self,
+        engine: usize,
+        words: String,
+        ask: A,
+        hear: impl FnOnce(&mut Book, Result<A::Answer, StoreError>) + Send + 'static,
+    ) -> Call {
+        let desktop = self.engines[engine].intake.clone();
+        let answer = Box::pin(async move {
+            let answer = desktop.ask(ask).await;
+            Box::new(move |book: &mut Book| hear(book, answer)) as Heard
+        });
+        Call { actor: engine * WRITERS, words, answer }
+    }
+
+    fn work<A: Ask>(
+        &self,
+        engine: usize,
+        words: String,
+        ask: A,
+        hear: impl FnOnce(&mut Book, Result<A::Answer, StoreError>) + Send + 'static,
+    ) -> Call {
+        let desktop = self.engines[engine].work.clone();
+        let answer = Box::pin(async move {
+            let answer = desktop.ask(ask).await;
+            Box::new(move |book: &mut Book| hear(book, answer)) as Heard
+        });
+        Call { actor: engine * WRITERS + 1, words, answer }
+    }
+}
+
+/// What stands in for a notification that is refused or suppressed.
+fn alternative() -> Alternative {
+    Alternative {
+        channel: name("other"),
+        destination: "there".into(),
+        recipient: "elsewhere".into(),
+        payload: Bytes::from_static(b"[1]"),
+        options: Bytes::from_static(b"{}"),
+    }
+}

@@ -1,0 +1,240 @@
+//! A database, its engines, and who waits for whom in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use flow::{Clock, Tasks};
+use notification::{ByteString, limits};
+use testbed::Database;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::super::connection::{Connector, Session};
+use super::super::desk::{Desk, Membership, Notice};
+use super::super::notices::{self, Teller};
+use super::super::reader::PostgresReader;
+use super::super::time::DatabaseTime;
+use super::super::writer::{Desktop, Notices, Writer};
+use super::gate::{Arrival, Gate};
+
+/// One database for many schedules, one after the other.
+pub(super) struct Cluster {
+    connector: Connector,
+    /// Does what the writers do not, and looks at them; never held up.
+    pub(super) control: Session,
+    pub(super) reader: PostgresReader,
+    pub(super) arrivals: mpsc::Receiver<Arrival>,
+    arriving: mpsc::Sender<Arrival>,
+    /// Connections of former engines, by actor: making one takes longer than a schedule.
+    idle: BTreeMap<usize, Session>,
+    played: u64,
+    time: DatabaseTime,
+    _database: Database,
+}
+
+/// A process.
+pub(super) struct Engine {
+    pub(super) intake: Desktop,
+    pub(super) work: Desktop,
+    pub(super) membership: watch::Sender<Membership>,
+    pub(super) teller: Teller,
+    sessions: Vec<(usize, oneshot::Receiver<Option<Session>>)>,
+    tasks: Tasks,
+}
+
+/// Writers of an engine: its intake, and the one that claims.
+pub(super) const WRITERS: usize = 2;
+/// The store's tag.
+pub(super) const REALM: u16 = 7;
+/// Batches of notices under way to a writer.
+const NOTICES: usize = 64;
+/// Writers that have arrived and were not seen yet: more than there are.
+const ARRIVALS: usize = 64;
+
+/// Faster than to truncate; the numbers begin anew, so that a seed is the same schedule whatever was played before.
+const EMPTY: &str = "DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
+     DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
+     DELETE FROM broadcast; DELETE FROM worker; UPDATE partition SET owner = NULL, epoch = 0; \
+     SELECT setval(numbers, 1, false) FROM unnest(ARRAY['batch_number', 'lane_id_seq', 'chunk_id_seq', 'log_id_seq', \
+       'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq']::regclass[]) AS numbers";
+/// What is deleted stays in the tables until they are made anew.
+const RENEW: &str = "TRUNCATE lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
+     suppression_event, totals_delta, broadcast, worker; VACUUM partition";
+/// Schedules between two of these.
+const RENEW_EVERY: u64 = 64;
+/// An hour: who is declared dead is, and nobody else, however slow the machine.
+const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, alive_until) \
+     VALUES ('', '', true, true, clock_timestamp() + interval '1 hour') RETURNING id";
+const SHARE: &str = "UPDATE partition SET owner = $1 WHERE id % $2 = $3";
+pub(super) const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
+const BLOCKERS: &str = "SELECT pid, pg_blocking_pids(pid) FROM unnest($1::int4[]) AS pid";
+
+// === impl Cluster ===
+
+impl Cluster {
+    pub(super) async fn start() -> Self {
+        let make = || testbed::postgres::shared().unwrap().create().unwrap();
+        let database = tokio::task::spawn_blocking(make).await.unwrap();
+        let connector = Connector::new(database.url(), "races", None).unwrap();
+        connector.prepare().await.unwrap();
+        let control = connector.connect(None).await.unwrap();
+        // The server resolves a deadlock once it has lasted for so long.
+        let prepare = format!(
+            "INSERT INTO meta (key, value) VALUES ('realm', {REALM}); \
+             DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''20ms''', current_database()); END $$"
+        );
+        control.client.batch_execute(&prepare).await.unwrap();
+        let reader = PostgresReader::connect(connector.clone()).await.unwrap();
+        let (arriving, arrivals) = mpsc::channel(ARRIVALS);
+        Self {
+            connector,
+            control,
+            reader,
+            arrivals,
+            arriving,
+            idle: BTreeMap::new(),
+            played: 0,
+            time: DatabaseTime::new(Clock::system()),
+            _database: database,
+        }
+    }
+
+    /// An empty store with `count` processes, each with its share of the partitions.
+    pub(super) async fn engines(&mut self, count: usize, seed: u64) -> Vec<Engine> {
+        self.played += 1;
+        if self.played.is_multiple_of(RENEW_EVERY) {
+            for statement in RENEW.split("; ") {
+                self.control.client.batch_execute(statement).await.unwrap();
+            }
+        }
+        self.control.client.batch_execute(EMPTY).await.unwrap();
+        while self.arrivals.try_recv().is_ok() {
+            // Of engines that a finding left where they were.
+        }
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut engines = Vec::new();
+        for number in 0..count {
+            let row = self.control.client.query_one(JOIN, &[]).await.unwrap();
+            let worker: i64 = row.get(0);
+            let share = [i16::try_from(count).unwrap(), i16::try_from(number).unwrap()];
+            let update = self.control.prepared(SHARE).await.unwrap();
+            let client = &self.control.client;
+            client.execute(&update, &[&worker, &share[0], &share[1]]).await.unwrap();
+            let partitions = self.owned(worker).await;
+            let standing = Membership { worker, partitions, producers: count, consumers: count };
+            engines.push(self.engine(number, standing, &mut random));
+        }
+        engines
+    }
+
+    pub(super) async fn owned(&self, worker: i64) -> Vec<i16> {
+        let owned = self.control.prepared(OWNED).await.unwrap();
+        let rows = self.control.client.query(&owned, &[&worker]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Joins anew: the number of the worker.
+    pub(super) async fn join(&self) -> i64 {
+        self.control.client.query_one(JOIN, &[]).await.unwrap().get(0)
+    }
+
+    fn engine(
+        &mut self,
+        number: usize,
+        standing: Membership,
+        random: &mut fastrand::Rng,
+    ) -> Engine {
+        let (membership, standing) = watch::channel(standing);
+        let (teller, hearer) = notices::channel(NOTICES);
+        let (mut tasks, mut sessions) = (Tasks::default(), Vec::new());
+        let mut start = |place: usize, name: &'static str, notices: Notices| {
+            let actor = number * WRITERS + place;
+            let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+            let (failed, failing) = watch::channel(None);
+            let mut connector = self.connector.clone();
+            connector.gate = Some(Gate { actor, arrivals: self.arriving.clone() });
+            let logs = matches!(notices, Notices::Claimer(_));
+            let mut writer = Writer {
+                connector,
+                desk: Desk::new(REALM, standing.clone(), self.time, logs),
+                commands: queue,
+                available: watch::channel(true).0,
+                failed,
+                clock: Clock::system(),
+                random: random.fork(),
+                session: self.idle.remove(&actor),
+                notices,
+                changes: watch::channel(0).0,
+                settled: Arc::new(AtomicU64::new(0)),
+            };
+            let (leave, left) = oneshot::channel();
+            sessions.push((actor, left));
+            tasks.spawn(name, async move {
+                writer.run().await;
+                let _nobody_waits = leave.send(writer.session.take());
+            });
+            Desktop::new(commands, failing, Clock::system())
+        };
+        let intake = start(0, "intake", Notices::Forward(teller.clone()));
+        let work = start(1, "work", Notices::Claimer(hearer));
+        Engine { intake, work, membership, teller, sessions, tasks }
+    }
+
+    /// Keeps the connections of engines whose calls are all answered.
+    pub(super) async fn retire(&mut self, engines: Vec<Engine>) {
+        for engine in engines {
+            let Engine { intake, work, sessions, tasks, .. } = engine;
+            drop((intake, work));
+            for (actor, left) in sessions {
+                if let Ok(Some(session)) = left.await {
+                    self.idle.insert(actor, session);
+                }
+            }
+            drop(tasks);
+        }
+    }
+}
+
+// === impl Engine ===
+
+impl Engine {
+    pub(super) fn worker(&self) -> i64 {
+        self.membership.borrow().worker
+    }
+
+    /// Has everything looked at anew by the next claim, as what comes from other processes has now and then.
+    pub(super) fn look_around(&self) {
+        self.teller.tell(vec![Notice::Everything]);
+    }
+}
+
+/// Whether all of the `running` sessions wait for locks that only `paused` ones can give up.
+pub(super) async fn are_blocked(
+    control: &Session,
+    running: &[i32],
+    paused: &BTreeSet<i32>,
+) -> bool {
+    let statement = control.prepared(BLOCKERS).await.unwrap();
+    let rows = control.client.query(&statement, &[&running]).await.unwrap();
+    let mut waiting: Vec<(i32, Vec<i32>)> =
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut held_up = paused.clone();
+    loop {
+        let before = waiting.len();
+        waiting.retain(|(backend, blockers)| {
+            let is_held_up = !blockers.is_empty() && blockers.iter().all(|by| held_up.contains(by));
+            if is_held_up {
+                held_up.insert(*backend);
+            }
+            !is_held_up
+        });
+        if waiting.len() == before {
+            return waiting.is_empty();
+        }
+    }
+}
+
+/// One of a few recipients, so that some are listed when they are claimed.
+pub(super) fn recipient(number: usize) -> ByteString {
+    format!("r{number}").into()
+}

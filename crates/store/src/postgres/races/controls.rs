@@ -1,0 +1,92 @@
+//! What happens to processes: time passes, one is declared dead, one comes back, partitions are handed over. Rows that
+//! somebody has locked are left for another time, so nothing here waits.
+
+use super::super::desk::Membership;
+use super::cluster::{Cluster, Engine};
+
+/// An event that is over at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Event {
+    /// So many milliseconds pass.
+    Wait(i64),
+    /// An engine has not renewed its lease on itself for too long.
+    Silence(usize),
+    /// An engine says that it is alive, or joins anew, and takes partitions that are free.
+    Beat(usize),
+    /// Half of the partitions of one engine are another's, and the first one does not know.
+    HandOver(usize, usize),
+}
+
+const SILENCE: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second' WHERE id IN \
+     (SELECT id FROM worker WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED)";
+const RENEW: &str = "UPDATE worker SET alive_until = clock_timestamp() + interval '1 hour' WHERE id IN \
+     (SELECT id FROM worker WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED)";
+const IS_KNOWN: &str = "SELECT EXISTS (SELECT FROM worker WHERE id = $1)";
+const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
+     SELECT id FROM partition WHERE owner IS NULL ORDER BY id FOR UPDATE SKIP LOCKED)";
+const HAND_OVER: &str = "UPDATE partition SET owner = $2, epoch = epoch + 1 WHERE id IN ( \
+     SELECT id FROM partition WHERE owner = $1 AND id % 4 < 2 ORDER BY id FOR UPDATE SKIP LOCKED)";
+
+// === impl Event ===
+
+impl Event {
+    /// What a generator comes to, with so many engines.
+    pub(super) fn draw(random: &mut fastrand::Rng, engines: usize) -> Self {
+        let engine = random.usize(..engines);
+        match random.u32(..10) {
+            0..4 => Self::Wait([20, 31_000, 61_000, 61_000][random.usize(..4)]),
+            4..7 => Self::Silence(engine),
+            7..9 => Self::Beat(engine),
+            _ => Self::HandOver(engine, (engine + 1) % engines),
+        }
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    pub(super) async fn happen(&self, event: Event, engines: &[Engine]) {
+        match event {
+            Event::Wait(_) => {}
+            Event::Silence(engine) => _ = self.change(SILENCE, &[&engines[engine].worker()]).await,
+            Event::Beat(engine) => self.beat(&engines[engine]).await,
+            Event::HandOver(one, other) => {
+                let workers = (engines[one].worker(), engines[other].worker());
+                self.change(HAND_OVER, &[&workers.0, &workers.1]).await;
+                self.tell(&engines[other], workers.1).await;
+            }
+        }
+    }
+
+    async fn beat(&self, engine: &Engine) {
+        let mut worker = engine.worker();
+        if self.change(RENEW, &[&worker]).await == 0 {
+            let is_known = self.control.prepared(IS_KNOWN).await.unwrap();
+            let row = self.control.client.query_one(&is_known, &[&worker]).await.unwrap();
+            if row.get(0) {
+                // Somebody ends its claims at the moment.
+                return;
+            }
+            worker = self.join().await;
+        }
+        self.change(ACQUIRE, &[&worker]).await;
+        self.tell(engine, worker).await;
+    }
+
+    /// Lets an engine know which worker it is, and what that one owns.
+    async fn tell(&self, engine: &Engine, worker: i64) {
+        let partitions = self.owned(worker).await;
+        engine.membership.send_modify(|standing| {
+            *standing = Membership { worker, partitions, ..standing.clone() };
+        });
+    }
+
+    async fn change(
+        &self,
+        sql: &'static str,
+        parameters: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+    ) -> u64 {
+        let statement = self.control.prepared(sql).await.unwrap();
+        self.control.client.execute(&statement, parameters).await.unwrap()
+    }
+}

@@ -1,0 +1,266 @@
+//! What is left when a schedule is over: compared with the answers, and then brought to its end.
+
+use std::collections::BTreeMap;
+
+use notification::{
+    BroadcastId, Chunk, Disposition, NotificationId, OutcomeGroup, Settlement, State,
+};
+
+use super::super::desk::Membership;
+use super::super::{claim, settle};
+use super::schedule::Schedule;
+use crate::conformance::{at, name};
+use crate::{Change, ClaimRequest, EventPosition, Filter, History, Ledger as _};
+
+/// More than one schedule makes.
+const HISTORIES: usize = 1_000;
+/// Rounds of taking over from dead workers, and of claiming what is left, in which all of it must be done.
+const ROUNDS: usize = 20;
+/// Past every lease, retry and expiry, milliseconds.
+const LATER: i64 = 1_000_000;
+
+const STRANDED: &str = "SELECT count(*) FROM chunk WHERE lease_until IS NOT NULL \
+     AND NOT EXISTS (SELECT FROM worker WHERE worker.id = chunk.worker)";
+const ONLY_ONE: &str = "UPDATE partition SET owner = $1";
+const OTHERS_ARE_DEAD: &str = "UPDATE worker SET alive_until = clock_timestamp() + \
+     CASE WHEN id = $1 THEN interval '1 hour' ELSE interval '-1 second' END";
+const WORKERS: &str = "SELECT count(*) FROM worker";
+
+// === impl Schedule ===
+
+impl Schedule<'_> {
+    /// Brings all that is pending to its end, and compares the store with the answers.
+    pub(super) async fn compare(&mut self) {
+        self.compare_what_was_too_late().await;
+        self.bring_to_an_end().await;
+        self.audit().await;
+        let histories = self.histories().await;
+        self.compare_histories(&histories);
+        self.compare_broadcasts(&histories);
+        self.compare_suppressions().await;
+        for history in histories.iter().filter(|history| !history.state.is_terminal()) {
+            self.book.find(format!("{} is stranded: {:?}", history.id, history.state));
+        }
+    }
+
+    /// Whether what was too late to be cancelled had ended, before the rest is brought to its end.
+    async fn compare_what_was_too_late(&mut self) {
+        for id in self.book.too_late.clone() {
+            let found = self.cluster.reader.find(id).await.unwrap();
+            if found.is_none_or(|history| !history.state.is_terminal()) {
+                self.book.find(format!("{id} was said to have ended, and has not"));
+            }
+        }
+    }
+
+    async fn audit(&mut self) {
+        let audit = self.cluster.reader.audit().await.unwrap();
+        for problem in &audit.problems {
+            self.book.find(format!("audit: {problem}"));
+        }
+        if !audit.account.is_balanced() {
+            self.book.find(format!("audit: {:?} is not balanced", audit.account));
+        }
+    }
+
+    /// Whether each claim belongs to a worker whose end somebody will notice.
+    async fn look_for_strays(&mut self) {
+        let stranded = self.cluster.control.client.query_one(STRANDED, &[]).await.unwrap();
+        let stranded: i64 = stranded.get(0);
+        if stranded > 0 {
+            self.book.find(format!("{stranded} chunks are held by nobody who is known"));
+        }
+    }
+
+    async fn histories(&mut self) -> Vec<History> {
+        let page = self.cluster.reader.list(Filter::default(), None, HISTORIES).await;
+        match page {
+            Ok(page) => page.items,
+            Err(error) => {
+                self.book.find(format!("what is there cannot be read: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whether everything that was accepted is there, is where it was said to be, and nothing else is.
+    fn compare_histories(&mut self, histories: &[History]) {
+        let book = &mut self.book;
+        let by_id: BTreeMap<NotificationId, &History> =
+            histories.iter().map(|history| (history.id, history)).collect();
+        for id in book.accepted.clone() {
+            if !by_id.contains_key(&id) {
+                book.find(format!("{id} was accepted, and is not there"));
+            }
+        }
+        for (id, (state, _)) in book.ended.clone() {
+            let is = by_id.get(&id).map(|history| history.state);
+            if is != Some(state) {
+                book.find(format!("{id} was said to be {state:?}, and is {is:?}"));
+            }
+        }
+        let mut stand_ins = std::collections::BTreeSet::new();
+        for history in histories {
+            let next = history.content.fallback.as_ref().is_some_and(|it| !it.next.is_empty());
+            let falls_back = matches!(history.state, State::Refused | State::Suppressed);
+            match history.fell_back_to {
+                Some(other) => _ = stand_ins.insert(other),
+                None if next && falls_back => {
+                    book.find(format!("nothing stands in for {}", history.id));
+                }
+                None => {}
+            }
+            let ends = history.attempts.iter().filter(|it| it.state.is_terminal()).count();
+            if ends != usize::from(history.state.is_terminal()) {
+                book.find(format!("{} has {ends} ends and is {:?}", history.id, history.state));
+            }
+        }
+        for history in histories {
+            let is_asked_for = match history.envelope.broadcast {
+                Some(id) => book.broadcasts.get(&id).is_some_and(|it| it.sealed.is_some()),
+                None => book.accepted.contains(&history.id) || stand_ins.contains(&history.id),
+            };
+            if !is_asked_for {
+                book.find(format!("{} is there, and nobody was told so", history.id));
+            }
+        }
+    }
+
+    /// Whether broadcasts have as many members, and as many withdrawn ones, as was said.
+    fn compare_broadcasts(&mut self, histories: &[History]) {
+        let mut counted: BTreeMap<BroadcastId, (u64, u64)> = BTreeMap::new();
+        for history in histories {
+            if let Some(id) = history.envelope.broadcast {
+                let (all, cancelled) = counted.entry(id).or_default();
+                *all += 1;
+                *cancelled += u64::from(history.state == State::Cancelled);
+            }
+        }
+        let mut findings = Vec::new();
+        for (id, broadcast) in &self.book.broadcasts {
+            let (all, cancelled) = counted.get(id).copied().unwrap_or_default();
+            let said = (broadcast.sealed.unwrap_or(0), broadcast.cancelled);
+            if (all, cancelled) != said {
+                findings
+                    .push(format!("{id} has {all}, {cancelled} of them cancelled: not {said:?}"));
+            }
+        }
+        self.book.findings.extend(findings);
+    }
+
+    /// Whether the list is what its changes made of it, and as often lifted as was said.
+    async fn compare_suppressions(&mut self) {
+        let reader = &self.cluster.reader;
+        let page = reader.suppression_events(EventPosition::default(), HISTORIES).await.unwrap();
+        let listed = reader.suppressions(name("channel"), None, HISTORIES).await.unwrap();
+        let mut is_listed = BTreeMap::new();
+        let mut times: BTreeMap<_, usize> = BTreeMap::new();
+        for event in page.events {
+            let is_added = event.change != Change::Lifted;
+            let before = is_listed.insert(event.recipient.clone(), is_added).unwrap_or(false);
+            *times.entry(event.recipient.clone()).or_default() += usize::from(!is_added);
+            if before == is_added {
+                self.book.find(format!("{} changed twice alike", event.recipient));
+            }
+        }
+        is_listed.retain(|_, is_listed| *is_listed);
+        if !listed.iter().map(|entry| &entry.recipient).eq(is_listed.keys()) {
+            self.book.find(format!("listed are {listed:?}, and by their changes {is_listed:?}"));
+        }
+        for (recipient, said) in self.book.lifted.clone() {
+            let happened = times.get(&recipient).copied().unwrap_or(0);
+            if happened != said {
+                self.book.find(format!("{recipient} was lifted {happened} times, not {said}"));
+            }
+        }
+    }
+
+    /// All but the first process are dead. It takes over, claims all that is left, and settles it.
+    async fn bring_to_an_end(&mut self) {
+        let worker = self.cluster.join().await;
+        let client = &self.cluster.control.client;
+        client.execute(ONLY_ONE, &[&worker]).await.unwrap();
+        client.execute(OTHERS_ARE_DEAD, &[&worker]).await.unwrap();
+        let partitions = self.cluster.owned(worker).await;
+        let standing = Membership { worker, partitions, producers: 1, consumers: 1 };
+        self.engines[0].membership.send_replace(standing);
+        for round in 0.. {
+            let call = self.caller().bury(0);
+            self.call(call);
+            self.finish_calls().await;
+            let workers = self.cluster.control.client.query_one(WORKERS, &[]).await.unwrap();
+            if workers.get::<_, i64>(0) == 1 {
+                break;
+            }
+            if round > ROUNDS {
+                return self.book.find("the claims of dead workers do not end".to_owned());
+            }
+        }
+        self.look_for_strays().await;
+        self.book.now += LATER;
+        for _ in 0..ROUNDS {
+            // A claim that ends everything it found may have accepted what stands in for it.
+            if self.cluster.reader.totals().await.unwrap().pending == 0 {
+                return;
+            }
+            let chunks = self.claim_rest().await;
+            if !chunks.is_empty() {
+                self.deliver(chunks).await;
+            }
+        }
+        self.book.find("what is left does not come to an end".to_owned());
+    }
+
+    async fn claim_rest(&mut self) -> Vec<Chunk> {
+        let request: ClaimRequest = crate::conformance::claim_request(self.book.now);
+        self.engines[0].look_around();
+        let work = self.engines[0].work.clone();
+        let claimed =
+            self.through(async move { work.ask(claim::ClaimChunks(request)).await }).await;
+        let (called, chunks) = (self.book.call(), self.book.answer(claimed));
+        let chunks = chunks.map(|claim| claim.chunks).unwrap_or_default();
+        self.book.claimed(0, called, chunks.clone());
+        chunks
+    }
+
+    async fn deliver(&mut self, chunks: Vec<Chunk>) {
+        let settlements: Vec<Settlement> =
+            chunks.iter().map(|chunk| delivered(chunk, self.book.now)).collect();
+        let work = self.engines[0].work.clone();
+        let asked = settlements.clone();
+        let called = self.book.call();
+        let settled = self.through(async move { work.ask(settle::SettleAll(asked)).await }).await;
+        let answers = self.book.answer(settled).unwrap_or_default();
+        for ((chunk, settlement), answer) in chunks.iter().zip(&settlements).zip(answers) {
+            self.book.settled(chunk, settlement, called, answer);
+        }
+    }
+
+    /// Waits for an answer, and lets everybody go on meanwhile.
+    async fn through<T>(&mut self, asking: impl Future<Output = T>) -> T {
+        let mut asking = std::pin::pin!(asking);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut asking => return answer,
+                Some(arrival) = self.cluster.arrivals.recv() => {
+                    let _gone = arrival.go.send(super::gate::Verdict::Go);
+                }
+            }
+        }
+    }
+}
+
+/// All of `chunk` delivered.
+fn delivered(chunk: &Chunk, now: i64) -> Settlement {
+    let group = OutcomeGroup {
+        disposition: Disposition::Ended(State::Delivered),
+        status: 200,
+        detail: "".into(),
+        suppress: false,
+        gone_since: [].into(),
+        indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
+    };
+    let groups = vec![group];
+    Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(now), groups, fallbacks: Vec::new() }
+}

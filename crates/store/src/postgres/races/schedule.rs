@@ -1,0 +1,269 @@
+//! One schedule: who goes on, drawn from a seed.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+
+use super::super::pause::COMMITTED;
+use super::book::Book;
+use super::calls::{Call, Caller, Heard, Kind, THEMES};
+use super::cluster::{Cluster, Engine, WRITERS, are_blocked};
+use super::controls::Event;
+use super::gate::{Arrival, Verdict};
+
+/// A schedule under way.
+pub(super) struct Schedule<'a> {
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) engines: Vec<Engine>,
+    pub(super) book: Book,
+    random: fastrand::Rng,
+    theme: &'static [Kind],
+    actors: Vec<Actor>,
+    calls: FuturesUnordered<BoxFuture<'static, (usize, usize, Heard)>>,
+    called: usize,
+    cuts_left: usize,
+    trace: String,
+}
+
+/// A writer, as the scheduler sees it.
+#[derive(Debug, Default)]
+struct Actor {
+    standing: Standing,
+    /// Of the session that it was last seen with.
+    backend: i32,
+    /// What it was let go on with.
+    statement: &'static str,
+    /// Calls that it has not answered.
+    unanswered: usize,
+    is_in_transaction: bool,
+}
+
+#[derive(Debug, Default)]
+enum Standing {
+    #[default]
+    Idle,
+    Running,
+    Paused(Arrival),
+}
+
+/// Calls that a writer may have before it at a time: with two, some rounds have several.
+const CALLS_MAX: usize = 2;
+/// Connections that are lost in one schedule, at most: each takes as long as the rest of it.
+const CUTS_MAX: usize = 1;
+/// One in so many commits, and one in so many statements, loses its connection.
+const COMMITS_PER_CUT: u32 = 40;
+const STATEMENTS_PER_CUT: u32 = 800;
+/// One in so many seeds has three engines instead of two.
+const SEEDS_PER_TRIO: u64 = 3;
+
+// === impl Schedule ===
+
+impl<'a> Schedule<'a> {
+    pub(super) async fn begin(cluster: &'a mut Cluster, seed: u64) -> Self {
+        let count = if seed.is_multiple_of(SEEDS_PER_TRIO) { 3 } else { 2 };
+        let engines = cluster.engines(count, seed).await;
+        Self {
+            cluster,
+            engines,
+            book: Book::default(),
+            random: fastrand::Rng::with_seed(seed),
+            theme: THEMES[usize::try_from(seed % THEMES.len() as u64).unwrap()],
+            actors: (0..count * WRITERS).map(|_| Actor::default()).collect(),
+            calls: FuturesUnordered::new(),
+            called: 0,
+            cuts_left: CUTS_MAX,
+            trace: String::new(),
+        }
+    }
+
+    /// Plays `steps` calls and events, and looks at what is left; what was found, with the schedule.
+    pub(super) async fn play(mut self, steps: usize) -> Result<(), String> {
+        let mut left = steps;
+        for engine in [0, 1, 0, 1] {
+            let call = self.caller().ingest(engine, None);
+            self.call(call);
+            self.finish_calls().await;
+        }
+        loop {
+            self.come_to_rest().await;
+            let paused = self.paused();
+            if !self.book.findings.is_empty() || left == 0 && paused.is_empty() {
+                break;
+            }
+            if left > 0 && (paused.is_empty() || self.random.u8(..3) == 0) {
+                left -= 1;
+                self.step().await;
+            } else if let Some(actor) = paused.get(self.random.usize(..paused.len().max(1))) {
+                let verdict = self.verdict(*actor);
+                self.go(*actor, verdict);
+            }
+        }
+        if self.book.findings.is_empty() {
+            self.compare().await;
+        }
+        let Self { cluster, engines, book, trace, .. } = self;
+        if book.findings.is_empty() {
+            cluster.retire(engines).await;
+            return Ok(());
+        }
+        Err(format!("{trace}=> {}", book.findings.join("\n=> ")))
+    }
+
+    pub(super) fn note(&mut self, words: std::fmt::Arguments<'_>) {
+        writeln!(self.trace, "{words}").unwrap();
+    }
+
+    pub(super) fn caller(&mut self) -> Caller<'_> {
+        let Self { book, random, engines, .. } = self;
+        Caller { book, random, engines }
+    }
+
+    fn draw(&mut self) -> Option<Call> {
+        let theme = self.theme;
+        self.caller().draw(theme)
+    }
+
+    /// A call, or an event.
+    async fn step(&mut self) {
+        if self.random.u8(..3) == 0 {
+            let event = Event::draw(&mut self.random, self.engines.len());
+            self.note(format_args!("{event:?}"));
+            if let Event::Wait(millis) = event {
+                self.book.now += millis;
+            }
+            self.cluster.happen(event, &self.engines).await;
+        } else if let Some(call) = self.draw()
+            && self.actors[call.actor].unanswered < CALLS_MAX
+        {
+            self.call(call);
+        }
+    }
+
+    pub(super) fn call(&mut self, call: Call) {
+        let Call { actor, words, answer } = call;
+        self.called += 1;
+        let number = self.called;
+        self.note(format_args!("{}: call {number}: {words}", name_of(actor)));
+        self.calls.push(Box::pin(async move { (actor, number, answer.await) }));
+        let actor = &mut self.actors[actor];
+        actor.unanswered += 1;
+        if matches!(actor.standing, Standing::Idle) {
+            actor.standing = Standing::Running;
+        }
+    }
+
+    /// Plays until every call is answered, nobody in nobody's way.
+    pub(super) async fn finish_calls(&mut self) {
+        loop {
+            self.come_to_rest().await;
+            let Some(actor) = self.paused().first().copied() else { return };
+            self.go(actor, Verdict::Go);
+        }
+    }
+
+    /// Waits until every writer is done, stands before a statement, or waits for one that does.
+    async fn come_to_rest(&mut self) {
+        loop {
+            let is_running = |actor: &&Actor| matches!(actor.standing, Standing::Running);
+            let running: Vec<i32> =
+                self.actors.iter().filter(is_running).map(|actor| actor.backend).collect();
+            if running.is_empty() {
+                return;
+            }
+            let holds = |actor: &&Actor| {
+                actor.is_in_transaction && matches!(actor.standing, Standing::Paused(_))
+            };
+            let paused: BTreeSet<i32> =
+                self.actors.iter().filter(holds).map(|actor| actor.backend).collect();
+            let may_wait = !paused.is_empty()
+                && self.actors.iter().filter(is_running).all(|actor| may_wait(actor.statement));
+            let Self { cluster, calls, .. } = self;
+            let Cluster { arrivals, control, .. } = &mut **cluster;
+            tokio::select! {
+                biased;
+                Some(arrival) = arrivals.recv() => self.arrive(arrival),
+                Some((actor, number, heard)) = calls.next(), if !calls.is_empty() => {
+                    self.hear(actor, number, heard);
+                }
+                are_blocked = are_blocked(control, &running, &paused), if may_wait => {
+                    if are_blocked {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        let actor = &mut self.actors[arrival.actor];
+        actor.backend = arrival.backend;
+        actor.is_in_transaction = arrival.statement != "BEGIN" && arrival.statement != COMMITTED;
+        actor.standing = Standing::Paused(arrival);
+    }
+
+    fn hear(&mut self, actor: usize, number: usize, heard: Heard) {
+        self.note(format_args!("{}: call {number} is answered", name_of(actor)));
+        heard(&mut self.book);
+        let actor = &mut self.actors[actor];
+        actor.unanswered -= 1;
+        if actor.unanswered == 0 && matches!(actor.standing, Standing::Running) {
+            actor.standing = Standing::Idle;
+        }
+    }
+
+    fn paused(&self) -> Vec<usize> {
+        let is_paused =
+            |(_, actor): &(usize, &Actor)| matches!(actor.standing, Standing::Paused(_));
+        self.actors.iter().enumerate().filter(is_paused).map(|(number, _)| number).collect()
+    }
+
+    /// How a writer that is held up goes on.
+    fn verdict(&mut self, actor: usize) -> Verdict {
+        let Standing::Paused(arrival) = &self.actors[actor].standing else { return Verdict::Go };
+        let is_commit = ["COMMIT", COMMITTED].contains(&arrival.statement);
+        let one_in = if is_commit { COMMITS_PER_CUT } else { STATEMENTS_PER_CUT };
+        if self.cuts_left > 0 && self.random.u32(..one_in) == 0 {
+            self.cuts_left -= 1;
+            return Verdict::Cut;
+        }
+        Verdict::Go
+    }
+
+    fn go(&mut self, actor: usize, verdict: Verdict) {
+        let state = &mut self.actors[actor];
+        let Standing::Paused(arrival) = std::mem::replace(&mut state.standing, Standing::Running)
+        else {
+            return;
+        };
+        let cut = if verdict == Verdict::Cut { "[its connection is lost] " } else { "" };
+        state.statement = if verdict == Verdict::Cut { "" } else { arrival.statement };
+        let words = short(arrival.statement);
+        self.note(format_args!("{}: {cut}{words}", name_of(actor)));
+        // A writer that does not wait any more is seen by what it does next.
+        let _gone = arrival.go.send(verdict);
+    }
+}
+
+fn name_of(actor: usize) -> String {
+    format!("{} {}", actor / WRITERS, ["intake", "work"][actor % WRITERS])
+}
+
+/// Whether a statement may have to wait for another transaction. Asking the server takes as long as most statements do.
+fn may_wait(statement: &str) -> bool {
+    let only_reads = statement.starts_with("SELECT")
+        && !statement.contains("FOR UPDATE")
+        && !statement.contains("_lock");
+    let is_alone = ["BEGIN", "COMMIT", COMMITTED, ""].contains(&statement)
+        || statement.starts_with("COPY batch")
+        || statement.starts_with("INSERT INTO totals_delta")
+        || statement.starts_with("WITH RECURSIVE");
+    !only_reads && !is_alone
+}
+
+/// The first words of a statement.
+fn short(statement: &str) -> String {
+    statement.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(110).collect()
+}
