@@ -1,5 +1,6 @@
 //! The life of one chunk in deliver.
 
+use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use channel::{Job, Reports, Sender};
 use futures_util::FutureExt;
-use notification::{Chunk, Delivery, Guarantee, Report};
+use notification::{Answer, Chunk, Delivery, Guarantee, Report, limits};
 use queue::Message;
 use tokio::sync::mpsc;
 
@@ -20,19 +21,19 @@ use crate::report::Reported;
 /// When a channel is missing from the configuration, its notifications wait; this long between looks.
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
 
+/// What a sender that panicked has not reported is tried again after this: a defect that is always met is met this often.
+const DEFECT_WAIT: Duration = Duration::from_mins(1);
+
 /// Sends the deliveries of one chunk and reports each of them.
 pub(super) async fn deliver(thread: Rc<Thread>, message: Message<Arc<Chunk>>) {
     let Message { item: chunk, receipt } = message;
-    let reporter = Reporter { chunk: Arc::clone(&chunk), reports: thread.reports.clone() };
+    let reporter = Reporter::new(Arc::clone(&chunk), thread.reports.clone());
     let lane = &chunk.envelope.lane;
     if let Some(way) = thread.ways.get(&lane.channel) {
         let entrance = thread.lanes.entrance(lane, way.channel.concurrency());
         let sender = way.sender.as_ref();
         let run = Run { thread: &thread, sender, entrance: &entrance, reporter: &reporter };
-        // A defect, not an attempt's: what was not reported stays leased, and is due again when the lease ends.
-        if AssertUnwindSafe(run.send(&chunk)).catch_unwind().await.is_err() {
-            tracing::error!(chunk = chunk.id.0, channel = %lane.channel, "sending a chunk panicked; it waits out its lease");
-        }
+        run.send(&chunk).await;
     } else {
         tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
@@ -56,6 +57,8 @@ struct Run<'a> {
 struct Reporter {
     chunk: Arc<Chunk>,
     reports: mpsc::Sender<Reported>,
+    /// A bit for each index of the batch that was reported.
+    reported: RefCell<[u64; limits::BATCH_ITEMS.div_ceil(64)]>,
 }
 
 // === impl Run ===
@@ -63,7 +66,11 @@ struct Reporter {
 impl Run<'_> {
     async fn send(self, chunk: &Chunk) {
         match chunk.envelope.guarantee {
-            Guarantee::AtLeastOnce => self.sender.send(self.job(chunk)).await,
+            Guarantee::AtLeastOnce => {
+                if has_panicked(self.sender.send(self.job(chunk))).await {
+                    self.give_back(chunk, |_index| false).await;
+                }
+            }
             Guarantee::AtMostOnce => self.send_fenced(chunk).await,
         }
     }
@@ -80,12 +87,32 @@ impl Run<'_> {
             std::future::pending::<()>().await;
         };
         let fenced = Job { fence: Some(&fence), reports: &reports, ..job };
-        tokio::select! {
-            biased;
-            () = self.sender.send(fenced) => {}
-            _never = fence.mark() => {}
-            () = end_turn => {}
+        let sending = async {
+            tokio::select! {
+                biased;
+                () = self.sender.send(fenced) => {}
+                _never = fence.mark() => {}
+                () = end_turn => {}
+            }
+        };
+        // A run that was granted no mark may not be the only one: what it holds waits out its lease.
+        if has_panicked(sending).await && fence.has_begun() {
+            self.give_back(chunk, |index| channel::Fence::is_begun(&fence, index)).await;
         }
+    }
+
+    /// After a panic that was no attempt's: reports what is not reported yet. What `is_begun` may have been sent, and is not sent
+    /// again; the rest is due again after a while.
+    async fn give_back(self, chunk: &Chunk, is_begun: impl Fn(u16) -> bool) {
+        tracing::error!(chunk = chunk.id.0, channel = %chunk.envelope.lane.channel, "sending a chunk panicked; it is given back");
+        let unreported = chunk.deliveries.iter().map(|delivery| delivery.index);
+        let unreported = unreported.filter(|index| !self.reporter.has_reported(*index));
+        let report = |index| {
+            let unknown = || Report::Attempted(Answer::unknown("the sender panicked"));
+            let after = DEFECT_WAIT;
+            (index, if is_begun(index) { unknown() } else { Report::HandedBack { after } })
+        };
+        self.reporter.report(unreported.map(report).collect()).await;
     }
 
     fn job<'job>(&'job self, chunk: &'job Chunk) -> Job<'job> {
@@ -102,9 +129,23 @@ impl Run<'_> {
     }
 }
 
+/// Runs `sending` to its end, and tells whether that was a panic.
+async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
+    AssertUnwindSafe(sending).catch_unwind().await.is_err()
+}
+
 // === impl Reporter ===
 
 impl Reporter {
+    fn new(chunk: Arc<Chunk>, reports: mpsc::Sender<Reported>) -> Self {
+        Self { chunk, reports, reported: RefCell::default() }
+    }
+
+    fn has_reported(&self, index: u16) -> bool {
+        let (word, bit) = (usize::from(index / 64), index % 64);
+        self.reported.borrow().get(word).is_some_and(|word| word & (1 << bit) != 0)
+    }
+
     async fn hand_back(&self, deliveries: &[Delivery], after: Duration) {
         let reports =
             deliveries.iter().map(|delivery| (delivery.index, Report::HandedBack { after }));
@@ -115,6 +156,11 @@ impl Reporter {
 #[async_trait(?Send)]
 impl Reports for Reporter {
     async fn report(&self, reports: Vec<(u16, Report)>) {
+        for (index, _) in &reports {
+            if let Some(word) = self.reported.borrow_mut().get_mut(usize::from(index / 64)) {
+                *word |= 1 << (index % 64);
+            }
+        }
         let message = Reported::Deliveries { chunk: Arc::clone(&self.chunk), reports };
         if self.reports.send(message).await.is_err() {
             tracing::warn!(

@@ -84,6 +84,11 @@ impl<'a> Fence<'a> {
         }
     }
 
+    /// Whether a mark was granted: this run of the chunk is the only one.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.get() > 0
+    }
+
     /// Waits until a delivery of the last slice was asked for: the next chunk may begin.
     pub(super) async fn last_asked(&self) {
         self.last_asked.notified().await;
@@ -96,7 +101,7 @@ impl<'a> Fence<'a> {
             // Its answer shows below.
             let _begun = channel::Fence::begin(self, index).await;
         }
-        self.begun.get() > 0 || !self.is_refused.get()
+        self.has_begun() || !self.is_refused.get()
     }
 
     async fn mark_to(&self, end: usize) -> Result<Begun, StoreError> {

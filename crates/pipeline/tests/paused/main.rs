@@ -153,15 +153,37 @@ fn an_attempt_that_panics_costs_one_notification_and_not_the_pipeline() {
 }
 
 #[test]
-fn a_sender_that_panics_costs_a_chunk_its_lease_and_no_loop() {
+fn what_a_sender_that_panics_has_not_reported_is_given_back() {
     on_one_thread(async || {
         let rig = rig();
         rig.script.break_once();
         let (started, running) = (rig.clock.monotonic(), rig.start());
         rig.accept(&["one", "other"], Guarantee::AtLeastOnce).await;
         assert_eq!(rig.drained().await.delivered, 2);
-        assert!(rig.clock.monotonic() - started >= limits::LEASE, "it waited");
+        let waited = rig.clock.monotonic() - started;
+        assert!(waited >= Duration::from_mins(1), "a defect that is always met makes no loop");
+        assert!(waited < limits::LEASE, "nobody waits for the lease to end: {waited:?}");
         assert_eq!(rig.script.attempts().len(), 2);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn of_what_a_sender_that_panics_has_begun_nothing_is_sent_again_at_most_once() {
+    on_one_thread(async || {
+        let rig = Rig::new(Script::new(20 * MS, 10));
+        rig.script.break_after_attempts(25);
+        let running = rig.start();
+        let recipients: Vec<String> = (0..300).map(|number| number.to_string()).collect();
+        let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+        rig.accept(&recipients, Guarantee::AtMostOnce).await;
+        let account = rig.drained().await;
+        let begun = limits::BEGIN_ITEMS as u64;
+        assert_eq!((account.delivered + account.in_doubt, account.pending), (300, 0));
+        assert!((10..=begun).contains(&account.in_doubt), "{account:?}");
+        for recipient in recipients {
+            assert!(rig.script.attempts_for(recipient) <= 1, "{recipient}");
+        }
         running.stop().await;
     });
 }

@@ -1,6 +1,8 @@
 //! A channel that answers as the test wrote it down, in paused time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ struct State {
     under_way: usize,
     under_way_max: usize,
     is_defective: bool,
+    /// The sender panics when it has made so many attempts.
+    breaks_after: Option<usize>,
 }
 
 // === impl Script ===
@@ -57,6 +61,18 @@ impl Script {
     /// Makes the sender itself panic, once.
     pub(crate) fn break_once(&self) {
         self.state.lock().unwrap().is_defective = true;
+    }
+
+    /// Makes the sender itself panic, once, as soon as there were `attempts`.
+    pub(crate) fn break_after_attempts(&self, attempts: usize) {
+        self.state.lock().unwrap().breaks_after = Some(attempts);
+    }
+
+    /// Whether it is to panic now.
+    fn is_breaking(&self) -> bool {
+        let mut state = self.state.lock().unwrap();
+        let attempts = state.attempts.len();
+        state.breaks_after.take_if(|after| attempts >= *after).is_some()
     }
 
     async fn attempt(&self, recipient: &str) -> Attempt {
@@ -106,7 +122,13 @@ impl Sender for Script {
             Ok(()) => self.attempt(&delivery.recipient).await,
             Err(not_begun) => not_begun,
         };
-        drive(job, attempt).await;
+        let mut driving = pin!(drive(job, attempt));
+        poll_fn(|context| {
+            let polled = driving.as_mut().poll(context);
+            assert!(!self.is_breaking(), "as the script says");
+            polled
+        })
+        .await;
     }
 
     async fn close(&self) {}
