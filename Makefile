@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Dependencies are reused between clones when the build goes to a shared place; override as you like.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
-.PHONY: demo test build lint bench docs kill-test setup setup-servers
+.PHONY: demo test build lint bench docs kill-test stress-test setup setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
@@ -34,6 +34,10 @@ bench: setup
 ## kill-test: 50 seeded rounds of kill -9 at random moments (make test runs a few)
 kill-test: setup
 	scripts/kill-test.sh
+
+## stress-test: everything that must hold, ten times, beside two busy loops
+stress-test: setup setup-servers
+	scripts/stress-test.sh
 
 ## docs: the generated pages
 docs: setup

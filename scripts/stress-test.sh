@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Runs the tests again and again beside two busy loops, as on a machine that has other things to do:
+# scripts/stress-test.sh [RUNS] [PACKAGE...]; ten runs of everything when nothing is said. Every run is told, every failure
+# at the end again; fails when one did.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+runs=${1:-10}
+shift || true
+# A busy loop ends by itself after so long, seconds: also if this script is killed.
+load_max=7200
+loops=2
+
+packages=(--workspace)
+if [ $# -gt 0 ]; then
+    packages=()
+    for package in "$@"; do packages+=(-p "$package"); done
+fi
+cargo build --locked --all-targets "${packages[@]}"
+
+load=()
+end_load() { [ ${#load[@]} -eq 0 ] || kill "${load[@]}" 2>/dev/null || true; }
+trap end_load EXIT
+for ((loop = 0; loop < loops; loop++)); do
+    timeout "$load_max" bash -c 'while :; do :; done' &
+    load+=($!)
+done
+
+said=$(mktemp -d)
+failed=()
+for ((run = 1; run <= runs; run++)); do
+    began=$SECONDS
+    if cargo test --locked --no-fail-fast "${packages[@]}" >"$said/$run" 2>&1; then result=passed; else
+        result=FAILED
+        failed+=("$run")
+    fi
+    echo "run $run of $runs: $result after $((SECONDS - began)) s"
+done
+for run in "${failed[@]}"; do
+    echo "run $run, in full in $said/$run:"
+    grep -E "^test .* FAILED$|panicked at|^error: test failed" "$said/$run" || tail -5 "$said/$run"
+done
+[ ${#failed[@]} -eq 0 ] || exit 1
+rm -r "$said"
