@@ -69,7 +69,7 @@ async fn serve(
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             failure = engine.failed() => break Some(failure),
-            _ = hangup.recv() => reload(&mut engine, &read),
+            _ = hangup.recv() => reload(&mut engine, &read).await,
         }
     };
     if let Some(failure) = failure {
@@ -93,11 +93,14 @@ async fn serve(
 }
 
 /// Goes by the configuration as it is now, if it is right; if not, everything stays.
-fn reload(engine: &mut Engine, read: impl Fn() -> Result<Config, Failure>) {
-    let reloaded = read().map_err(anyhow::Error::from).and_then(|new| {
-        warn(&new);
-        engine.reload(new)
-    });
+async fn reload(engine: &mut Engine, read: impl Fn() -> Result<Config, Failure>) {
+    let reloaded = match read() {
+        Ok(new) => {
+            warn(&new);
+            engine.reload(new).await
+        }
+        Err(error) => Err(error.into()),
+    };
     let Changes { made, left } = match reloaded {
         Ok(changes) => changes,
         Err(error) => {

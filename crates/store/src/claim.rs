@@ -1,9 +1,11 @@
 //! The way through: claimed under a lease, begun under a fence, settled once.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{ChunkId, Epoch, Priority, Settlement, Timestamp};
+use notification::{ChunkId, Epoch, Name, Priority, Settlement, Timestamp};
 use tokio::sync::watch;
 
 use crate::StoreError;
@@ -115,6 +117,15 @@ pub trait Claims<T>: Send + Sync + std::fmt::Debug {
     /// Changes after every commit that may have made more claimable: work came in, a chunk was settled or
     /// handed back.
     fn changes(&self) -> watch::Receiver<u64>;
+}
+
+/// Parks lanes that nobody here can deliver. For the process that claims.
+#[async_trait]
+pub trait Offer: Send + Sync + std::fmt::Debug {
+    /// From now on claims nothing but what goes by one of `channels`, and changes ([`Claims::changes`]). The rest is parked: due
+    /// or not, it stays as it is, and costs nothing, until its channel is offered again. Before the first call everything is
+    /// claimed. It is not kept over a restart.
+    async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError>;
 }
 
 /// The fence before the first byte. For deliver.

@@ -27,7 +27,7 @@ pub mod postgres;
 pub mod sqlite;
 mod suppression;
 
-pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Settle, Settled};
+pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settle, Settled};
 pub use cluster::{ClusterStatus, Drained, Outbox, OutboxRow, Screen, Take, WorkerStatus};
 pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
@@ -49,6 +49,6 @@ pub use suppression::{
 use notification::Chunk;
 
 /// Everything a backend does.
-pub trait Store: Ingest + Claims<Chunk> + Begin + Settle + Ledger {}
+pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settle + Ledger {}
 
-impl<T: Ingest + Claims<Chunk> + Begin + Settle + Ledger> Store for T {}
+impl<T: Ingest + Claims<Chunk> + Offer + Begin + Settle + Ledger> Store for T {}

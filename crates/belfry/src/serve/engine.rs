@@ -59,6 +59,7 @@ impl Engine {
         let clock = backend.clock(clock);
         // What it cannot hand on, others shall have.
         backend.set_working(config.queue.url.is_none());
+        backend.store().offer(live.channel_names()).await?;
         let link = Link::open(role, &config.queue, clock, &mut random).await?;
         for (name, available) in
             [backend.available()].into_iter().chain(link.as_ref().map(Link::available))
@@ -94,8 +95,11 @@ impl Engine {
     ///
     /// # Errors
     /// What cannot be; then nothing has changed.
-    pub(super) fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
-        self.live.reload(config, &self.intake, self.listen)
+    pub(super) async fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
+        let changes = self.live.reload(config, &self.intake, self.listen)?;
+        // A store that cannot be told has failed, and ends the process.
+        self.backend.store().offer(self.live.channel_names()).await?;
+        Ok(changes)
     }
 
     /// Where it listens.

@@ -1,7 +1,7 @@
 //! What a process changes without a restart: its channels with their credentials and retries, its templates, and who may
 //! call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -104,6 +104,11 @@ impl Live {
     /// The channels, as they are from now on.
     pub(super) fn channels(&self) -> watch::Receiver<Channels> {
         self.channels.subscribe()
+    }
+
+    /// The names of the channels as they are now. What waits for another one is parked.
+    pub(super) fn channel_names(&self) -> Arc<BTreeSet<Name>> {
+        Arc::new(self.channels.borrow().iter().map(|(name, _)| name.clone()).collect())
     }
 
     /// How often and when each channel tries again, as it is from now on.

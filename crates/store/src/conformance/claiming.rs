@@ -1,5 +1,8 @@
 //! Who is claimed, and when.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use notification::{Chunk, Disposition, Epoch, Priority, State, limits};
 
 use super::support::{
@@ -79,6 +82,30 @@ pub(super) async fn lanes_that_answer_nobody_leave_room_for_the_next(store: &dyn
     }
     assert!(claimed.iter().all(|&chunks| chunks > 0), "{claimed:?}");
     assert!(claimed.is_sorted_by(|one, other| one >= other), "{claimed:?}");
+}
+
+pub(super) async fn lanes_of_channels_that_are_not_offered_are_parked(store: &dyn Store) {
+    let offer = async |channel: &str| {
+        store.offer(Arc::new(BTreeSet::from([super::name(channel)]))).await.unwrap();
+    };
+    let (due, later) = (Shape::default(), Shape { due_at: 20, ..Shape::default() });
+    due.ingest(store, 2).await;
+    offer("another").await;
+    later.ingest(store, 1).await;
+    let claim = store.claim(claim_request(5)).await.unwrap();
+    assert_eq!((claim.chunks, claim.next_at), (Vec::new(), None), "nothing will be due by itself");
+    assert_eq!(store.totals().await.unwrap().pending, 3);
+    let changes = store.changes();
+    offer("channel").await;
+    assert!(changes.has_changed().unwrap(), "it can be claimed at once");
+    let claim = store.claim(claim_request(5)).await.unwrap();
+    assert_eq!((claim.chunks.len(), claim.next_at), (1, Some(at(20))));
+    // What is under way when its channel goes is settled as ever, and what of it is due again waits.
+    offer("another").await;
+    settle_all(store, &claim.chunks[0], Disposition::HandedBack { at: at(6) }).await;
+    assert_eq!(store.claim(claim_request(30)).await.unwrap().chunks, []);
+    offer("channel").await;
+    assert_eq!(claim_all(store, 30).await.len(), 2);
 }
 
 pub(super) async fn a_full_lane_gets_nothing_more(store: &dyn Store) {

@@ -116,6 +116,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             lanes_below_the_lowest_priority_wait
             when_all_lanes_together_are_full_only_urgent_ones_get_more
             lanes_that_answer_nobody_leave_room_for_the_next
+            lanes_of_channels_that_are_not_offered_are_parked
             a_full_lane_gets_nothing_more
             a_claim_stops_at_the_items_wanted_and_says_that_there_is_more
             what_expired_is_settled_and_not_returned

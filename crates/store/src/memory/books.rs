@@ -1,6 +1,7 @@
 //! What the double remembers, and the only ways in which it changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Event,
@@ -26,6 +27,8 @@ pub(super) struct Books {
     /// One page per transaction that settled something.
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,
+    /// The channels that are claimed; all of them when nothing is said.
+    pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     numbers: u64,
 }
 

@@ -258,6 +258,9 @@ impl Books {
 
     /// Whether the windows of `lane` are not full.
     fn is_open(&self, lane: &Lane, request: ClaimRequest) -> bool {
+        if self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel)) {
+            return false;
+        }
         let leased = || self.chunks.values().filter(|piece| piece.lease_until.is_some());
         let weight = |piece: &Piece| piece.members.len() + limits::CHUNK_WEIGHT;
         let of_lane = leased().filter(|piece| self.lane_of(piece) == lane);

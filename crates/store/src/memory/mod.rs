@@ -12,7 +12,8 @@ mod ledger;
 mod settle;
 mod suppress;
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,7 +26,7 @@ use tokio::sync::watch;
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
-    Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page,
+    Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Offer, Page,
     RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
 };
 use books::Books;
@@ -139,6 +140,16 @@ impl Claims<Ticket> for Memory {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+#[async_trait]
+impl Offer for Memory {
+    async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError> {
+        self.change(|books| {
+            books.offered = Some(channels);
+            Ok(())
+        })
     }
 }
 

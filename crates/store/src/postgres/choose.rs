@@ -3,17 +3,21 @@
 //! The lanes with work are known in memory, from notices and from looking at everything now and then. A lane keeps a
 //! watermark, below which nothing ready of ours is left, so no look at the index passes what was claimed before.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
-use notification::{ChunkId, Lane, Timestamp, limits};
+use async_trait::async_trait;
+use notification::{ChunkId, Lane, Name, Timestamp, limits};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::Postgres;
 use super::desk::Claiming;
 use super::round::{Failure, Round, chunk_at, lane_at, narrow, signed};
-use crate::ClaimRequest;
+use super::writer::Ask;
 use crate::rows::lanes::LaneId;
 use crate::rows::model::ChunkRow;
+use crate::{ClaimRequest, Offer, StoreError};
 
 /// Ready chunks of one lane that were read and not claimed yet.
 #[derive(Debug, Default)]
@@ -47,6 +51,29 @@ const SELECT_LANES: &str = "WITH RECURSIVE ready (lane, due_at) AS ( \
 const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
      (sum(count) + count(*) * $2)::int8, min(lease_until) FROM chunk JOIN lane ON lane.id = lane \
      WHERE lease_until IS NOT NULL AND partition = ANY($1) GROUP BY lane.id";
+
+/// Parks what goes by other channels.
+#[derive(Debug)]
+pub(super) struct OfferChannels(pub(super) Arc<BTreeSet<Name>>);
+
+#[async_trait]
+impl Ask for OfferChannels {
+    type Answer = ();
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<(), Failure> {
+        round.desk.offered = Some(Arc::clone(&self.0));
+        round.desk.claiming.lanes.offer(round.desk.offered.clone());
+        round.effects.woke = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Offer for Postgres {
+    async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError> {
+        self.work.ask(OfferChannels(channels)).await
+    }
+}
 
 // === impl Round ===
 
@@ -154,6 +181,7 @@ impl Round<'_> {
             return Ok(());
         }
         self.desk.claiming = Claiming::default();
+        self.desk.claiming.lanes.offer(self.desk.offered.clone());
         if partitions.is_empty() {
             self.desk.claiming.read_for = now_for;
             return Ok(());

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
-use notification::{BatchId, ChunkId, Lane, Timestamp, limits};
+use notification::{BatchId, ChunkId, Lane, Name, Timestamp, limits};
 use tokio::sync::watch;
 
 use super::time::DatabaseTime;
@@ -44,6 +45,8 @@ pub(super) struct Desk {
     /// Batch numbers that are ours to give.
     pub(super) batch_numbers: Vec<Range<u64>>,
     pub(super) claiming: Claiming,
+    /// The channels that are claimed; all of them when nothing is said.
+    pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     /// Whether this writer's rounds write to the log.
     pub(super) logs: bool,
     /// Rounds since totals were folded.
@@ -107,6 +110,7 @@ impl Desk {
             lane_numbers: HashMap::new(),
             batch_numbers: Vec::new(),
             claiming: Claiming::default(),
+            offered: None,
             logs,
             rounds: 0,
             committing: None,

@@ -1,8 +1,9 @@
 //! The lanes that have work, in memory: a claim finds its next chunk without a scan.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use notification::{Lane, Priority, Timestamp, limits};
+use notification::{Lane, Name, Priority, Timestamp, limits};
 
 use crate::ClaimRequest;
 
@@ -19,6 +20,8 @@ pub(crate) struct Lanes {
     /// Lanes whose next chunk is due: urgent first, least recently served first.
     ready: BTreeMap<(Priority, u64), LaneId>,
     turns: u64,
+    /// The channels whose lanes have a place; all channels when nothing is said.
+    offered: Option<Arc<BTreeSet<Name>>>,
     /// Weight of what is claimed and unsettled, over all lanes.
     claimed: usize,
 }
@@ -35,6 +38,7 @@ struct Work {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
+    /// It has nothing to claim, or is parked.
     Nowhere,
     Waiting,
     Ready,
@@ -92,11 +96,23 @@ impl Lanes {
         self.withdraw(id);
         let Some(work) = self.work.get_mut(&id) else { return };
         work.next_due = next_due;
-        if let Some(at) = next_due {
+        let is_offered =
+            self.offered.as_ref().is_none_or(|offered| offered.contains(&work.lane.channel));
+        if let Some(at) = next_due.filter(|_| is_offered) {
             work.place = Place::Waiting;
             self.waiting.insert((at, id));
         }
         self.forget_if_idle(id);
+    }
+
+    /// Parks the lanes of all channels but `offered`, and puts the others back.
+    pub(crate) fn offer(&mut self, offered: Option<Arc<BTreeSet<Name>>>) {
+        self.offered = offered;
+        let dues: Vec<(LaneId, Option<Timestamp>)> =
+            self.work.iter().map(|(id, work)| (*id, work.next_due)).collect();
+        for (id, next_due) in dues {
+            self.set_next_due(id, next_due);
+        }
     }
 
     /// A chunk of `items` deliveries was claimed.

@@ -39,6 +39,7 @@ mod wal;
 mod wal_tests;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
@@ -59,8 +60,8 @@ pub use reader::SqliteReader;
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, EventPosition, FeedCursor, Filter, History, Ingest,
-    LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup, Recovery, Settle,
-    Settled, StoreError, Suppression, SuppressionPage,
+    LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Offer, Page, RecipientGroup, Recovery,
+    Settle, Settled, StoreError, Suppression, SuppressionPage,
 };
 use reader::Beside;
 use round::Round;
@@ -309,6 +310,18 @@ impl Claims<Chunk> for Sqlite {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
+    }
+}
+
+#[async_trait]
+impl Offer for Sqlite {
+    async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError> {
+        let offer = move |round: &mut Round<'_>| {
+            round.desk.lanes.offer(Some(channels));
+            round.woke = true;
+            Ok(())
+        };
+        self.write(WithTheNext, offer).await
     }
 }
 
