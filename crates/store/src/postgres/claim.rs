@@ -10,6 +10,7 @@ use notification::{
 };
 use tokio_postgres::Row;
 
+use super::Postgres;
 use super::lease::Lease;
 use super::round::{Failure, Round, Writes, lane_at};
 use super::writer::Ask;
@@ -17,7 +18,7 @@ use crate::rows::codec::LogLine;
 use crate::rows::listing::{self, Suppressed};
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
-use crate::{Claim, ClaimRequest, StoreError};
+use crate::{Claim, ClaimRequest, StoreError, Take};
 
 /// Claims chunks for this process to deliver.
 #[derive(Debug)]
@@ -122,6 +123,18 @@ impl Ask for TakeChunks {
             taken.map(|chunk| ((chunk.id, chunk.epoch), chunk)).collect();
         let of_ticket = |ticket: &Ticket| taken.remove(&(ticket.chunk, Epoch(ticket.epoch.0 + 1)));
         Ok(self.tickets.iter().map(of_ticket).collect())
+    }
+}
+
+#[async_trait]
+impl Take for Postgres {
+    async fn take(
+        &self,
+        tickets: Vec<Ticket>,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Result<Vec<Option<Chunk>>, StoreError> {
+        self.work.ask(TakeChunks { tickets, now, lease }).await
     }
 }
 

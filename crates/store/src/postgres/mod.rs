@@ -51,7 +51,6 @@ mod xid;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::tasks::Ended;
@@ -68,7 +67,7 @@ use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
     Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page,
-    RecipientGroup, Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
+    RecipientGroup, Settle, Settled, StoreError, Suppression, SuppressionPage,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
@@ -377,18 +376,6 @@ impl Claims<Ticket> for Postgres {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
-    }
-}
-
-#[async_trait]
-impl Take for Postgres {
-    async fn take(
-        &self,
-        tickets: Vec<Ticket>,
-        now: Timestamp,
-        lease: Duration,
-    ) -> Result<Vec<Option<Chunk>>, StoreError> {
-        self.work.ask(claim::TakeChunks { tickets, now, lease }).await
     }
 }
 
