@@ -208,6 +208,16 @@ impl Round<'_> {
         Ok(())
     }
 
+    /// The lane with number `id`.
+    pub(super) async fn lane(&mut self, id: LaneId) -> Result<Lane, Failure> {
+        if let Some(lane) = self.desk.claiming.lanes.lane(id) {
+            return Ok(lane.clone());
+        }
+        let select = "SELECT channel, destination, priority FROM lane WHERE id = $1";
+        let row = self.row(select, &[&narrow(id)]).await?;
+        Ok(lane_at(&row, 0)?)
+    }
+
     /// Learns the names of lanes that notices spoke of.
     pub(super) async fn meet_strangers(&mut self) -> Result<(), Failure> {
         if self.desk.claiming.strangers.is_empty() {

@@ -257,16 +257,6 @@ impl<'a> Round<'a> {
         Ok(chunks.collect::<Result<_, _>>()?)
     }
 
-    /// The lane with number `id`.
-    pub(super) async fn lane(&mut self, id: LaneId) -> Result<Lane, Failure> {
-        if let Some(lane) = self.desk.claiming.lanes.lane(id) {
-            return Ok(lane.clone());
-        }
-        let select = "SELECT channel, destination, priority FROM lane WHERE id = $1";
-        let row = self.row(select, &[&narrow(id)]).await?;
-        Ok(lane_at(&row, 0)?)
-    }
-
     /// The numbers of `lanes`; a new lane gets one.
     pub(super) async fn lane_numbers(
         &mut self,
