@@ -51,12 +51,20 @@ impl Exim {
         self.root.port()
     }
 
-    /// Delivers what is queued, and gives all mails that were delivered so far, as they are.
+    /// Delivers what is queued, and gives how many mails were delivered so far.
     ///
     /// # Errors
-    /// When the queue cannot be run, or a mail cannot be read.
-    pub fn delivered(&self) -> Result<Vec<Vec<u8>>> {
+    /// When the queue cannot be run, or the mailbox cannot be read.
+    pub fn arrived(&self) -> Result<usize> {
         run(self.root.command(PROGRAM).arg("-qff"))?;
+        self.root.count(MAILDIR)
+    }
+
+    /// The mails that were delivered so far, as they are.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn delivered(&self) -> Result<Vec<Vec<u8>>> {
         self.root.mails(MAILDIR)
     }
 

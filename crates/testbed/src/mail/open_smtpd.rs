@@ -50,6 +50,14 @@ impl OpenSmtpd {
         self.root.port()
     }
 
+    /// How many mails were delivered so far.
+    ///
+    /// # Errors
+    /// When the mailbox cannot be read.
+    pub fn arrived(&self) -> Result<usize> {
+        self.root.count(MAILDIR)
+    }
+
     /// The mails that were delivered so far, as they are.
     ///
     /// # Errors

@@ -55,6 +55,14 @@ impl Postfix {
         self.root.port()
     }
 
+    /// How many mails were delivered so far.
+    ///
+    /// # Errors
+    /// When the mailbox cannot be read.
+    pub fn arrived(&self) -> Result<usize> {
+        self.root.count(&format!("{MAILBOXES}/all"))
+    }
+
     /// The mails that were delivered so far, as they are.
     ///
     /// # Errors

@@ -121,6 +121,12 @@ impl Root {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
+    /// How many mails are in the maildir at `path`.
+    pub(super) fn count(&self, path: &str) -> Result<usize> {
+        let maildir = self.path(path).join("new");
+        Ok(if maildir.exists() { fs::read_dir(maildir)?.count() } else { 0 })
+    }
+
     /// The mails in the maildir at `path`, as they are.
     pub(super) fn mails(&self, path: &str) -> Result<Vec<Vec<u8>>> {
         let maildir = self.path(path).join("new");
