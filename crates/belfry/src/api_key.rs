@@ -34,7 +34,8 @@ pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<ExitCode> {
     ))
 }
 
-fn sha256_hex(key: &str) -> Result<String, std::fmt::Error> {
+/// The SHA-256 of `key`, 64 hexadecimal digits.
+pub(crate) fn sha256_hex(key: &str) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     for byte in digest::digest(&digest::SHA256, key.as_bytes()).as_ref() {
         write!(text, "{byte:02x}")?;

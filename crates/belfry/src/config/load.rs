@@ -132,7 +132,7 @@ impl Source {
         }
         let mut faults = Vec::new();
         let credentials = Credentials::take(&mut table, self.master_key.as_ref(), &mut faults);
-        credentials.apply(&mut table, &mut faults);
+        let opened = credentials.apply(&mut table, &mut faults);
         // What did not open is not what the settings say: they would only complain of it again.
         if !faults.is_empty() {
             let faults = faults.into_iter();
@@ -149,7 +149,10 @@ impl Source {
         }
         match config {
             Some(config) if problems.is_empty() => Ok(config),
-            _ => Err(problems),
+            _ => Err(problems
+                .into_iter()
+                .map(|Problem { path, message }| Problem::new(path, opened.conceal(message)))
+                .collect()),
         }
     }
 

@@ -329,4 +329,6 @@ impl RetryConfig {
 }
 
 #[cfg(test)]
+mod secret_tests;
+#[cfg(test)]
 mod tests;

@@ -15,13 +15,13 @@ fn source(text: &str, variables: &[(&str, &str)]) -> Source {
     }
 }
 
-fn complaints(source: &Source) -> Vec<String> {
+pub(super) fn complaints(source: &Source) -> Vec<String> {
     let problems = source.read().err().unwrap_or_default();
     problems.iter().map(|problem| source.describe(problem)).collect()
 }
 
 /// The default file with its examples as settings.
-fn every_key_set() -> String {
+pub(super) fn every_key_set() -> String {
     let lines = DEFAULT_FILE.lines().map(|line| match line.strip_prefix('#') {
         Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest,
         _ => line,
@@ -131,12 +131,17 @@ fn the_examples_of_the_default_file_are_right() {
         "password = \"\"",
         // And there is no such master key.
         "key_file = \"/run/credentials/belfry.service/master-key\"",
-        "key = \"sealed:v1:apple:...\"",
+        "key = \"sealed:v2:apple:apns.key:<your text>\"",
     ];
     let is_rival = |line: &&str| !rivals.contains(line);
     let examples: Vec<String> =
         every_key_set().lines().filter(is_rival).map(str::to_owned).collect();
-    let examples = examples.join("\n");
+    // What is shown in the place of a secret is refused: here one's own stand there.
+    let examples = examples
+        .join("\n")
+        .replace("<your key's SHA-256>", &"0f".repeat(32))
+        .replace("<your base64>", "bm90IGEgc2VjcmV0LCBidXQgbG9uZyBlbm91Z2g=")
+        .replace("<your token>", "0123");
     assert_eq!(
         complaints(&source(&examples, &[])),
         [

@@ -11,7 +11,8 @@ use clap::{Args, Subcommand};
 use notification::Name;
 use toml::Table;
 
-use super::sealed::{self, MasterKey, PREFIX};
+use super::sealed::{self, Label, MasterKey, PREFIX};
+use super::settings;
 use crate::config;
 use crate::exit::{Failure, FailureKind, complain};
 use crate::output;
@@ -24,7 +25,8 @@ pub(crate) const VARIABLE: &str = "BELFRY_MASTER_KEY";
 pub(crate) enum CredentialCommand {
     /// Make a master key, in a file that only its owner can read
     Key(KeyArgs),
-    /// Seal the secret on standard input, and print the text that stands for it in a configuration
+    /// Seal the secret on standard input, and print the text that stands for it in a configuration. What an older version
+    /// sealed for no setting may be given as it is
     Seal(SealArgs),
     /// Seal everything that is sealed in a file anew, with another master key
     Rotate(RotateArgs),
@@ -50,6 +52,9 @@ struct MasterKeyArgs {
 pub(crate) struct SealArgs {
     /// The credential it belongs to; it opens under no other
     name: Name,
+    /// The setting that it is for, after its channel's kind or its table; it opens in no other
+    #[arg(value_parser = settings::parser())]
+    setting: String,
     #[command(flatten)]
     key: MasterKeyArgs,
 }
@@ -130,10 +135,26 @@ fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     if secret.len() as u64 > SECRET_BYTES {
         return Err(refuse("the secret on standard input has more than 64 KiB").into());
     }
-    if sealed::is_sealed(secret) {
-        return Err(refuse("the text on standard input is sealed already").into());
-    }
-    output::line(key.seal(&args.name, secret)?)?;
+    let opened = match key.open_v1(secret) {
+        Some(Ok((name, opened))) if name == args.name => Some(opened),
+        Some(Ok((name, _))) => {
+            return Err(refuse(&format!(
+                "the text on standard input was sealed as {:?}",
+                name.as_str()
+            ))
+            .into());
+        }
+        Some(Err(error)) => {
+            return Err(refuse(&format!("the text on standard input {error}")).into());
+        }
+        None if sealed::is_sealed(secret) => {
+            return Err(refuse("the text on standard input is sealed already").into());
+        }
+        None => None,
+    };
+    let setting = settings::known(&args.setting).context("the setting is not known")?;
+    let label = Label { name: args.name.clone(), setting };
+    output::line(key.seal(&label, opened.as_deref().unwrap_or(secret))?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -179,7 +200,7 @@ fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<Resealed, Stri
     while let Some((before, after)) = rest.split_once(PREFIX) {
         resealed.text.push_str(before);
         let is_part =
-            |character: char| character.is_ascii_alphanumeric() || "-_:".contains(character);
+            |character: char| character.is_ascii_alphanumeric() || "-_:.".contains(character);
         let end = after.find(|character| !is_part(character)).unwrap_or(after.len());
         let (data, behind) = after.split_at(end);
         rest = behind;
@@ -190,12 +211,12 @@ fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<Resealed, Stri
             resealed.before += 1;
             continue;
         }
-        let (name, secret) = old.open(&sealed).map_err(|error| {
+        let (label, secret) = old.open(&sealed).map_err(|error| {
             let line = text.len() - rest.len();
             let line = text.get(..line).unwrap_or_default().matches('\n').count() + 1;
             format!("line {line}: {error}")
         })?;
-        let again = new.seal(&name, &secret).map_err(|error| error.to_string())?;
+        let again = new.seal(&label, &secret).map_err(|error| error.to_string())?;
         resealed.text.push_str(&again);
         resealed.anew += 1;
     }
@@ -286,7 +307,8 @@ mod tests {
     fn only_what_is_sealed_is_sealed_anew() {
         let key = || MasterKey::parse(&sealed::generate().unwrap(), "somewhere").unwrap();
         let (old, new) = (key(), key());
-        let seal = |secret| old.seal(&"ios".parse().unwrap(), secret).unwrap();
+        let label = Label { name: "ios".parse().unwrap(), setting: "apns.key" };
+        let seal = |secret| old.seal(&label, secret).unwrap();
         let text =
             format!("# a\nkey = \"{}\"\nlist = ['{}', \"open\"] # b\n", seal("one"), seal("two"));
         let resealed = reseal(&text, &old, &new).unwrap();
@@ -299,7 +321,7 @@ mod tests {
             .collect();
         assert_eq!(secrets, ["one", "two"]);
         assert!(
-            resealed.text.starts_with("# a\nkey = \"sealed:v1:ios:")
+            resealed.text.starts_with("# a\nkey = \"sealed:v2:ios:apns.key:")
                 && resealed.text.ends_with(", \"open\"] # b\n")
         );
         let again = reseal(&resealed.text, &old, &new).unwrap();

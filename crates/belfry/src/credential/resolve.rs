@@ -1,7 +1,8 @@
 //! From a configuration as it is written to one in which every secret is open and every channel has its credential.
 //!
 //! This works on the text's tables, before any channel reads its own: what a channel of any kind takes as a secret may
-//! stand in a credential, in a file, or sealed, and no channel knows.
+//! stand in a credential, in a file, or sealed, and no channel knows. A sealed text is opened only in a secret setting
+//! ([`SECRET_SETTINGS`](super::settings::SECRET_SETTINGS)), the one that it was sealed for; nothing else is read here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,6 +11,7 @@ use channel::Secret;
 use toml::{Table, Value};
 
 use super::sealed::{MasterKey, SealError, exposure, is_sealed};
+use super::{published, settings};
 
 /// What opens secrets: the master key, if there is one, and the named groups of settings.
 #[derive(Debug, Default)]
@@ -18,6 +20,23 @@ pub(crate) struct Credentials {
     tables: BTreeMap<String, Table>,
     /// What a person should look at.
     pub(crate) warnings: Vec<String>,
+}
+
+/// The secrets that were opened, which no complaint may show.
+#[derive(Debug, Default)]
+pub(crate) struct Opened(Vec<Secret>);
+
+/// Where a value stands.
+#[derive(Debug, Clone)]
+struct Place<'a> {
+    /// For people: `channels.hooks.secrets[0]`.
+    path: String,
+    /// Without the table's name and without indexes: `secrets`.
+    setting: String,
+    /// The channel's kind or the table; `None` in a credential, which any kind may take over.
+    kind: Option<&'a str>,
+    /// The credential that it stands in, if it does.
+    credential: Option<&'a str>,
 }
 
 /// The place of a setting, and what is wrong with it.
@@ -29,6 +48,8 @@ const KEY_FILE: &str = "key_file";
 const CREDENTIAL: &str = "credential";
 /// What the names of settings end with that name a file.
 const FILE: &str = "_file";
+/// What is recognized of a secret in a complaint, bytes: less may be there by chance.
+const RECOGNIZED_BYTES: usize = 6;
 
 // === impl Credentials ===
 
@@ -74,7 +95,9 @@ impl Credentials {
                 continue;
             };
             let before = faults.len();
-            credentials.open_table(&mut table, &path, Some(&name), faults);
+            // Only tried here: it is opened where a channel takes it over, whose kind must be the one it was sealed for.
+            let place = Place { path, setting: String::new(), kind: None, credential: Some(&name) };
+            credentials.open_table(&mut table.clone(), &place, &mut Opened::default(), faults);
             if faults.len() > before {
                 // What is wrong is said here, and not again where it is used.
                 table.clear();
@@ -85,7 +108,8 @@ impl Credentials {
     }
 
     /// Opens everything sealed in `document`, and gives each channel the settings of its credential.
-    pub(crate) fn apply(&self, document: &mut Table, faults: &mut Vec<Fault>) {
+    pub(crate) fn apply(&self, document: &mut Table, faults: &mut Vec<Fault>) -> Opened {
+        let mut opened = Opened::default();
         for (table, value) in document.iter_mut() {
             if table == "channels" {
                 let Some(channels) = value.as_table_mut() else { continue };
@@ -93,18 +117,25 @@ impl Credentials {
                     let path = format!("channels.{name}");
                     let Some(channel) = channel.as_table_mut() else { continue };
                     self.add_credential(channel, &path, faults);
-                    self.open_table(channel, &path, None, faults);
+                    let kind = channel.get("kind").and_then(Value::as_str).map(str::to_owned);
+                    let place = Place::table(path, kind.as_deref());
+                    self.open_table(channel, &place, &mut opened, faults);
                 }
             } else {
-                self.open_value(value, table, None, faults);
+                let place = Place::table(table.clone(), Some(table));
+                self.open_value(value, &place, &mut opened, faults);
             }
         }
+        opened
     }
 
-    /// Opens a sealed text; another one stays as it is.
-    pub(crate) fn open(&self, text: &str, place: Option<&str>) -> Result<Option<String>, String> {
+    /// Opens a sealed text that stands at `place`; another one stays as it is.
+    fn open(&self, text: &str, place: &Place<'_>) -> Result<Option<String>, String> {
         if !is_sealed(text) {
             return Ok(None);
+        }
+        if settings::at(place.kind, &place.setting).next().is_none() {
+            return Err("is sealed, and no secret: write it in the clear".to_owned());
         }
         let Some(key) = &self.key else {
             return Err(format!(
@@ -112,14 +143,17 @@ impl Credentials {
                 super::command::VARIABLE
             ));
         };
-        let (name, secret) = key.open(text).map_err(|error| error.to_string())?;
-        match place {
-            Some(place) if name.as_str() != place => {
-                let (sealed, place) = (name.to_string(), place.to_owned());
-                Err(SealError::Misplaced { sealed, place }.to_string())
-            }
-            _ => Ok(Some(secret)),
+        let (label, secret) = key.open(text).map_err(|error| error.to_string())?;
+        if let Some(credential) = place.credential.filter(|name| label.name.as_str() != *name) {
+            let (sealed, place) = (label.name.to_string(), credential.to_owned());
+            return Err(SealError::Misplaced { sealed, place }.to_string());
         }
+        let mut fitting = settings::at(place.kind, &place.setting);
+        if fitting.any(|setting| setting == label.setting) {
+            return Ok(Some(secret));
+        }
+        let place = settings::at(place.kind, &place.setting).collect::<Vec<_>>().join(" or ");
+        Err(SealError::OtherSetting { sealed: label.setting, place }.to_string())
     }
 
     fn add_credential(&self, channel: &mut Table, path: &str, faults: &mut Vec<Fault>) {
@@ -148,8 +182,8 @@ impl Credentials {
     fn open_table(
         &self,
         table: &mut Table,
-        path: &str,
-        place: Option<&str>,
+        place: &Place<'_>,
+        opened: &mut Opened,
         faults: &mut Vec<Fault>,
     ) {
         let files: Vec<(String, String)> = table
@@ -159,55 +193,97 @@ impl Credentials {
             .collect();
         for (key, file) in files {
             // Whoever reads the setting says that a file is missing.
-            let Some(text) = sealed_file(Path::new(&file)) else { continue };
-            let setting = format!("{key}{FILE}");
-            match self.open(&text, place) {
-                // What is trusted may be known to everybody: there is no setting for its text.
-                Ok(Some(_)) if key == "ca" => {
-                    let message =
-                        format!("{file}: is sealed, and no secret: write it in the clear");
-                    faults.push((format!("{path}.{setting}"), message));
-                }
+            let Ok(text) = std::fs::read_to_string(&file) else { continue };
+            let (place, setting) = (place.below(&key), format!("{key}{FILE}"));
+            let secret = self.open(&text, &place).and_then(|secret| {
+                let refusal = place.refusal(secret.as_deref().unwrap_or(&text));
+                refusal.map_or(Ok(secret), Err)
+            });
+            match secret {
                 Ok(Some(secret)) => {
+                    opened.0.push(Secret::new(secret.as_str()));
                     table.remove(&setting);
                     table.insert(key, Value::String(secret));
                 }
                 Ok(None) => {}
                 Err(message) => {
-                    faults.push((format!("{path}.{setting}"), format!("{file}: {message}")));
+                    faults.push((format!("{}{FILE}", place.path), format!("{file}: {message}")));
                 }
             }
         }
         for (key, value) in table.iter_mut() {
-            self.open_value(value, &format!("{path}.{key}"), place, faults);
+            self.open_value(value, &place.below(key), opened, faults);
         }
     }
 
     fn open_value(
         &self,
         value: &mut Value,
-        path: &str,
-        place: Option<&str>,
+        place: &Place<'_>,
+        opened: &mut Opened,
         faults: &mut Vec<Fault>,
     ) {
         match value {
             Value::String(text) => match self.open(text, place) {
-                Ok(Some(secret)) => *text = secret,
-                Ok(None) => {}
-                Err(message) => faults.push((path.to_owned(), message)),
+                Ok(secret) => {
+                    if let Some(secret) = secret {
+                        opened.0.push(Secret::new(secret.as_str()));
+                        *text = secret;
+                    }
+                    let refusal = place.refusal(text);
+                    faults.extend(refusal.map(|message| (place.path.clone(), message)));
+                }
+                Err(message) => faults.push((place.path.clone(), message)),
             },
             Value::Array(values) => {
                 for (index, value) in values.iter_mut().enumerate() {
-                    self.open_value(value, &format!("{path}[{index}]"), place, faults);
+                    let path = format!("{}[{index}]", place.path);
+                    self.open_value(value, &Place { path, ..place.clone() }, opened, faults);
                 }
             }
-            Value::Table(table) => self.open_table(table, path, place, faults),
+            Value::Table(table) => self.open_table(table, place, opened, faults),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => {}
         }
     }
 }
 
-/// What stands in `file`, if it is a sealed text.
-fn sealed_file(file: &Path) -> Option<String> {
-    std::fs::read_to_string(file).ok().filter(|text| is_sealed(text))
+// === impl Opened ===
+
+impl Opened {
+    /// `message` if it shows nothing that was sealed; otherwise words without it. What reads a setting does not know that
+    /// it was sealed, and may repeat a part of it.
+    pub(crate) fn conceal(&self, message: String) -> String {
+        let pieces = self.0.iter().flat_map(|secret| secret.expose().split_whitespace());
+        let mut pieces = pieces.filter(|piece| piece.len() >= RECOGNIZED_BYTES);
+        if pieces.any(|piece| message.contains(piece)) {
+            return "what was sealed is not right here, and is not shown: seal it anew".to_owned();
+        }
+        message
+    }
+}
+
+// === impl Place ===
+
+impl<'a> Place<'a> {
+    /// The table at `path`.
+    fn table(path: String, kind: Option<&'a str>) -> Self {
+        Self { path, setting: String::new(), kind, credential: None }
+    }
+
+    /// The setting `key` in it.
+    fn below(&self, key: &str) -> Self {
+        let setting = match self.setting.as_str() {
+            "" => key.to_owned(),
+            above => format!("{above}.{key}"),
+        };
+        Self { path: format!("{}.{key}", self.path), setting, ..self.clone() }
+    }
+
+    /// Why `text` must not stand here because everybody knows it.
+    fn refusal(&self, text: &str) -> Option<String> {
+        if self.kind == Some("server") && self.setting == "keys.sha256" {
+            return published::refusal_of_key(text);
+        }
+        settings::at(self.kind, &self.setting).next().and_then(|_| published::refusal(text))
+    }
 }

@@ -1,7 +1,8 @@
 //! Secrets at rest: AES-256-GCM under a master key, as one line of text that may stand in a file or be named in a bug report.
 //!
-//! `sealed:v1:NAME:DATA`, where DATA is base64url of nonce (12 bytes), ciphertext and tag (16 bytes). NAME is
-//! authenticated with the rest, so a text that was put under another name does not open there.
+//! `sealed:v2:NAME:SETTING:DATA`, where DATA is base64url of nonce (12 bytes), ciphertext and tag (16 bytes). NAME and
+//! SETTING, such as `apns.key`, are authenticated with the rest, so a text that was moved to another setting does not open
+//! there. A text of the first version (`sealed:v1:NAME:DATA`) names no setting: it is opened only to be sealed anew.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,8 +14,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use notification::Name;
 
+use super::settings;
+
 /// What sealed texts begin with.
-pub(crate) const PREFIX: &str = "sealed:v1:";
+pub(crate) const PREFIX: &str = "sealed:v2:";
+/// What those of the first version begin with.
+const PREFIX_V1: &str = "sealed:v1:";
 
 /// What opens all sealed texts of a configuration: one key, or several while one takes the place of another. The first seals,
 /// each opens.
@@ -23,6 +28,15 @@ pub(crate) struct MasterKey {
     others: Vec<RandomizedNonceKey>,
     /// Where it was found, for people.
     place: String,
+}
+
+/// What a text was sealed for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Label {
+    /// The credential.
+    pub(crate) name: Name,
+    /// One of [`SECRET_SETTINGS`](super::settings::SECRET_SETTINGS).
+    pub(crate) setting: &'static str,
 }
 
 /// Why something is not sealed or opened. Never shows a secret, nor a key.
@@ -37,8 +51,13 @@ pub(crate) enum SealError {
     #[error("cannot be sealed: the system gave no random numbers")]
     Random,
     /// The text has no name or no data.
-    #[error("is not a sealed text: `belfry credential seal NAME` prints one")]
+    #[error("is not a sealed text: `belfry credential seal NAME SETTING` prints one")]
     Form,
+    /// It is of the first version.
+    #[error(
+        "was sealed by an older version, for no setting: give it to `belfry credential seal {0} SETTING` on standard input, which prints it for that setting"
+    )]
+    Old(String),
     /// The data are too short, or no base64url.
     #[error("is cut short or changed: {0:?} must be sealed anew")]
     Damaged(String),
@@ -61,6 +80,14 @@ pub(crate) enum SealError {
         /// The name in it.
         sealed: String,
         /// The name of the place.
+        place: String,
+    },
+    /// A text stands where a secret of another kind is expected.
+    #[error("was sealed for {sealed} and stands at {place}: seal it for that setting")]
+    OtherSetting {
+        /// The setting in it.
+        sealed: &'static str,
+        /// The setting where it stands.
         place: String,
     },
 }
@@ -116,31 +143,52 @@ impl MasterKey {
         Self::parse(&text, file.display().to_string()).map_err(|error| at(&error))
     }
 
-    /// Seals `secret` under `name`.
-    pub(crate) fn seal(&self, name: &Name, secret: &str) -> Result<String, SealError> {
+    /// Seals `secret` for `label`.
+    pub(crate) fn seal(&self, label: &Label, secret: &str) -> Result<String, SealError> {
+        let Label { name, setting } = label;
         let mut data = secret.as_bytes().to_vec();
-        let nonce = self.first.seal_in_place_append_tag(aad(name.as_str()), &mut data);
+        let nonce = self.first.seal_in_place_append_tag(aad(label), &mut data);
         let nonce = nonce.map_err(|_| SealError::Random)?;
         let whole = [nonce.as_ref().as_slice(), &data].concat();
-        Ok(format!("{PREFIX}{name}:{}", URL_SAFE_NO_PAD.encode(whole)))
+        Ok(format!("{PREFIX}{name}:{setting}:{}", URL_SAFE_NO_PAD.encode(whole)))
     }
 
-    /// What was sealed, and the name under which it was.
-    pub(crate) fn open(&self, text: &str) -> Result<(Name, String), SealError> {
-        self.open_with(text, std::iter::once(&self.first).chain(&self.others))
+    /// What was sealed, and what for.
+    pub(crate) fn open(&self, text: &str) -> Result<(Label, String), SealError> {
+        self.open_labelled(text, std::iter::once(&self.first).chain(&self.others))
     }
 
     /// The same if it was sealed with the key that seals.
-    pub(crate) fn open_with_first(&self, text: &str) -> Result<(Name, String), SealError> {
-        self.open_with(text, std::iter::once(&self.first))
+    pub(crate) fn open_with_first(&self, text: &str) -> Result<(Label, String), SealError> {
+        self.open_labelled(text, std::iter::once(&self.first))
     }
 
-    fn open_with<'key>(
+    /// What was sealed by the first version, and the name under which it was; `None` when it is of another version.
+    pub(crate) fn open_v1(&self, text: &str) -> Option<Result<(Name, String), SealError>> {
+        let (name, data) = parts_v1(text)?;
+        let aad = || Aad::from(format!("belfry sealed v1 {name}"));
+        let keys = std::iter::once(&self.first).chain(&self.others);
+        let secret = self.open_data(&name, data, aad, keys);
+        Some(secret.map(|secret| (name.clone(), secret)))
+    }
+
+    fn open_labelled<'key>(
         &self,
         text: &str,
         keys: impl Iterator<Item = &'key RandomizedNonceKey>,
-    ) -> Result<(Name, String), SealError> {
-        let (name, data) = parts(text)?;
+    ) -> Result<(Label, String), SealError> {
+        let (label, data) = parts(text)?;
+        let secret = self.open_data(&label.name, data, || aad(&label), keys)?;
+        Ok((label, secret))
+    }
+
+    fn open_data<'key>(
+        &self,
+        name: &Name,
+        data: &str,
+        aad: impl Fn() -> Aad<String>,
+        keys: impl Iterator<Item = &'key RandomizedNonceKey>,
+    ) -> Result<String, SealError> {
         let damaged = || SealError::Damaged(name.to_string());
         let whole = URL_SAFE_NO_PAD.decode(data).map_err(|_| damaged())?;
         let (nonce, sealed) = whole.split_at_checked(NONCE_LEN).ok_or_else(damaged)?;
@@ -150,13 +198,9 @@ impl MasterKey {
         for key in keys {
             let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| damaged())?;
             let mut data = sealed.to_vec();
-            let Ok(opened) = key.open_in_place(nonce, aad(name.as_str()), &mut data) else {
-                continue;
-            };
-            let secret =
-                std::str::from_utf8(opened).map_err(|_| SealError::NoText(name.to_string()))?;
-            let secret = secret.to_owned();
-            return Ok((name, secret));
+            let Ok(opened) = key.open_in_place(nonce, aad(), &mut data) else { continue };
+            let secret = std::str::from_utf8(opened);
+            return secret.map(str::to_owned).map_err(|_| SealError::NoText(name.to_string()));
         }
         Err(SealError::Wrong { name: name.to_string(), place: self.place.clone() })
     }
@@ -177,14 +221,24 @@ fn parse_one(text: &str) -> Result<RandomizedNonceKey, SealError> {
     RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| SealError::Key)
 }
 
-fn parts(text: &str) -> Result<(Name, &str), SealError> {
+fn parts(text: &str) -> Result<(Label, &str), SealError> {
+    if let Some((name, _)) = parts_v1(text) {
+        return Err(SealError::Old(name.to_string()));
+    }
     let rest = text.trim().strip_prefix(PREFIX).ok_or(SealError::Form)?;
-    let (name, data) = rest.split_once(':').ok_or(SealError::Form)?;
-    Ok((name.parse().map_err(|_| SealError::Form)?, data))
+    let (name, rest) = rest.split_once(':').ok_or(SealError::Form)?;
+    let (setting, data) = rest.split_once(':').ok_or(SealError::Form)?;
+    let setting = settings::known(setting).ok_or(SealError::Form)?;
+    Ok((Label { name: name.parse().map_err(|_| SealError::Form)?, setting }, data))
 }
 
-fn aad(name: &str) -> Aad<String> {
-    Aad::from(format!("belfry sealed v1 {name}"))
+fn parts_v1(text: &str) -> Option<(Name, &str)> {
+    let (name, data) = text.trim().strip_prefix(PREFIX_V1)?.split_once(':')?;
+    Some((name.parse().ok()?, data))
+}
+
+fn aad(Label { name, setting }: &Label) -> Aad<String> {
+    Aad::from(format!("belfry sealed v2 {name} {setting}"))
 }
 
 #[cfg(test)]
@@ -195,19 +249,19 @@ mod tests {
         MasterKey::parse(&generate().unwrap(), "somewhere").unwrap()
     }
 
-    fn name(text: &str) -> Name {
-        text.parse().unwrap()
+    fn label(name: &str) -> Label {
+        Label { name: name.parse().unwrap(), setting: "apns.key" }
     }
 
     #[test]
     fn what_was_sealed_is_opened_with_its_name() {
         let key = key();
         for secret in ["", "s", "canary\nover several lines\n", &"é".repeat(5_000)] {
-            let sealed = key.seal(&name("ios"), secret).unwrap();
-            assert!(sealed.starts_with("sealed:v1:ios:") && !sealed.contains("canary"));
-            assert_eq!(key.open(&format!(" {sealed}\n")), Ok((name("ios"), secret.to_owned())));
+            let sealed = key.seal(&label("ios"), secret).unwrap();
+            assert!(sealed.starts_with("sealed:v2:ios:apns.key:") && !sealed.contains("canary"));
+            assert_eq!(key.open(&format!(" {sealed}\n")), Ok((label("ios"), secret.to_owned())));
             assert_ne!(
-                key.seal(&name("ios"), secret).unwrap(),
+                key.seal(&label("ios"), secret).unwrap(),
                 sealed,
                 "a nonce is never used twice"
             );
@@ -217,7 +271,7 @@ mod tests {
     #[test]
     fn every_damage_is_found_and_no_message_shows_the_secret() {
         let key = key();
-        let sealed = key.seal(&name("ios"), "canary").unwrap();
+        let sealed = key.seal(&label("ios"), "canary").unwrap();
         let wrong = |name: &str| {
             Err(SealError::Wrong { name: name.to_owned(), place: "somewhere".to_owned() })
         };
@@ -227,12 +281,38 @@ mod tests {
             let error = key.open(sealed.get(..end).unwrap()).unwrap_err();
             assert!(!error.to_string().contains("canary"));
         }
-        for position in "sealed:v1:ios:".len()..sealed.len() {
+        for position in "sealed:v2:ios:apns.key:".len()..sealed.len() {
             let mut bytes = sealed.clone().into_bytes();
             bytes[position] = if bytes[position] == b'A' { b'B' } else { b'A' };
             assert!(key.open(std::str::from_utf8(&bytes).unwrap()).is_err(), "byte {position}");
         }
-        assert_eq!(key.open("sealed:v2:ios:AAAA"), Err(SealError::Form));
+        let moved = key.open(&sealed.replace(":apns.key:", ":webpush.key:"));
+        assert_eq!(moved, wrong("ios"), "the setting is sealed too");
+        for form in
+            ["sealed:v3:ios:apns.key:AAAA", "sealed:v2:ios:AAAA", "sealed:v2:ios:no.key:AAAA"]
+        {
+            assert_eq!(key.open(form), Err(SealError::Form), "{form}");
+        }
+    }
+
+    /// As the first version sealed.
+    fn seal_v1(key: &MasterKey, name: &str, secret: &str) -> String {
+        let mut data = secret.as_bytes().to_vec();
+        let aad = Aad::from(format!("belfry sealed v1 {name}"));
+        let nonce = key.first.seal_in_place_append_tag(aad, &mut data).unwrap();
+        let whole = [nonce.as_ref().as_slice(), &data].concat();
+        format!("sealed:v1:{name}:{}", URL_SAFE_NO_PAD.encode(whole))
+    }
+
+    #[test]
+    fn a_text_of_the_first_version_opens_only_to_be_sealed_anew() {
+        let key = key();
+        let sealed = seal_v1(&key, "ios", "canary");
+        assert_eq!(key.open(&sealed), Err(SealError::Old("ios".to_owned())));
+        assert_eq!(key.open_v1(&sealed), Some(Ok(("ios".parse().unwrap(), "canary".to_owned()))));
+        let moved = key.open_v1(&sealed.replace(":ios:", ":web:"));
+        assert!(matches!(moved, Some(Err(SealError::Wrong { .. }))), "{moved:?}");
+        assert_eq!(key.open_v1(&key.seal(&label("ios"), "canary").unwrap()), None);
     }
 
     #[test]
@@ -240,9 +320,9 @@ mod tests {
         let [old, new] = [generate().unwrap(), generate().unwrap()];
         let both = MasterKey::parse(&format!("{new}\n{old}\n"), "").unwrap();
         let [old, new] = [old, new].map(|text| MasterKey::parse(&text, "").unwrap());
-        let opened = Ok((name("ios"), "canary".to_owned()));
-        assert_eq!(both.open(&old.seal(&name("ios"), "canary").unwrap()), opened);
-        let sealed = both.seal(&name("ios"), "canary").unwrap();
+        let opened = Ok((label("ios"), "canary".to_owned()));
+        assert_eq!(both.open(&old.seal(&label("ios"), "canary").unwrap()), opened);
+        let sealed = both.seal(&label("ios"), "canary").unwrap();
         assert_eq!(new.open(&sealed), opened);
         assert!(old.open(&sealed).is_err());
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use crate::support::{Ended, Workspace};
 
 /// A webhook's secret.
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const SECRET: &str = "whsec_YSBjYW5hcnkgZm9yIHRoZSB0ZXN0cyEh";
 
 /// A workspace with a master key in `master.key`.
 fn workspace() -> Workspace {
@@ -20,7 +20,7 @@ fn make_key(workspace: &Workspace, name: &str) {
 }
 
 fn seal(workspace: &Workspace, name: &str, secret: &str) -> String {
-    let arguments = ["credential", "seal", name, "--key-file", "master.key"];
+    let arguments = ["credential", "seal", name, "webhook.secrets", "--key-file", "master.key"];
     let ended = workspace.belfry_reading(&arguments, secret.into());
     assert_eq!((ended.code, ended.err), (0, vec![]));
     ended.out.trim_end().to_owned()
@@ -71,7 +71,10 @@ fn a_master_key_is_its_owners_and_never_overwritten() {
 fn what_cannot_be_sealed_is_told_with_what_to_do() {
     let workspace = workspace();
     let seal_with = |key: &[&str], input: &[u8]| {
-        workspace.belfry_reading(&[&["credential", "seal", "hooks"], key].concat(), input.to_vec())
+        workspace.belfry_reading(
+            &[&["credential", "seal", "hooks", "webhook.secrets"], key].concat(),
+            input.to_vec(),
+        )
     };
     let check = |key: &[&str], input: &[u8], code: i32, expect: &str| {
         refused(&seal_with(key, input), code, expect);
@@ -151,12 +154,12 @@ fn what_does_not_open_is_named_with_its_place_and_what_to_do() {
         "credentials.hooks.secrets[0]: cannot be opened with the master key in master.key",
     );
     check(
-        &config("master.key", "sealed:v1:hooks:AAAA"),
+        &config("master.key", "sealed:v2:hooks:webhook.secrets:AAAA"),
         "credentials.hooks.secrets[0]: is cut short or changed: \"hooks\" must be sealed anew",
     );
     check(
         &config("master.key", "sealed:"),
-        "credentials.hooks.secrets[0]: is not a sealed text: `belfry credential seal NAME` prints one",
+        "credentials.hooks.secrets[0]: is not a sealed text: `belfry credential seal NAME SETTING` prints one",
     );
     check(
         &config("master.key", &seal(&workspace, "apple", SECRET)),

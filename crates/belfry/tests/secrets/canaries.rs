@@ -99,7 +99,7 @@ fn reload_in_vain(world: &mut World, engine: &Engine) {
     let wrong = [
         config.replace(&format!("\"{open}\""), &format!("{{ a = \"{open}\" }}")),
         config.replace(&open, OTHER_WEBHOOK_SECRET),
-        config.replace("sealed:v1:hooks:", "sealed:v1:hooks:A"),
+        config.replace("sealed:v2:hooks:webhook.secrets:", "sealed:v2:hooks:webhook.secrets:A"),
         config.replace(
             &format!("password = \"{OTHER_PASSWORD}\""),
             &format!("password = [\"{OTHER_PASSWORD}\"]"),
@@ -155,7 +155,7 @@ fn the_password_of_a_store_and_a_queue_is_seen_nowhere() {
     let (store_password, queue_password) = (password(database.url()), password(&queue));
     let mut workspace = Workspace::new();
     workspace.get(&["credential", "key", "master.key"]);
-    let sealed = workspace.seal("store", &store_password);
+    let sealed = workspace.seal("store", "store.password", &store_password);
     let without = database.url().replace(&format!(":{store_password}@"), "@");
     let prefix = testbed::unique_prefix();
     workspace.write(

@@ -9,8 +9,8 @@ use rustix::process::Signal;
 
 use crate::support::{BELFRY, Engine, Workspace, eventually, make_api_key};
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+const SECRET: &str = "whsec_YSBjYW5hcnkgZm9yIHRoZSB0ZXN0cyEh";
+const OTHER_SECRET: &str = "whsec_YW5vdGhlciBvZiB0aGVzZSBjYW5hcmll";
 const TOKENS: u64 = 4_000;
 
 /// A configuration of rehearsals.

@@ -75,8 +75,9 @@ impl Workspace {
     }
 
     /// Seals `secret` under `name` with the key in `master.key`.
-    pub(crate) fn seal(&mut self, name: &str, secret: &str) -> String {
-        let mut command = self.command(&["credential", "seal", name, "--key-file", "master.key"]);
+    pub(crate) fn seal(&mut self, name: &str, setting: &str, secret: &str) -> String {
+        let arguments = ["credential", "seal", name, setting, "--key-file", "master.key"];
+        let mut command = self.command(&arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(secret.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();

@@ -15,7 +15,7 @@ use crate::providers::Parrot;
 use crate::support::{BELFRY, Engine, Workspace, make_api_key};
 
 const WEBHOOK_SECRET: &str = "YSBjYW5hcnkgb2Ygb25lIHdlYmhvb2sh";
-pub(crate) const OTHER_WEBHOOK_SECRET: &str = "C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+pub(crate) const OTHER_WEBHOOK_SECRET: &str = "YW5vdGhlciBjYW5hcnkgb2Ygd2ViaG9v";
 pub(crate) const BEARER: &str = "canary-of-an-endpoint";
 pub(crate) const API_KEY_OF_ENDPOINT: &str = "canary-in-a-header";
 pub(crate) const PASSWORD: &str = "canary-of-a-mailbox";
@@ -117,15 +117,18 @@ impl World {
     /// Every form in which a secret may stand: open and sealed, in a text, in a file, in a credential.
     fn configure(&mut self, keys: &Keys, api_key_table: &str) -> String {
         let workspace = &mut self.workspace;
-        let mut seal = |name: &str, secret: &str| workspace.seal(name, secret);
-        let [apple, certificate, certificate_key] =
-            [&keys.apple, &keys.certificate, &keys.certificate_key]
-                .map(|secret| seal("apple", secret));
-        let [webhook, bearer, client_key] =
-            [&*format!("whsec_{WEBHOOK_SECRET}"), &format!("Bearer {BEARER}"), &keys.client_key]
-                .map(|secret| seal("hooks", secret));
-        let [account, vapid, password, dkim] =
-            [&*keys.account, &keys.vapid, PASSWORD, &keys.dkim].map(|secret| seal("files", secret));
+        let mut seal =
+            |setting: &str, name: &str, secret: &str| workspace.seal(name, setting, secret);
+        let apple = seal("apns.key", "apple", &keys.apple);
+        let certificate = seal("apns.certificate", "apple", &keys.certificate);
+        let certificate_key = seal("apns.certificate_key", "apple", &keys.certificate_key);
+        let webhook = seal("webhook.secrets", "hooks", &format!("whsec_{WEBHOOK_SECRET}"));
+        let bearer = seal("webhook.endpoints.headers", "hooks", &format!("Bearer {BEARER}"));
+        let client_key = seal("webhook.endpoints.key", "hooks", &keys.client_key);
+        let account = seal("fcm.service_account", "files", &keys.account);
+        let vapid = seal("webpush.key", "files", &keys.vapid);
+        let password = seal("smtp.password", "files", PASSWORD);
+        let dkim = seal("smtp.dkim.key", "files", &keys.dkim);
         let files =
             [("account", account), ("vapid", vapid), ("password", password), ("dkim", dkim)];
         for (name, sealed) in files {
