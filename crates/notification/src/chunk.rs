@@ -1,5 +1,7 @@
 //! Claimed work: what dispatch publishes, deliver sends, and settle closes.
 
+use std::collections::HashSet;
+
 use bytestring::ByteString;
 
 use crate::draft::{Content, Envelope};
@@ -71,6 +73,29 @@ impl Chunk {
     /// The identifier of the notification at `index` of the chunk's batch.
     pub fn notification_id(&self, index: u16) -> NotificationId {
         NotificationId::new(self.accepted_at, self.realm, self.batch, index)
+    }
+
+    /// Bytes of recipients and contents that it holds. What several deliveries share, as those with fallbacks do, counts
+    /// once.
+    pub fn bytes(&self) -> usize {
+        let recipients: usize = self.deliveries.iter().map(|it| it.recipient.len()).sum();
+        let own = self.deliveries.iter().filter_map(|delivery| delivery.content.as_ref());
+        let contents = || self.content.iter().chain(own.clone());
+        if contents().all(|content| content.fallback.is_none()) {
+            return recipients + contents().map(Content::bytes).sum::<usize>();
+        }
+        let mut counted = HashSet::new();
+        let mut bytes = recipients;
+        for content in contents() {
+            if counted.insert(content.payload.as_ptr().addr()) {
+                bytes += content.bytes();
+            }
+            for next in content.fallback.iter().flat_map(|fallback| &fallback.next) {
+                let is_new = counted.insert(next.payload.as_ptr().addr());
+                bytes += if is_new { next.bytes() } else { next.address_bytes() };
+            }
+        }
+        bytes
     }
 
     /// What `delivery` sends: its own content, or the chunk's. Absent only in a damaged store.

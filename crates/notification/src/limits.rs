@@ -148,9 +148,19 @@ pub const CHUNK_WEIGHT: usize = 64;
 /// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`]. Enough to keep a fast provider busy while the
 /// next claim commits: 8,000 are 100 ms at 80,000 per second.
 pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
-/// Deliveries claimed and unsettled over all lanes, weighed likewise: with about 500 bytes each, 128 MiB. A lane gets at
-/// most half of what the others left of it.
+/// Deliveries claimed and unsettled over all lanes, weighed likewise; their bytes have a bound of their own,
+/// [`CLAIMED_BYTES`]. A lane gets at most half of what the others left of it.
 pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;
+/// Bytes of recipients and contents that the chunks in the queue of a process may hold before no more is claimed, delivered
+/// ones included until their chunk is settled as a whole. They may be in memory twice: as stored, and as written to the wire.
+pub const CLAIMED_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes claimed at once, and so what is in hand beside them; one chunk may go beyond.
+pub const CLAIM_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes that the weight of a delivery stands for. Chunks with more than that weigh more: one for every half of it, since
+/// they may be in memory twice.
+pub const WEIGHT_BYTES: usize = 512;
+/// What a claimed delivery takes beside its recipient and content, bytes.
+pub const DELIVERY_BYTES: usize = 128;
 /// Deliveries claimed at once.
 pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;
 /// How long a claim lasts: more than twice the longest attempt with its margin, so that most of it is usable. A process
@@ -182,6 +192,8 @@ pub const BEGIN_ITEMS: usize = 128;
 pub const REPORT_BATCHES: usize = 256;
 /// Reports sent to settle at once.
 pub const REPORT_ITEMS: usize = 256;
+/// What a report takes with the provider's words, bytes.
+pub const REPORT_BYTES: usize = DETAIL_BYTES + 64;
 /// Crashes that a chunk may be in flight in before it is suspected. A single crash, and the one after it, return the work
 /// as it was.
 pub const CRASHES_BEFORE_SUSPICION: u16 = 3;
@@ -200,6 +212,20 @@ pub const FAULT_WEIGHT: u16 = 6;
 /// in a row by a cause that nobody can tell. More than three, so that another one that is not suspected yet and ends the
 /// process three times cannot be mistaken for it; more than twenty kills, because an operator kills.
 pub const WEIGHT_BEFORE_QUARANTINE: u16 = 24;
+
+// --- What all of that may take (owner: belfry) ---
+
+/// Everything that is held of notifications between a caller and a provider, bytes: what is coming in, what is claimed, what is
+/// written to the wire, what is reported, and the pages of the embedded store. Not in it are the program itself, the heads
+/// of requests ([`CONNECTION_BYTES`]), and lists of what is suppressed or known.
+pub const MEMORY_BYTES: usize = 256 * 1024 * 1024;
+/// Pages of the embedded store in memory, bytes: those of its writer and of four readers.
+pub const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
+
+/// What a chunk of `items` deliveries weighs for holding `bytes`, beside its deliveries and [`CHUNK_WEIGHT`].
+pub const fn weight_of_bytes(items: usize, bytes: usize) -> usize {
+    bytes.saturating_sub(items * WEIGHT_BYTES) / (WEIGHT_BYTES / 2)
+}
 
 // --- Who works beside whom (owner: store) ---
 
@@ -269,6 +295,17 @@ const _: () = {
         "a neighbour is suspected before an innocent one is quarantined"
     );
     assert!(OUTBOX_ROWS <= ROUND_ITEMS);
+    let under_way = 2 * CLAIMED_BYTES
+        + CLAIMED_ITEMS * DELIVERY_BYTES
+        + REPORT_BATCHES * REPORT_ITEMS * REPORT_BYTES;
+    assert!(
+        INGEST_BYTES + CLAIM_BYTES + BATCH_BYTES + under_way + STORE_CACHE_BYTES <= MEMORY_BYTES,
+        "a process that does everything"
+    );
+    assert!(
+        2 * TAKE_TICKETS * BATCH_BYTES <= MEMORY_BYTES - under_way,
+        "a consumer takes chunks for tickets twice at a time: urgent ones, and all"
+    );
     assert!(WORKER_BEAT.as_secs() * 2 < WORKER_LEASE.as_secs() / 2, "a beat may fail");
     assert!(
         (CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * 16) as u64 <= BROKER_TICKETS,

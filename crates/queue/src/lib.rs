@@ -37,6 +37,9 @@ pub trait Item: Send + Sync + std::fmt::Debug + 'static {
 
     /// What it takes while it is under way: its deliveries, and [`limits::CHUNK_WEIGHT`].
     fn weight(&self) -> usize;
+
+    /// Bytes of notifications that it holds.
+    fn bytes(&self) -> usize;
 }
 
 /// Takes items. For dispatch and collect, and nobody else.
@@ -46,7 +49,8 @@ pub trait Publish<T: Item>: Send + Sync + std::fmt::Debug {
     /// back-pressure. An empty list is no work.
     async fn publish(&self, items: Vec<T>) -> Vec<Result<(), QueueError>>;
 
-    /// The lowest priority of which an item would be taken without waiting; `None` while the queue is full.
+    /// The lowest priority of which more should come now; `None` while the queue is full. It may be full for those who have
+    /// yet to fetch an item, and take one that is there already without waiting.
     fn room(&self) -> watch::Receiver<Option<Priority>>;
 }
 
@@ -104,6 +108,10 @@ impl Item for Arc<Chunk> {
     fn weight(&self) -> usize {
         self.deliveries.len() + limits::CHUNK_WEIGHT
     }
+
+    fn bytes(&self) -> usize {
+        Chunk::bytes(self)
+    }
 }
 
 impl Item for Ticket {
@@ -113,6 +121,10 @@ impl Item for Ticket {
 
     fn weight(&self) -> usize {
         usize::from(self.count) + limits::CHUNK_WEIGHT
+    }
+
+    fn bytes(&self) -> usize {
+        0
     }
 }
 

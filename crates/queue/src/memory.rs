@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use notification::Priority;
+use notification::{Priority, limits};
 use tokio::sync::{Notify, watch};
 
 use crate::{Acknowledge, Consume, Item, Message, Publish, QueueError, Receipt};
@@ -29,6 +29,8 @@ struct State<T> {
     by_priority: [VecDeque<T>; Priority::ALL.len()],
     /// Of what is queued or unacknowledged.
     weight: usize,
+    /// Of the same.
+    bytes: usize,
     unacknowledged: usize,
     closed: bool,
 }
@@ -44,10 +46,16 @@ struct Handle<T: Item + Clone> {
 
 impl<T: Item + Clone> Memory<T> {
     /// A queue for items that weigh `weight_max` together, unacknowledged ones included, or one more. Items that are
-    /// not urgent leave an eighth of it to those that are.
+    /// not urgent leave an eighth of it to those that are. When they hold [`limits::CLAIMED_BYTES`], it has no room for
+    /// more, and still takes what comes: whoever has it in hand holds it as well.
     pub fn new(weight_max: usize) -> Self {
-        let state =
-            State { by_priority: Default::default(), weight: 0, unacknowledged: 0, closed: false };
+        let state = State {
+            by_priority: Default::default(),
+            weight: 0,
+            bytes: 0,
+            unacknowledged: 0,
+            closed: false,
+        };
         let inner = Inner {
             weight_max,
             state: Mutex::new(state),
@@ -67,10 +75,11 @@ impl<T: Item + Clone> Memory<T> {
     /// Takes the item, unless there is no room for it now.
     fn try_put(&self, item: T) -> Result<(), T> {
         let mut state = self.state();
-        if state.room(self.inner.weight_max) < Some(item.priority()) {
+        if lowest(state.weight, self.inner.weight_max) < Some(item.priority()) {
             return Err(item);
         }
         state.weight += item.weight();
+        state.bytes += item.bytes();
         state.push(item, VecDeque::push_back);
         self.tell_room(&state);
         drop(state);
@@ -164,13 +173,7 @@ impl<T: Item + Clone> Consume<T> for Memory<T> {
 impl<T: Item> State<T> {
     /// The lowest priority that there is room for.
     fn room(&self, weight_max: usize) -> Option<Priority> {
-        if self.weight < weight_max - weight_max / 8 {
-            Some(Priority::Bulk)
-        } else if self.weight < weight_max {
-            Some(Priority::Urgent)
-        } else {
-            None
-        }
+        lowest(self.weight, weight_max).min(lowest(self.bytes, limits::CLAIMED_BYTES))
     }
 
     fn push(&mut self, item: T, at: impl FnOnce(&mut VecDeque<T>, T)) {
@@ -185,6 +188,17 @@ impl<T: Item> State<T> {
     }
 }
 
+/// The lowest priority that may have more while `used` of `max` is: an eighth is left to what is urgent.
+fn lowest(used: usize, max: usize) -> Option<Priority> {
+    if used < max - max / 8 {
+        Some(Priority::Bulk)
+    } else if used < max {
+        Some(Priority::Urgent)
+    } else {
+        None
+    }
+}
+
 // === impl Handle ===
 
 #[async_trait]
@@ -193,6 +207,7 @@ impl<T: Item + Clone> Acknowledge for Handle<T> {
         if let Some(item) = self.item.take() {
             let mut state = self.queue.state();
             state.weight = state.weight.saturating_sub(item.weight());
+            state.bytes = state.bytes.saturating_sub(item.bytes());
             self.queue.tell_room(&state);
         }
         Ok(())
@@ -221,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::conformance::Sample;
-    use notification::{Ticket, limits};
+    use notification::{Bytes, Chunk, Content, Ticket};
 
     /// Room for `tickets` of one delivery each.
     fn queue(tickets: usize) -> Memory<Ticket> {
@@ -253,6 +268,33 @@ mod tests {
         assert!(queue.receive(Priority::Bulk, 8).now_or_never().is_none(), "it may come back");
         rest.remove(0).receipt.acknowledge().await.unwrap();
         assert!(queue.receive(Priority::Bulk, 8).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn three_thousand_chunks_of_a_mebibyte_are_fetched_as_fast_as_their_bytes_go() {
+        let queue: Memory<Arc<Chunk>> = Memory::new(limits::QUEUE_WEIGHT);
+        let payload = Bytes::from(vec![b'1'; limits::BATCH_BYTES]);
+        let (mut held, mut most, mut left) = (VecDeque::new(), 0, 3_000);
+        while left > 0 {
+            // What dispatch does: it claims while there is room, and all of a claim is taken without waiting.
+            while left > 0 && queue.room().borrow().is_some() {
+                for _ in 0..limits::CLAIM_BYTES.div_ceil(limits::BATCH_BYTES).min(left) {
+                    let mut chunk =
+                        Chunk::clone(&Arc::<Chunk>::sample(left as u64, Priority::Urgent));
+                    let payload = payload.clone();
+                    chunk.content = Some(Content { payload, ..Content::default() });
+                    assert!(queue.publish(vec![Arc::new(chunk)]).now_or_never().is_some());
+                    left -= 1;
+                }
+                held.extend(queue.receive(Priority::Bulk, usize::MAX).await);
+                most = most.max(held.iter().map(|message| message.item.bytes()).sum());
+            }
+            // A provider that answers one of them.
+            let message = held.pop_front().unwrap();
+            message.receipt.acknowledge().await.unwrap();
+        }
+        assert!(most >= limits::CLAIMED_BYTES, "{most}");
+        assert!(most <= limits::CLAIMED_BYTES + limits::CLAIM_BYTES + 100_000, "{most}");
     }
 
     #[tokio::test]

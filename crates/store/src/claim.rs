@@ -17,7 +17,8 @@ pub struct ClaimRequest {
     pub now: Timestamp,
     /// How long the claim lasts.
     pub lease: Duration,
-    /// Deliveries wanted at most; a chunk that would exceed it is left, unless it is the first.
+    /// Deliveries wanted at most; a chunk that would exceed it is left, unless it is the first. So is what would make it more
+    /// than about [`CLAIM_BYTES`](notification::limits::CLAIM_BYTES).
     pub items: usize,
     /// Only lanes of this priority and above: what goes further takes no others now.
     pub lowest: Priority,

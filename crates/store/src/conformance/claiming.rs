@@ -149,6 +149,22 @@ pub(super) async fn a_claim_stops_at_the_items_wanted_and_says_that_there_is_mor
     assert_eq!(store.claim(wanted(4)).await.unwrap().chunks.len(), 1);
 }
 
+pub(super) async fn a_claim_stops_at_its_bytes_and_says_that_there_is_more(store: &dyn Store) {
+    let large = |number: u8| Shape { payload: vec![number; 250_000].into(), ..Shape::default() };
+    for batch in 0..12 {
+        let drafts = (0..4).map(|member| large(4 * batch + member).draft("somebody")).collect();
+        store.ingest(drafts, at(0)).await.unwrap();
+    }
+    let mut chunks = 0;
+    while chunks < 12 {
+        let claim = store.claim(claim_request(5)).await.unwrap();
+        let bytes: usize = claim.chunks.iter().map(Chunk::bytes).sum();
+        assert!(bytes > 0 && bytes <= limits::CLAIM_BYTES + limits::BATCH_BYTES, "{bytes}");
+        chunks += claim.chunks.len();
+        assert_eq!(claim.next_at.is_some_and(|next| next <= at(5)), chunks < 12, "{claim:?}");
+    }
+}
+
 pub(super) async fn what_expired_is_settled_and_not_returned(store: &dyn Store) {
     let ids = Shape { expires_at: Some(10), ..Shape::default() }.ingest(store, 2).await;
     let alive = Shape { expires_at: Some(11), ..Shape::default() }.ingest(store, 1).await;

@@ -119,6 +119,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             lanes_of_channels_that_are_not_offered_are_parked
             a_full_lane_gets_nothing_more
             a_claim_stops_at_the_items_wanted_and_says_that_there_is_more
+            a_claim_stops_at_its_bytes_and_says_that_there_is_more
             what_expired_is_settled_and_not_returned
             changes_tell_of_new_work;
         leases:

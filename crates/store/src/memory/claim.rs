@@ -43,8 +43,10 @@ impl Books {
             self.end_lease(id, now, "lease ended");
         }
         let mut chunks = Vec::new();
-        let mut items = 0;
-        while let Some(id) = self.next_due(request) {
+        let (mut items, mut bytes) = (0, 0);
+        while bytes < limits::CLAIM_BYTES
+            && let Some(id) = self.next_due(request)
+        {
             if ended(self, id) {
                 continue;
             }
@@ -53,6 +55,7 @@ impl Books {
                 break;
             }
             items += piece.members.len();
+            bytes += self.chunk(id, &piece, now).bytes();
             let piece = self.lease(id, piece, now.plus(request.lease));
             chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();

@@ -22,7 +22,8 @@ use crate::{ClaimRequest, Offer, StoreError};
 /// Ready chunks of one lane that were read and not claimed yet.
 #[derive(Debug, Default)]
 struct Ahead {
-    chunks: VecDeque<ChunkRow>,
+    /// And about how many bytes each holds.
+    chunks: VecDeque<(ChunkRow, i64)>,
     /// How many are read at once.
     limit: i64,
     /// Whether nothing lies behind them.
@@ -32,11 +33,15 @@ struct Ahead {
 /// Ready chunks of a lane read at first, and at most: lanes of small chunks are read in growing steps.
 const LOOK_AHEAD: i64 = 9;
 const LOOK_AHEAD_MAX: i64 = 256;
+/// As the database counts.
+const CLAIM_BYTES: i64 = limits::CLAIM_BYTES.cast_signed() as i64;
 /// Lanes read at once.
 const LANES_AHEAD: usize = 64;
 
 const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
-     chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members \
+     chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members, \
+     (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) + coalesce(octet_length(payload), 0) \
+        FROM batch WHERE batch.id = chunk.batch) \
      FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (lane, due_at, id) CROSS JOIN LATERAL ( \
        SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
          AND (due_at, id) > (wanted.due_at, wanted.id) AND partition = ANY($4) \
@@ -95,21 +100,24 @@ impl Round<'_> {
         self.meet_strangers().await?;
         let mut ahead: HashMap<LaneId, Ahead> = HashMap::new();
         let mut chosen = Vec::new();
-        let mut items = 0;
+        let (mut items, mut bytes) = (0, 0);
         while items < limits::ROUND_ITEMS
             && let Some(lane) = self.desk.claiming.lanes.next(&request)
         {
             let first = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.desk.claiming.lanes;
-            let Some(first) = first.filter(|first| first.due_at <= request.now) else {
+            let Some((first, of_first)) = first.filter(|(first, _)| first.due_at <= request.now)
+            else {
                 let next_due = ahead.get(&lane).and_then(|ahead| ahead.chunks.front());
-                lanes.set_next_due(lane, next_due.map(|chunk| chunk.due_at));
+                lanes.set_next_due(lane, next_due.map(|(chunk, _)| chunk.due_at));
                 continue;
             };
-            if items > 0 && items + first.count > request.items {
+            let is_more = items + first.count > request.items || bytes + of_first > CLAIM_BYTES;
+            if items > 0 && is_more {
                 break;
             }
             items += first.count;
+            bytes += of_first;
             self.desk.claiming.watermarks.insert(lane, place_of(&first));
             if let Some(ahead) = ahead.get_mut(&lane) {
                 ahead.chunks.pop_front();
@@ -117,7 +125,7 @@ impl Round<'_> {
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.desk.claiming.lanes;
             lanes.add_claimed(lane, first.count);
-            lanes.served(lane, second.map(|second| second.due_at));
+            lanes.served(lane, second.map(|(second, _)| second.due_at));
             chosen.push(first);
         }
         Ok(chosen)
@@ -129,7 +137,7 @@ impl Round<'_> {
         lane: LaneId,
         ahead: &mut HashMap<LaneId, Ahead>,
         request: &ClaimRequest,
-    ) -> Result<Option<ChunkRow>, Failure> {
+    ) -> Result<Option<(ChunkRow, i64)>, Failure> {
         if let Some(known) = ahead.get(&lane)
             && (known.is_all || !known.chunks.is_empty())
         {
@@ -152,7 +160,8 @@ impl Round<'_> {
         }
         for row in &rows {
             let chunk = chunk_at(row)?;
-            ahead.entry(chunk.lane).or_default().chunks.push_back(chunk);
+            let bytes = row.try_get::<_, Option<i64>>(11)?.unwrap_or(0);
+            ahead.entry(chunk.lane).or_default().chunks.push_back((chunk, bytes));
         }
         // Of lanes that were read before, some is taken already: their number says nothing any more.
         for lane in &wanted {

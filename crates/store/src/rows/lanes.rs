@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use notification::{Lane, Name, Priority, Timestamp, limits};
+use notification::{ChunkId, Lane, Name, Priority, Timestamp, limits};
 
 use crate::ClaimRequest;
 
@@ -24,6 +24,8 @@ pub(crate) struct Lanes {
     offered: Option<Arc<BTreeSet<Name>>>,
     /// Weight of what is claimed and unsettled, over all lanes.
     claimed: usize,
+    /// What chunks that hold many bytes weigh more than others.
+    heavy: HashMap<ChunkId, usize>,
 }
 
 #[derive(Debug)]
@@ -121,6 +123,29 @@ impl Lanes {
         if let Some(work) = self.work.get_mut(&id) {
             work.claimed += weight;
             self.claimed += weight;
+        }
+    }
+
+    /// The chunk that was claimed holds so many bytes.
+    pub(crate) fn add_bytes(&mut self, id: LaneId, chunk: ChunkId, (items, bytes): (usize, usize)) {
+        let weight = limits::weight_of_bytes(items, bytes);
+        if weight > 0
+            && let Some(work) = self.work.get_mut(&id)
+        {
+            work.claimed += weight;
+            self.claimed += weight;
+            self.heavy.insert(chunk, weight);
+        }
+    }
+
+    /// The claim of the chunk is over: it holds nothing any more.
+    pub(crate) fn remove_bytes(&mut self, id: LaneId, chunk: ChunkId) {
+        if let Some(weight) = self.heavy.remove(&chunk)
+            && let Some(work) = self.work.get_mut(&id)
+        {
+            let weight = weight.min(work.claimed);
+            work.claimed -= weight;
+            self.claimed -= weight;
         }
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Standing {
 
 /// Up to this many members of a batch are copied out of it.
 const SPARSE_MEMBERS: usize = 100;
+/// So are more, when they hold less than half of it, and it is worth it.
+const WASTE_BYTES: usize = 64 * 1024;
 
 // === impl ChunkRow ===
 
@@ -137,17 +139,23 @@ impl LogGroup {
 pub(crate) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Delivery>, StoreError> {
     let mut deliveries = Vec::with_capacity(members.len());
     let mut items = Items::new(batch.items.clone())?;
-    let mut passed = 0;
-    // A few that are left of a batch must not keep all of its bytes in memory.
+    let (mut passed, mut bytes) = (0, 0);
+    // What is left of a batch must not keep all of its bytes in memory.
     let is_sparse = members.len() <= SPARSE_MEMBERS;
     for index in members.iter() {
         for _ in passed..index {
             items.skip()?;
         }
         let (recipient, content) = items.read()?;
+        bytes += recipient.len() + content.as_ref().map_or(0, Content::bytes_stored);
         let delivery = Delivery { index, recipient, content };
         deliveries.push(if is_sparse { detach(&delivery) } else { delivery });
         passed = index.saturating_add(1);
+    }
+    if !is_sparse && bytes + WASTE_BYTES < batch.items.len() / 2 {
+        for delivery in &mut deliveries {
+            *delivery = detach(delivery);
+        }
     }
     Ok(deliveries)
 }

@@ -38,9 +38,10 @@ impl Round<'_> {
             self.end_lease(&chunk, now, "lease ended")?;
         }
         let mut chunks = Vec::new();
-        let (mut items, mut ended) = (0, 0);
+        let (mut items, mut bytes, mut ended) = (0, 0, 0);
         // What ends here is bounded like all work of a round; the caller is told to come again at once.
         while ended < limits::ROUND_ITEMS
+            && bytes < limits::CLAIM_BYTES
             && let Some(lane) = self.desk.lanes.next(&request)
         {
             let (first, next_due) = self.first_ready(lane)?;
@@ -66,7 +67,10 @@ impl Round<'_> {
                 }
                 Taken::Leased(chunk) => {
                     items += chunk.deliveries.len();
-                    self.desk.lanes.add_claimed(lane, chunk.deliveries.len());
+                    let (count, of_chunk) = (chunk.deliveries.len(), chunk.bytes());
+                    bytes += of_chunk;
+                    self.desk.lanes.add_claimed(lane, count);
+                    self.desk.lanes.add_bytes(lane, chunk.id, (count, of_chunk));
                     self.desk.lanes.served(lane, next_due);
                     chunks.push(*chunk);
                 }
@@ -186,6 +190,7 @@ impl Round<'_> {
         detail: &str,
     ) -> Result<(), StoreError> {
         self.leave_in_doubt(chunk, now, detail)?;
+        self.desk.lanes.remove_bytes(chunk.lane, chunk.id);
         self.desk.lanes.remove_claimed(chunk.lane, chunk.count, true);
         Ok(())
     }

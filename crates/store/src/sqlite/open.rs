@@ -52,6 +52,11 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Of the writer, KiB: what it touches between two checkpoints.
 const WRITER_CACHE_KIB: i64 = 32 * 1024;
 const READER_CACHE_KIB: i64 = 4 * 1024;
+const _: () = assert!(
+    (WRITER_CACHE_KIB + 4 * READER_CACHE_KIB) * 1024
+        <= notification::limits::STORE_CACHE_BYTES.cast_signed() as i64,
+    "the writer and as many readers as there are"
+);
 /// More than there are statements.
 const STATEMENTS: usize = 64;
 

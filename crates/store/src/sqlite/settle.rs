@@ -28,6 +28,9 @@ impl Round<'_> {
         self.shrink(chunk.id, &applied.rest)?;
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
+        if remaining == 0 {
+            self.desk.lanes.remove_bytes(chunk.lane, chunk.id);
+        }
         self.desk.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);
         // A lane that was full has room again.
         self.woke = true;
