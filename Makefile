@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Dependencies are reused between clones when the build goes to a shared place; override as you like.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
-.PHONY: demo test build lint bench docs kill-test stress-test setup setup-servers
+.PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults setup setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
@@ -38,6 +38,14 @@ kill-test: setup
 ## stress-test: everything that must hold, ten times, beside two busy loops
 stress-test: setup setup-servers
 	scripts/stress-test.sh
+
+## race-test: 100,000 seeded interleavings of several processes on PostgreSQL (make test plays 2,000)
+race-test: setup setup-servers
+	BELFRY_RACE_SCHEDULES=100000 $(CARGO) test --release --locked -p store --lib races -- --nocapture
+
+## race-faults: plants known faults one at a time, and expects the interleavings to find each
+race-faults: setup setup-servers
+	scripts/race-faults.sh
 
 ## docs: the generated pages
 docs: setup

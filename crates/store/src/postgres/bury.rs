@@ -166,23 +166,30 @@ impl Round<'_> {
 
     /// Removes their open broadcasts, and then them. Whoever seals one or adds to it holds its row, so it is locked first.
     async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, Failure> {
-        let select = "SELECT id FROM broadcast WHERE sealed_at IS NULL AND worker = ANY($1) \
+        // Nobody's from now on: what is left of one that takes several rounds is never sealed.
+        let disown =
+            "UPDATE broadcast SET worker = NULL WHERE sealed_at IS NULL AND worker = ANY($1)";
+        self.execute(disown, &[&dead]).await?;
+        let select = "SELECT id FROM broadcast WHERE sealed_at IS NULL AND worker IS NULL \
              ORDER BY id FOR UPDATE";
-        let rows = self.rows(select, &[&dead]).await?;
+        let rows = self.rows(select, &[]).await?;
         let open: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         if !self.remove_batches(&open).await? {
             return Ok(0);
         }
         let abandoned = self.execute("DELETE FROM broadcast WHERE id = ANY($1)", &[&open]).await?;
-        self.execute("DELETE FROM worker WHERE id = ANY($1)", &[&dead]).await?;
+        // One that is found to hold more is left for the next round.
+        let remove = "DELETE FROM worker WHERE id = ANY($1) \
+             AND NOT EXISTS (SELECT FROM chunk WHERE chunk.worker = worker.id AND lease_until IS NOT NULL)";
+        self.execute(remove, &[&dead]).await?;
         self.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
         Ok(abandoned)
     }
 
     /// Removes batches of open broadcasts, as many as a round has time for; whether none is left.
     pub(super) async fn remove_batches(&mut self, broadcasts: &[i64]) -> Result<bool, Failure> {
-        let delete = "DELETE FROM batch WHERE id IN \
-             (SELECT id FROM batch WHERE broadcast = ANY($1) ORDER BY broadcast, id LIMIT $2)";
+        let delete = "DELETE FROM batch WHERE id = ANY(ARRAY( \
+             SELECT id FROM batch WHERE broadcast = ANY($1) ORDER BY broadcast, id LIMIT $2))";
         let removed = self.execute(delete, &[&broadcasts, &BATCHES_PER_ROUND]).await?;
         Ok(removed < BATCHES_PER_ROUND.cast_unsigned())
     }

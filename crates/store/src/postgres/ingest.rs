@@ -243,11 +243,12 @@ impl Round<'_> {
         writer.finish().await.map(drop)
     }
 
-    /// What the batches of an open broadcast have in common; the destination is left empty.
+    /// What the batches of a broadcast have in common that this process has open, locked; the destination is left empty.
     pub(super) async fn open_envelope(&mut self, id: BroadcastId) -> Result<Envelope, Failure> {
         let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at FROM broadcast \
-             WHERE id = $1 AND sealed_at IS NULL FOR UPDATE";
-        let rows = self.rows(select, &[&id.0.cast_signed()]).await?;
+             WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
+        let worker = self.desk.membership.borrow().worker;
+        let rows = self.rows(select, &[&id.0.cast_signed(), &worker]).await?;
         let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
         let guarantee: i16 = row.try_get(4)?;
         Ok(Envelope {

@@ -20,6 +20,7 @@ mod bury_tests;
 mod cancel;
 mod choose;
 mod claim;
+mod columns;
 mod connection;
 mod desk;
 mod errors;

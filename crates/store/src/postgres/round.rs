@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
+use super::columns::Columns;
 use super::connection::Session;
 use super::desk::{Desk, Effects, partition_of, to_payloads};
 use super::pause::COMMITTED;
@@ -345,48 +346,6 @@ const UPDATE_CHUNK: &str = "UPDATE chunk SET count = new.count, members = new.me
      epoch = chunk.epoch + (lease_until IS NULL)::int \
      FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \
      WHERE chunk.id = new.id AND chunk.epoch = new.epoch";
-
-/// New chunks by column.
-struct Columns<'a> {
-    batch: Vec<i64>,
-    lane: Vec<i32>,
-    partition: Vec<i16>,
-    due_at: Vec<i64>,
-    attempt: Vec<i32>,
-    crashes: Vec<i32>,
-    count: Vec<i32>,
-    members: Vec<Option<&'a [u8]>>,
-}
-
-// === impl Columns ===
-
-impl<'a> Columns<'a> {
-    fn new(chunks: &'a [NewChunk]) -> Self {
-        Self {
-            batch: chunks.iter().map(|chunk| chunk.batch.0.cast_signed()).collect(),
-            lane: chunks.iter().map(|chunk| narrow(chunk.lane)).collect(),
-            partition: chunks.iter().map(|chunk| partition_of(chunk.batch)).collect(),
-            due_at: chunks.iter().map(|chunk| chunk.due_at.millis()).collect(),
-            attempt: chunks.iter().map(|chunk| i32::from(chunk.attempt)).collect(),
-            crashes: chunks.iter().map(|chunk| i32::from(chunk.crashes)).collect(),
-            count: chunks.iter().map(|chunk| counted(chunk.count)).collect(),
-            members: chunks.iter().map(|chunk| chunk.members.as_deref()).collect(),
-        }
-    }
-
-    fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
-        [
-            &self.batch,
-            &self.lane,
-            &self.partition,
-            &self.due_at,
-            &self.attempt,
-            &self.crashes,
-            &self.count,
-            &self.members,
-        ]
-    }
-}
 
 // === impl Writes ===
 

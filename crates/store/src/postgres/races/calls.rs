@@ -171,6 +171,12 @@ impl Caller<'_> {
             key,
             ..Shape::default()
         };
+        self.ingest_like(engine, &shape)
+    }
+
+    /// Some of these.
+    pub(super) fn ingest_like(&mut self, engine: usize, shape: &Shape) -> Call {
+        let (now, key) = (self.book.now, shape.key);
         let has_fallback = key.is_none() && self.random.u8(..3) == 0;
         let count = if key.is_some() { 1 } else { self.random.usize(1..4) };
         let draft = |_| {
@@ -216,7 +222,7 @@ impl Caller<'_> {
         }))
     }
 
-    fn claim(&mut self, engine: usize) -> Call {
+    pub(super) fn claim(&mut self, engine: usize) -> Call {
         self.look_around(engine);
         let (request, called) = (self.request(), self.book.call());
         let ask = claim::ClaimChunks(request);
@@ -306,7 +312,7 @@ impl Caller<'_> {
         Some(Settlement { chunk, epoch, at: at(now), groups: vec![group], fallbacks })
     }
 
-    fn cancel_one(&mut self, engine: usize) -> Option<Call> {
+    pub(super) fn cancel_one(&mut self, engine: usize) -> Option<Call> {
         let known: Vec<_> = self.book.accepted.iter().copied().collect();
         let target = CancelTarget::Notification(*self.pick(&known)?);
         Some(self.cancel(engine, target))

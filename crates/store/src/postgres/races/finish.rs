@@ -237,7 +237,7 @@ impl Schedule<'_> {
     }
 
     /// Waits for an answer, and lets everybody go on meanwhile.
-    async fn through<T>(&mut self, asking: impl Future<Output = T>) -> T {
+    pub(super) async fn through<T>(&mut self, asking: impl Future<Output = T>) -> T {
         let mut asking = std::pin::pin!(asking);
         loop {
             tokio::select! {

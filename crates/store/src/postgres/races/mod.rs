@@ -13,6 +13,7 @@ mod book;
 mod calls;
 mod cluster;
 mod controls;
+mod directed;
 mod finish;
 mod gate;
 mod schedule;

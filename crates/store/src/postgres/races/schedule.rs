@@ -101,6 +101,24 @@ impl<'a> Schedule<'a> {
                 self.go(*actor, verdict);
             }
         }
+        self.conclude().await
+    }
+
+    /// Plays `calls` that are made at once, and looks at what is left.
+    pub(super) async fn interleave(&mut self, calls: Vec<Call>) {
+        for call in calls {
+            self.call(call);
+        }
+        loop {
+            self.come_to_rest().await;
+            let paused = self.paused();
+            let Some(actor) = paused.get(self.random.usize(..paused.len().max(1))) else { return };
+            self.go(*actor, Verdict::Go);
+        }
+    }
+
+    /// Compares the store with the answers; what was found, with the schedule.
+    pub(super) async fn conclude(mut self) -> Result<(), String> {
         if self.book.findings.is_empty() {
             self.compare().await;
         }

@@ -1,0 +1,67 @@
+//! Interleavings that were found once, or are promised, played on purpose.
+
+use notification::State;
+
+use super::super::{broadcast, bury};
+use super::cluster::Cluster;
+use super::controls::Event;
+use super::schedule::Schedule;
+use crate::conformance::{BroadcastShape, Shape, at};
+use crate::{BroadcastOpened, RecipientGroup, StoreError};
+
+/// How often the two processes meet, each time in another order of statements.
+const MEETINGS: u64 = 100;
+/// Batches, one more than are removed in a round.
+const BATCHES: usize = 2_001;
+
+#[tokio::test]
+async fn an_expired_chunk_that_one_process_cancels_while_another_ends_it_ends_once() {
+    let mut cluster = Cluster::start().await;
+    let (mut cancelled, mut too_late) = (0, 0);
+    for seed in 0..MEETINGS {
+        let mut schedule = Schedule::begin(&mut cluster, seed).await;
+        let shape = Shape { expires_at: Some(30_000), ..Shape::default() };
+        let ingest = schedule.caller().ingest_like(0, &shape);
+        schedule.interleave(vec![ingest]).await;
+        schedule.book.now = 40_000;
+        let claims = [schedule.caller().claim(0), schedule.caller().claim(1)];
+        let cancels = [schedule.caller().cancel_one(0), schedule.caller().cancel_one(1)];
+        let calls = claims.into_iter().chain(cancels.into_iter().flatten()).collect();
+        schedule.interleave(calls).await;
+        let ended = schedule.book.ended.values();
+        cancelled += ended.filter(|(state, _)| *state == State::Cancelled).count();
+        too_late += schedule.book.too_late.len();
+        schedule.conclude().await.unwrap_or_else(|finding| panic!("{seed}: {finding}"));
+    }
+    assert!(cancelled > 0 && too_late > 0, "each comes first: {cancelled}, {too_late}");
+}
+
+#[tokio::test]
+async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() {
+    let mut cluster = Cluster::start().await;
+    let mut schedule = Schedule::begin(&mut cluster, 1).await;
+    let (intake, work) = (schedule.engines[0].intake.clone(), schedule.engines[1].work.clone());
+    let opening = intake.ask(broadcast::Open(BroadcastShape::default().draft()));
+    let opened = schedule.through(opening).await;
+    let Ok(BroadcastOpened::Opened(id)) = opened else { panic!("{opened:?}") };
+    let group = |number: usize| {
+        let recipients = vec!["one".into()];
+        RecipientGroup { recipients, ..RecipientGroup::new(format!("there-{number}").into()) }
+    };
+    let groups = (0..BATCHES).map(group).collect();
+    let adding = intake.ask(broadcast::AddRecipients { broadcast: id, groups, now: at(0) });
+    schedule.through(adding).await.unwrap();
+    schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
+    let first = schedule.through(work.ask(bury::Bury { now: at(1) })).await.unwrap();
+    assert_eq!(first.abandoned_broadcasts, 0, "one round does not remove all of it");
+    // It was only slow, and knows nothing of that.
+    schedule.cluster.happen(Event::Beat(0), &schedule.engines).await;
+    let sealed = schedule.through(intake.ask(broadcast::Seal(id, at(2)))).await;
+    assert_eq!(sealed, Err(StoreError::NoOpenBroadcast(id)));
+    schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
+    let rest = schedule.through(work.ask(bury::Bury { now: at(3) })).await.unwrap();
+    assert_eq!(rest.abandoned_broadcasts, 1);
+    // The writers end when nobody can ask them any more.
+    drop((intake, work));
+    schedule.conclude().await.unwrap();
+}
