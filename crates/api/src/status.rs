@@ -49,6 +49,9 @@ pub struct Lane {
     pub claimed: u64,
     /// The earliest due time of what nobody has claimed.
     pub next_due_at: Option<String>,
+    /// Whether it waits for a channel that this engine does not have.
+    #[serde(default)]
+    pub parked: bool,
 }
 
 /// What an application was told of the suppression list.
@@ -94,7 +97,10 @@ pub struct Worker {
 pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let now = shared.intake.now();
     let (started_at, feed) = (Some(shared.started_at), shared.feed.as_ref());
-    let status = Status::read(&*shared.ledger, started_at, feed, now).await?;
+    let mut status = Status::read(&*shared.ledger, started_at, feed, now).await?;
+    for lane in &mut status.lanes {
+        lane.parked = !shared.intake.has_channel(&lane.channel);
+    }
     Ok(Json(status).into_response())
 }
 
@@ -148,6 +154,8 @@ impl From<LaneStatus> for Lane {
             priority: show(status.lane.priority),
             claimed: status.claimed,
             next_due_at: status.next_due_at.map(show),
+            // The store itself knows of no channels.
+            parked: false,
         }
     }
 }

@@ -118,8 +118,11 @@ fn status_text(status: &Status) -> Result<String, fmt::Error> {
     }
     if !status.lanes.is_empty() {
         let mut lanes = Table::new(["lane", "destination", "priority", "under way", "next due"]);
-        for Lane { channel, destination, priority, claimed, next_due_at } in &status.lanes {
-            let next = next_due_at.as_deref().unwrap_or("-");
+        for Lane { channel, destination, priority, claimed, next_due_at, parked } in &status.lanes {
+            let next = match next_due_at.as_deref() {
+                Some(_) if *parked => "parked: no such channel",
+                next => next.unwrap_or("-"),
+            };
             lanes.push([channel, destination, priority, &claimed.to_string(), next]);
         }
         writeln!(text, "\n{lanes}")?;

@@ -5,8 +5,13 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::json;
 
-use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
-use store::{ClaimRequest, Claims, ClusterStatus, FeedCursor, Ledger as _, Settle, WorkerStatus};
+use notification::{
+    Chunk, Content, Disposition, Draft, Envelope, Guarantee, Lane, OutcomeGroup, Priority,
+    Settlement, State,
+};
+use store::{
+    ClaimRequest, Claims, ClusterStatus, FeedCursor, Ingest as _, Ledger as _, Settle, WorkerStatus,
+};
 
 use crate::support::{Fixture, JSON, fixture, notification};
 
@@ -50,6 +55,29 @@ async fn the_log_is_read_from_a_position_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lane_is_parked_while_its_channel_is_not_configured() {
+    let fixture = fixture(Vec::new());
+    fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
+    let (destination, priority) = ("h".into(), Priority::Normal);
+    let envelope = Envelope {
+        tenant: "default".parse().unwrap(),
+        lane: Lane { channel: "removed".parse().unwrap(), destination, priority },
+        guarantee: Guarantee::AtLeastOnce,
+        due_at: fixture.now(),
+        expires_at: None,
+        broadcast: None,
+    };
+    let (recipient, content) = ("somebody".into(), Content::default());
+    let draft = Draft { envelope, recipient, content, idempotency: None };
+    fixture.store.ingest(vec![draft], fixture.now()).await.unwrap();
+    let status = fixture.get("/v1/status").await.json();
+    let parked =
+        |lane: usize| (&status["lanes"][lane]["channel"], &status["lanes"][lane]["parked"]);
+    assert_eq!(parked(0), (&json!("ios"), &json!(false)));
+    assert_eq!(parked(1), (&json!("removed"), &json!(true)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn status_audit_and_metrics_agree() {
     let (fixture, id) = worked().await;
     let status = fixture.get("/v1/status").await.json();
@@ -59,7 +87,7 @@ async fn status_audit_and_metrics_agree() {
     assert_eq!(
         status["lanes"],
         json!([{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 0,
-            "next_due_at": "2026-11-21T08:30:00.000Z"}])
+            "next_due_at": "2026-11-21T08:30:00.000Z", "parked": false}])
     );
     let audit = fixture.get("/v1/audit").await.json();
     assert_eq!((&audit["balanced"], &audit["pending"]), (&json!(true), &json!(1)));

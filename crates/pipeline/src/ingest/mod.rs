@@ -221,6 +221,11 @@ impl Intake {
         }
     }
 
+    /// Whether there is a channel called `name`, as of now.
+    pub fn has_channel(&self, name: &str) -> bool {
+        self.catalog().channels.get(name).is_some()
+    }
+
     fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.borrow())
     }
