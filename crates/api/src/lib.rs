@@ -15,6 +15,7 @@ mod operate;
 mod problem;
 mod query;
 mod readiness;
+mod requeue;
 mod server;
 mod status;
 mod stream;
@@ -152,6 +153,8 @@ fn for_callers() -> Router<Arc<Shared>> {
         .route("/v1/notifications", get(notifications::list).post(create::create))
         .route("/v1/notifications/{id}", get(notifications::read))
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
+        .route("/v1/notifications/{id}/requeue", post(requeue::one))
+        .route("/v1/requeue", post(requeue::many))
         .route("/v1/preview", post(create::preview))
         .route("/v1/broadcasts", post(broadcasts::create))
         .route("/v1/broadcasts/{id}", get(broadcasts::read))

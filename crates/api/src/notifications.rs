@@ -90,10 +90,10 @@ pub(crate) fn cancel_answer(cancelled: Cancelled) -> Result<Response, Problem> {
     Ok(Json(CancelAnswer { cancelled, under_way, ended }).into_response())
 }
 
-fn parse_id(text: &str) -> Result<NotificationId, Problem> {
+pub(crate) fn parse_id(text: &str) -> Result<NotificationId, Problem> {
     text.parse().map_err(|error: notification::id::IdError| Problem::not_found(error.to_string()))
 }
 
-fn unknown(id: NotificationId) -> Problem {
+pub(crate) fn unknown(id: NotificationId) -> Problem {
     Problem::not_found(format!("there is no notification {id}"))
 }

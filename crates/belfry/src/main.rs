@@ -17,6 +17,7 @@ mod log;
 mod logging;
 mod output;
 mod progress;
+mod requeue;
 mod send;
 mod serve;
 mod status;
@@ -69,6 +70,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Log(args) => log::run(&args, &config(args.store.flags())?.store),
         Command::Cancel(args) => cancel::run(&args, &client()?),
+        Command::Requeue(args) => requeue::run(&args, &client()?),
         Command::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),
         Command::Suppressions(SuppressionsCommand::Export(args)) => {
             suppressions::export(&args, &config(args.store.flags())?.store)

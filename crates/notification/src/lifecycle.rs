@@ -25,7 +25,7 @@ pub enum State {
     Suppressed,
     /// At most once, and nobody can say whether the provider has it.
     InDoubt,
-    /// Every attempt is used up, or it was quarantined.
+    /// Every attempt is used up, or it was quarantined. An operator may send it again.
     Dead,
 }
 
@@ -56,8 +56,10 @@ pub enum Event {
     Cancel,
     /// Its recipient is on the suppression list.
     Suppress,
-    /// It was in flight in too many crashes.
+    /// The process ended whenever it was sent.
     Quarantine,
+    /// An operator sends it again: no provider has it.
+    Requeue,
 }
 
 words!(State, "a state of the lifecycle",
@@ -87,6 +89,7 @@ words!(Event, "an event of the lifecycle",
     Cancel = 10, "cancel";
     Suppress = 11, "suppress";
     Quarantine = 12, "quarantine";
+    Requeue = 13, "requeue";
 );
 
 /// One row of the table.
@@ -122,12 +125,13 @@ pub const TRANSITIONS: &[Transition] = &[
     split(State::Begun, Event::LoseAnswer, Some(State::Pending), Some(State::InDoubt)),
     split(State::Begun, Event::LoseLease, Some(State::Pending), Some(State::InDoubt)),
     split(State::Begun, Event::Quarantine, Some(State::Dead), None),
+    both(State::Dead, Event::Requeue, State::Pending),
 ];
 
 // === impl State ===
 
 impl State {
-    /// Whether a notification stays here for ever.
+    /// Whether a notification stays here for ever, unless an operator requeues it.
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::Pending | Self::Claimed | Self::Begun)
     }
@@ -217,9 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leaves_a_terminal_state_and_everything_reaches_one() {
+    fn only_a_dead_one_leaves_a_terminal_state_and_everything_reaches_one() {
         for row in TRANSITIONS {
-            assert!(!row.from.is_terminal(), "{row:?}");
+            let is_requeued = (row.from, row.event) == (State::Dead, Event::Requeue);
+            assert_eq!(row.from.is_terminal(), is_requeued, "{row:?}");
         }
         for &guarantee in Guarantee::ALL {
             for &terminal in State::ALL.iter().filter(|state| state.is_terminal()) {

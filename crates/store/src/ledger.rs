@@ -114,6 +114,19 @@ pub struct Cancelled {
     pub ended: u64,
 }
 
+/// What came of requeueing a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Requeued {
+    /// It is pending again and due now, with all attempts before it.
+    Requeued,
+    /// It was not dead: nothing has changed.
+    NotDead,
+    /// Its `expires_at` has passed: nothing has changed.
+    Expired,
+    /// This tenant has no such notification.
+    Unknown,
+}
+
 /// A broadcast as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BroadcastStatus {
@@ -200,6 +213,16 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError>;
+
+    /// Sends dead notifications of `tenant` again, as new attempts of the same ones, and answers in order. One that is in
+    /// doubt is never sent again; a dead one was accepted by no provider, whatever its guarantee. The log gets a line of the
+    /// attempt 0 for each.
+    async fn requeue(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError>;
 
     /// Running totals: cheap, for status and metrics.
     async fn totals(&self) -> Result<Account, StoreError>;

@@ -11,6 +11,7 @@ mod create;
 mod fallback;
 mod keys;
 mod operate;
+mod requeue;
 mod sockets;
 mod support;
 mod suppressions;

@@ -4,4 +4,5 @@
 mod credential;
 mod import;
 mod others;
+mod requeue;
 mod support;

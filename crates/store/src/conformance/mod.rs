@@ -17,6 +17,7 @@ mod idempotency;
 mod ingest;
 mod leases;
 mod ledger;
+mod requeueing;
 mod settling;
 mod support;
 mod suppression;
@@ -160,6 +161,12 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             what_is_claimed_is_under_way
             a_broadcast_is_cancelled_as_far_as_it_goes
             nobody_cancels_for_another_tenant;
+        requeueing:
+            a_dead_one_is_sent_again_as_itself
+            what_is_not_dead_stays_as_it_is
+            what_expired_meanwhile_is_not_sent_again
+            two_who_requeue_the_same_requeue_it_once
+            a_broadcast_counts_what_was_requeued_and_died_again;
         ledger:
             strangers_are_not_found
             a_list_is_paged_and_filtered

@@ -27,7 +27,8 @@ use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
     Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Offer, Page,
-    RecipientGroup, Recovery, Settle, Settled, StoreError, Suppression, SuppressionPage, Take,
+    RecipientGroup, Recovery, Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
+    Take,
 };
 use books::Books;
 
@@ -208,6 +209,15 @@ impl Ledger for Memory {
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
         Ok(self.change(|books| books.cancel(target, &tenant, now)))
+    }
+
+    async fn requeue(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError> {
+        Ok(self.change(|books| ids.iter().map(|&id| books.requeue(id, &tenant, now)).collect()))
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {

@@ -6,7 +6,7 @@ use notification::{
 };
 
 use super::books::{Books, Line, Piece};
-use crate::{CancelTarget, Cancelled, Settled, Suppression};
+use crate::{CancelTarget, Cancelled, Requeued, Settled, Suppression};
 
 impl Books {
     pub(super) fn settle(&mut self, settlement: &Settlement) -> Settled {
@@ -102,6 +102,40 @@ impl Books {
             }
         }
         Some(cancelled)
+    }
+
+    /// Sends a dead one again.
+    pub(super) fn requeue(
+        &mut self,
+        id: NotificationId,
+        tenant: &Name,
+        now: Timestamp,
+    ) -> Requeued {
+        let Some((batch, index)) = self.place(id) else { return Requeued::Unknown };
+        let envelope = &self.batch(batch).envelope;
+        if &envelope.tenant != tenant {
+            return Requeued::Unknown;
+        }
+        let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
+        if self.entry(batch, index).state != State::Dead {
+            return Requeued::NotDead;
+        }
+        if is_expired {
+            return Requeued::Expired;
+        }
+        self.advance(batch, index, Event::Requeue);
+        self.note(batch, index, &Line { at: now, attempt: 0, status: 0, detail: "requeued" });
+        self.add_piece(Piece {
+            batch,
+            due_at: now,
+            attempt: 1,
+            epoch: Epoch(0),
+            crashes: 0,
+            lease_until: None,
+            begun_through: None,
+            members: vec![index],
+        });
+        Requeued::Requeued
     }
 
     /// Where an accepted notification stands in the books.

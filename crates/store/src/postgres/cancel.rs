@@ -10,6 +10,7 @@ use super::writer::Ask;
 use crate::rows::codec::{LogLine, decode_log};
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::requeue::Deaths;
 use crate::{CancelTarget, Cancelled};
 
 /// Withdraws what is pending.
@@ -172,12 +173,21 @@ impl Round<'_> {
         }
         let batches: Vec<i64> = missing.keys().copied().collect();
         let select = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
+        let mut deaths: HashMap<i64, Deaths> = HashMap::new();
         for row in &self.rows(select, &[&batches]).await? {
-            let Some(missing) = missing.get_mut(&row.try_get(0)?) else { continue };
-            let ended = decode_log(row.try_get(1)?)?;
-            for group in ended.iter().filter(|group| group.state.is_terminal()) {
-                group.indexes.iter().for_each(|index| _ = missing.remove(*index));
+            let batch = row.try_get(0)?;
+            let Some(missing) = missing.get_mut(&batch) else { continue };
+            for group in decode_log(row.try_get(1)?)? {
+                // A dead one may be pending again.
+                deaths.entry(batch).or_default().add(&group);
+                if group.state.is_terminal() && group.state != State::Dead {
+                    group.indexes.iter().for_each(|index| _ = missing.remove(*index));
+                }
             }
+        }
+        for (batch, deaths) in deaths {
+            let Some(missing) = missing.get_mut(&batch) else { continue };
+            deaths.members().iter().for_each(|index| _ = missing.remove(index));
         }
         missing.retain(|_, members| !members.is_empty());
         Ok(())

@@ -26,6 +26,7 @@ mod desk;
 mod errors;
 mod ingest;
 mod lease;
+mod leave;
 mod listener;
 mod membership;
 #[cfg(test)]
@@ -39,6 +40,7 @@ mod read;
 #[cfg(test)]
 mod read_tests;
 mod reader;
+mod requeue;
 mod restored;
 mod round;
 mod schema;
@@ -66,9 +68,9 @@ pub use reader::PostgresReader;
 
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
-    Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page,
-    RecipientGroup, Settle, Settled, StoreError, Suppression, SuppressionPage,
+    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, EventPosition, FeedCursor, Filter,
+    History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup,
+    Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
@@ -265,23 +267,6 @@ impl Postgres {
     pub fn set_working(&self, is_working: bool) {
         self.intent.send_replace(if is_working { Intent::Work } else { Intent::Finish });
     }
-
-    /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
-    pub async fn close(&self) {
-        self.end(Ending::Left).await;
-    }
-
-    /// [`Postgres::close`] for a process that says how it ends.
-    pub async fn end(&self, ending: Ending) {
-        self.intent.send_replace(Intent::Leave(ending));
-        let mut tasks = self.tasks.lock().await;
-        while let Some(ended) = tasks.next().await {
-            if ended == Ok("store-member") {
-                break;
-            }
-        }
-        *tasks = Tasks::default();
-    }
 }
 
 // === impl Parts ===
@@ -426,6 +411,15 @@ impl Ledger for Postgres {
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
         self.work.ask_patiently(cancel::Cancel { target, tenant, now }).await
+    }
+
+    async fn requeue(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError> {
+        self.work.ask_patiently(requeue::Requeue { ids, tenant, now }).await
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {

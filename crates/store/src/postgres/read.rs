@@ -190,13 +190,18 @@ impl<'a> Snapshot<'a> {
         let select =
             "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = $1";
         let mut entries = pin!(self.transaction.query_raw(select, [number]).await?);
+        let mut requeued = 0;
         while let Some(row) = entries.try_next().await? {
             for group in decode_log(row.try_get(0)?)? {
+                let items = group.indexes.len() as u64;
                 if group.state.is_terminal() {
-                    account.add(group.state, group.indexes.len() as u64);
+                    account.add(group.state, items);
+                } else if group.is_requeue() {
+                    requeued += items;
                 }
             }
         }
+        account.remove(State::Dead, requeued);
         Ok(Some(BroadcastStatus {
             id,
             tenant: model::name(row.try_get(0)?)?,

@@ -13,8 +13,8 @@ use super::read::Snapshot;
 use super::{errors, schema};
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, ClusterStatus, EventPosition, FeedCursor,
-    Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, StoreError, Suppression,
-    SuppressionPage,
+    Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, Requeued, StoreError,
+    Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, whoever else works on it; changes nothing.
@@ -153,6 +153,15 @@ impl Ledger for PostgresReader {
         _tenant: Name,
         _now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
+        Err(StoreError::ReadOnly)
+    }
+
+    async fn requeue(
+        &self,
+        _ids: Vec<NotificationId>,
+        _tenant: Name,
+        _now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError> {
         Err(StoreError::ReadOnly)
     }
 

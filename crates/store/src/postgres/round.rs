@@ -31,7 +31,7 @@ pub(super) struct Round<'a> {
     pub(super) packing: Packing,
     /// Idempotency keys that were looked up.
     pub(super) known: HashMap<(Name, ByteString), (Known, [u8; 32])>,
-    totals: BTreeMap<u8, i64>,
+    pub(super) totals: BTreeMap<u8, i64>,
 }
 
 /// Rows to be written together, in one flight.

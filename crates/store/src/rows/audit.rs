@@ -4,6 +4,7 @@ use notification::State;
 
 use super::codec::decode_log;
 use super::members::Members;
+use super::requeue::Deaths;
 use crate::{Audit, StoreError};
 
 /// The members of one batch, while they are accounted for.
@@ -12,6 +13,7 @@ pub(crate) struct BatchAudit<'a> {
     batch: i64,
     count: usize,
     missing: Members,
+    deaths: Deaths,
     audit: &'a mut Audit,
 }
 
@@ -34,7 +36,7 @@ impl Audit {
 impl<'a> BatchAudit<'a> {
     /// Starts with all `count` members of `batch`; none, if nothing of it is accepted.
     pub(crate) fn new(batch: i64, count: usize, audit: &'a mut Audit) -> Self {
-        Self { batch, count, missing: Members::all(count), audit }
+        Self { batch, count, missing: Members::all(count), deaths: Deaths::default(), audit }
     }
 
     /// Accounts for the members of a chunk.
@@ -52,7 +54,8 @@ impl<'a> BatchAudit<'a> {
     /// Accounts for what a row of the log ended.
     pub(crate) fn add_log(&mut self, entries: &[u8]) -> Result<(), StoreError> {
         for group in decode_log(entries)? {
-            if group.state.is_terminal() {
+            self.deaths.add(&group);
+            if group.state.is_terminal() && group.state != State::Dead {
                 for index in group.indexes {
                     self.account(index, group.state);
                 }
@@ -62,7 +65,17 @@ impl<'a> BatchAudit<'a> {
     }
 
     /// Reports whom nothing accounted for.
-    pub(crate) fn finish(self) {
+    pub(crate) fn finish(mut self) {
+        for (index, deaths) in std::mem::take(&mut self.deaths).iter() {
+            if deaths < 0 {
+                let batch = self.batch;
+                self.audit
+                    .report(format!("batch {batch}: member {index} was requeued and not dead"));
+            }
+            for _ in 0..deaths {
+                self.account(index, State::Dead);
+            }
+        }
         self.audit.account.accepted += self.count as u64;
         if let Some(first) = self.missing.iter().next() {
             let (batch, count) = (self.batch, self.missing.len());

@@ -8,4 +8,5 @@ pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod packing;
+pub(crate) mod requeue;
 pub(crate) mod settlement;

@@ -30,6 +30,7 @@ mod owner;
 mod read;
 mod reader;
 mod recover;
+mod requeue;
 mod round;
 mod rows;
 mod settle;
@@ -61,7 +62,7 @@ use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, EventPosition, FeedCursor, Filter, History, Ingest,
     LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Offer, Page, RecipientGroup, Recovery,
-    Settle, Settled, StoreError, Suppression, SuppressionPage,
+    Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
 };
 use reader::Beside;
 use round::Round;
@@ -375,6 +376,15 @@ impl Ledger for Sqlite {
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
         self.write(Synced, move |round| round.cancel(target, &tenant, now)).await
+    }
+
+    async fn requeue(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError> {
+        self.write(Synced, move |round| round.requeue(&ids, &tenant, now)).await
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {

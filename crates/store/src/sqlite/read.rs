@@ -182,13 +182,18 @@ impl Snapshot {
             "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
         )?;
         let mut entries = select.query([number])?;
+        let mut requeued = 0;
         while let Some(row) = entries.next()? {
             for group in decode_log(row.get_ref(0)?.as_blob()?)? {
+                let items = group.indexes.len() as u64;
                 if group.state.is_terminal() {
-                    account.add(group.state, group.indexes.len() as u64);
+                    account.add(group.state, items);
+                } else if group.is_requeue() {
+                    requeued += items;
                 }
             }
         }
+        account.remove(State::Dead, requeued);
         Ok(Some(BroadcastStatus {
             id,
             tenant: model::name(row.get_ref(0)?.as_str()?)?,

@@ -18,7 +18,8 @@ use super::read::Snapshot;
 use super::wal::WalBounds;
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, EventPosition, FeedCursor, Filter, History,
-    LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, StoreError, Suppression, SuppressionPage,
+    LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, Requeued, StoreError, Suppression,
+    SuppressionPage,
 };
 
 /// Answers questions about a store, whoever owns it; changes nothing.
@@ -224,6 +225,15 @@ impl Ledger for SqliteReader {
         _tenant: Name,
         _now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
+        Err(StoreError::ReadOnly)
+    }
+
+    async fn requeue(
+        &self,
+        _ids: Vec<NotificationId>,
+        _tenant: Name,
+        _now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError> {
         Err(StoreError::ReadOnly)
     }
 

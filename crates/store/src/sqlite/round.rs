@@ -114,6 +114,12 @@ impl<'a> Round<'a> {
         *self.totals.entry(state.code()).or_default() += signed(items);
     }
 
+    /// Counts `items` that were dead and are pending again.
+    pub(super) fn count_requeued(&mut self, items: usize) {
+        *self.totals.entry(State::Dead.code()).or_default() -= signed(items);
+        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
+    }
+
     /// Ends `members` as `line` says. The caller takes them out of their chunk.
     pub(super) fn end(
         &mut self,

@@ -1,0 +1,149 @@
+//! Dead notifications are sent again: one, or those that a filter matches.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use notification::{NotificationId, Timestamp, limits};
+use serde::Serialize;
+use store::{Filter, History, Requeued};
+
+use crate::Shared;
+use crate::keys::Caller;
+use crate::notifications::{parse_id, unknown};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::view::show;
+
+#[derive(Serialize)]
+struct OneAnswer {
+    requeued: u64,
+}
+
+#[derive(Default, Serialize)]
+struct ManyAnswer {
+    /// Dead ones that the filter matched.
+    matched: u64,
+    /// Those of them that are pending again; with `dry_run`, that would be.
+    requeued: u64,
+    /// Those whose time has passed.
+    expired: u64,
+    next: Option<String>,
+}
+
+/// What narrows a list of dead notifications beside what the store looks for.
+struct Narrow {
+    destination: Option<String>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    reason: Option<String>,
+}
+
+/// `POST /v1/notifications/{id}/requeue`
+pub(crate) async fn one(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = parse_id(&id)?;
+    let answers = shared.ledger.requeue(vec![id], caller.tenant, shared.intake.now()).await?;
+    let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
+    match answers.first() {
+        Some(Requeued::Requeued) => Ok(Json(OneAnswer { requeued: 1 }).into_response()),
+        Some(Requeued::NotDead) => {
+            Err(conflict("it is not dead: only what was given up is sent again"))
+        }
+        Some(Requeued::Expired) => Err(conflict("its expires_at has passed: send a new one")),
+        Some(Requeued::Unknown) | None => Err(unknown(id)),
+    }
+}
+
+/// `POST /v1/requeue`: asks the store for a slice at a time, like a list.
+pub(crate) async fn many(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let known = &[
+        "broadcast",
+        "channel",
+        "destination",
+        "since",
+        "until",
+        "reason",
+        "after",
+        "limit",
+        "dry_run",
+    ];
+    let mut query = Query::read(&uri, known)?;
+    let filter = Filter {
+        tenant: Some(caller.tenant.clone()),
+        channel: query.parse("channel")?,
+        state: Some(notification::State::Dead),
+        broadcast: query.parse("broadcast")?,
+    };
+    let narrow = Narrow {
+        destination: query.parse("destination")?,
+        since: query.parse("since")?,
+        until: query.parse("until")?,
+        reason: query.parse("reason")?,
+    };
+    let mut next: Option<NotificationId> = query.parse("after")?;
+    let items_max = query.limit(limits::LIST_ITEMS, limits::LIST_ITEMS)?;
+    let is_dry: bool = query.parse("dry_run")?.unwrap_or(false);
+    let now = shared.intake.now();
+    let mut answer = ManyAnswer::default();
+    let mut matched = Vec::new();
+    for _ in 0..limits::LIST_ITEMS.div_ceil(limits::LIST_SLICE) {
+        let slice = limits::LIST_SLICE.min(items_max - matched.len());
+        let page = shared.ledger.list(filter.clone(), next, slice).await?;
+        for history in page.items.iter().filter(|history| narrow.matches(history)) {
+            let expires_at = history.envelope.expires_at;
+            let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
+            answer.add(if is_expired { Requeued::Expired } else { Requeued::Requeued });
+            matched.push(history.id);
+        }
+        next = page.next;
+        if next.is_none() || matched.len() >= items_max {
+            break;
+        }
+    }
+    if !is_dry {
+        answer = ManyAnswer::default();
+        let answers = shared.ledger.requeue(matched, caller.tenant, now).await?;
+        for requeued in answers {
+            answer.add(requeued);
+        }
+    }
+    answer.next = next.map(show);
+    Ok(Json(answer).into_response())
+}
+
+// === impl ManyAnswer ===
+
+impl ManyAnswer {
+    fn add(&mut self, requeued: Requeued) {
+        self.matched += 1;
+        match requeued {
+            Requeued::Requeued => self.requeued += 1,
+            Requeued::Expired => self.expired += 1,
+            // Somebody else was faster.
+            Requeued::NotDead | Requeued::Unknown => {}
+        }
+    }
+}
+
+// === impl Narrow ===
+
+impl Narrow {
+    fn matches(&self, history: &History) -> bool {
+        let Self { destination, since, until, reason } = self;
+        let Some(died) = history.attempts.last() else { return false };
+        destination.as_ref().is_none_or(|it| **it == *history.envelope.lane.destination)
+            && since.is_none_or(|since| died.at >= since)
+            && until.is_none_or(|until| died.at < until)
+            && reason.as_ref().is_none_or(|reason| died.detail.contains(&**reason))
+    }
+}

@@ -1,0 +1,116 @@
+//! What is dead is sent again, one by one or by a filter.
+
+use axum::http::Method;
+use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
+use serde_json::{Value, json};
+use store::{ClaimRequest, Claims, Settle};
+
+use crate::support::{Fixture, JSON, fixture, notification};
+
+/// Settles everything that is due: dead with these words.
+async fn give_up(fixture: &Fixture, words: &'static str) {
+    let lease = notification::limits::LEASE;
+    let (now, items, lowest) = (fixture.now(), usize::MAX, Priority::Bulk);
+    let (lane_window, total_window) = (items, items);
+    let request = ClaimRequest { now, lease, items, lowest, lane_window, total_window };
+    let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
+    for chunk in claim.chunks {
+        let groups = vec![OutcomeGroup {
+            disposition: Disposition::Ended(State::Dead),
+            status: 503,
+            detail: words.into(),
+            suppress: false,
+            gone_since: [].into(),
+            indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
+        }];
+        let (chunk, epoch, at) = (chunk.id, chunk.epoch, fixture.now());
+        let settlement = Settlement { chunk, epoch, at, groups, fallbacks: Vec::new() };
+        fixture.store.settle(vec![settlement]).await.unwrap();
+    }
+}
+
+async fn create(fixture: &Fixture, to: &str, more: &str) -> String {
+    let created = fixture.post("/v1/notifications", JSON, notification(to, more)).await;
+    created.json()["id"].as_str().unwrap().to_owned()
+}
+
+async fn requeue(fixture: &Fixture, query: &str) -> Value {
+    fixture.call(Method::POST, &format!("/v1/requeue?{query}")).await.json()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_is_requeued_once_and_only_when_it_is_dead() {
+    let fixture = fixture(Vec::new());
+    let id = create(&fixture, "a1", "").await;
+    let path = format!("/v1/notifications/{id}/requeue");
+    let problem = fixture.call(Method::POST, &path).await.problem(409);
+    assert_eq!(problem["detail"], "it is not dead: only what was given up is sent again");
+    give_up(&fixture, "").await;
+    assert_eq!(fixture.call(Method::POST, &path).await.json(), json!({"requeued": 1}));
+    fixture.call(Method::POST, &path).await.problem(409);
+    let read = fixture.get(&format!("/v1/notifications/{id}")).await.json();
+    assert_eq!(
+        (&read["state"], &read["attempts"][1]["detail"]),
+        (&json!("pending"), &json!("requeued"))
+    );
+    let unknown = format!("/v1/notifications/{}/requeue", "01993c5a-2b7a-8a41-8000-000000010000");
+    fixture.call(Method::POST, &unknown).await.problem(404);
+    assert_eq!((fixture.account().await.dead, fixture.account().await.pending), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_expired_stays_dead_and_the_answer_says_why() {
+    let fixture = fixture(Vec::new());
+    let soon = fixture.now().plus(std::time::Duration::from_secs(60));
+    let id = create(&fixture, "a1", &format!(r#","expires_at":"{soon}""#)).await;
+    give_up(&fixture, "").await;
+    tokio::time::advance(std::time::Duration::from_secs(61)).await;
+    let path = format!("/v1/notifications/{id}/requeue");
+    let problem = fixture.call(Method::POST, &path).await.problem(409);
+    assert_eq!(problem["detail"], "its expires_at has passed: send a new one");
+    let all = requeue(&fixture, "").await;
+    assert_eq!(all, json!({"matched": 1, "requeued": 0, "expired": 1, "next": null}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_requeues_what_it_matches_a_bounded_number_at_a_time() {
+    let fixture = fixture(Vec::new());
+    for number in 0..5 {
+        create(&fixture, &format!("a{number}"), "").await;
+    }
+    give_up(&fixture, "timed out").await;
+    let first_died = fixture.now();
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    create(&fixture, "b1", "").await;
+    give_up(&fixture, "503 down").await;
+    create(&fixture, "c1", "").await;
+    let later = fixture.now();
+    for (query, matched) in [
+        ("dry_run=true".to_owned(), 6),
+        ("dry_run=true&channel=ios".to_owned(), 6),
+        ("dry_run=true&channel=hooks".to_owned(), 0),
+        ("dry_run=true&reason=503".to_owned(), 1),
+        ("dry_run=true&reason=timed%20out".to_owned(), 5),
+        (format!("dry_run=true&since={later}"), 1),
+        (format!("dry_run=true&until={later}&since={first_died}"), 5),
+        ("dry_run=true&destination=nowhere".to_owned(), 0),
+    ] {
+        let answer = requeue(&fixture, &query).await;
+        assert_eq!(
+            (&answer["matched"], &answer["requeued"]),
+            (&json!(matched), &json!(matched)),
+            "{query}"
+        );
+        assert_eq!(fixture.account().await.dead, 6, "only counted: {query}");
+    }
+    let some = requeue(&fixture, "reason=timed&limit=3").await;
+    assert_eq!(some["requeued"], 3);
+    let after = some["next"].as_str().unwrap();
+    let rest = requeue(&fixture, &format!("reason=timed&limit=3&after={after}")).await;
+    assert_eq!((&rest["requeued"], &rest["next"]), (&json!(2), &json!(null)));
+    let account = fixture.account().await;
+    assert_eq!((account.accepted, account.dead, account.pending), (7, 1, 6));
+    fixture.call(Method::POST, "/v1/requeue?limit=1001").await.problem(400);
+    fixture.call(Method::POST, "/v1/requeue?since=yesterday").await.problem(400);
+    fixture.call(Method::POST, "/v1/requeue?state=refused").await.problem(400);
+}

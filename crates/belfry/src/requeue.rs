@@ -1,0 +1,148 @@
+//! `belfry requeue`: sends again what was given up.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use notification::{BroadcastId, NotificationId};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::RequeueArgs;
+use crate::client::Client;
+use crate::exit::{Failure, FailureKind};
+use crate::output;
+
+/// What came of some of those that match, and where the rest begins.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Answer {
+    matched: u64,
+    requeued: u64,
+    expired: u64,
+    #[serde(skip_serializing)]
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OneAnswer {
+    requeued: u64,
+}
+
+/// Notifications that one call requeues at most.
+const CALL_ITEMS: u64 = notification::limits::LIST_ITEMS as u64;
+
+/// Requeues what is meant, call by call, and says what came of it.
+pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let total = match target(args)? {
+        Some(Target::Notification(id)) if args.dry_run => {
+            let message =
+                format!("--dry-run counts what a filter matches; `belfry status {id}` shows one");
+            return Err(Failure::new(FailureKind::Usage, message).into());
+        }
+        Some(Target::Notification(id)) => {
+            let path = format!("/v1/notifications/{id}/requeue");
+            let OneAnswer { requeued } = client.post(&path, &())?;
+            Answer { matched: 1, requeued, ..Answer::default() }
+        }
+        Some(Target::Broadcast(id)) => many(args, Some(id), client)?,
+        None => many(args, None, client)?,
+    };
+    if args.json {
+        output::json(&total)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Answer { matched, requeued, expired, .. } = total;
+    let verb = if args.dry_run { "would be requeued" } else { "requeued" };
+    let expired = match expired {
+        0 => String::new(),
+        expired => format!("; {expired} expired and stay dead"),
+    };
+    output::line(format_args!("{requeued} of {matched} dead notifications {verb}{expired}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+enum Target {
+    Notification(NotificationId),
+    Broadcast(BroadcastId),
+}
+
+fn target(args: &RequeueArgs) -> Result<Option<Target>, Failure> {
+    let Some(id) = &args.id else {
+        let RequeueArgs { channel, destination, since, until, reason, all, .. } = args;
+        let is_narrow = [channel, destination, since, until, reason].iter().any(|it| it.is_some());
+        if is_narrow || *all {
+            return Ok(None);
+        }
+        let message = "say what to requeue: an identifier, a filter such as --channel, or --all";
+        return Err(Failure::new(FailureKind::Usage, message));
+    };
+    let broadcast = id.parse().map(Target::Broadcast).ok();
+    let target = broadcast.or_else(|| id.parse().map(Target::Notification).ok());
+    let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
+    target.map(Some).ok_or_else(|| Failure::new(FailureKind::BadInput, message))
+}
+
+/// All that match, a bounded number at a time.
+fn many(
+    args: &RequeueArgs,
+    broadcast: Option<BroadcastId>,
+    client: &Client,
+) -> anyhow::Result<Answer> {
+    let mut total = Answer::default();
+    loop {
+        let left = args.limit.map_or(CALL_ITEMS, |limit| limit.saturating_sub(total.matched));
+        if left == 0 {
+            return Ok(total);
+        }
+        let path = path(args, broadcast, left.min(CALL_ITEMS), total.next.as_deref());
+        let answer: Answer = client.post(&path, &())?;
+        total = Answer {
+            matched: total.matched + answer.matched,
+            requeued: total.requeued + answer.requeued,
+            expired: total.expired + answer.expired,
+            next: answer.next,
+        };
+        if total.next.is_none() {
+            return Ok(total);
+        }
+    }
+}
+
+/// The call for up to `limit` of those that match, behind `after`.
+fn path(
+    args: &RequeueArgs,
+    broadcast: Option<BroadcastId>,
+    limit: u64,
+    after: Option<&str>,
+) -> String {
+    let RequeueArgs { channel, destination, since, until, reason, .. } = args;
+    let broadcast = broadcast.map(|broadcast| broadcast.to_string());
+    let given = [
+        ("broadcast", broadcast.as_deref()),
+        ("channel", channel.as_deref()),
+        ("destination", destination.as_deref()),
+        ("since", since.as_deref()),
+        ("until", until.as_deref()),
+        ("reason", reason.as_deref()),
+        ("after", after),
+        ("dry_run", args.dry_run.then_some("true")),
+    ];
+    let mut path = format!("/v1/requeue?limit={limit}");
+    for (name, value) in given {
+        if let Some(value) = value {
+            let _infallible = write!(path, "&{name}={}", encoded(value));
+        }
+    }
+    path
+}
+
+/// `value` as it may stand in a query (RFC 3986, section 2.3).
+fn encoded(value: &str) -> String {
+    let mut encoded = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _infallible = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}

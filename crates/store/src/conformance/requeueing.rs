@@ -1,0 +1,124 @@
+//! What is dead can be sent again, and nothing else.
+
+use notification::{Disposition, Guarantee, NotificationId, State};
+
+use super::support::{
+    BroadcastShape, Shape, at, claim_all, claim_one, find, indexes, name, part, settle_all,
+    settle_one,
+};
+use crate::{CancelTarget, Filter, Mark, Requeued, Store};
+
+const DEAD: Disposition = Disposition::Ended(State::Dead);
+const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
+
+async fn requeue(store: &dyn Store, ids: &[NotificationId], millis: i64) -> Vec<Requeued> {
+    store.requeue(ids.to_vec(), name("tenant"), at(millis)).await.expect("requeue")
+}
+
+pub(super) async fn a_dead_one_is_sent_again_as_itself(store: &dyn Store) {
+    let keyed = Shape { key: Some(("key", 1)), ..Shape::default() };
+    let id = keyed.ingest(store, 1).await[0];
+    settle_all(store, &claim_one(store, 0).await, DEAD).await;
+    assert_eq!(requeue(store, &[id], 9).await, [Requeued::Requeued]);
+    let history = find(store, id).await;
+    assert_eq!((history.state, history.next_attempt_at), (State::Pending, Some(at(9))));
+    let account = store.totals().await.unwrap();
+    assert_eq!((account.accepted, account.dead, account.pending), (1, 0, 1));
+    let again = claim_one(store, 9).await;
+    assert_eq!((again.notification_id(0), again.attempt), (id, 1));
+    assert_eq!(again.deliveries[0].recipient, history.recipient);
+    settle_all(store, &again, DELIVERED).await;
+    let history = find(store, id).await;
+    let attempts: Vec<(u16, State, &str)> = history
+        .attempts
+        .iter()
+        .map(|attempted| (attempted.attempt, attempted.state, &*attempted.detail))
+        .collect();
+    let expect = [(1, State::Dead, ""), (0, State::Pending, "requeued"), (1, State::Delivered, "")];
+    assert_eq!(attempts, expect);
+    let replayed = store.ingest(vec![keyed.draft("0")], at(10)).await.unwrap();
+    assert_eq!(replayed, [crate::Admission::Replayed(id)], "its key is still its own");
+    let account = store.totals().await.unwrap();
+    assert_eq!((account.accepted, account.dead, account.delivered), (1, 0, 1));
+}
+
+pub(super) async fn what_is_not_dead_stays_as_it_is(store: &dyn Store) {
+    let ids = Shape::default().ingest(store, 4).await;
+    assert_eq!(requeue(store, &ids[..1], 1).await, [Requeued::NotDead], "pending");
+    let chunk = claim_one(store, 0).await;
+    assert_eq!(requeue(store, &ids[..1], 1).await, [Requeued::NotDead], "claimed");
+    settle_one(store, part(&chunk, &[0], DELIVERED)).await;
+    settle_one(store, part(&chunk, &[1], Disposition::Ended(State::Refused))).await;
+    settle_one(store, part(&chunk, &[2, 3], DEAD)).await;
+    let other = Shape { destination: "later", due_at: 900, ..Shape::default() };
+    let cancelled = other.ingest(store, 1).await[0];
+    store.cancel(CancelTarget::Notification(cancelled), name("tenant"), at(2)).await.unwrap();
+    let once = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
+    let once = once.ingest(store, 2).await;
+    let chunk = claim_one(store, 0).await;
+    store.begin(vec![Mark { chunk: chunk.id, epoch: chunk.epoch, through: 1 }]).await.unwrap();
+    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::InDoubt))).await;
+    settle_one(store, part(&chunk, &[1], DEAD)).await;
+    let stranger = Shape { tenant: "stranger", ..Shape::default() };
+    let strange = stranger.ingest(store, 1).await[0];
+    settle_all(store, &claim_one(store, 0).await, DEAD).await;
+    let asked = [ids[0], ids[1], cancelled, once[0], once[1], strange, ids[3], ids[2], ids[3]];
+    let expect = [
+        Requeued::NotDead,
+        Requeued::NotDead,
+        Requeued::NotDead,
+        Requeued::NotDead,
+        Requeued::Requeued,
+        Requeued::Unknown,
+        Requeued::Requeued,
+        Requeued::Requeued,
+        Requeued::NotDead,
+    ];
+    assert_eq!(requeue(store, &asked, 3).await, expect);
+    assert_eq!(requeue(store, &asked[6..], 3).await, [Requeued::NotDead; 3], "they are pending");
+    let mut claimed: Vec<u16> = claim_all(store, 3).await.iter().flat_map(indexes).collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, [1, 2, 3]);
+}
+
+pub(super) async fn what_expired_meanwhile_is_not_sent_again(store: &dyn Store) {
+    let ids = Shape { expires_at: Some(100), ..Shape::default() }.ingest(store, 1).await;
+    settle_all(store, &claim_one(store, 0).await, DEAD).await;
+    assert_eq!(requeue(store, &ids, 100).await, [Requeued::Expired]);
+    assert_eq!(find(store, ids[0]).await.state, State::Dead);
+    assert_eq!(requeue(store, &ids, 99).await, [Requeued::Requeued]);
+}
+
+pub(super) async fn two_who_requeue_the_same_requeue_it_once(store: &dyn Store) {
+    let ids = Shape::default().ingest(store, 50).await;
+    settle_all(store, &claim_one(store, 0).await, DEAD).await;
+    let backwards: Vec<NotificationId> = ids.iter().rev().copied().collect();
+    let (one, other) = tokio::join!(requeue(store, &ids, 1), requeue(store, &backwards, 1));
+    let done = |answers: &[Requeued]| {
+        answers.iter().filter(|answer| **answer == Requeued::Requeued).count()
+    };
+    assert_eq!(done(&one) + done(&other), 50);
+    assert_eq!(store.totals().await.unwrap().pending, 50);
+}
+
+pub(super) async fn a_broadcast_counts_what_was_requeued_and_died_again(store: &dyn Store) {
+    let broadcast = BroadcastShape::default().open(store, 4).await;
+    store.seal_broadcast(broadcast, at(0)).await.unwrap();
+    let dead = Filter { state: Some(State::Dead), ..Filter::default() };
+    for _ in 0..3 {
+        for chunk in claim_all(store, 0).await {
+            settle_all(store, &chunk, DEAD).await;
+        }
+        let status = store.broadcast(broadcast).await.unwrap().unwrap().account;
+        assert_eq!((status.accepted, status.dead, status.pending), (4, 4, 0));
+        let page = store.list(dead.clone(), None, 10).await.unwrap();
+        let ids: Vec<NotificationId> = page.items.iter().map(|history| history.id).collect();
+        assert_eq!(requeue(store, &ids, 0).await, [Requeued::Requeued; 4]);
+        let status = store.broadcast(broadcast).await.unwrap().unwrap().account;
+        assert_eq!((status.accepted, status.dead, status.pending), (4, 0, 4));
+        assert_eq!(store.list(dead.clone(), None, 10).await.unwrap().items, []);
+    }
+    let target = CancelTarget::Broadcast(broadcast);
+    let cancelled = store.cancel(target, name("tenant"), at(1)).await.unwrap().unwrap();
+    assert_eq!((cancelled.cancelled, cancelled.ended), (4, 0));
+}

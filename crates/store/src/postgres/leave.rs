@@ -1,0 +1,28 @@
+//! How a process leaves the cluster.
+
+use flow::Tasks;
+
+use super::Postgres;
+use super::membership::Intent;
+use crate::Ending;
+
+// === impl Postgres ===
+
+impl Postgres {
+    /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
+    pub async fn close(&self) {
+        self.end(Ending::Left).await;
+    }
+
+    /// [`Postgres::close`] for a process that says how it ends.
+    pub async fn end(&self, ending: Ending) {
+        self.intent.send_replace(Intent::Leave(ending));
+        let mut tasks = self.tasks.lock().await;
+        while let Some(ended) = tasks.next().await {
+            if ended == Ok("store-member") {
+                break;
+            }
+        }
+        *tasks = Tasks::default();
+    }
+}

@@ -1,0 +1,97 @@
+//! Dead notifications that are sent again.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use notification::{BatchId, Name, NotificationId, State, Timestamp};
+
+use super::round::{Failure, NewChunk, Round, Writes, signed};
+use super::writer::Ask;
+use crate::rows::codec::decode_log;
+use crate::rows::lanes::LaneId;
+use crate::rows::members::Members;
+use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
+use crate::{Requeued, StoreError};
+
+/// Sends dead notifications again.
+#[derive(Debug)]
+pub(super) struct Requeue {
+    pub(super) ids: Vec<NotificationId>,
+    pub(super) tenant: Name,
+    pub(super) now: Timestamp,
+}
+
+/// The rows are locked so that of two who requeue the same, the second one sees what the first did. In one order, so
+/// that they never wait for each other.
+const SELECT_OWNED: &str = "SELECT id, lane, accepted_at, expires_at, count FROM batch WHERE id = ANY($1) AND tenant = $2 \
+     AND (broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL) \
+     ORDER BY id FOR NO KEY UPDATE OF batch";
+
+#[async_trait]
+impl Ask for Requeue {
+    type Answer = Vec<Requeued>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let mut answers = vec![Requeued::Unknown; self.ids.len()];
+        let asked = by_batch(&self.ids);
+        let numbers: Vec<i64> = asked.keys().map(|batch| batch.0.cast_signed()).collect();
+        let mut writes = Writes::default();
+        for (lane, owned) in self.owned(round, &numbers).await? {
+            let asked = asked.get(&owned.id).map(Vec::as_slice).unwrap_or_default();
+            let members = owned.answer(round.desk.realm, self.now, asked, &mut answers);
+            if members.is_empty() {
+                continue;
+            }
+            writes.log(owned.id, &log_row(&members, self.now));
+            *round.totals.entry(State::Dead.code()).or_default() -= signed(members.len());
+            round.count_accepted(members.len());
+            writes.chunk(NewChunk {
+                batch: owned.id,
+                lane,
+                due_at: self.now,
+                attempt: 1,
+                crashes: 0,
+                count: members.len(),
+                members: Some(members.to_blob()),
+            });
+        }
+        round.write(writes).await?;
+        Ok(answers)
+    }
+}
+
+// === impl Requeue ===
+
+impl Requeue {
+    /// The batches that the tenant has, locked.
+    async fn owned(
+        &self,
+        round: &mut Round<'_>,
+        numbers: &[i64],
+    ) -> Result<Vec<(LaneId, Owned)>, Failure> {
+        let rows = round.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
+        // Only now: what another one requeued meanwhile is committed.
+        let mut deaths: HashMap<i64, Deaths> = HashMap::new();
+        let select = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
+        for row in &round.rows(select, &[&numbers]).await? {
+            let deaths = deaths.entry(row.try_get(0)?).or_default();
+            decode_log(row.try_get(1)?)?.iter().for_each(|group| deaths.add(group));
+        }
+        let damaged = |_| StoreError::Damaged("a batch".to_owned());
+        let mut owned = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let number: i64 = row.try_get(0)?;
+            let expires_at: Option<i64> = row.try_get(3)?;
+            let dead = deaths.get(&number).map_or_else(Members::default, Deaths::members);
+            let batch = Owned {
+                id: BatchId(number.cast_unsigned()),
+                accepted_at: Timestamp::from_millis(row.try_get(2)?),
+                expires_at: expires_at.map(Timestamp::from_millis),
+                count: u16::try_from(row.try_get::<_, i32>(4)?).map_err(damaged)?,
+                dead,
+            };
+            owned.push((i64::from(row.try_get::<_, i32>(1)?), batch));
+        }
+        Ok(owned)
+    }
+}
