@@ -25,7 +25,7 @@ use engine::Engine;
 use live::Changes;
 pub(crate) use role::Role;
 
-/// Threads for the API, dispatch and settle. They mostly wait: for callers and for the store's writer.
+/// Threads for dispatch, settle and the store. They mostly wait: for the store's writer. Callers have threads of their own.
 const CONTROL_THREADS: usize = 2;
 
 /// How long a store or broker that cannot be reached is waited for at the start.

@@ -54,7 +54,7 @@ impl Engine {
         let (works, is_working) = watch::channel(false);
         let mut readiness = Readiness::default().and("process", is_working);
         let (site, sites) = watch::channel(api::starting(readiness.clone()));
-        stages.serve(listener, sites);
+        stages.serve(listener, sites)?;
         let backend = Backend::open(role, config, listen, clock, random.u64(..)).await?;
         let clock = backend.clock(clock);
         // What it cannot hand on, others shall have.

@@ -11,13 +11,16 @@ use pipeline::{Collect, Deliver, Dispatch, Feed, Metrics, Settle, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, StoreError};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backend::Backend;
 use super::broker::Link;
 use super::live::Live;
 use super::senders::Senders;
 use crate::config::Config;
+
+/// Threads for what callers ask: one may be busy with a long request while the other answers.
+const API_THREADS: usize = 2;
 
 /// Stages that were started, and how to stop them.
 #[derive(Debug)]
@@ -59,14 +62,37 @@ impl Stages {
         self.stop.send_replace(true);
     }
 
-    /// Serves whichever site there is.
-    pub(super) fn serve(&mut self, listener: TcpListener, sites: watch::Receiver<Site>) {
+    /// Serves whichever site there is, on threads of its own: what callers ask for, such as templates that take long, holds
+    /// up neither the stages nor the heartbeat of the store.
+    pub(super) fn serve(
+        &mut self,
+        listener: TcpListener,
+        sites: watch::Receiver<Site>,
+    ) -> std::io::Result<()> {
         let mut stopping = self.stopping();
         let stopped = async move {
             // A sender that is gone stops as well.
             let _stopped = stopping.wait_for(|stopping| *stopping).await;
         };
-        self.start("api", api::serve(listener, sites, stopped));
+        // Events of a socket come to the runtime that it was registered with.
+        let listener = listener.into_std()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(API_THREADS)
+            .thread_name("api")
+            .enable_all()
+            .build()?;
+        let (ended, end) = oneshot::channel();
+        std::thread::Builder::new().name("api-server".to_owned()).spawn(move || {
+            let served = runtime.block_on(async {
+                api::serve(TcpListener::from_std(listener)?, sites, stopped).await
+            });
+            // Nobody listens any more when the process is on its way out.
+            let _unheard = ended.send(served);
+        })?;
+        self.start("api", async move {
+            end.await.unwrap_or_else(|_dropped| Err(std::io::Error::other("the server panicked")))
+        });
+        Ok(())
     }
 
     /// Takes in what is in the outbox, if the store has one.
