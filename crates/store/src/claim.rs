@@ -82,11 +82,13 @@ impl ClaimRequest {
     /// one still finds room (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for
     /// shared-memory packet switches", 1998).
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
-        if priority > self.lowest {
-            return false;
-        }
         let left = self.total_window_of(priority).saturating_sub(of_all);
-        of_lane < self.lane_window.min(left.div_ceil(2))
+        priority <= self.lowest && of_lane < self.lane_window.min(left.div_ceil(2))
+    }
+
+    /// Whether any lane of `priority` may be given more, where all lanes together have `of_all` claimed.
+    pub(crate) fn has_room(&self, priority: Priority, of_all: usize) -> bool {
+        priority <= self.lowest && of_all < self.total_window_of(priority)
     }
 
     /// How many deliveries of all lanes may be claimed before lanes of `priority` get no more.

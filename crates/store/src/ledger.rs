@@ -227,7 +227,9 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// Running totals: cheap, for status and metrics.
     async fn totals(&self) -> Result<Account, StoreError>;
 
-    /// Lanes with work, in order of lane.
+    /// Lanes with work, in order of lane: those of which something is claimed, and of the others some whose work is due first,
+    /// a thousand at least if there are so many. What is due first of all is among them, or something that is due 16 s later
+    /// at most: what waits costs an answer nothing.
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
 
     /// Counts everything from the ground up and compares: every notification of every accepted batch is

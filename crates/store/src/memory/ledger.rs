@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use notification::{Account, BatchId, BroadcastId, Lane, NotificationId, State};
 
 use super::books::{Books, Known};
+use crate::rows::due::LANES_PER_PAGE;
 use crate::{Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page};
 
 impl Books {
@@ -113,7 +114,11 @@ impl Books {
             let next_due_at = of_lane.map(|it| it.due_at).min();
             LaneStatus { claimed: self.claimed_items(&lane) as u64, next_due_at, lane }
         };
-        lanes.into_iter().map(status).collect()
+        let mut lanes: Vec<LaneStatus> = lanes.into_iter().map(status).collect();
+        lanes.sort_by_key(|lane| (lane.claimed == 0, lane.next_due_at));
+        lanes.truncate(lanes.partition_point(|lane| lane.claimed > 0) + LANES_PER_PAGE);
+        lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
+        lanes
     }
 
     pub(super) fn log(&self, position: LogPosition, entries: usize) -> LogPage {

@@ -1,7 +1,8 @@
 //! Which chunks are claimed next: lanes in turn, within their windows, from the partitions that are ours.
 //!
-//! The lanes with work are known in memory, from notices and from looking at everything now and then. A lane keeps a
-//! watermark, below which nothing ready of ours is left, so no look at the index passes what was claimed before.
+//! The lanes with something due are known in memory, from notices and from the index `chunk_due`, which is read a page at
+//! a time, and from its beginning again now and then. A lane keeps a watermark, below which nothing ready of ours is left,
+//! so no look at the index passes what was claimed before.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use super::Postgres;
 use super::desk::Claiming;
 use super::round::{Failure, Round, chunk_at, lane_at, narrow, signed};
 use super::writer::Ask;
+use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::lanes::LaneId;
 use crate::rows::model::ChunkRow;
 use crate::{ClaimRequest, Offer, StoreError};
@@ -46,13 +48,17 @@ const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_
        SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
          AND (due_at, id) > (wanted.due_at, wanted.id) AND partition = ANY($4) \
        ORDER BY due_at, id LIMIT $5) AS chunk";
-/// Every lane with something ready, by skipping from one to the next in the index, and its first due time.
-const SELECT_LANES: &str = "WITH RECURSIVE ready (lane, due_at) AS ( \
-       (SELECT lane, due_at FROM chunk WHERE lease_until IS NULL ORDER BY lane, due_at LIMIT 1) \
-       UNION ALL SELECT next.lane, next.due_at FROM ready CROSS JOIN LATERAL ( \
-         SELECT lane, due_at FROM chunk WHERE lease_until IS NULL AND lane > ready.lane \
-         ORDER BY lane, due_at LIMIT 1) AS next) \
-     SELECT lane.id, channel, destination, priority, due_at FROM ready JOIN lane ON lane.id = ready.lane";
+/// Lanes with something ready behind a place, in the order of the index: each hop of the recursion is one step from an entry
+/// to the next span or lane. No more hops are made than rows are wanted.
+pub(super) const SELECT_DUE: &str = "WITH RECURSIVE due (span, lane, due_at) AS ( \
+       (SELECT due_at >> 14, lane, due_at FROM chunk WHERE lease_until IS NULL AND (due_at >> 14, lane) > ($1, $2) \
+        ORDER BY due_at >> 14, lane, due_at LIMIT 1) \
+       UNION ALL SELECT next.* FROM due CROSS JOIN LATERAL ( \
+         SELECT due_at >> 14, lane, due_at FROM chunk \
+         WHERE lease_until IS NULL AND (due_at >> 14, lane) > (due.span, due.lane) \
+         ORDER BY due_at >> 14, lane, due_at LIMIT 1) AS next) \
+     SELECT lane.id, channel, destination, priority, due_at \
+     FROM (SELECT * FROM due LIMIT $3) AS page JOIN lane ON lane.id = page.lane";
 const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
      (sum(count) + count(*) * $2)::int8, min(lease_until) FROM chunk JOIN lane ON lane.id = lane \
      WHERE lease_until IS NOT NULL AND partition = ANY($1) GROUP BY lane.id";
@@ -97,6 +103,7 @@ impl Round<'_> {
     pub(super) async fn choose(&mut self, request: ClaimRequest) -> Result<Vec<ChunkRow>, Failure> {
         self.look_around().await?;
         self.end_overdue_leases(request.now).await?;
+        self.read_due(&request).await?;
         self.meet_strangers().await?;
         let mut ahead: HashMap<LaneId, Ahead> = HashMap::new();
         let mut chosen = Vec::new();
@@ -179,7 +186,28 @@ impl Round<'_> {
         claiming.lanes.next_at(request).into_iter().chain(next_lease_end).min()
     }
 
-    /// Reads everything anew, if what is in memory was read for other partitions or may be wrong.
+    /// Reads the next page of lanes with something due, if there may be more than are known.
+    async fn read_due(&mut self, request: &ClaimRequest) -> Result<(), Failure> {
+        let Some(place) = self.desk.claiming.lanes.unread(request) else { return Ok(()) };
+        if self.desk.membership.borrow().partitions.is_empty() {
+            // Nothing of what there is would be ours.
+            self.desk.claiming.lanes.read_all();
+            return Ok(());
+        }
+        let limit = signed(LANES_PER_PAGE);
+        let rows = self.rows(SELECT_DUE, &[&place.span, &narrow(place.lane), &limit]).await?;
+        for row in &rows {
+            let (id, lane) = lane_of(row)?;
+            let due_at = Timestamp::from_millis(row.try_get(4)?);
+            self.desk.claiming.add_read(id, lane, due_at);
+        }
+        if rows.len() < LANES_PER_PAGE {
+            self.desk.claiming.lanes.read_all();
+        }
+        Ok(())
+    }
+
+    /// Forgets everything, if what is in memory was read for other partitions or may be wrong.
     pub(super) async fn look_around(&mut self) -> Result<(), Failure> {
         let (worker, partitions) = {
             let membership = self.desk.membership.borrow();
@@ -194,12 +222,6 @@ impl Round<'_> {
         if partitions.is_empty() {
             self.desk.claiming.read_for = now_for;
             return Ok(());
-        }
-        for row in &self.rows(SELECT_LANES, &[]).await? {
-            let (id, lane) = lane_of(row)?;
-            let due_at = Timestamp::from_millis(row.try_get(4)?);
-            self.desk.claiming.lanes.add(id, lane);
-            self.desk.claiming.lanes.add_due(id, due_at);
         }
         let chunk_weight = i64::try_from(limits::CHUNK_WEIGHT).unwrap_or(0);
         for row in &self.rows(SELECT_CLAIMED, &[&partitions, &chunk_weight]).await? {

@@ -178,16 +178,26 @@ impl Effects {
 
 impl Claiming {
     pub(super) fn add_due(&mut self, lane: LaneId, at: Timestamp) {
+        self.lower_watermark(lane, at);
+        if self.lanes.lane(lane).is_some() {
+            self.lanes.add_due(lane, at);
+        } else if self.lanes.keeps(lane, at) {
+            let due = self.strangers.entry(lane).or_insert(at);
+            *due = at.min(*due);
+        }
+    }
+
+    /// A lane was read from the index, with its earliest ready chunk of a span.
+    pub(super) fn add_read(&mut self, id: LaneId, lane: Lane, at: Timestamp) {
+        self.lower_watermark(id, at);
+        self.lanes.add_read(id, lane, at);
+    }
+
+    fn lower_watermark(&mut self, lane: LaneId, at: Timestamp) {
         if let Some(watermark) = self.watermarks.get_mut(&lane)
             && (at.millis(), 0) <= *watermark
         {
             *watermark = (at.millis(), 0);
-        }
-        if self.lanes.lane(lane).is_some() {
-            self.lanes.add_due(lane, at);
-        } else {
-            let due = self.strangers.entry(lane).or_insert(at);
-            *due = at.min(*due);
         }
     }
 }

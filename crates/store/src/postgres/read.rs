@@ -1,5 +1,6 @@
 //! Answers from one snapshot of the database.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{IsolationLevel, Row, Transaction};
 use uuid::Uuid;
 
+use super::choose::SELECT_DUE;
 use super::claim::{batch_at, select_batch};
 use super::connection::Session;
-use super::round::{chunk_at, lane_at, select_chunk, signed};
+use super::round::{chunk_at, lane_at, narrow, select_chunk, signed};
 use crate::rows::codec::{LogGroup, decode_log};
+use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
 use crate::rows::members::Members;
 use crate::rows::model::{self, Standing};
 use crate::{
@@ -225,20 +228,22 @@ impl<'a> Snapshot<'a> {
     }
 
     pub(super) async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        let select = "SELECT channel, destination, priority, coalesce(claimed, 0), \
-             (SELECT due_at FROM chunk WHERE lane = lane.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \
-             FROM lane LEFT JOIN (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk \
-             WHERE lease_until IS NOT NULL GROUP BY lane) AS held USING (id)";
-        let mut lanes = Vec::new();
+        let select = "SELECT channel, destination, priority, claimed, \
+             (SELECT due_at FROM chunk WHERE lane = held.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \
+             FROM (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk WHERE lease_until IS NOT NULL GROUP BY lane) \
+             AS held JOIN lane USING (id)";
+        let mut lanes = BTreeMap::new();
         for row in self.transaction.query(select, &[]).await? {
             let next_due_at = row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis);
-            let claimed = unsigned(&row, 3)?;
-            if claimed > 0 || next_due_at.is_some() {
-                lanes.push(LaneStatus { lane: lane_at(&row, 0)?, claimed, next_due_at });
-            }
+            let (lane, claimed) = (lane_at(&row, 0)?, unsigned(&row, 3)?);
+            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at });
         }
-        lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
-        Ok(lanes)
+        let DuePlace { span, lane } = DuePlace::START;
+        let page: Parameters<'_> = &[&span, &narrow(lane), &signed(LANES_PER_PAGE)];
+        for row in self.transaction.query(SELECT_DUE, page).await? {
+            note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 4)?);
+        }
+        Ok(lanes.into_values().collect())
     }
 
     /// Rows of transactions that were complete when the snapshot was taken, and before which none can follow; and whether

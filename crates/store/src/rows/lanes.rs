@@ -1,22 +1,27 @@
-//! The lanes that have work, in memory: a claim finds its next chunk without a scan.
+//! The lanes that have work now or soon, in memory: a claim finds its next chunk without a scan.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use notification::{ChunkId, Lane, Name, Priority, Timestamp, limits};
 
+use super::due::{DuePlace, LANES_PER_PAGE, span_of};
 use crate::ClaimRequest;
 
 /// Number of a lane in the store.
 pub(crate) type LaneId = i64;
 
-/// All lanes with something pending. The store's index says which chunk; this says which lane.
-#[derive(Debug, Default)]
+/// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
+/// which lane. A lane whose next chunk is due in a later span than that of the last claim is left to the index
+/// `chunk_due`, but for as many as a page has.
+#[derive(Debug)]
 pub(crate) struct Lanes {
     work: HashMap<LaneId, Work>,
     numbers: HashMap<Lane, LaneId>,
-    /// Lanes whose next chunk was not due when a claim last looked, by due time.
-    waiting: BTreeSet<(Timestamp, LaneId)>,
+    /// Lanes whose next chunk was not due when a claim last looked, by priority and due time.
+    waiting: BTreeMap<Priority, BTreeSet<(Timestamp, LaneId)>>,
+    /// How many these are.
+    waiting_count: usize,
     /// Lanes whose next chunk is due: urgent first, least recently served first.
     ready: BTreeMap<(Priority, u64), LaneId>,
     turns: u64,
@@ -26,6 +31,10 @@ pub(crate) struct Lanes {
     claimed: usize,
     /// What chunks that hold many bytes weigh more than others.
     heavy: HashMap<ChunkId, usize>,
+    /// Every lane with a ready chunk up to here in `chunk_due` is known.
+    read_to: DuePlace,
+    /// The span of the last claim.
+    span_now: i64,
 }
 
 #[derive(Debug)]
@@ -48,7 +57,63 @@ enum Place {
 
 // === impl Lanes ===
 
+impl Default for Lanes {
+    fn default() -> Self {
+        Self {
+            work: HashMap::new(),
+            numbers: HashMap::new(),
+            waiting: BTreeMap::new(),
+            waiting_count: 0,
+            ready: BTreeMap::new(),
+            turns: 0,
+            offered: None,
+            claimed: 0,
+            heavy: HashMap::new(),
+            read_to: DuePlace::START,
+            span_now: DuePlace::START.span,
+        }
+    }
+}
+
 impl Lanes {
+    /// Where the next page of lanes begins, if some may be due that are not known: to be read before a claim. Nothing needs to
+    /// be known while nothing may be claimed.
+    pub(crate) fn unread(&mut self, request: &ClaimRequest) -> Option<DuePlace> {
+        self.span_now = span_of(request.now);
+        let is_wanted = self.read_to.span <= self.span_now && self.has_room(request);
+        is_wanted.then_some(self.read_to)
+    }
+
+    /// A lane was read from `chunk_due`, with the earliest of its chunks in that span.
+    pub(crate) fn add_read(&mut self, id: LaneId, lane: Lane, at: Timestamp) {
+        if self.lane(id).is_none() {
+            self.add(id, lane);
+        }
+        self.read_to = DuePlace::of(at, id).max(self.read_to);
+        self.note_due(id, at);
+    }
+
+    /// Nothing is behind what was read.
+    pub(crate) fn read_all(&mut self) {
+        self.read_to = DuePlace::END;
+    }
+
+    /// Whether a due time of a lane is to be kept in memory. What is not is found in `chunk_due` when its span begins.
+    pub(crate) fn keeps(&mut self, id: LaneId, at: Timestamp) -> bool {
+        let place = DuePlace::of(at, id);
+        if place.span <= self.span_now {
+            return true;
+        }
+        if place > self.read_to {
+            return false;
+        }
+        if self.waiting_count >= LANES_PER_PAGE {
+            self.read_to = DuePlace::before(place.span);
+            return false;
+        }
+        true
+    }
+
     pub(crate) fn number_of(&self, lane: &Lane) -> Option<LaneId> {
         self.numbers.get(lane).copied()
     }
@@ -85,36 +150,52 @@ impl Lanes {
         }
     }
 
-    /// A chunk of the lane is ready, due at `at`.
+    /// A chunk of the lane is ready, due at `at`. A lane with nothing else is forgotten if that is not kept.
     pub(crate) fn add_due(&mut self, id: LaneId, at: Timestamp) {
+        if self.keeps(id, at) {
+            self.note_due(id, at);
+        } else {
+            self.forget_if_idle(id);
+        }
+    }
+
+    fn note_due(&mut self, id: LaneId, at: Timestamp) {
         let Some(work) = self.work.get(&id) else { return };
         if work.next_due.is_none_or(|next_due| at < next_due) {
-            self.set_next_due(id, Some(at));
+            self.place(id, Some(at));
         }
     }
 
     /// The earliest due time of the lane's ready chunks, read from the store.
     pub(crate) fn set_next_due(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+        let next_due = next_due.filter(|at| self.keeps(id, *at));
+        self.place(id, next_due);
+    }
+
+    fn place(&mut self, id: LaneId, next_due: Option<Timestamp>) {
         self.withdraw(id);
         let Some(work) = self.work.get_mut(&id) else { return };
-        work.next_due = next_due;
         let is_offered =
             self.offered.as_ref().is_none_or(|offered| offered.contains(&work.lane.channel));
-        if let Some(at) = next_due.filter(|_| is_offered) {
+        work.next_due = next_due.filter(|_| is_offered);
+        if let Some(at) = work.next_due {
             work.place = Place::Waiting;
-            self.waiting.insert((at, id));
+            self.waiting.entry(work.lane.priority).or_default().insert((at, id));
+            self.waiting_count += 1;
         }
         self.forget_if_idle(id);
     }
 
-    /// Parks the lanes of all channels but `offered`, and puts the others back.
+    /// Parks the lanes of all channels but `offered`. What is parked is not kept in memory: those that are not parked any
+    /// more are found in `chunk_due`, which is read from its beginning.
     pub(crate) fn offer(&mut self, offered: Option<Arc<BTreeSet<Name>>>) {
         self.offered = offered;
         let dues: Vec<(LaneId, Option<Timestamp>)> =
             self.work.iter().map(|(id, work)| (*id, work.next_due)).collect();
         for (id, next_due) in dues {
-            self.set_next_due(id, next_due);
+            self.place(id, next_due);
         }
+        self.read_to = DuePlace::START;
     }
 
     /// A chunk of `items` deliveries was claimed.
@@ -184,21 +265,23 @@ impl Lanes {
     /// Up to `count` lanes that are due and whose windows are not full, in turn.
     #[cfg(feature = "postgres")]
     pub(crate) fn open(&self, request: &ClaimRequest, count: usize) -> Vec<LaneId> {
-        let ready = self.ready.values().copied();
-        ready.filter(|id| self.is_open(*id, request)).take(count).collect()
+        self.open_lanes(request).take(count).collect()
     }
 
     /// The lane whose turn it is, among those whose windows are not full.
     pub(crate) fn next(&mut self, request: &ClaimRequest) -> Option<LaneId> {
-        while let Some(&(at, id)) = self.waiting.first()
-            && at <= request.now
-        {
-            self.waiting.pop_first();
-            let Some(work) = self.work.get_mut(&id) else { continue };
-            work.place = Place::Ready;
-            self.ready.insert((work.lane.priority, work.turn), id);
+        for waiting in self.waiting.values_mut() {
+            while let Some(&(at, id)) = waiting.first()
+                && at <= request.now
+            {
+                waiting.pop_first();
+                self.waiting_count -= 1;
+                let Some(work) = self.work.get_mut(&id) else { continue };
+                work.place = Place::Ready;
+                self.ready.insert((work.lane.priority, work.turn), id);
+            }
         }
-        self.ready.values().copied().find(|id| self.is_open(*id, request))
+        self.open_lanes(request).next()
     }
 
     /// The lane had its turn: it goes behind the others of its priority.
@@ -211,12 +294,37 @@ impl Lanes {
         self.set_next_due(id, next_due);
     }
 
-    /// The earliest instant at which a lane whose windows are not full has work.
+    /// The earliest instant at which a lane whose windows are not full has work, or may have.
     pub(crate) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
-        let ready = self.ready.values().find(|id| self.is_open(**id, request));
-        let waiting = self.waiting.iter().map(|(_, id)| id).find(|id| self.is_open(**id, request));
-        let due = |id: &LaneId| self.work.get(id).and_then(|work| work.next_due);
-        ready.and_then(due).into_iter().chain(waiting.and_then(due)).min()
+        let ready = self.open_lanes(request).next();
+        let waiting =
+            self.waiting.iter().filter(|(priority, _)| self.has_room_for(**priority, request));
+        let waiting = waiting.filter_map(|(_, lanes)| {
+            lanes.iter().map(|(_, id)| *id).find(|id| self.is_open(*id, request))
+        });
+        let due = |id: LaneId| self.work.get(&id).and_then(|work| work.next_due);
+        let is_unread = self.read_to < DuePlace::END && self.has_room(request);
+        let unread = is_unread.then(|| self.read_to.begins_at().max(request.now));
+        ready.into_iter().chain(waiting).filter_map(due).chain(unread).min()
+    }
+
+    /// The lanes that are due and whose windows are not full, in turn. Those that are passed have something claimed, so they
+    /// are not more than the common window has room for.
+    fn open_lanes(&self, request: &ClaimRequest) -> impl Iterator<Item = LaneId> {
+        let with_room = self
+            .ready
+            .iter()
+            .take_while(|((priority, _), _)| self.has_room_for(*priority, request));
+        with_room.map(|(_, id)| *id).filter(|id| self.is_open(*id, request))
+    }
+
+    /// Whether anything may be claimed: the most urgent have the largest window.
+    fn has_room(&self, request: &ClaimRequest) -> bool {
+        self.has_room_for(Priority::Urgent, request)
+    }
+
+    fn has_room_for(&self, priority: Priority, request: &ClaimRequest) -> bool {
+        request.has_room(priority, self.claimed)
     }
 
     fn is_open(&self, id: LaneId, request: &ClaimRequest) -> bool {
@@ -229,7 +337,10 @@ impl Lanes {
         let Some(work) = self.work.get_mut(&id) else { return };
         match (work.place, work.next_due) {
             (Place::Waiting, Some(at)) => {
-                self.waiting.remove(&(at, id));
+                if let Some(waiting) = self.waiting.get_mut(&work.lane.priority) {
+                    waiting.remove(&(at, id));
+                }
+                self.waiting_count -= 1;
             }
             (Place::Ready, _) => {
                 self.ready.remove(&(work.lane.priority, work.turn));

@@ -3,7 +3,10 @@
 pub(crate) mod audit;
 pub(crate) mod blame;
 pub(crate) mod codec;
+pub(crate) mod due;
 pub(crate) mod lanes;
+#[cfg(test)]
+mod lanes_tests;
 pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod model;

@@ -9,6 +9,7 @@ use super::disk::Room;
 use super::round::{self, Round};
 use super::rows::{self, select_chunk};
 use crate::rows::codec::LogLine;
+use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::lanes::LaneId;
 use crate::rows::listing;
 use crate::rows::members::Members;
@@ -37,6 +38,7 @@ impl Round<'_> {
         for chunk in self.leases_ended(now)? {
             self.end_lease(&chunk, now, "lease ended")?;
         }
+        self.read_due(&request)?;
         let mut chunks = Vec::new();
         let (mut items, mut bytes, mut ended) = (0, 0, 0);
         // What ends here is bounded like all work of a round; the caller is told to come again at once.
@@ -80,6 +82,21 @@ impl Round<'_> {
         let look = (self.desk.room != Room::Plenty).then(|| now.plus(limits::DISK_LOOK));
         let next_at = next_due.into_iter().chain(self.next_lease_end()?).chain(look).min();
         Ok(Claim { chunks, next_at })
+    }
+
+    /// Reads the next page of lanes with something due, if there may be more than are known.
+    fn read_due(&mut self, request: &ClaimRequest) -> Result<(), StoreError> {
+        let Some(mut place) = self.desk.lanes.unread(request) else { return Ok(()) };
+        for _ in 0..LANES_PER_PAGE {
+            let Some((next, at)) = rows::due_after(self.connection, place)? else {
+                self.desk.lanes.read_all();
+                return Ok(());
+            };
+            let lane = self.lane(next.lane)?;
+            self.desk.lanes.add_read(next.lane, lane, at);
+            place = next;
+        }
+        Ok(())
     }
 
     /// The lane's first ready chunk, and when the one after it is due.

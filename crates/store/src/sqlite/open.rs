@@ -11,8 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::disk::{Disk, FreeSpace, Room};
 use super::owner::Owner;
-use super::round::{Desk, Round, next_due};
-use super::rows;
+use super::round::{Desk, Round};
 use super::suppress::RecipientFilter;
 use super::wal::BUSY_TIMEOUT;
 use crate::rows::lanes::Lanes;
@@ -114,7 +113,7 @@ pub(super) fn open(
         .optional()?;
     let mut desk = Desk {
         realm,
-        lanes: lanes(&connection)?,
+        lanes: Lanes::default(),
         suppressed: RecipientFilter::load(&connection)?,
         next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
         last_content: None,
@@ -158,21 +157,6 @@ fn realm(connection: &Connection, seed: u64) -> Result<u16, StoreError> {
     let realm = fastrand::Rng::with_seed(seed).u16(0..1 << 12);
     connection.execute("INSERT INTO meta (key, value) VALUES ('realm', ?1)", [realm])?;
     Ok(realm)
-}
-
-/// What is ready now or later, by lane. What is leased becomes ready in the recovery that follows.
-fn lanes(connection: &Connection) -> Result<Lanes, StoreError> {
-    let mut lanes = Lanes::default();
-    let mut select = connection.prepare("SELECT id, channel, destination, priority FROM lane")?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let id = row.get(0)?;
-        if let Some(at) = next_due(connection, id)? {
-            lanes.add(id, rows::lane_at(row, 1)?);
-            lanes.add_due(id, at);
-        }
-    }
-    Ok(lanes)
 }
 
 fn configure(connection: &Connection, options: Options) -> Result<(), StoreError> {

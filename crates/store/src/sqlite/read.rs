@@ -1,6 +1,6 @@
 //! Answers from one snapshot of the database.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::round::{next_due, signed};
 use super::rows::{self, select_chunk};
 use crate::rows::codec::decode_log;
+use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, Standing};
@@ -228,26 +229,22 @@ impl Snapshot {
             "SELECT lane, sum(count) FROM chunk INDEXED BY chunk_leased \
              WHERE lease_until IS NOT NULL GROUP BY lane",
         )?;
-        let claimed = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let claimed: HashMap<LaneId, i64> = claimed.collect::<Result<_, _>>()?;
-        let mut select = self
-            .connection
-            .prepare_cached("SELECT id, channel, destination, priority FROM lane")?;
         let mut rows = select.query([])?;
-        let mut lanes = Vec::new();
+        let mut lanes = BTreeMap::new();
         while let Some(row) = rows.next()? {
-            let id = row.get(0)?;
-            let status = LaneStatus {
-                lane: rows::lane_at(row, 1)?,
-                claimed: claimed.get(&id).copied().unwrap_or(0).cast_unsigned(),
-                next_due_at: next_due(&self.connection, id)?,
-            };
-            if status.claimed > 0 || status.next_due_at.is_some() {
-                lanes.push(status);
-            }
+            let (id, claimed): (LaneId, i64) = (row.get(0)?, row.get(1)?);
+            let lane = rows::lane(&self.connection, id)?;
+            let next_due_at = next_due(&self.connection, id)?;
+            let claimed = claimed.cast_unsigned();
+            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at });
         }
-        lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
-        Ok(lanes)
+        let mut place = DuePlace::START;
+        for _ in 0..LANES_PER_PAGE {
+            let Some((next, at)) = rows::due_after(&self.connection, place)? else { break };
+            note_waiting(&mut lanes, &rows::lane(&self.connection, next.lane)?, at);
+            place = next;
+        }
+        Ok(lanes.into_values().collect())
     }
 
     pub(super) fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {

@@ -14,7 +14,7 @@ use crate::rows::lanes::{LaneId, Lanes};
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 
-/// What the writer knows without asking the database; rebuilt when a store is opened.
+/// What the writer knows without asking the database; read anew when a store was opened.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) realm: u16,

@@ -9,6 +9,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 
 use crate::StoreError;
+use crate::rows::due::DuePlace;
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow};
@@ -120,6 +121,22 @@ pub(super) fn lane_at(row: &Row<'_>, column: usize) -> Result<Lane, StoreError> 
         destination: Arc::from(row.get_ref(column + 1)?.as_str()?),
         priority: model::priority(row.get(column + 2)?)?,
     })
+}
+
+/// The next entry of the index `chunk_due` that is of another span or lane than `place`, and when it is due: one seek.
+pub(super) fn due_after(
+    connection: &Connection,
+    place: DuePlace,
+) -> Result<Option<(DuePlace, Timestamp)>, StoreError> {
+    let mut select = connection.prepare_cached(
+        "SELECT span, lane, due_at FROM chunk WHERE lease_until IS NULL AND (span, lane) > (?1, ?2) \
+         ORDER BY span, lane, due_at LIMIT 1",
+    )?;
+    let entry = select.query_row([place.span, place.lane], |row| {
+        let place = DuePlace { span: row.get(0)?, lane: row.get(1)? };
+        Ok((place, Timestamp::from_millis(row.get(2)?)))
+    });
+    Ok(entry.optional()?)
 }
 
 /// All rows of a statement that is ready to run.

@@ -1,0 +1,58 @@
+//! The order in which ready chunks are looked for: by the span of time in which they are due, then by lane.
+//!
+//! Work that waits for its time is an entry of the index `chunk_due` and nothing else. Its lane comes into memory when its
+//! span begins, a page of lanes at a time. A lane has one entry to be read for a whole span, however many of its chunks
+//! are due in it, so a backlog in one lane costs few steps.
+
+use std::collections::BTreeMap;
+
+use notification::{Lane, Timestamp};
+
+use super::lanes::LaneId;
+use crate::LaneStatus;
+
+/// A place in the index `chunk_due`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DuePlace {
+    pub(crate) span: i64,
+    pub(crate) lane: LaneId,
+}
+
+/// Milliseconds in a span, as a power of two: 16 s. Lanes come into memory so much earlier than they are due; a lane whose
+/// backlog is a day old has 5,300 spans. The migrations that make `chunk_due` name the same number.
+const SPAN_BITS: u32 = 14;
+/// Lanes that are read at once, and lanes that may be kept in memory though their spans lie ahead: with so few, the
+/// next due time is known exactly. A page takes some milliseconds to read.
+pub(crate) const LANES_PER_PAGE: usize = 1_000;
+
+// === impl DuePlace ===
+
+impl DuePlace {
+    pub(crate) const START: Self = Self { span: i64::MIN, lane: 0 };
+    pub(crate) const END: Self = Self { span: i64::MAX, lane: LaneId::MAX };
+
+    pub(crate) fn of(at: Timestamp, lane: LaneId) -> Self {
+        Self { span: span_of(at), lane }
+    }
+
+    /// Before all lanes of a span: lanes are numbered from one.
+    pub(crate) const fn before(span: i64) -> Self {
+        Self { span, lane: 0 }
+    }
+
+    /// When its span begins.
+    pub(crate) const fn begins_at(self) -> Timestamp {
+        Timestamp::from_millis(self.span.saturating_mul(1 << SPAN_BITS))
+    }
+}
+
+pub(crate) const fn span_of(at: Timestamp) -> i64 {
+    at.millis() >> SPAN_BITS
+}
+
+/// Notes a lane that has no status yet, from the entry of one of its spans.
+pub(crate) fn note_waiting(lanes: &mut BTreeMap<Lane, LaneStatus>, lane: &Lane, at: Timestamp) {
+    let new = || LaneStatus { lane: lane.clone(), claimed: 0, next_due_at: None };
+    let status = lanes.entry(lane.clone()).or_insert_with(new);
+    status.next_due_at = Some(status.next_due_at.map_or(at, |known| known.min(at)));
+}
