@@ -121,7 +121,9 @@ fn feed(cluster: &Cluster, way: Way, numbers: &Numbers, is_over: &AtomicBool) ->
     let mut caller = Caller::connect(member.listen()?)?;
     while !is_over.load(Ordering::Relaxed) {
         match way {
-            Way::Singles => caller.notify(numbers.fetch_add(1, Ordering::Relaxed), "normal")?,
+            Way::Singles => {
+                caller.notify(numbers.fetch_add(1, Ordering::Relaxed), "normal").map(drop)?;
+            }
             Way::Chunks => {
                 let from = numbers.fetch_add(IMPORT_ROWS, Ordering::Relaxed);
                 let client = member.client()?;

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use anyhow::{Result, ensure};
+use serde::Deserialize;
 
 use crate::workload::token;
 
@@ -12,6 +13,13 @@ use crate::workload::token;
 pub struct Caller {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
+}
+
+/// What of an answer is looked at.
+#[derive(Debug, Deserialize)]
+struct Seen {
+    id: String,
+    state: Option<String>,
 }
 
 // === impl Caller ===
@@ -28,11 +36,11 @@ impl Caller {
         Ok(Self { stream, reader })
     }
 
-    /// Sends the token of `number` a notification of this priority, and waits until it is accepted.
+    /// Sends the token of `number` a notification of this priority, and waits until it is accepted. Returns its identifier.
     ///
     /// # Errors
     /// With the engine's words when it is not.
-    pub fn notify(&mut self, number: u64, priority: &str) -> Result<()> {
+    pub fn notify(&mut self, number: u64, priority: &str) -> Result<String> {
         let to = token(number);
         let body = format!(
             r#"{{"channel":"ios","to":"{to}","priority":"{priority}","content":{{"aps":{{"alert":"code"}}}}}}"#
@@ -45,7 +53,21 @@ impl Caller {
         self.stream.write_all(request.as_bytes())?;
         let (status, answer) = self.read_answer()?;
         ensure!(status.contains(" 201 "), "{status}{answer}");
-        Ok(())
+        let accepted: Seen = serde_json::from_str(&answer)?;
+        Ok(accepted.id)
+    }
+
+    /// Whether the notification `id` is delivered.
+    ///
+    /// # Errors
+    /// With the engine's words when it does not say.
+    pub fn is_delivered(&mut self, id: &str) -> Result<bool> {
+        let request = format!("GET /v1/notifications/{id} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        self.stream.write_all(request.as_bytes())?;
+        let (status, answer) = self.read_answer()?;
+        ensure!(status.contains(" 200 "), "{status}{answer}");
+        let seen: Seen = serde_json::from_str(&answer)?;
+        Ok(seen.state.as_deref() == Some("delivered"))
     }
 
     fn read_answer(&mut self) -> Result<(String, String)> {

@@ -1,0 +1,196 @@
+//! What waiting work costs: `breadth_latency BINARY postgres|sqlite COUNT [PAIRS=200]`.
+//!
+//! Two engines beside each other, one on an empty store, one on a store with COUNT notifications to COUNT destinations
+//! that are due tomorrow. One urgent notification at a time is posted to each in turn, and waited for until it is settled.
+//! The waiting ones are written straight into the tables, as copies of one that came in by the API: three million by the
+//! API would take an hour. Prints both latencies, and how long the engines took to start.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bench::{Caller, Engine, EngineSettings, Role, Simulator};
+use flow::Clock;
+use testbed::postgres::{Database, Postgres, PostgresOptions};
+
+/// Between two notifications, so that the engines are idle again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Before those that count: statements are prepared, connections are open.
+const WARM_UP: u64 = 20;
+/// A waiting one is due so much later than it is written.
+const DUE_IN: Duration = Duration::from_hours(24);
+
+/// Where an engine keeps its work.
+#[derive(Debug)]
+enum Backing {
+    Postgres(Database),
+    Sqlite,
+}
+
+/// An engine and its store.
+#[derive(Debug)]
+struct Subject {
+    directory: PathBuf,
+    backing: Backing,
+}
+
+/// What was measured of one engine.
+#[derive(Debug, Default)]
+struct Latencies {
+    started_us: u128,
+    settled_us: Vec<u128>,
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = "usage: breadth_latency BINARY postgres|sqlite COUNT [PAIRS]";
+    let binary = PathBuf::from(arguments.next().context(usage)?);
+    let kind = arguments.next().context(usage)?;
+    let count: u64 = arguments.next().context(usage)?.parse().context(usage)?;
+    let pairs: u64 = arguments.next().map_or(Ok(200), |text| text.parse()).context(usage)?;
+    let directory = tempfile::tempdir()?;
+    let server = match kind.as_str() {
+        "postgres" => Some(Postgres::start_with(PostgresOptions::default())?),
+        "sqlite" => None,
+        _ => bail!(usage),
+    };
+    let simulator = Simulator::start(&binary, directory.path(), &[])?;
+    let subject = |name: &str| {
+        let backing = match &server {
+            Some(server) => Backing::Postgres(server.create_database()?),
+            None => Backing::Sqlite,
+        };
+        Ok::<_, anyhow::Error>(Subject { directory: directory.path().join(name), backing })
+    };
+    let (empty, broad) = (subject("empty")?, subject("broad")?);
+    let clock = Clock::system();
+    // The schema, and one to be copied.
+    let mut first = broad.start(&binary, &simulator)?;
+    settle(&mut Caller::connect(first.listen())?, 0)?;
+    first.stop()?;
+    broad.fill(count, clock)?;
+
+    let mut measured = [Latencies::default(), Latencies::default()];
+    let mut engines = Vec::new();
+    for (subject, latencies) in [&empty, &broad].into_iter().zip(&mut measured) {
+        let from = clock.monotonic();
+        engines.push(subject.start(&binary, &simulator)?);
+        latencies.started_us = from.elapsed().as_micros();
+    }
+    let callers = engines.iter().map(|engine| Caller::connect(engine.listen()));
+    let mut callers = callers.collect::<Result<Vec<_>>>()?;
+    for number in 1..=WARM_UP + pairs {
+        for (caller, latencies) in callers.iter_mut().zip(&mut measured) {
+            std::thread::sleep(PAUSE);
+            let from = clock.monotonic();
+            settle(caller, number)?;
+            if number > WARM_UP {
+                latencies.settled_us.push(from.elapsed().as_micros());
+            }
+        }
+    }
+    for engine in &mut engines {
+        engine.stop()?;
+    }
+    report(&kind, count, measured)
+}
+
+/// Posts the notification with this number, and asks for it until it is delivered.
+fn settle(caller: &mut Caller, number: u64) -> Result<()> {
+    let id = caller.notify(number, "urgent")?;
+    while !caller.is_delivered(&id)? {}
+    Ok(())
+}
+
+fn report(kind: &str, count: u64, measured: [Latencies; 2]) -> Result<()> {
+    let mut medians = Vec::new();
+    let mut out = std::io::stdout();
+    for (name, mut latencies) in ["empty", "broad"].into_iter().zip(measured) {
+        latencies.settled_us.sort_unstable();
+        let all = &latencies.settled_us;
+        let at = |share: usize| all.get((all.len() - 1) * share / 100).copied().unwrap_or(0);
+        ensure!(!all.is_empty(), "nothing was measured");
+        let (p50, p99, started) = (at(50), at(99), latencies.started_us / 1_000);
+        writeln!(
+            out,
+            "{kind}, {name}: POST to settled p50 {p50} us, p99 {p99} us; started in {started} ms"
+        )?;
+        medians.push(p50);
+    }
+    if let [empty, broad] = *medians {
+        let percent = 100 * broad / empty.max(1);
+        writeln!(out, "{kind}, {count} waiting: p50 is {percent} % of the empty store's")?;
+    }
+    Ok(())
+}
+
+// === impl Subject ===
+
+impl Subject {
+    fn start(&self, binary: &Path, simulator: &Simulator) -> Result<Engine> {
+        let store = match &self.backing {
+            Backing::Postgres(database) => Some(database.url()),
+            Backing::Sqlite => None,
+        };
+        let settings = EngineSettings {
+            binary,
+            directory: &self.directory,
+            listen: "127.0.0.1:0",
+            environment: &[],
+            role: Role::Serve,
+            store,
+            queue: None,
+        };
+        Engine::start(settings, &simulator.ready)
+    }
+
+    /// Writes the waiting ones, while no engine runs.
+    fn fill(&self, count: u64, clock: Clock) -> Result<()> {
+        let due_at = (clock.wall() + DUE_IN).as_millis();
+        match &self.backing {
+            Backing::Postgres(database) => {
+                database.query(&fill_postgres(count, due_at)).map(drop)?;
+                // As autovacuum would within a minute.
+                database.query("VACUUM ANALYZE").map(drop)
+            }
+            Backing::Sqlite => {
+                let path = self.directory.join("data").join("belfry.db");
+                Ok(rusqlite::Connection::open(path)?.execute_batch(&fill_sqlite(count, due_at))?)
+            }
+        }
+    }
+}
+
+/// A millisecond apart; batch numbers are drawn in blocks of 64, so those in use end below the next block.
+fn fill_postgres(count: u64, due_at: u128) -> String {
+    format!(
+        "SET search_path = belfry; \
+         CREATE TEMP TABLE waiting AS SELECT number, nextval('batch_number') AS batch FROM generate_series(1, {count}) AS number; \
+         INSERT INTO lane (channel, destination, priority) \
+           SELECT 'hooks', 'https://' || number || '.example', 1 FROM waiting ORDER BY number; \
+         INSERT INTO batch SELECT waiting.batch, lane.id, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
+           tenant, options, payload, items \
+           FROM waiting JOIN lane ON lane.destination = 'https://' || number || '.example' \
+           CROSS JOIN (SELECT * FROM batch ORDER BY id LIMIT 1) AS one; \
+         INSERT INTO chunk (batch, lane, partition, due_at, attempt, count) \
+           SELECT batch, lane.id, number % 64, {due_at} + number, 1, 1 \
+           FROM waiting JOIN lane ON lane.destination = 'https://' || number || '.example'; \
+         INSERT INTO totals_delta VALUES (0, {count})"
+    )
+}
+
+fn fill_sqlite(count: u64, due_at: u128) -> String {
+    format!(
+        "BEGIN; CREATE TEMP TABLE waiting AS WITH RECURSIVE series (number) AS \
+           (SELECT 1 UNION ALL SELECT number + 1 FROM series WHERE number < {count}) \
+           SELECT number, (SELECT max(id) FROM batch) + number AS batch, (SELECT max(id) FROM lane) + number AS lane FROM series; \
+         INSERT INTO lane (id, channel, destination, priority) \
+           SELECT lane, 'hooks', 'https://' || number || '.example', 1 FROM waiting; \
+         INSERT INTO batch SELECT waiting.batch, waiting.lane, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
+           tenant, options, payload, items FROM waiting, (SELECT * FROM batch ORDER BY id LIMIT 1); \
+         INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count) \
+           SELECT batch, lane, {due_at} + number, 1, 0, 0, 1 FROM waiting; \
+         UPDATE totals SET count = count + {count} WHERE state = 0; COMMIT;"
+    )
+}
