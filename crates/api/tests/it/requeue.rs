@@ -61,7 +61,7 @@ async fn one_is_requeued_once_and_only_when_it_is_dead() {
 #[tokio::test(start_paused = true)]
 async fn what_expired_stays_dead_and_the_answer_says_why() {
     let fixture = fixture(Vec::new());
-    let soon = fixture.now().plus(std::time::Duration::from_secs(60));
+    let soon = fixture.now().plus(std::time::Duration::from_mins(1));
     let id = create(&fixture, "a1", &format!(r#","expires_at":"{soon}""#)).await;
     give_up(&fixture, "").await;
     tokio::time::advance(std::time::Duration::from_secs(61)).await;
