@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bench::{Setup, Trial};
 use provider_sim::is_dead;
 use provider_sim::journal::{Channel, Reader, Status};
@@ -24,6 +27,15 @@ fn vapid_key() -> (String, String) {
     let public = printed.lines().nth(2).unwrap().trim_start_matches("# ").to_owned();
     let key = printed.lines().last().unwrap();
     (public, key.trim_start_matches("key = ").trim_matches('"').to_owned())
+}
+
+/// A new Ed25519 pair for webhooks: the private key (`whsk_`), and the public one (`whpk_`).
+fn signing_pair() -> (String, String) {
+    let mut seed = [0; 32];
+    aws_lc_rs::rand::fill(&mut seed).unwrap();
+    let pair = Ed25519KeyPair::from_seed_unchecked(&seed).unwrap();
+    let encode = |key: &[u8]| BASE64_STANDARD.encode(key);
+    (format!("whsk_{}", encode(&seed)), format!("whpk_{}", encode(pair.public_key().as_ref())))
 }
 
 fn start(directory: &Path, settings: &[(&str, String)], flags: &[&str]) -> Trial {
@@ -113,13 +125,9 @@ fn browsers_get_what_only_they_can_read_and_the_gone_are_not_asked_twice() {
 #[test]
 fn a_webhook_is_signed_with_a_secret_and_a_key_side_by_side() {
     let directory = tempfile::tempdir().unwrap();
-    // The example key pair of RFC 8032, section 7.1.
-    let (key, public) = (
-        "whsk_nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=",
-        "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
-    );
+    let (key, public) = signing_pair();
     let settings = [("HOOKS__SECRETS", format!("[{key:?}, {SECRET:?}]"))];
-    let flags = ["--webhook-secret", SECRET, "--webhook-public-key", public];
+    let flags = ["--webhook-secret", SECRET, "--webhook-public-key", &public];
     let trial = start(directory.path(), &settings, &flags);
     let address = &trial.simulator().ready.webhook;
     let to = |number| format!("https://{address}/hook/{number}");
