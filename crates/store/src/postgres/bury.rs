@@ -50,9 +50,10 @@ const SELECT_HELD: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crash
 const COUNT: &str = "UPDATE chunk SET crashes = counted.crashes, due_at = counted.due_at \
      FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::int8[]) AS counted (id, epoch, crashes, due_at) \
      WHERE chunk.id = counted.id AND chunk.epoch = counted.epoch";
-/// Only what was held against suspects one by one is void: they are still tried apart.
+/// Only what was held against suspects one by one is void: they are still tried apart. `lease_until IS NULL` would make the
+/// planner take an index of all that is ready, while it has no statistics.
 const CLEAR_SUSPECTS: &str = "UPDATE chunk SET crashes = 3 WHERE id IN ( \
-     SELECT id FROM chunk WHERE crashes > 3 AND lease_until IS NULL ORDER BY id FOR UPDATE SKIP LOCKED)";
+     SELECT id FROM chunk WHERE crashes > 3 AND coalesce(lease_until, 0) = 0 ORDER BY id FOR UPDATE SKIP LOCKED)";
 
 #[async_trait]
 impl Ask for Bury {
@@ -157,7 +158,8 @@ async fn judge(
 
 impl Round<'_> {
     async fn free_partitions(&mut self, dead: &[i64]) -> Result<(), Failure> {
-        let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE owner = ANY($1)";
+        let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 \
+             WHERE id IN (SELECT id FROM partition WHERE owner = ANY($1) ORDER BY id FOR UPDATE)";
         if self.execute(free, &[&dead]).await? > 0 {
             self.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
         }

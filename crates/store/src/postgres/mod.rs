@@ -35,6 +35,8 @@ mod notices;
 mod outbox;
 mod pause;
 #[cfg(test)]
+mod plans_tests;
+#[cfg(test)]
 mod races;
 mod read;
 #[cfg(test)]

@@ -97,7 +97,7 @@ pub(super) use select_chunk;
 /// Rounds between two foldings of the totals.
 const FOLD_EVERY: u32 = 256;
 const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
-     SELECT ctid FROM totals_delta FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
+     SELECT ctid FROM totals_delta WHERE ctid >= '(0,0)' FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
      INSERT INTO totals_delta (state, change) SELECT state, sum(change) FROM gone GROUP BY state";
 
 // === impl Round ===

@@ -111,7 +111,7 @@ struct Sent {
 
 /// Every statement of a writer starts from a few keys and follows indexes. Its plan is made once, often while the tables
 /// are still empty, and must be as good when they are full.
-const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
+pub(super) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Ends the session that a transaction is lost in. One that waits for a synchronous standby is left: what it has is

@@ -44,11 +44,12 @@ struct Haul {
 
 /// Rows read at once: each may be as long as a payload may be.
 const PAGE_ROWS: i32 = 256;
-const LOCK: &str = "SELECT snapshot::text, txid, id FROM outbox_position FOR UPDATE SKIP LOCKED";
+const LOCK: &str =
+    "SELECT snapshot::text, txid, id FROM outbox_position WHERE is_only FOR UPDATE SKIP LOCKED";
 const PAGE: &str = "SELECT txid, id, tenant, channel, recipient, content::text, options::text, priority, guarantee, \
      send_at, expires_at, idempotency_key, template, variables::text, fallback::text FROM outbox_page($1, $2, $3, $4, $5::text::pg_snapshot, $6)";
 const MOVE: &str =
-    "UPDATE outbox_position SET snapshot = $1::text::pg_snapshot, txid = $2, id = $3";
+    "UPDATE outbox_position SET snapshot = $1::text::pg_snapshot, txid = $2, id = $3 WHERE is_only";
 const REJECT: &str = "INSERT INTO outbox_rejected (id, reason, tenant, channel, recipient, content, options, priority, \
      guarantee, send_at, expires_at, idempotency_key, template, variables, fallback) \
      SELECT id, reason, tenant, channel, recipient, content, options, priority, guarantee, send_at, expires_at, \
