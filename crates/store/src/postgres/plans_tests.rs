@@ -13,6 +13,7 @@ use flow::Tasks;
 use serde_json::Value;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
+use super::round::FORGET_PLANS;
 use super::writer::PLANS;
 use crate::Postgres;
 use crate::postgres::Options;
@@ -375,4 +376,26 @@ async fn a_claim_that_looks_its_partitions_up_by_owner_is_found() {
     prepare(&writer, &[&claim]).await;
     let faults = faults(&explain(&writer, &[&claim]).await[0]);
     assert!(faults.contains(&"has no way but Seq Scan of partition".to_owned()), "{faults:?}");
+}
+
+#[tokio::test]
+async fn a_plan_that_was_made_for_an_empty_table_is_good_once_plans_are_forgotten() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let store = Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap();
+    store.close().await;
+    let mut tasks = Tasks::default();
+    let client = connect(database.url(), &mut tasks).await;
+    // Of a table without a page, the planner takes it that everything costs the same.
+    client.batch_execute("VACUUM").await.unwrap();
+    let writer = Session::Writer.connect(database.url(), &mut tasks).await;
+    let all = statements();
+    let joins: Vec<&Statement> =
+        all.iter().filter(|it| it.sql.starts_with("DELETE FROM chunk USING")).collect();
+    prepare(&writer, &joins).await;
+    fill(&client).await;
+    let faults_now = async || faults(&explain(&writer, &joins).await[0]);
+    assert_eq!(faults_now().await, ["reads all of chunk_pkey"]);
+    // Within a transaction, as a writer does.
+    writer.batch_execute(&format!("BEGIN; {FORGET_PLANS}; COMMIT")).await.unwrap();
+    assert_eq!(faults_now().await, [""; 0]);
 }

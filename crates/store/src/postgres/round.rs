@@ -94,8 +94,9 @@ macro_rules! select_chunk {
 }
 pub(super) use select_chunk;
 
-/// Rounds between two foldings of the totals.
+/// Rounds between two foldings of the totals, after each of which plans are made anew.
 const FOLD_EVERY: u32 = 256;
+pub(super) const FORGET_PLANS: &str = "DISCARD PLANS";
 const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
      SELECT ctid FROM totals_delta WHERE ctid >= '(0,0)' FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
      INSERT INTO totals_delta (state, change) SELECT state, sum(change) FROM gone GROUP BY state";
@@ -145,6 +146,8 @@ impl<'a> Round<'a> {
         self.desk.rounds += 1;
         if self.desk.rounds.is_multiple_of(FOLD_EVERY) {
             self.execute(FOLD, &[]).await?;
+            // A plan that was made when a table had no page may read all of it, now that it has grown.
+            self.session.client.batch_execute(FORGET_PLANS).await?;
         }
         Ok(())
     }
