@@ -9,8 +9,10 @@
 //! Every string among the values is a template by itself; the rest of the JSON is copied byte for byte. So what comes out is
 //! valid JSON whatever the variables hold, and nobody writes escapes.
 
+mod compare;
 mod engine;
 mod named;
+mod nest;
 mod strings;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,8 @@ pub(super) struct Template {
     environment: Environment<'static>,
     /// That each of its strings may take.
     steps: u64,
+    /// Whether one of its steps may look at all of the variables.
+    compares: bool,
     payload: Pattern,
     options: Pattern,
 }
@@ -57,6 +61,8 @@ struct Pattern {
     pointer: &'static str,
     json: Bytes,
     slots: Vec<Slot>,
+    /// Whether one of the strings compares values.
+    compares: bool,
     /// Bytes that it may have when rendered.
     bytes_max: usize,
 }
@@ -118,7 +124,8 @@ impl Template {
         }
         let steps = TEMPLATE_STEPS / strings.max(1) as u64;
         environment.set_fuel(Some(steps));
-        Ok(Self { environment, steps, payload, options })
+        let compares = payload.compares || options.compares;
+        Ok(Self { environment, steps, compares, payload, options })
     }
 
     /// Whether it renders the same for everybody.
@@ -145,10 +152,10 @@ impl Template {
         })
     }
 
-    /// A step may look at all of the variables, to compare them: where there are many, it has fewer steps.
+    /// A step that compares may look at all of the variables: where there are many, a template with such steps has fewer.
     fn environment_for(&self, weight: u64) -> Cow<'_, Environment<'static>> {
         let share = TEMPLATE_WORK / TEMPLATE_STEPS;
-        if weight <= share {
+        if !self.compares || weight <= share {
             return Cow::Borrowed(&self.environment);
         }
         let mut environment = self.environment.clone();
@@ -203,12 +210,12 @@ impl Pattern {
                 json.contains(['{', '\\']).then(|| serde_json::from_str(json).ok())??;
             ["{{", "{%", "{#"].iter().any(|open| text.contains(open)).then_some(text)
         };
-        let mut slots = Vec::new();
+        let (mut slots, mut compares) = (Vec::new(), false);
         for found in strings::values(text, TEMPLATE_STRINGS, template) {
             let template = found.made;
             let refuse =
                 |message: String| Fault::new(format!("{pointer}{}", found.pointer), message);
-            vet::vet(&template).map_err(refuse)?;
+            compares |= vet::vet(&template).map_err(refuse)?;
             let is_html = |key: &&str| is_below(&found.pointer, key);
             let kind = Kind::of(&template, html.iter().any(is_html), environment);
             let name = format!("{}{pointer}{}", kind.prefix(), found.pointer);
@@ -217,7 +224,7 @@ impl Pattern {
                 .map_err(|error| refuse(format!("is no template: {}", engine::in_words(&error))))?;
             slots.push(Slot { at: found.at, pointer: found.pointer, name, kind });
         }
-        Ok(Self { pointer, json: json.clone(), slots, bytes_max })
+        Ok(Self { pointer, json: json.clone(), slots, compares, bytes_max })
     }
 
     fn render(&self, environment: &Environment<'_>, variables: &Value) -> Result<Bytes, Fault> {

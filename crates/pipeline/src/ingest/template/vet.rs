@@ -6,6 +6,8 @@
 
 use notification::limits::{TEMPLATE_ELIFS, TEMPLATE_TAG_BYTES};
 
+use super::{compare, nest};
+
 /// The filters that templates may use.
 pub(super) const FILTERS: &[&str] = &[
     "abs",
@@ -43,9 +45,10 @@ pub(super) const FILTERS: &[&str] = &[
 /// The statements that templates may use.
 const STATEMENTS: &[&str] = &["if", "elif", "else", "endif", "for", "endfor"];
 
-/// Says why `template` may not be used. What is no template at all is left to the engine to tell.
-pub(super) fn vet(template: &str) -> Result<(), String> {
-    let (mut rest, mut elifs) = (template, 0);
+/// Whether `template` compares values ([`compare`]), or why it may not be used. What is no template at all is left to the
+/// engine to tell.
+pub(super) fn vet(template: &str) -> Result<bool, String> {
+    let (mut rest, mut elifs, mut compares) = (template, 0, false);
     while let Some((_, opened)) = rest.split_once('{') {
         let Some(kind @ (b'{' | b'%' | b'#')) = opened.bytes().next() else {
             rest = opened;
@@ -66,9 +69,10 @@ pub(super) fn vet(template: &str) -> Result<(), String> {
             return Err(format!("must have at most {TEMPLATE_ELIFS} `{{% elif %}}`"));
         }
         vet_expression(tag)?;
+        compares |= compare::compares(tag);
         rest = behind.get(close.len()..).unwrap_or_default();
     }
-    Ok(())
+    Ok(compares)
 }
 
 /// Where the tag that begins with `inside` ends: before the first `close` that is in no string.
@@ -95,6 +99,12 @@ fn vet_expression(tag: &str) -> Result<(), String> {
             "a tag must have at most {TEMPLATE_TAG_BYTES} bytes, one has {length}"
         ));
     }
+    if nest::nests_lists(tag) {
+        let message = "a list within a list is not available within a tag: give it as a variable";
+        return Err(message.to_owned());
+    }
+    // Colons within each open bracket.
+    let mut brackets = Vec::new();
     for (position, operator) in outside_strings(tag) {
         let behind = tag.get(position + 1..).unwrap_or_default();
         match operator {
@@ -116,8 +126,21 @@ fn vet_expression(tag: &str) -> Result<(), String> {
                     word(behind)
                 ));
             }
+            '[' => brackets.push(0),
+            ']' => drop(brackets.pop()),
+            ':' => count_colon(&mut brackets)?,
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// Refuses the second colon of a slice: with a step below zero the engine panics on an empty text.
+fn count_colon(brackets: &mut [u32]) -> Result<(), String> {
+    let Some(colons) = brackets.last_mut() else { return Ok(()) };
+    *colons += 1;
+    if *colons > 1 {
+        return Err("a slice has no step: `|reverse` puts values in the opposite order".to_owned());
     }
     Ok(())
 }
@@ -189,6 +212,9 @@ mod tests {
         check("{{ '{{' }}{{ x * 2 }}", Some("`*`"));
         check("{{ x|replace('a', x) }}", Some("the filter `replace` is not available"));
         check("{{ xs | map('replace') }}", Some("the filter `map`"));
+        check("{{ x[::-1] }}", Some("a slice has no step"));
+        check("{{ x[1:y[2:3]:z] }}", Some("a slice has no step"));
+        check("{{ x[1:y[2:3]] }} {{ x[:2] }} {{ x['::'] }}", None);
         check("{% set x = x %}", Some("`{% set %}` is not available"));
         check("{%- with x = 1 %}{% endwith %}", Some("`{% with %}`"));
         check("{% raw %}{{ x }}{% endraw %}", Some("`{% raw %}`"));

@@ -5,7 +5,7 @@
 
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
-use notification::limits::{PAYLOAD_BYTES, TEMPLATE_PARTS, TEMPLATE_UNITS};
+use notification::limits::{PAYLOAD_BYTES, TEMPLATE_PARTS, TEMPLATE_STEPS, TEMPLATE_UNITS};
 
 /// Filters that take a text. Made of a list or an object, that would escape the texts within, and with each turn be as long
 /// again and slower to make.
@@ -26,6 +26,9 @@ const OF_TEXTS: &[&str] = &[
 /// Units that the filters of a render may still take.
 struct Left(u64);
 
+/// Filters that look at the characters of a text, at the keys of an object, and at one value of a list.
+const OF_OUTSIDES: &[&str] = &["count", "first", "float", "int", "last", "length"];
+
 /// Puts each filter behind a count of its work, under a name that no template can say.
 macro_rules! limit {
     ($environment:ident: $($name:literal, $units:literal, $filter:path;)*) => {
@@ -43,11 +46,17 @@ macro_rules! limit {
 pub(super) fn limit_filters(environment: &mut Environment<'static>) {
     limit!(environment:
         "capitalize", 1, filters::capitalize;
+        "count", 1, filters::length;
         "dictsort", 8, filters::dictsort;
         "e", 1, filters::escape;
         "escape", 1, filters::escape;
+        "first", 1, filters::first;
+        "float", 1, filters::float;
+        "int", 1, filters::int;
         "items", 1, filters::items;
         "join", 1, join;
+        "last", 1, filters::last;
+        "length", 1, filters::length;
         "list", 1, filters::list;
         "lower", 1, filters::lower;
         "max", 1, filters::max;
@@ -82,12 +91,12 @@ fn count_and_apply(
         let message = format!("`{filter}` takes a text, and not a list or an object");
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
-    let work = units * values.iter().map(weight).sum::<u64>();
-    let (used, left) = state.fuel_levels().unwrap_or_default();
-    let left = state.get_or_insert_extension_with(|| Left(TEMPLATE_UNITS * (used + left)));
-    left.0 = left.0.checked_sub(work).ok_or_else(|| Error::from(ErrorKind::OutOfFuel))?;
+    let weigh = if OF_OUTSIDES.contains(&filter) { outer_weight } else { weight };
+    charge(state, units * values.iter().map(weigh).sum::<u64>())?;
     let is_text = values.first().is_some_and(|value| value.kind() == ValueKind::String);
     let made = state.apply_filter(of_engine, &values)?;
+    // What is joined is longer than what it is made of.
+    charge(state, outer_weight(&made))?;
     // A text is a value; its parts may be as many as it has characters.
     if is_text
         && made.kind() != ValueKind::String
@@ -99,34 +108,51 @@ fn count_and_apply(
     Ok(made)
 }
 
+/// Takes units from those that are left.
+fn charge(state: &mut State<'_, '_>, work: u64) -> Result<(), Error> {
+    let (used, left) = state.fuel_levels().unwrap_or_default();
+    let left = state.get_or_insert_extension_with(|| Left(TEMPLATE_UNITS * (used + left)));
+    left.0 = left.0.checked_sub(work).ok_or_else(|| Error::from(ErrorKind::OutOfFuel))?;
+    Ok(())
+}
+
 /// Whether a value is a list or an object.
 fn has_parts(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map)
 }
 
-/// Units that it takes to look at all of a value.
+/// Units that it takes to look at all of a value; of one that takes more than there ever are, not all are counted.
 fn weight(value: &Value) -> u64 {
-    let of_text = |bytes: usize| 1 + bytes as u64 / 16;
-    match value.kind() {
-        ValueKind::String => of_text(value.as_str().map_or(0, str::len)),
-        ValueKind::Map => {
-            let keys = value.try_iter().into_iter().flatten();
-            let entry =
-                |key: Value| weight(&key) + value.get_item(&key).map_or(0, |it| weight(&it));
-            1 + keys.map(entry).sum::<u64>()
-        }
-        ValueKind::Seq | ValueKind::Iterable => {
-            1 + value.try_iter().into_iter().flatten().map(|it| weight(&it)).sum::<u64>()
-        }
-        ValueKind::Undefined
-        | ValueKind::None
-        | ValueKind::Bool
-        | ValueKind::Number
-        | ValueKind::Bytes
-        | ValueKind::Plain
-        | ValueKind::Invalid
-        | _ => 1,
+    let mut sum = 0;
+    add_weight(value, &mut sum);
+    sum
+}
+
+fn add_weight(value: &Value, sum: &mut u64) {
+    *sum += 1 + value.as_str().map_or(0, str::len) as u64 / 16;
+    if !has_parts(value) {
+        return;
     }
+    for part in value.try_iter().into_iter().flatten() {
+        if *sum > TEMPLATE_UNITS * TEMPLATE_STEPS {
+            return;
+        }
+        if value.kind() == ValueKind::Map
+            && let Ok(item) = value.get_item(&part)
+        {
+            add_weight(&item, sum);
+        }
+        add_weight(&part, sum);
+    }
+}
+
+/// Units that it takes to look at a text, or at the keys of an object. The last value of an iterable comes after all others.
+fn outer_weight(value: &Value) -> u64 {
+    let kind = value.kind();
+    if kind == ValueKind::Map {
+        return 1 + value.len().unwrap_or_default() as u64;
+    }
+    if matches!(kind, ValueKind::String | ValueKind::Iterable) { weight(value) } else { 1 }
 }
 
 /// The filter `join`: bounded, unlike the engine's.

@@ -1,0 +1,97 @@
+//! Lists within lists, written in a tag: `{% for a in [[x, x]] %}{% for b in [[a, a]] %}` doubles with each loop.
+//!
+//! The variable of a loop outlives the tag, so what it holds must not be larger than the variables are: a list that is
+//! written in a tag holds no list that is written there.
+
+use super::compare::{Token, is_call, is_subscript, tokens};
+
+/// What a bracket or parenthesis is around; the whole tag is a group.
+#[derive(Debug, Clone, Copy, Default)]
+struct Open {
+    /// A list, or a group with a comma in it.
+    is_list: bool,
+    /// What a filter is given: its commas make no list.
+    is_arguments: bool,
+    /// A list was written within it.
+    holds_list: bool,
+}
+
+/// Whether the tag, without its braces, has a list that is written within a list.
+pub(super) fn nests_lists(tag: &str) -> bool {
+    let tokens = tokens(tag);
+    let mut opens = vec![Open::default()];
+    for (at, token) in tokens.iter().enumerate() {
+        match *token {
+            Token::Sign("[") => {
+                let is_list = !is_subscript(&tokens, at);
+                opens.push(Open { is_list, is_arguments: !is_list, holds_list: false });
+            }
+            Token::Sign("(") => {
+                let is_arguments = is_of_filter(&tokens, at) || is_call(&tokens, at);
+                opens.push(Open { is_arguments, ..Open::default() });
+            }
+            Token::Sign("]" | ")") if opens.len() > 1 => {
+                let closed = opens.pop().unwrap_or_default();
+                if let Some(around) = opens.last_mut() {
+                    around.holds_list |= closed.is_list || closed.holds_list;
+                }
+            }
+            // What stands before the `in` of a loop are names.
+            Token::Word("in") if opens.len() == 1 => opens = vec![Open::default()],
+            Token::Sign(",") => {
+                if let Some(open) = opens.last_mut() {
+                    open.is_list |= !open.is_arguments;
+                }
+            }
+            Token::Word(_) | Token::Number | Token::Text | Token::Sign(_) => {}
+        }
+        let is_within = opens.iter().filter(|open| open.is_list).count() > 1;
+        if is_within || opens.iter().any(|open| open.is_list && open.holds_list) {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_of_filter(tokens: &[Token<'_>], at: usize) -> bool {
+    let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at));
+    before(2) == Some(&Token::Sign("|")) && matches!(before(1), Some(Token::Word(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_within_a_list_is_found_however_it_is_written() {
+        for tag in [
+            "for a in [[x, x]]",
+            "for a in [(x, x)]",
+            "for a in ((x, x),)",
+            "for a in ([x, x],)",
+            "for a in [x, x], y",
+            "for a in y, [x, x]",
+            "for a in [y|default([x, x])]",
+            "for a in [y if z else [x]]",
+            "loop([[a, a]])",
+            "loop([y[0], (a, a)])",
+        ] {
+            assert!(nests_lists(tag), "{tag}");
+        }
+    }
+
+    #[test]
+    fn lists_of_values_are_no_lists_of_lists() {
+        for tag in [
+            "for a in [x, y]",
+            "for key, value in m|default([])|items",
+            "for (key, value) in (x, y)",
+            "[x|join(', '), (y or z), m['a']]|join(' ')",
+            "x|default([1, 2], true)",
+            "xs[1:2]",
+            "[x, y][0]",
+        ] {
+            assert!(!nests_lists(tag), "{tag}");
+        }
+    }
+}
