@@ -120,6 +120,14 @@ impl Simulator {
         Ok(Self { child, ready })
     }
 
+    /// Ends it by SIGKILL, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()
+    }
+
     /// What it has used so far.
     ///
     /// # Errors
@@ -182,9 +190,7 @@ impl Engine {
     /// # Errors
     /// When it is gone already.
     pub fn kill(&mut self) -> Result<()> {
-        self.child.child.kill()?;
-        self.child.child.wait()?;
-        Ok(())
+        self.child.kill()
     }
 
     /// Ends it as an operator would: SIGTERM, and waits until it has drained.
@@ -226,6 +232,12 @@ impl Engine {
 // === impl Running ===
 
 impl Running {
+    fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     fn pid(&self) -> Result<Pid> {
         Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a positive number")
     }

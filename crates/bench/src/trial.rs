@@ -195,6 +195,44 @@ impl Trial {
         Ok(())
     }
 
+    /// Waits until the provider has had `count` requests to `recipient`.
+    ///
+    /// # Errors
+    /// When the books cannot be read, or show fewer after `patience`.
+    pub fn wait_for_requests(
+        &self,
+        recipient: &str,
+        count: usize,
+        patience: Duration,
+    ) -> Result<()> {
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        loop {
+            let books = std::fs::read_to_string(&self.simulator.ready.journal)?;
+            let seen = books.matches(recipient).count();
+            if seen >= count {
+                return Ok(());
+            }
+            if clock.monotonic().duration_since(started) > patience {
+                bail!("{seen} of {count} requests to {recipient} after {patience:?}");
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Puts a simulator with other flags in the place of the first, with the same books. Engines that are started from now
+    /// on send to it.
+    ///
+    /// # Errors
+    /// When the first was gone, or the other does not start.
+    pub fn replace_simulator(&mut self, flags: &[&str]) -> Result<()> {
+        self.setup.simulator_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        self.simulator.kill()?;
+        let Setup { binary, directory, simulator_flags, .. } = &self.setup;
+        self.simulator = Simulator::start(binary, directory, simulator_flags)?;
+        Ok(())
+    }
+
     /// A counter of the simulator's books.
     ///
     /// # Errors

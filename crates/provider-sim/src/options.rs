@@ -134,6 +134,10 @@ pub struct Faults {
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     pub drop_rate: f64,
 
+    /// Leave requests to this recipient unanswered: processed, recorded, and kept waiting
+    #[arg(long, value_name = "RECIPIENT")]
+    pub silent_to: Option<String>,
+
     /// Fraction of good requests that are processed and end their whole connection, unanswered
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     pub disconnect_rate: f64,
