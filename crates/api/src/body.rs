@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
-use notification::{ByteString, limits};
+use notification::{ByteString, Name, limits};
 use pipeline::Intake;
 use pipeline::ingest::Reservation;
 use tokio::time::timeout;
@@ -96,24 +96,28 @@ impl Incoming {
     pub(crate) async fn whole(
         &mut self,
         headers: &HeaderMap,
-        intake: &Intake,
+        (intake, tenant): (&Intake, &Name),
     ) -> Result<(ByteString, Reservation), Problem> {
         let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|text| text.parse().ok()) > Some(limits::REQUEST_BYTES) {
             return Err(Problem::too_large(limits::REQUEST_BYTES));
         }
-        let read = self.read_whole(intake);
+        let read = self.read_whole(intake, tenant);
         timeout(limits::BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(too_slow()))
     }
 
-    async fn read_whole(&mut self, intake: &Intake) -> Result<(ByteString, Reservation), Problem> {
-        let mut reservation = intake.reserve(0)?;
+    async fn read_whole(
+        &mut self,
+        intake: &Intake,
+        tenant: &Name,
+    ) -> Result<(ByteString, Reservation), Problem> {
+        let mut reservation = Reservation::default();
         let mut whole = BytesMut::new();
         while let Some(piece) = self.piece().await? {
             if whole.len() + piece.len() > limits::REQUEST_BYTES {
                 return Err(Problem::too_large(limits::REQUEST_BYTES));
             }
-            reservation.merge(intake.reserve(piece.len())?);
+            intake.reserve(tenant, piece.len(), &mut reservation)?;
             whole.extend_from_slice(&piece);
         }
         Ok((utf8(whole.freeze())?, reservation))
@@ -138,6 +142,6 @@ fn next_piece(body: &mut Body) -> impl Future<Output = Result<Option<Bytes>, Pro
     })
 }
 
-fn too_slow() -> Problem {
+pub(crate) fn too_slow() -> Problem {
     Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive")
 }

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use notification::{BroadcastId, ByteString, Bytes, limits};
-use pipeline::ingest::{Addressee, Fault, IngestError, Opening, Terms, Upload};
+use pipeline::ingest::{Addressee, Fault, IngestError, Opening, Reservation, Terms, Upload};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::{BroadcastStatus, CancelTarget};
@@ -17,8 +18,9 @@ use store::{BroadcastStatus, CancelTarget};
 use crate::Shared;
 use crate::body::{Format, Incoming, format, with_body};
 use crate::create::{add_key, header_key, too_many};
+use crate::input::Input;
 use crate::keys::Caller;
-use crate::lines::{Line, Lines};
+use crate::lines::Line;
 use crate::notifications::cancel_answer;
 use crate::object::{
     Address, BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, terms, text,
@@ -42,6 +44,20 @@ struct Broadcast {
     accepted_at: String,
     #[serde(flatten)]
     totals: Totals,
+}
+
+/// Recipients that are looked at together, each from its place in the body: as many as may be without delaying others.
+struct Slice<P> {
+    head_bytes: usize,
+    turn: Turn,
+    read: Vec<(P, Result<Recipient, ReadError>)>,
+}
+
+/// A recipient as it was read.
+struct Recipient {
+    addressee: Addressee,
+    /// Whether it was a text, and no object with `to`.
+    is_text: bool,
 }
 
 pub(crate) async fn create(
@@ -91,7 +107,8 @@ async fn create_whole(
     parts: &Parts,
     incoming: &mut Incoming,
 ) -> Result<Created, Problem> {
-    let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+    let (whole, _reservation) =
+        incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
     let object = Object::read(&whole, BROADCAST_WHOLE)?;
     let recipients = Object::required("recipients", object.raw("recipients"))?;
     let head_bytes = whole.len() - recipients.get().len();
@@ -108,19 +125,22 @@ async fn create_whole(
             Opening::Open(upload) => upload,
             Opening::Replayed(id) => return replayed(shared, id).await,
         };
-    let (mut faults, mut turn) = (Vec::new(), Turn::default());
-    for (index, recipient) in recipients.into_iter().enumerate() {
-        if let Err(error) = add(&mut upload, &whole, recipient) {
+    let (mut faults, mut slice) = (Vec::new(), Slice::new(head_bytes));
+    let mut recipients = recipients.into_iter().enumerate().peekable();
+    while let Some((index, recipient)) = recipients.next() {
+        slice.push(index, recipient.get().len(), read_recipient(&whole, recipient));
+        if !slice.is_full() && recipients.peek().is_some() {
+            continue;
+        }
+        for (index, error) in slice.add_to(&mut upload).await? {
             faults.push(in_recipients(index, error)?);
         }
         // Rendered contents may be larger than the body was.
         if upload.is_full() {
             upload.flush().await?;
         }
-        if upload.renders() {
-            turn.counted(head_bytes + recipient.get().len()).await;
-        }
         if faults.len() >= limits::FAULTS {
+            faults.truncate(limits::FAULTS);
             break;
         }
     }
@@ -137,9 +157,36 @@ async fn create_from_lines(
     parts: &Parts,
     incoming: &mut Incoming,
 ) -> Result<Created, Problem> {
-    let _reservation = shared.intake.reserve(limits::STREAM_BYTES)?;
-    let mut lines = Lines::default();
-    let Some(first) = next_line(&mut lines, incoming).await? else {
+    let mut input = Input::new(std::mem::replace(incoming, Incoming::new(Body::empty())));
+    let created = create_from_input(shared, caller, parts, &mut input).await;
+    // What is left of a refused one is thrown away where every body is.
+    *incoming = input.into_incoming();
+    created
+}
+
+async fn create_from_input(
+    shared: &Shared,
+    caller: &Caller,
+    parts: &Parts,
+    input: &mut Input,
+) -> Result<Created, Problem> {
+    let mut held = Reservation::default();
+    let first = loop {
+        if let Some(line) = input.next() {
+            break Some(line);
+        }
+        match input.piece().await? {
+            Some(piece) => {
+                // From its first byte on it may hold as much as any; before that, nothing.
+                if held.is_empty() {
+                    shared.intake.reserve(&caller.tenant, limits::STREAM_BYTES, &mut held)?;
+                }
+                input.push(piece);
+            }
+            None => break input.finish(),
+        }
+    };
+    let Some(first) = first else {
         return Err(Problem::bad_request("the body is empty: the first line is the broadcast"));
     };
     let number = first.number;
@@ -151,11 +198,11 @@ async fn create_from_lines(
     let mut upload = match open(shared, caller, parts, terms, Some(number)).await? {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => {
-            while incoming.piece().await?.is_some() {}
+            input.skip().await?;
             return replayed(shared, id).await;
         }
     };
-    match fill(&mut upload, &mut lines, incoming, whole.len()).await {
+    match fill(&mut upload, input, whole.len()).await {
         Ok(()) => seal(upload).await,
         Err(problem) => {
             upload.abandon().await;
@@ -165,58 +212,55 @@ async fn create_from_lines(
 }
 
 /// Adds every further line to `upload`, whose terms had `head_bytes`; gives up at the first that is wrong.
-async fn fill(
-    upload: &mut Upload,
-    lines: &mut Lines,
-    incoming: &mut Incoming,
-    head_bytes: usize,
-) -> Result<(), Problem> {
-    let mut turn = Turn::default();
+async fn fill(upload: &mut Upload, input: &mut Input, head_bytes: usize) -> Result<(), Problem> {
+    let mut slice = Slice::new(head_bytes);
     loop {
-        while let Some(line) = lines.next() {
-            let bytes = head_bytes + line.text.as_ref().map_or(0, Bytes::len);
-            add_line(upload, line)?;
-            if upload.renders() {
-                turn.counted(bytes).await;
-            }
-            if upload.is_full() {
-                upload.flush().await?;
+        while let Some(line) = input.next() {
+            push_line(&mut slice, line);
+            if slice.is_full() {
+                add_lines(upload, &mut slice).await?;
             }
         }
-        match incoming.piece().await? {
-            Some(piece) => lines.push(piece),
+        match input.piece().await? {
+            Some(piece) => input.push(piece),
             None => break,
         }
     }
-    lines.finish().map_or(Ok(()), |line| add_line(upload, line))
+    if let Some(line) = input.finish() {
+        push_line(&mut slice, line);
+    }
+    add_lines(upload, &mut slice).await
 }
 
-fn add_line(upload: &mut Upload, line: Line) -> Result<(), Problem> {
-    let number = line.number;
+fn push_line(slice: &mut Slice<u64>, line: Line) {
+    let bytes = line.text.as_ref().map_or(0, Bytes::len);
     let text = line.text.ok_or_else(too_long).and_then(utf8);
-    let added = text.and_then(|text| {
-        let json: &RawValue = serde_json::from_str(&text)?;
-        add(upload, &text, json)
-    });
-    added.map_err(|error| in_line(number, error))
+    let read = text.and_then(|text| read_recipient(&text, serde_json::from_str(&text)?));
+    slice.push(line.number, bytes, read);
 }
 
-/// Adds a recipient, a string or an object with `to`, `variables` and `fallback`; `json` is a part of `whole`.
-fn add(upload: &mut Upload, whole: &ByteString, json: &RawValue) -> Result<(), ReadError> {
+async fn add_lines(upload: &mut Upload, slice: &mut Slice<u64>) -> Result<(), Problem> {
+    if let Some((line, error)) = slice.add_to(upload).await?.into_iter().next() {
+        return Err(in_line(line, error));
+    }
+    if upload.is_full() {
+        upload.flush().await?;
+    }
+    Ok(())
+}
+/// Reads a recipient, a string or an object with `to`, from `json`, a part of `whole`.
+fn read_recipient(whole: &ByteString, json: &RawValue) -> Result<Recipient, ReadError> {
     if json.get().starts_with('{') {
         let object = Object::read(json.get(), RECIPIENT)?;
         let to = Object::required("to", object.text("to")?)?;
         let variables = object.object("variables", whole)?;
         let fallback = object.addresses(whole)?;
-        return Ok(upload.add(Addressee { to: share(whole, to), variables, fallback })?);
+        let addressee = Addressee { to: share(whole, to), variables, fallback };
+        return Ok(Recipient { addressee, is_text: false });
     }
     let to = text(json).map_err(|_| Fault::new("", "must be a string, or an object with `to`"))?;
-    let added = upload.add(Addressee { to: share(whole, to), ..Addressee::default() });
-    // What is wrong with the recipient is wrong with the line.
-    Ok(added.map_err(|fault| match &*fault.pointer {
-        "/to" => Fault::new("", fault.message),
-        _ => fault,
-    })?)
+    let addressee = Addressee { to: share(whole, to), ..Addressee::default() };
+    Ok(Recipient { addressee, is_text: true })
 }
 
 /// Opens the broadcast whose terms stand in `line`, if the body has lines.
@@ -228,7 +272,7 @@ async fn open(
     line: Option<u64>,
 ) -> Result<Opening, Problem> {
     add_key(&mut terms, header_key(&parts.headers)?)?;
-    let opened = shared.intake.open_broadcast(&caller.tenant, &terms).await;
+    let opened = shared.intake.open_broadcast(&caller.tenant, terms).await;
     opened.map_err(|error| match (error, line) {
         (IngestError::Invalid(fault), Some(line)) => in_line(line, fault.into()),
         (error, _) => error.into(),
@@ -247,16 +291,47 @@ async fn replayed(shared: &Shared, id: BroadcastId) -> Result<Created, Problem> 
     Ok(Created { id: show(id), accepted, replayed: true })
 }
 
-/// The next line, read from `incoming` as needed.
-async fn next_line(lines: &mut Lines, incoming: &mut Incoming) -> Result<Option<Line>, Problem> {
-    loop {
-        if let Some(line) = lines.next() {
-            return Ok(Some(line));
+// === impl Slice ===
+
+impl<P: Copy> Slice<P> {
+    fn new(head_bytes: usize) -> Self {
+        Self { head_bytes, turn: Turn::default(), read: Vec::new() }
+    }
+
+    /// Adds what was read at `place` from so many bytes.
+    fn push(&mut self, place: P, bytes: usize, read: Result<Recipient, ReadError>) {
+        self.turn.count(self.head_bytes + bytes);
+        self.read.push((place, read));
+    }
+
+    fn is_full(&self) -> bool {
+        self.turn.is_over()
+    }
+
+    /// Adds what it has to `upload`, and says where something was wrong, in order.
+    async fn add_to(&mut self, upload: &mut Upload) -> Result<Vec<(P, ReadError)>, Problem> {
+        self.turn.pass().await;
+        let (mut faults, mut places, mut good) = (Vec::new(), Vec::new(), Vec::new());
+        for (order, (place, read)) in std::mem::take(&mut self.read).into_iter().enumerate() {
+            match read {
+                Ok(Recipient { addressee, is_text }) => {
+                    places.push((order, place, is_text));
+                    good.push(addressee);
+                }
+                Err(error) => faults.push((order, place, error)),
+            }
         }
-        match incoming.piece().await? {
-            Some(piece) => lines.push(piece),
-            None => return Ok(lines.finish()),
+        for ((order, place, is_text), added) in places.into_iter().zip(upload.add(good).await?) {
+            let Err(fault) = added else { continue };
+            // What is wrong with a recipient that is a text is wrong with the line.
+            let fault = match &*fault.pointer {
+                "/to" if is_text => Fault::new("", fault.message),
+                _ => fault,
+            };
+            faults.push((order, place, fault.into()));
         }
+        faults.sort_by_key(|(order, ..)| *order);
+        Ok(faults.into_iter().map(|(_, place, error)| (place, error)).collect())
     }
 }
 

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, Draft, Name, Timestamp, limits};
 use pipeline::Intake;
-use pipeline::ingest::{Fault, Preview, Reservation, Terms};
+use pipeline::ingest::{Fault, IngestError, Preview, Reservation, Terms};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::Admission;
@@ -49,17 +49,29 @@ struct Previewed {
     error: Option<Located>,
 }
 
-/// Reads one notification from `json`, a part of `whole`.
-pub(crate) fn read_draft(
+/// Reads one notification from `json`, a part of `whole`. The outer error is not of the notification: there is too much
+/// under way to look at it.
+pub(crate) async fn read_draft(
     intake: &Intake,
     tenant: &Name,
     (whole, json): (&ByteString, &str),
     header_key: Option<&str>,
     now: Timestamp,
-) -> Result<Draft, ReadError> {
-    let (mut terms, to) = read_terms(whole, json)?;
-    add_key(&mut terms, header_key)?;
-    Ok(intake.check(tenant, &terms, to, now)?)
+) -> Result<Result<Draft, ReadError>, IngestError> {
+    let read = || {
+        let (mut terms, to) = read_terms(whole, json)?;
+        add_key(&mut terms, header_key)?;
+        Ok((terms, to))
+    };
+    let (terms, to) = match read() {
+        Ok(read) => read,
+        Err(error) => return Ok(Err(error)),
+    };
+    match intake.check_in_turn(tenant, terms, to, now).await {
+        Ok(draft) => Ok(Ok(draft)),
+        Err(IngestError::Invalid(fault)) => Ok(Err(fault.into())),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads what a notification says, and whom it is for, from `json`, a part of `whole`.
@@ -103,7 +115,8 @@ pub(crate) async fn create(
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json, Format::Lines])?;
         let key = header_key(&parts.headers)?;
-        let (whole, mut reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let (whole, mut reservation) =
+            incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         if whole.trim_ascii_start().starts_with('[') {
             if key.is_some() {
                 let detail = "Idempotency-Key goes with a single notification: \
@@ -124,10 +137,9 @@ fn create_stream(shared: &Shared, caller: &Caller, request: Request) -> Result<R
                       give each line its own idempotency_key";
         return Err(Problem::bad_request(detail));
     }
-    let reservation = shared.intake.reserve(limits::STREAM_BYTES)?;
     let intake = Arc::clone(&shared.intake);
     let incoming = Incoming::new(request.into_body());
-    let answers = stream::answers(intake, caller.tenant.clone(), incoming, reservation);
+    let answers = stream::answers(intake, caller.tenant.clone(), incoming);
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(answers)).into_response())
 }
 
@@ -137,7 +149,7 @@ async fn create_one(
     whole: &ByteString,
     key: Option<&str>,
 ) -> Result<Response, Problem> {
-    let draft = read_draft(intake, tenant, (whole, whole), key, intake.now())?;
+    let draft = read_draft(intake, tenant, (whole, whole), key, intake.now()).await??;
     let admissions = intake.accept_all(vec![draft]).await?;
     let (id, replayed) = match admissions.first() {
         Some(Admission::Accepted(id)) => (id.to_string(), false),
@@ -156,9 +168,10 @@ pub(crate) async fn preview(
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json])?;
-        let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let (whole, _reservation) =
+            incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let (terms, to) = read_terms(&whole, &whole)?;
-        let preview = shared.intake.preview(&caller.tenant, &terms, to)?;
+        let preview = shared.intake.preview(&caller.tenant, terms, to).await?;
         Ok(Json(Previewed::from(preview)).into_response())
     })
     .await
@@ -166,7 +179,7 @@ pub(crate) async fn preview(
 
 /// Reserves what rendered contents take beyond `held`, the bytes of the body that they stand for.
 fn hold(
-    intake: &Intake,
+    (intake, tenant): (&Intake, &Name),
     reservation: &mut Reservation,
     held: &mut usize,
     rendered: usize,
@@ -177,7 +190,7 @@ fn hold(
         return Err(Fault::new("", message).into());
     }
     if rendered > *held {
-        reservation.merge(intake.reserve(rendered - *held)?);
+        intake.reserve(tenant, rendered - *held, reservation)?;
         *held = rendered;
     }
     Ok(())
@@ -199,10 +212,10 @@ async fn create_many(
     let (mut held, mut rendered) = (whole.len(), 0);
     let mut turn = Turn::default();
     for (index, item) in items.into_iter().enumerate() {
-        match read_draft(intake, tenant, (whole, item.get()), None, now) {
+        match read_draft(intake, tenant, (whole, item.get()), None, now).await? {
             Ok(draft) => {
                 rendered += draft.content.bytes_stored();
-                hold(intake, reservation, &mut held, rendered)?;
+                hold((intake, tenant), reservation, &mut held, rendered)?;
                 drafts.push(draft);
             }
             Err(ReadError::Fault(fault)) => faults.push(Located::in_item(index, fault)),

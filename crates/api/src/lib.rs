@@ -6,6 +6,7 @@
 mod body;
 mod broadcasts;
 mod create;
+mod input;
 mod keys;
 mod lines;
 mod metrics;

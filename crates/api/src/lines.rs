@@ -54,6 +54,11 @@ impl Lines {
         None
     }
 
+    /// The number of the line of which a part is kept.
+    pub(crate) fn begun(&self) -> Option<u64> {
+        (!self.begun.is_empty()).then_some(self.number + 1)
+    }
+
     /// The last line, if its end is missing. Call it at the end of the stream.
     pub(crate) fn finish(&mut self) -> Option<Line> {
         self.complete(Bytes::new())

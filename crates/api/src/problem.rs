@@ -137,6 +137,10 @@ impl From<IngestError> for Problem {
         match error {
             IngestError::Invalid(fault) => fault.into(),
             IngestError::Store(error) => error.into(),
+            IngestError::TenantOverloaded { retry_after } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string())
+                    .with_advice(Advice::RetryAfter(retry_after.as_secs()))
+            }
             IngestError::Overloaded { retry_after } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
                     .with_advice(Advice::RetryAfter(retry_after.as_secs()))

@@ -21,7 +21,8 @@ use store::{Admission, StoreError};
 
 use crate::body::Incoming;
 use crate::create::read_draft;
-use crate::lines::{Line, Lines};
+use crate::input::Input;
+use crate::lines::Line;
 use crate::object::{ReadError, utf8};
 use crate::problem::Problem;
 use crate::turn::Turn;
@@ -57,14 +58,14 @@ type Answered = Result<(Vec<u8>, Counts), StoreError>;
 struct Answers {
     intake: Arc<Intake>,
     tenant: Name,
-    incoming: Incoming,
-    lines: Lines,
+    input: Input,
     group: Group,
     calls: FuturesOrdered<BoxFuture<'static, Answered>>,
     counts: Counts,
     stage: Stage,
     turn: Turn,
-    _reservation: Reservation,
+    /// Set aside while anything is held: a line, a group, a call.
+    held: Option<Reservation>,
 }
 
 /// How far a stream is.
@@ -89,19 +90,17 @@ pub(crate) fn answers(
     intake: Arc<Intake>,
     tenant: Name,
     incoming: Incoming,
-    reservation: Reservation,
 ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
     let answers = Answers {
         intake,
         tenant,
-        incoming,
-        lines: Lines::default(),
+        input: Input::new(incoming),
         group: Group::default(),
         calls: FuturesOrdered::new(),
         counts: Counts::default(),
         stage: Stage::Reading,
         turn: Turn::default(),
-        _reservation: reservation,
+        held: None,
     };
     stream::unfold(answers, |mut answers| async move {
         let piece = answers.next().await?;
@@ -147,7 +146,7 @@ impl Answers {
     async fn read_what_is_here(&mut self) {
         self.collect().await;
         while self.may_read()
-            && let Some(piece) = self.incoming.piece_at_hand()
+            && let Some(piece) = self.input.piece_at_hand()
         {
             self.take(piece).await;
         }
@@ -156,10 +155,14 @@ impl Answers {
     /// Waits for more input or for the oldest call, whichever comes first.
     async fn progress(&mut self) -> Progress {
         let may_read = self.may_read();
+        // A stream that only waits for its next line keeps no memory from others.
+        if self.calls.is_empty() && self.group.lines.is_empty() && !self.input.holds_some() {
+            self.held = None;
+        }
         tokio::select! {
             biased;
             answered = self.calls.next(), if !self.calls.is_empty() => Progress::Answered(answered),
-            piece = self.incoming.piece(), if may_read => Progress::Piece(piece),
+            piece = self.input.piece(), if may_read => Progress::Piece(piece),
             else => Progress::Answered(None),
         }
     }
@@ -167,38 +170,62 @@ impl Answers {
     async fn take(&mut self, piece: Result<Option<Bytes>, Problem>) {
         match piece {
             Ok(Some(piece)) => {
-                self.lines.push(piece);
+                if let Err(problem) = self.hold().await {
+                    self.stage = Stage::Read(Err(problem));
+                    return;
+                }
+                self.input.push(piece);
                 self.collect().await;
             }
             Ok(None) => {
-                if let Some(line) = self.lines.finish() {
-                    self.read(line);
-                }
                 self.stage = Stage::Read(Ok(()));
+                if let Some(line) = self.input.finish() {
+                    self.read(line).await;
+                }
             }
             Err(problem) => self.stage = Stage::Read(Err(problem)),
         }
     }
 
+    /// Sets aside what the stream may hold, unless it has that. It waits for room with nothing of its own in hand.
+    async fn hold(&mut self) -> Result<(), Problem> {
+        if self.held.is_none() {
+            self.held = Some(self.intake.reserve_for_stream(&self.tenant).await?);
+        }
+        Ok(())
+    }
+
     async fn collect(&mut self) {
         while !self.group.is_full()
-            && let Some(line) = self.lines.next()
+            && matches!(self.stage, Stage::Reading)
+            && let Some(line) = self.input.next()
         {
             let bytes = line.text.as_ref().map_or(0, Bytes::len);
-            self.read(line);
+            self.read(line).await;
             self.turn.counted(bytes).await;
         }
     }
 
-    fn read(&mut self, line: Line) {
+    async fn read(&mut self, line: Line) {
         let now = self.intake.now();
         let length = line.text.as_ref().map_or(0, Bytes::len);
         self.group.bytes += length;
         let draft = match line.text {
             None => Err(LineError::too_long()),
-            Some(text) => utf8(text)
-                .and_then(|text| read_draft(&self.intake, &self.tenant, (&text, &text), None, now))
-                .map_err(LineError::from),
+            Some(text) => match utf8(text) {
+                Ok(text) => {
+                    let draft = read_draft(&self.intake, &self.tenant, (&text, &text), None, now);
+                    match draft.await {
+                        Ok(draft) => draft.map_err(LineError::from),
+                        // Of this line and of all behind it nothing is taken in.
+                        Err(overload) => {
+                            self.stage = Stage::Read(Err(overload.into()));
+                            return;
+                        }
+                    }
+                }
+                Err(error) => Err(error.into()),
+            },
         };
         match draft {
             Ok(draft) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use crate::Shared;
 use crate::body::{Format, format, with_body};
 use crate::create::too_many;
+use crate::keys::Caller;
 use crate::object::{Object, list, share, text};
 use crate::operate::append_line;
 use crate::problem::Problem;
@@ -97,11 +98,13 @@ pub(crate) async fn read(
 
 pub(crate) async fn suppress(
     State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json])?;
-        let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let (whole, _reservation) =
+            incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let object = Object::read(&whole, SUPPRESS)?;
         let reason = object.text("reason")?.unwrap_or("by an operator".into());
         let reason: String = reason.chars().take(limits::DETAIL_BYTES).collect();
@@ -125,11 +128,13 @@ pub(crate) async fn suppress(
 /// `POST /v1/suppressions/lift`
 pub(crate) async fn lift(
     State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[Format::Json])?;
-        let (whole, _reservation) = incoming.whole(&parts.headers, &shared.intake).await?;
+        let (whole, _reservation) =
+            incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let object = Object::read(&whole, LIFT)?;
         let registered_at = object.text("registered_at")?;
         let registered_at = registered_at.map(|text| text.parse::<Timestamp>()).transpose();

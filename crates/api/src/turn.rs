@@ -1,7 +1,7 @@
-//! Whoever has much to read lets others go first now and then.
+//! A request that has much to read lets others go first now and then.
 
-/// What one caller did without a break. A template may keep a thread for milliseconds, and a body may hold ten thousand of
-/// them: others wait for a few at most.
+/// What one request did without a break. A body may hold ten thousand notifications: other requests wait for a few of them at
+/// most.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     work: usize,
@@ -15,13 +15,28 @@ const ITEM_BYTES: usize = 512;
 // === impl Turn ===
 
 impl Turn {
-    /// Counts an item of so many bytes, and lets others run when that was enough.
-    pub(crate) async fn counted(&mut self, bytes: usize) {
+    /// Counts an item of so many bytes.
+    pub(crate) fn count(&mut self, bytes: usize) {
         self.work += 1 + bytes / ITEM_BYTES;
-        if self.work >= TURN_ITEMS {
+    }
+
+    /// Whether it was enough.
+    pub(crate) fn is_over(&self) -> bool {
+        self.work >= TURN_ITEMS
+    }
+
+    /// Lets others run if it was enough.
+    pub(crate) async fn pass(&mut self) {
+        if self.is_over() {
             self.work = 0;
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Counts an item of so many bytes, and lets others run when that was enough.
+    pub(crate) async fn counted(&mut self, bytes: usize) {
+        self.count(bytes);
+        self.pass().await;
     }
 }
 

@@ -28,8 +28,16 @@ pub const LINE_BYTES: usize = PAYLOAD_BYTES + 16 * 1024;
 /// Bytes of request bodies being parsed or waiting for their commit, over all callers; more is answered
 /// with 503 and Retry-After.
 pub const INGEST_BYTES: usize = 64 * 1024 * 1024;
-/// What one stream reserves of [`INGEST_BYTES`] for as long as it lasts: the groups that are with the
-/// store, the one being collected, and a long line. 32 streams fit.
+/// What one tenant may hold of [`INGEST_BYTES`]; more is answered with 429 and Retry-After. Two of the largest requests, or
+/// 16 streams.
+pub const INGEST_TENANT_BYTES: usize = 2 * REQUEST_BYTES;
+/// The part of [`INGEST_BYTES`] that only small requests may use, so that however much others send at a time, a
+/// single notification finds room.
+pub const INGEST_RESERVE: usize = 8 * 1024 * 1024;
+/// A request that holds no more than this is small, bytes.
+pub const INGEST_SMALL: usize = 64 * 1024;
+/// What one stream reserves of [`INGEST_BYTES`] while it holds anything: the groups that are with the
+/// store, the one being collected, and a long line. One that waits for its next line holds nothing.
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;
 /// Store calls of one stream under way at a time: one commits while the next is read.
 pub const STREAM_CALLS: usize = 2;
@@ -69,6 +77,14 @@ pub const VARIABLES_BYTES: usize = 64 * 1024;
 pub const FALLBACKS: usize = 3;
 /// Bytes of all fallbacks of a notification: with its own content they fit a batch.
 pub const FALLBACK_BYTES: usize = PAYLOAD_BYTES;
+/// Threads that compile and render templates. One: whatever callers ask for, it takes no more than a core, and the others
+/// deliver.
+pub const RENDER_THREADS: usize = 1;
+/// Pieces of work that may wait for these threads, of all tenants together; more is answered with 503. A piece takes some
+/// milliseconds at worst, so the last one waits for a few seconds.
+pub const RENDER_WAITING: usize = 512;
+/// Pieces of work of one tenant that may wait; more is answered with 429. Every request has one at a time.
+pub const RENDER_WAITING_OF_TENANT: usize = 64;
 /// What a caller is told to wait when the bytes are used up: a few commits.
 pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -82,7 +98,8 @@ pub const CONNECTION_BYTES: usize = 64 * 1024;
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two pieces of a body, or of an answer that the caller does not read.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the whole body of an atomic request, which is counted against [`INGEST_BYTES`] meanwhile.
+/// For the whole body of an atomic request, or for one line of a stream: both are counted against [`INGEST_BYTES`] meanwhile.
+/// So a body has a least rate: its bytes within this time.
 pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long the rest of a refused body is read, so that its sender gets to see the answer.
 pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -318,7 +335,9 @@ const _: () = {
         "it must help before the lease does"
     );
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
-    assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_BYTES);
+    assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_TENANT_BYTES);
+    assert!(INGEST_TENANT_BYTES + INGEST_RESERVE < INGEST_BYTES, "one tenant leaves room");
+    assert!(INGEST_SMALL < INGEST_RESERVE && RENDER_WAITING_OF_TENANT < RENDER_WAITING);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
     assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
     assert!(ATTACHMENT_BYTES.div_ceil(3) * 4 + 16 * 1024 <= PAYLOAD_BYTES);

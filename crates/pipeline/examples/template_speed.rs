@@ -119,12 +119,13 @@ async fn run(name: &str, content: &str, is_template: bool, count: usize) {
         ..Terms::default()
     };
     let tenant = "default".parse().expect("a name");
-    let Ok(Opening::Open(mut upload)) = intake.open_broadcast(&tenant, &terms).await else {
+    let Ok(Opening::Open(mut upload)) = intake.open_broadcast(&tenant, terms).await else {
         panic!("the broadcast is not open");
     };
     let started = Instant::now();
     for (to, variables) in recipients {
-        upload.add(Addressee { to, variables, fallback: Vec::new() }).expect("a good recipient");
+        let added = upload.add(vec![Addressee { to, variables, fallback: Vec::new() }]).await;
+        assert_eq!(added.expect("there is room"), [Ok(())]);
     }
     show(name, started, count);
     upload.abandon().await;

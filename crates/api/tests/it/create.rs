@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use notification::{BroadcastId, Draft, Timestamp, limits};
+use pipeline::ingest::Reservation;
 use serde_json::json;
 use store::{
     Admission, BroadcastDraft, BroadcastOpened, Ingest, Memory, RecipientGroup, StoreError,
@@ -198,22 +199,59 @@ async fn a_broadcast_may_bring_its_recipients_with_it() {
 #[tokio::test(start_paused = true)]
 async fn when_the_bytes_are_used_up_the_answer_is_to_come_back() {
     let fixture = fixture(Vec::new());
-    let all = fixture.intake.reserve(limits::INGEST_BYTES).unwrap();
+    let whose = |name: &str| name.parse().unwrap();
+    let rest = limits::INGEST_BYTES - limits::INGEST_TENANT_BYTES - limits::INGEST_RESERVE;
+    let mut all = Vec::new();
+    for (tenant, bytes) in [("a", limits::INGEST_TENANT_BYTES), ("b", rest)] {
+        let mut held = Reservation::default();
+        fixture.intake.reserve(&whose(tenant), bytes, &mut held).unwrap();
+        all.push(held);
+    }
+    let one = fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
+    assert_eq!(one.status, StatusCode::CREATED, "there is a reserve for single ones");
+    let mut held = Reservation::default();
+    while fixture.intake.reserve(&whose("c"), limits::INGEST_SMALL, &mut held).is_ok() {
+        all.push(std::mem::take(&mut held));
+    }
+    let stream = fixture.post("/v1/notifications", LINES, notification("a1", "")).await;
+    assert_eq!(stream.lines()[0]["error"]["status"], 503, "{}", stream.text);
     let lines = format!("{}\n\"a1\"", r#"{"channel":"ios","content":{}}"#);
     for (path, content_type, body) in [
         ("/v1/notifications", JSON, notification("a1", "")),
-        ("/v1/notifications", LINES, notification("a1", "")),
         ("/v1/broadcasts", LINES, lines.clone()),
     ] {
         let answer = fixture.post(path, content_type, body).await;
         answer.problem(503);
         assert_eq!(answer.header("retry-after"), "1");
     }
-    fixture.assert_nothing_is_stored().await;
+    assert_eq!(fixture.account().await.accepted, 1);
     drop(all);
     fixture.post("/v1/broadcasts", LINES, lines).await;
-    assert_eq!(fixture.account().await.accepted, 1);
-    assert!(fixture.intake.reserve(limits::INGEST_BYTES).is_ok(), "everything was given back");
+    assert_eq!(fixture.account().await.accepted, 2);
+    let mut all_given_back = Vec::new();
+    for (tenant, bytes) in [("default", limits::INGEST_TENANT_BYTES), ("b", rest)] {
+        let mut held = Reservation::default();
+        let reserved = fixture.intake.reserve(&whose(tenant), bytes, &mut held);
+        all_given_back.push((reserved, held));
+    }
+    assert!(
+        all_given_back.iter().all(|(reserved, _)| reserved.is_ok()),
+        "everything was given back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_too_much_under_way_is_told_that_it_is_its_own() {
+    let fixture = fixture(Vec::new());
+    let mut held = Reservation::default();
+    let tenant = "default".parse().unwrap();
+    fixture.intake.reserve(&tenant, limits::INGEST_TENANT_BYTES, &mut held).unwrap();
+    let answer = fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
+    answer.problem(429);
+    assert_eq!(answer.header("retry-after"), "1");
+    let stream = fixture.post("/v1/notifications", LINES, notification("a1", "")).await;
+    assert_eq!(stream.lines()[0]["error"]["status"], 429, "{}", stream.text);
+    fixture.assert_nothing_is_stored().await;
 }
 
 /// A store whose disk failed.

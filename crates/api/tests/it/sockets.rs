@@ -2,11 +2,13 @@
 //!
 //! Time is paused: whenever everybody waits for the network, it jumps to the next timeout.
 
+use axum::http::StatusCode;
+use notification::limits;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
 use crate::support::{
-    LINES, chunked_head, connect, fixture, notification, read_to_end, read_until, write_chunk,
+    JSON, LINES, chunked_head, connect, fixture, notification, read_to_end, read_until, write_chunk,
 };
 
 #[tokio::test]
@@ -118,6 +120,25 @@ async fn a_caller_that_does_not_read_its_answers_is_let_go() {
         assert!(written < 1_000, "a caller that reads nothing is read from without end");
     }
     drop(socket);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn streams_that_wait_for_their_next_line_hold_no_memory() {
+    let fixture = fixture(Vec::new());
+    let server = fixture.listen().await;
+    let mut idle = Vec::new();
+    // As many at a time as would hold all memory ten times over, if each kept what it may use.
+    for number in 1..=limits::INGEST_BYTES / limits::STREAM_BYTES * 10 {
+        let mut socket = connect(server.address, &chunked_head("/v1/notifications", LINES)).await;
+        write_chunk(&mut socket, format!("{}\n\n", notification("a1", "")).as_bytes()).await;
+        read_until(&mut socket, r#"{"line":1,"id":""#).await;
+        assert_eq!(fixture.account().await.accepted, number as u64);
+        idle.push(socket);
+    }
+    let answer = fixture.post("/v1/notifications", JSON, notification("a2", "")).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+    drop(idle);
     server.stop().await;
 }
 

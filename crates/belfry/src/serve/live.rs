@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use flow::Clock;
-use notification::Name;
-use pipeline::ingest::{TemplateSource, Templates};
+use notification::{Name, limits};
+use pipeline::ingest::{Renderer, TemplateSource, Templates};
 use pipeline::{Channels, Intake, RetryPolicy};
 use store::Ingest;
 use tokio::sync::watch;
@@ -98,7 +98,9 @@ impl Live {
     pub(super) fn intake(&self, store: Arc<dyn Ingest>, clock: Clock) -> anyhow::Result<Intake> {
         let channels = self.channels.borrow().clone();
         let templates = compile(&self.templates, &channels)?;
-        Ok(Intake::new(store, Arc::new(channels), clock).with_templates(templates))
+        let renderer = Renderer::start(limits::RENDER_THREADS).context("cannot start a thread")?;
+        let intake = Intake::new(store, Arc::new(channels), clock);
+        Ok(intake.with_templates(templates).with_renderer(renderer))
     }
 
     /// The channels, as they are from now on.

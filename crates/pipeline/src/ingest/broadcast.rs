@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use notification::{BroadcastId, ByteString, Bytes, limits};
+use notification::{BroadcastId, ByteString, Bytes, Name, limits};
 use store::{RecipientGroup, StoreError};
 
 use super::check::{Recipient, recipient};
@@ -39,7 +39,8 @@ pub struct Addressee {
 pub struct Upload {
     intake: Arc<Intake>,
     id: BroadcastId,
-    recipe: Box<Recipe>,
+    tenant: Name,
+    recipe: Arc<Recipe>,
     groups: Vec<RecipientGroup>,
     group_of: HashMap<Arc<str>, usize>,
     collected_items: usize,
@@ -49,15 +50,37 @@ pub struct Upload {
     is_closed: bool,
 }
 
+/// A recipient that was checked, and what it is sent.
+struct Made {
+    to: ByteString,
+    destination: Arc<str>,
+    own: Own,
+}
+
+// === impl Made ===
+
+impl Made {
+    fn new(recipe: &Recipe, addressee: Addressee) -> Result<Self, Fault> {
+        let Addressee { to, variables, fallback } = addressee;
+        let Recipient { to, destination } = recipient(recipe.channel(), to)?;
+        Ok(Self { to, destination, own: recipe.own(variables, fallback)? })
+    }
+}
+
 // === impl Upload ===
 
 impl Upload {
-    /// An upload for the open broadcast `id`. Everybody gets its content, or one of its own by the `recipe`.
-    pub(super) fn new(intake: Arc<Intake>, id: BroadcastId, recipe: Recipe) -> Self {
+    /// An upload for a tenant's open broadcast `id`. Everybody gets its content, or one of its own by the recipe.
+    pub(super) fn new(
+        intake: Arc<Intake>,
+        id: BroadcastId,
+        (tenant, recipe): (Name, Recipe),
+    ) -> Self {
         Self {
             intake,
             id,
-            recipe: Box::new(recipe),
+            tenant,
+            recipe: Arc::new(recipe),
             groups: Vec::new(),
             group_of: HashMap::new(),
             collected_items: 0,
@@ -73,17 +96,34 @@ impl Upload {
         self.id
     }
 
-    /// Checks and collects one recipient. After it, see whether the upload [is full](Self::is_full).
-    pub fn add(&mut self, addressee: Addressee) -> Result<(), Fault> {
-        let Addressee { to, variables, fallback } = addressee;
-        let Recipient { to, destination } = recipient(self.recipe.channel(), to)?;
-        let Own { content, bytes } = self.recipe.own(variables, fallback)?;
+    /// Checks and collects recipients; answers in order. Where contents are rendered, that is one piece of work: give no
+    /// more at a time than may delay others. After it, see whether the upload [is full](Self::is_full).
+    ///
+    /// # Errors
+    /// Those of [`Renderer::run`](super::Renderer::run). Then none of them is collected.
+    pub async fn add(
+        &mut self,
+        addressees: Vec<Addressee>,
+    ) -> Result<Vec<Result<(), Fault>>, IngestError> {
+        let recipe = Arc::clone(&self.recipe);
+        let work = move || {
+            let made = addressees.into_iter().map(|addressee| Made::new(&recipe, addressee));
+            made.collect::<Vec<_>>()
+        };
+        let made = match &self.intake.renderer {
+            Some(renderer) if self.recipe.renders() => renderer.run(&self.tenant, work).await?,
+            _ => work(),
+        };
+        Ok(made.into_iter().map(|made| made.map(|made| self.collect(made))).collect())
+    }
+
+    fn collect(&mut self, Made { to, destination, own }: Made) {
+        let Own { content, bytes } = own;
         self.collected_items += 1;
         self.collected_bytes += to.len() + bytes;
         let group = self.group(destination);
         group.recipients.push(to);
         group.contents.extend(content);
-        Ok(())
     }
 
     /// Whether enough is collected to hand it on.

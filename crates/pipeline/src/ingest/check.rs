@@ -11,11 +11,12 @@ use notification::limits::{
     CLOCK_TOLERANCE, KEY_BYTES, LATE_AFTER, RECIPIENT_BYTES, SCHEDULE_AHEAD,
 };
 use notification::{
-    ByteString, Bytes, Draft, Envelope, Guarantee, Idempotency, Lane, LatePolicy, Name, Priority,
-    Timestamp,
+    ByteString, Bytes, Content, Draft, Envelope, Guarantee, Idempotency, Lane, LatePolicy, Name,
+    Priority, Timestamp,
 };
 use store::BroadcastDraft;
 
+use super::Preview;
 use super::content::{Recipe, What, check_content, fallback};
 use super::template::{Templates, Variables};
 use crate::Channels;
@@ -106,6 +107,13 @@ struct Checked<'a> {
     what: What,
 }
 
+/// What a notification sends, before its channel was asked.
+struct Rendered<'a> {
+    checked: Checked<'a>,
+    variables: Variables,
+    content: Content,
+}
+
 /// Checks one notification.
 pub(super) fn notification(
     catalog: &Catalog,
@@ -114,9 +122,35 @@ pub(super) fn notification(
     to: ByteString,
     now: Timestamp,
 ) -> Result<Draft, Fault> {
-    let checked = Checked::new(catalog, terms, now)?;
-    let variables = Variables::of(terms)?;
-    let mut content = checked.what.render(&variables)?;
+    let rendered = Rendered::new(catalog, terms, now)?;
+    complete((catalog, tenant, terms), to, now, rendered)
+}
+
+/// Checks one notification of which the content is to be shown, also when its channel will not have it.
+pub(super) fn preview(
+    catalog: &Catalog,
+    tenant: &Name,
+    terms: &Terms<'_>,
+    to: ByteString,
+    now: Timestamp,
+) -> Result<Preview, Fault> {
+    let rendered = Rendered::new(catalog, terms, now)?;
+    let content = rendered.content.clone();
+    match complete((catalog, tenant, terms), to, now, rendered) {
+        Ok(draft) => Ok(Preview { content: draft.content, refused: None }),
+        Err(fault) if fault.is_about_content() => Ok(Preview { content, refused: Some(fault) }),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Checks what is rendered, and what goes with it.
+fn complete(
+    (catalog, tenant, terms): (&Catalog, &Name, &Terms<'_>),
+    to: ByteString,
+    now: Timestamp,
+    rendered: Rendered<'_>,
+) -> Result<Draft, Fault> {
+    let Rendered { checked, variables, mut content } = rendered;
     check_content(&**checked.channel, &content)?;
     content.fallback = fallback(catalog, terms, &variables)?;
     let Recipient { to, destination } = recipient(&**checked.channel, to)?;
@@ -222,6 +256,52 @@ impl fmt::Display for Fault {
             Some(field) => write!(formatter, "{field}: {}", self.message),
             None => formatter.write_str(&self.message),
         }
+    }
+}
+
+// === impl Terms ===
+
+impl Terms<'_> {
+    /// Whether something of it is rendered.
+    pub(super) fn has_templates(&self) -> bool {
+        self.template.is_some() || self.variables.is_some()
+    }
+
+    /// The same, borrowed from nobody.
+    pub(super) fn into_owned(self) -> Terms<'static> {
+        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+        let fallback = self.fallback.into_iter().map(|item| FallbackTerms {
+            channel: Cow::Owned(item.channel.into_owned()),
+            template: owned(item.template),
+            to: item.to,
+            content: item.content,
+            options: item.options,
+        });
+        Terms {
+            channel: Cow::Owned(self.channel.into_owned()),
+            template: owned(self.template),
+            fallback: fallback.collect(),
+            guarantee: owned(self.guarantee),
+            priority: owned(self.priority),
+            send_at: owned(self.send_at),
+            expires_at: owned(self.expires_at),
+            late: owned(self.late),
+            content: self.content,
+            options: self.options,
+            variables: self.variables,
+            idempotency_key: self.idempotency_key,
+        }
+    }
+}
+
+// === impl Rendered ===
+
+impl<'a> Rendered<'a> {
+    fn new(catalog: &'a Catalog, terms: &Terms<'_>, now: Timestamp) -> Result<Self, Fault> {
+        let checked = Checked::new(catalog, terms, now)?;
+        let variables = Variables::of(terms)?;
+        let content = checked.what.render(&variables)?;
+        Ok(Self { checked, variables, content })
     }
 }
 

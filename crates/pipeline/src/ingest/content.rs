@@ -47,12 +47,6 @@ pub(super) struct Own {
     pub(super) bytes: usize,
 }
 
-/// What a notification would send, whatever its channel says to that.
-pub(super) fn rendered(catalog: &Catalog, terms: &Terms<'_>) -> Result<Content, Fault> {
-    let (name, channel) = channel(&catalog.channels, &terms.channel)?;
-    What::new(catalog, (name, &**channel), terms)?.render(&Variables::of(terms)?)
-}
-
 /// Checks what stands in for a notification as if each were sent by itself.
 pub(super) fn fallback(
     catalog: &Catalog,

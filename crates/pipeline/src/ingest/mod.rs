@@ -6,10 +6,12 @@
 //! second share an envelope, and with it a batch.
 
 mod broadcast;
+mod budget;
 mod check;
 mod content;
 pub mod object;
 mod outbox;
+mod renderer;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -20,15 +22,18 @@ use std::time::Duration;
 use flow::Clock;
 use notification::{BroadcastId, ByteString, Content, Draft, Name, Timestamp, limits};
 use store::{Admission, BroadcastOpened, Ingest, StoreError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::Channels;
 
 pub use broadcast::{Addressee, Opening, Upload};
+pub use budget::Reservation;
 pub use check::{FallbackTerms, Fault, Terms};
 pub use outbox::Drain;
+pub use renderer::Renderer;
 pub use template::{TemplateSource, Templates};
 
+use budget::Budget;
 use check::{Broadcast, Catalog};
 
 /// The ingest stage. Shared by all edges.
@@ -38,7 +43,9 @@ pub struct Intake {
     /// What callers may name, as of now.
     catalog: watch::Sender<Arc<Catalog>>,
     clock: Clock,
-    bytes: Arc<Semaphore>,
+    budget: Budget,
+    /// Where templates are rendered; without it, where they are asked for.
+    renderer: Option<Renderer>,
     /// Broadcasts whose upload was dropped half-way, for [`Intake::sweep`].
     left_open: Mutex<Vec<BroadcastId>>,
 }
@@ -52,19 +59,22 @@ pub struct Preview {
     pub refused: Option<Fault>,
 }
 
-/// Bytes set aside for one request; given back when dropped.
-#[derive(Debug)]
-pub struct Reservation {
-    permit: OwnedSemaphorePermit,
-}
-
 /// Why nothing was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
     /// The caller asked for something that cannot be.
     #[error("{0}")]
     Invalid(#[from] Fault),
-    /// Too much is being taken in at the moment.
+    /// The tenant has too much under way at the moment.
+    #[error(
+        "too much of this tenant is being taken in: try again in {} s, with fewer requests at a time",
+        retry_after.as_secs()
+    )]
+    TenantOverloaded {
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
+    /// Too much is being taken in at the moment, of all tenants together.
     #[error("too much is being taken in: try again in {} s", retry_after.as_secs())]
     Overloaded {
         /// When it is worth trying again.
@@ -80,10 +90,16 @@ pub enum IngestError {
 impl Intake {
     /// An intake for `channels` into `store`.
     pub fn new(store: Arc<dyn Ingest>, channels: Arc<Channels>, clock: Clock) -> Self {
-        let bytes = Arc::new(Semaphore::new(limits::INGEST_BYTES));
         let catalog = Arc::new(Catalog { channels, templates: Templates::default() });
         let catalog = watch::Sender::new(catalog);
-        Self { store, catalog, clock, bytes, left_open: Mutex::default() }
+        let (budget, left_open) = (Budget::new(), Mutex::default());
+        Self { store, catalog, clock, budget, renderer: None, left_open }
+    }
+
+    /// The same with threads of its own for templates. Without them a template is rendered where it is asked for.
+    #[must_use]
+    pub fn with_renderer(self, renderer: Renderer) -> Self {
+        Self { renderer: Some(renderer), ..self }
     }
 
     /// The same with named templates, which were compiled for its channels.
@@ -98,16 +114,26 @@ impl Intake {
         self.catalog.send_replace(Arc::new(Catalog { channels, templates }));
     }
 
-    /// Sets `bytes` aside for a request that will be parsed, or refuses at once: it never waits.
+    /// Adds `bytes` to what `held` sets aside for a request of `tenant`, or refuses at once: it never waits.
     ///
     /// # Errors
-    /// [`IngestError::Overloaded`].
-    pub fn reserve(&self, bytes: usize) -> Result<Reservation, IngestError> {
-        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
-        match Arc::clone(&self.bytes).try_acquire_many_owned(permits) {
-            Ok(permit) => Ok(Reservation { permit }),
-            Err(_) => Err(IngestError::Overloaded { retry_after: limits::OVERLOAD_RETRY_AFTER }),
-        }
+    /// [`IngestError::TenantOverloaded`] and [`IngestError::Overloaded`].
+    pub fn reserve(
+        &self,
+        tenant: &Name,
+        bytes: usize,
+        held: &mut Reservation,
+    ) -> Result<(), IngestError> {
+        self.budget.take(tenant, bytes, held)
+    }
+
+    /// Sets [`limits::STREAM_BYTES`] aside for a stream of `tenant` that holds nothing yet; waits until there is room, for
+    /// [`limits::IDLE_TIMEOUT`] at most.
+    ///
+    /// # Errors
+    /// Those of [`Intake::reserve`].
+    pub async fn reserve_for_stream(&self, tenant: &Name) -> Result<Reservation, IngestError> {
+        self.budget.wait(tenant, limits::STREAM_BYTES).await
     }
 
     /// The time it is. One value serves a whole request.
@@ -115,7 +141,7 @@ impl Intake {
         channel::timestamp(self.clock)
     }
 
-    /// Checks one notification. Pure but for its arguments.
+    /// Checks one notification, here and now. Pure but for its arguments.
     pub fn check(
         &self,
         tenant: &Name,
@@ -126,24 +152,50 @@ impl Intake {
         check::notification(&self.catalog(), tenant, terms, to, now)
     }
 
+    /// [`Intake::check`] for callers whose templates must not delay others: these are rendered on threads of their own.
+    ///
+    /// # Errors
+    /// Those of [`Renderer::run`] beside what is wrong.
+    pub async fn check_in_turn(
+        &self,
+        tenant: &Name,
+        terms: Terms<'_>,
+        to: ByteString,
+        now: Timestamp,
+    ) -> Result<Draft, IngestError> {
+        let (catalog, whose) = (self.catalog(), tenant.clone());
+        let check = move |terms: &Terms<'_>| check::notification(&catalog, &whose, terms, to, now);
+        Ok(self.render(tenant, terms, check).await??)
+    }
+
     /// What [`Intake::check`] would accept, also when the channel will not have the content. Stores nothing.
     ///
     /// # Errors
-    /// What is wrong besides, so that there is nothing to show.
-    pub fn preview(
+    /// What is wrong besides, so that there is nothing to show, and those of [`Renderer::run`].
+    pub async fn preview(
         &self,
         tenant: &Name,
-        terms: &Terms<'_>,
+        terms: Terms<'_>,
         to: ByteString,
-    ) -> Result<Preview, Fault> {
-        match self.check(tenant, terms, to, self.now()) {
-            Ok(draft) => Ok(Preview { content: draft.content, refused: None }),
-            Err(fault) => match content::rendered(&self.catalog(), terms) {
-                Ok(content) if fault.is_about_content() => {
-                    Ok(Preview { content, refused: Some(fault) })
-                }
-                Ok(_) | Err(_) => Err(fault),
-            },
+    ) -> Result<Preview, IngestError> {
+        let (catalog, whose, now) = (self.catalog(), tenant.clone(), self.now());
+        let check = move |terms: &Terms<'_>| check::preview(&catalog, &whose, terms, to, now);
+        Ok(self.render(tenant, terms, check).await??)
+    }
+
+    /// Does `work` with `terms`: on the threads for templates, if there are such and it takes one.
+    async fn render<T: Send + 'static>(
+        &self,
+        tenant: &Name,
+        terms: Terms<'_>,
+        work: impl FnOnce(&Terms<'_>) -> T + Send + 'static,
+    ) -> Result<T, IngestError> {
+        match &self.renderer {
+            Some(renderer) if terms.has_templates() => {
+                let terms = terms.into_owned();
+                renderer.run(tenant, move || work(&terms)).await
+            }
+            _ => Ok(work(&terms)),
         }
     }
 
@@ -200,14 +252,18 @@ impl Intake {
     pub async fn open_broadcast(
         self: &Arc<Self>,
         tenant: &Name,
-        terms: &Terms<'_>,
+        terms: Terms<'_>,
     ) -> Result<Opening, IngestError> {
         self.sweep().await;
-        let now = self.now();
-        let Broadcast { draft, recipe } = check::broadcast(&self.catalog(), tenant, terms, now)?;
+        let (catalog, whose, now) = (self.catalog(), tenant.clone(), self.now());
+        let check = move |terms: &Terms<'_>| check::broadcast(&catalog, &whose, terms, now);
+        let Broadcast { draft, recipe } = self.render(tenant, terms, check).await??;
+        let whose = tenant.clone();
         Ok(match self.store.open_broadcast(draft, now).await? {
             BroadcastOpened::Replayed(id) => Opening::Replayed(id),
-            BroadcastOpened::Opened(id) => Opening::Open(Upload::new(Arc::clone(self), id, recipe)),
+            BroadcastOpened::Opened(id) => {
+                Opening::Open(Upload::new(Arc::clone(self), id, (whose, recipe)))
+            }
         })
     }
 
@@ -236,14 +292,5 @@ impl Intake {
 
     fn left_open(&self) -> std::sync::MutexGuard<'_, Vec<BroadcastId>> {
         self.left_open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Reservation ===
-
-impl Reservation {
-    /// Adds the bytes of `other`.
-    pub fn merge(&mut self, other: Self) {
-        self.permit.merge(other.permit);
     }
 }

@@ -10,7 +10,7 @@ use notification::{
 };
 use store::{Admission, Ledger, Memory};
 
-use super::{Addressee, Fault, IngestError, Intake, Opening, Terms};
+use super::{Addressee, Fault, IngestError, Intake, Opening, Renderer, Terms};
 use crate::Channels;
 
 /// Takes everything; what stands before an `@` is the token, what stands after it the destination.
@@ -180,18 +180,20 @@ async fn of_many_drafts_those_with_a_used_key_are_refused_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     let (intake, store) = intake();
-    let open = async || match intake.open_broadcast(&tenant(), &terms()).await.unwrap() {
+    let open = async || match intake.open_broadcast(&tenant(), terms()).await.unwrap() {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => panic!("{id} has no key"),
     };
     let mut upload = open().await;
     for index in 0..2 * limits::STREAM_RECIPIENTS {
-        upload.add(whom(&format!("{index}@h{}", index % 3))).unwrap();
+        let added = upload.add(vec![whom(&format!("{index}@h{}", index % 3))]).await;
+        assert_eq!(added.unwrap(), [Ok(())]);
         if upload.is_full() {
             upload.flush().await.unwrap();
         }
     }
-    assert_eq!(upload.add(whom("nowhere")).unwrap_err().pointer, "/to");
+    let added = upload.add(vec![whom("nowhere")]).await.unwrap();
+    assert_eq!(added[0].as_ref().unwrap_err().pointer, "/to");
     assert_eq!(store.totals().await.unwrap(), Account::default());
     drop(upload);
     let empty = open().await.seal().await.unwrap_err();
@@ -201,22 +203,40 @@ async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     assert_eq!((audit.account, audit.problem_count), (Account::default(), 0));
 
     let mut upload = open().await;
-    upload.add(whom("1@h")).unwrap();
-    upload.add(whom("2@g")).unwrap();
+    let added = upload.add(vec![whom("1@h"), whom("2@g")]).await.unwrap();
+    assert_eq!(added, [Ok(()), Ok(())]);
     assert_eq!(upload.seal().await, Ok(2));
     let lanes = store.lanes().await.unwrap();
     let destinations: Vec<_> = lanes.iter().map(|lane| &*lane.lane.destination).collect();
     assert_eq!(destinations, ["g", "h"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn bytes_are_reserved_until_they_are_given_back() {
+#[tokio::test]
+async fn a_template_waits_for_the_threads_for_templates_and_nothing_else_does() {
     let (intake, _) = intake();
-    let mut most = intake.reserve(limits::INGEST_BYTES - 1).unwrap();
-    most.merge(intake.reserve(1).unwrap());
-    let refused = intake.reserve(1).unwrap_err();
-    let retry_after = limits::OVERLOAD_RETRY_AFTER;
-    assert_eq!(refused, IngestError::Overloaded { retry_after });
-    drop(most);
-    assert!(intake.reserve(limits::INGEST_BYTES).is_ok());
+    let renderer = Renderer::start(1).unwrap();
+    let intake = Arc::into_inner(intake).unwrap().with_renderer(renderer.clone());
+    let (tenant, now) = (tenant(), intake.now());
+    let (go, gone) = std::sync::mpsc::sync_channel::<()>(0);
+    let busy = renderer.run(&tenant, move || gone.recv().unwrap());
+    tokio::pin!(busy);
+    assert!(futures_util::poll!(&mut busy).is_pending());
+
+    let template = Terms {
+        content: Bytes::from_static(br#"{"a":"{{ name }}"}"#),
+        variables: Some(Bytes::from_static(br#"{"name":"Ann"}"#)),
+        ..terms()
+    };
+    let checked = intake.check_in_turn(&tenant, template.clone(), "x@h".into(), now);
+    let shown = intake.preview(&tenant, template, "x@h".into());
+    tokio::pin!(checked, shown);
+    assert!(futures_util::poll!(&mut checked).is_pending());
+    assert!(futures_util::poll!(&mut shown).is_pending());
+    let plain = intake.check_in_turn(&tenant, terms(), "x@h".into(), now);
+    assert!(plain.await.is_ok(), "while the thread is busy");
+
+    go.send(()).unwrap();
+    busy.await.unwrap();
+    assert_eq!(&*checked.await.unwrap().content.payload, br#"{"a":"Ann"}"#);
+    assert_eq!(&*shown.await.unwrap().content.payload, br#"{"a":"Ann"}"#);
 }

@@ -1,0 +1,193 @@
+//! The memory that requests may hold: one sum for all, a share for each tenant, and a reserve for small requests.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use notification::Name;
+use notification::limits::{
+    IDLE_TIMEOUT, INGEST_BYTES, INGEST_RESERVE, INGEST_SMALL, INGEST_TENANT_BYTES,
+    OVERLOAD_RETRY_AFTER,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::IngestError;
+
+/// Bytes that are not held.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// Of everybody, but for the reserve.
+    common: Arc<Semaphore>,
+    /// Of those who hold little.
+    reserve: Arc<Semaphore>,
+    /// Of each tenant that holds some.
+    of_tenants: Mutex<HashMap<Name, Arc<Semaphore>>>,
+}
+
+/// Bytes set aside for one request; given back when dropped.
+#[derive(Debug, Default)]
+pub struct Reservation {
+    of_tenant: Option<OwnedSemaphorePermit>,
+    common: Option<OwnedSemaphorePermit>,
+    reserve: Option<OwnedSemaphorePermit>,
+}
+
+// === impl Budget ===
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self {
+            common: Arc::new(Semaphore::new(INGEST_BYTES - INGEST_RESERVE)),
+            reserve: Arc::new(Semaphore::new(INGEST_RESERVE)),
+            of_tenants: Mutex::default(),
+        }
+    }
+
+    /// Adds `bytes` to what `tenant` holds in `held`, or refuses at once. What is small altogether finds room in the
+    /// reserve when the rest is used up.
+    pub(super) fn take(
+        &self,
+        tenant: &Name,
+        bytes: usize,
+        held: &mut Reservation,
+    ) -> Result<(), IngestError> {
+        let retry_after = OVERLOAD_RETRY_AFTER;
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let of_tenant = self.of_tenant(tenant).try_acquire_many_owned(permits);
+        let of_tenant = of_tenant.map_err(|_| IngestError::TenantOverloaded { retry_after })?;
+        let common = Arc::clone(&self.common).try_acquire_many_owned(permits);
+        let is_small = held.bytes() + bytes <= INGEST_SMALL;
+        match common {
+            Ok(common) => merge(&mut held.common, common),
+            Err(_) if is_small => {
+                let reserve = Arc::clone(&self.reserve).try_acquire_many_owned(permits);
+                let reserve = reserve.map_err(|_| IngestError::Overloaded { retry_after })?;
+                merge(&mut held.reserve, reserve);
+            }
+            Err(_) => return Err(IngestError::Overloaded { retry_after }),
+        }
+        merge(&mut held.of_tenant, of_tenant);
+        Ok(())
+    }
+
+    /// Waits until `tenant` may hold `bytes`, after those who waited before, for [`IDLE_TIMEOUT`] at most.
+    pub(super) async fn wait(
+        &self,
+        tenant: &Name,
+        bytes: usize,
+    ) -> Result<Reservation, IngestError> {
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let retry_after = OVERLOAD_RETRY_AFTER;
+        let share = self.of_tenant(tenant);
+        let room = async {
+            // The tenant's own first: while that is waited for, nothing is kept from others. Neither is ever closed.
+            let of_tenant = Arc::clone(&share).acquire_many_owned(permits).await.ok();
+            let common = Arc::clone(&self.common).acquire_many_owned(permits).await.ok();
+            Reservation { of_tenant, common, reserve: None }
+        };
+        timeout(IDLE_TIMEOUT, room).await.map_err(|_| {
+            if share.available_permits() < bytes {
+                return IngestError::TenantOverloaded { retry_after };
+            }
+            IngestError::Overloaded { retry_after }
+        })
+    }
+
+    /// The tenant's share. Shares that nobody has a part of are forgotten when another one is asked for.
+    fn of_tenant(&self, tenant: &Name) -> Arc<Semaphore> {
+        let mut of_tenants = self.of_tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = of_tenants.get(tenant) {
+            return Arc::clone(share);
+        }
+        of_tenants.retain(|_, share| Arc::strong_count(share) > 1);
+        let share = Arc::new(Semaphore::new(INGEST_TENANT_BYTES));
+        of_tenants.insert(tenant.clone(), Arc::clone(&share));
+        share
+    }
+}
+
+// === impl Reservation ===
+
+impl Reservation {
+    /// Whether it is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// How much it is.
+    fn bytes(&self) -> usize {
+        self.of_tenant.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+}
+
+fn merge(held: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {
+    match held {
+        Some(held) => held.merge(more),
+        None => *held = Some(more),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(name: &str) -> Name {
+        name.parse().unwrap()
+    }
+
+    fn take(budget: &Budget, whose: &str, bytes: usize) -> Result<Reservation, IngestError> {
+        let mut held = Reservation::default();
+        budget.take(&tenant(whose), bytes, &mut held).map(|()| held)
+    }
+
+    #[test]
+    fn a_tenant_that_holds_its_share_keeps_nobody_else_from_anything() {
+        let budget = Budget::new();
+        let retry_after = OVERLOAD_RETRY_AFTER;
+        let most = take(&budget, "greedy", INGEST_TENANT_BYTES).unwrap();
+        let refused = take(&budget, "greedy", 1).unwrap_err();
+        assert_eq!(refused, IngestError::TenantOverloaded { retry_after });
+        assert!(
+            take(&budget, "other", INGEST_BYTES - INGEST_RESERVE - INGEST_TENANT_BYTES).is_ok()
+        );
+        drop(most);
+        assert!(take(&budget, "greedy", INGEST_TENANT_BYTES).is_ok());
+    }
+
+    #[test]
+    fn small_requests_find_room_when_large_ones_hold_everything() {
+        let budget = Budget::new();
+        let rest = INGEST_BYTES - INGEST_RESERVE - INGEST_TENANT_BYTES;
+        let _large = (take(&budget, "a", INGEST_TENANT_BYTES), take(&budget, "b", rest).unwrap());
+        let refused = take(&budget, "c", INGEST_SMALL + 1).unwrap_err();
+        assert_eq!(refused, IngestError::Overloaded { retry_after: OVERLOAD_RETRY_AFTER });
+        let mut small = take(&budget, "c", INGEST_SMALL - 1).unwrap();
+        budget.take(&tenant("c"), 1, &mut small).unwrap();
+        assert!(budget.take(&tenant("c"), 1, &mut small).is_err(), "it is not small any more");
+        let all: Vec<Reservation> = (1..INGEST_RESERVE / INGEST_SMALL)
+            .map(|_| take(&budget, "c", INGEST_SMALL).unwrap())
+            .collect();
+        assert!(take(&budget, "c", 1).is_err(), "the reserve is bounded too");
+        drop(all);
+        assert!(take(&budget, "c", 1).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_room_has_it_once_it_is_given_back_or_learns_whose_fault_it_is() {
+        let (budget, retry_after) = (Budget::new(), OVERLOAD_RETRY_AFTER);
+        let held = take(&budget, "a", INGEST_TENANT_BYTES).unwrap();
+        let refused = budget.wait(&tenant("a"), 2).await.unwrap_err();
+        assert_eq!(refused, IngestError::TenantOverloaded { retry_after });
+        let a = tenant("a");
+        let mut waiting = Box::pin(budget.wait(&a, 2));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        drop(held);
+        assert_eq!(waiting.await.unwrap().bytes(), 2);
+        assert_eq!(budget.of_tenants.lock().unwrap().len(), 1, "one share for all of a tenant");
+
+        let rest = INGEST_BYTES - INGEST_RESERVE - INGEST_TENANT_BYTES;
+        let _all = (take(&budget, "a", INGEST_TENANT_BYTES), take(&budget, "b", rest).unwrap());
+        let refused = budget.wait(&tenant("c"), 2).await.unwrap_err();
+        assert_eq!(refused, IngestError::Overloaded { retry_after });
+    }
+}

@@ -1,0 +1,240 @@
+//! Threads on which templates are compiled and rendered, and nothing else is done.
+//!
+//! A template may keep a thread for milliseconds, and a caller may send thousands: on the threads that serve callers,
+//! claim, settle and renew leases they would delay everybody. Here they delay each other only: tenants take turns, one
+//! piece of work at a time, and what would wait behind too many others is refused at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io, thread};
+
+use notification::Name;
+use notification::limits::{OVERLOAD_RETRY_AFTER, RENDER_WAITING, RENDER_WAITING_OF_TENANT};
+use tokio::sync::oneshot;
+
+use super::IngestError;
+
+/// A bounded pool of threads; shared by cloning. Its threads end when the last clone is gone.
+#[derive(Clone)]
+pub struct Renderer {
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+}
+
+/// Work that no thread has taken yet.
+#[derive(Default)]
+struct Waiting {
+    of_tenants: HashMap<Name, VecDeque<Work>>,
+    /// Tenants that have some, the next one first.
+    turns: VecDeque<Name>,
+    count: usize,
+    is_closed: bool,
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+// === impl Renderer ===
+
+impl Renderer {
+    /// Starts `threads` threads.
+    ///
+    /// # Errors
+    /// When the system gives no more threads.
+    pub fn start(threads: usize) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let pool = Arc::new(Pool { shared: Arc::clone(&shared) });
+        for _ in 0..threads {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name("render".to_owned()).spawn(move || shared.work())?;
+        }
+        Ok(Self { pool })
+    }
+
+    /// Does `work` on one of the threads, when it is the tenant's turn. Work that nobody waits for any more is still done.
+    ///
+    /// # Errors
+    /// [`IngestError::TenantOverloaded`] when [`RENDER_WAITING_OF_TENANT`] pieces of the tenant's work are waiting,
+    /// [`IngestError::Overloaded`] when [`RENDER_WAITING`] of all tenants are.
+    ///
+    /// # Panics
+    /// When `work` panics.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        tenant: &Name,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, IngestError> {
+        let (reply, done) = oneshot::channel();
+        let work = Box::new(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            // A caller that has gone wants no answer.
+            let _unheard = reply.send(outcome);
+        });
+        self.pool.shared.push(tenant, work)?;
+        match done.await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_closed) => Err(IngestError::Overloaded { retry_after: OVERLOAD_RETRY_AFTER }),
+        }
+    }
+}
+
+impl fmt::Debug for Renderer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.pool.shared.waiting().count;
+        formatter.debug_struct("Renderer").field("waiting", &waiting).finish_non_exhaustive()
+    }
+}
+
+// === impl Pool ===
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.waiting().is_closed = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn push(&self, tenant: &Name, work: Work) -> Result<(), IngestError> {
+        self.waiting().push(tenant, work)?;
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// What each thread does until the pool is closed.
+    fn work(&self) {
+        while let Some(work) = self.next() {
+            work();
+        }
+    }
+
+    fn next(&self) -> Option<Work> {
+        let idle = |waiting: &mut Waiting| waiting.count == 0 && !waiting.is_closed;
+        let waiting = self.wake.wait_while(self.waiting(), idle);
+        waiting.unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    fn push(&mut self, tenant: &Name, work: Work) -> Result<(), IngestError> {
+        let retry_after = OVERLOAD_RETRY_AFTER;
+        if self.count >= RENDER_WAITING {
+            return Err(IngestError::Overloaded { retry_after });
+        }
+        let of_tenant = self.of_tenants.entry(tenant.clone()).or_default();
+        if of_tenant.len() >= RENDER_WAITING_OF_TENANT {
+            return Err(IngestError::TenantOverloaded { retry_after });
+        }
+        if of_tenant.is_empty() {
+            self.turns.push_back(tenant.clone());
+        }
+        of_tenant.push_back(work);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// The next piece of work of the tenant whose turn it is, which has its next turn after all others.
+    fn pop(&mut self) -> Option<Work> {
+        let tenant = self.turns.pop_front()?;
+        let of_tenant = self.of_tenants.get_mut(&tenant)?;
+        let work = of_tenant.pop_front()?;
+        self.count -= 1;
+        if of_tenant.is_empty() {
+            self.of_tenants.remove(&tenant);
+        } else {
+            self.turns.push_back(tenant);
+        }
+        Some(work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn tenant(name: &str) -> Name {
+        name.parse().unwrap()
+    }
+
+    /// Adds `count` pieces of work that say whose they are.
+    fn push(waiting: &mut Waiting, whose: &str, count: usize, said: &mpsc::SyncSender<String>) {
+        for _ in 0..count {
+            let (said, whose_it_is) = (said.clone(), whose.to_owned());
+            let work = Box::new(move || said.send(whose_it_is).unwrap());
+            waiting.push(&tenant(whose), work).unwrap();
+        }
+    }
+
+    #[test]
+    fn tenants_take_turns_however_much_one_of_them_sends() {
+        let (said, heard) = mpsc::sync_channel(RENDER_WAITING);
+        let mut waiting = Waiting::default();
+        push(&mut waiting, "greedy", RENDER_WAITING_OF_TENANT, &said);
+        push(&mut waiting, "modest", 1, &said);
+        push(&mut waiting, "other", 2, &said);
+        while let Some(work) = waiting.pop() {
+            work();
+        }
+        drop(said);
+        let order: Vec<String> = heard.iter().collect();
+        assert_eq!(order[..6], ["greedy", "modest", "other", "greedy", "other", "greedy"]);
+        assert_eq!(order.len(), RENDER_WAITING_OF_TENANT + 3);
+        assert!(waiting.of_tenants.is_empty() && waiting.turns.is_empty() && waiting.count == 0);
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_as_the_tenants_or_as_everybodys() {
+        let (said, _heard) = mpsc::sync_channel(1);
+        let mut waiting = Waiting::default();
+        push(&mut waiting, "greedy", RENDER_WAITING_OF_TENANT, &said);
+        let retry_after = OVERLOAD_RETRY_AFTER;
+        let refused = waiting.push(&tenant("greedy"), Box::new(|| {}));
+        assert_eq!(refused, Err(IngestError::TenantOverloaded { retry_after }));
+        for number in 0..RENDER_WAITING - RENDER_WAITING_OF_TENANT {
+            push(&mut waiting, &format!("t{number}"), 1, &said);
+        }
+        let refused = waiting.push(&tenant("another"), Box::new(|| {}));
+        assert_eq!(refused, Err(IngestError::Overloaded { retry_after }));
+        drop(waiting.pop());
+        assert_eq!(waiting.push(&tenant("another"), Box::new(|| {})), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn work_is_done_on_other_threads_and_a_panic_is_the_callers() {
+        let renderer = Renderer::start(1).unwrap();
+        let a = tenant("a");
+        let name = renderer.run(&a, || thread::current().name().map(str::to_owned));
+        assert_eq!(name.await.unwrap().as_deref(), Some("render"));
+        let panicking = renderer.clone();
+        let panicked = tokio::task::LocalSet::new()
+            .run_until(async move {
+                tokio::task::spawn_local(async move {
+                    panicking.run(&tenant("a"), || panic!("as planned")).await
+                })
+                .await
+            })
+            .await;
+        assert!(panicked.unwrap_err().is_panic());
+        assert_eq!(renderer.run(&a, || 2).await, Ok(2), "the thread goes on");
+    }
+}
