@@ -5,6 +5,7 @@ mod broker;
 mod engine;
 #[cfg(test)]
 mod engine_tests;
+mod failed;
 mod live;
 mod role;
 mod senders;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use flow::Clock;
+use store::Ending;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
@@ -75,6 +77,7 @@ async fn serve(
     if let Some(failure) = failure {
         // What is under way could not be settled: the restart recovers it, as after any crash.
         tracing::error!(%failure, "stopped: nothing is lost, start again to recover");
+        engine.abandon(failure.ending()).await;
         return Ok(ExitCode::FAILURE);
     }
     tracing::info!("draining: what is under way is finished, the rest stays pending");
@@ -87,6 +90,7 @@ async fn serve(
         Ok(()) => tracing::info!("stopped"),
         Err(reason) => {
             tracing::warn!(reason, "stopped at once: nothing is lost, a restart recovers");
+            engine.abandon(Ending::Left).await;
         }
     }
     Ok(if drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

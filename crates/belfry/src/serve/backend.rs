@@ -1,5 +1,6 @@
 //! The store behind the engine.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use flow::{Clock, Tenure};
 use notification::Ticket;
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Claims, Outbox, Store, StoreError, Take};
+use store::{Claims, Ending, Outbox, Store, StoreError, Take};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -141,9 +142,21 @@ impl Backend {
 
     /// Leaves it in good order.
     pub(super) async fn close(&self) {
+        self.end(Ending::Left).await;
+    }
+
+    /// [`Backend::close`] for a process that ends so.
+    pub(super) async fn end(&self, ending: Ending) {
         match self {
-            Self::Sqlite(store) => store.close().await,
-            Self::Postgres { store, .. } => store.close().await,
+            Self::Sqlite(store) => {
+                if ending == Ending::Faulted
+                    && let Err(error) = store.fault_mark().and_then(|mut mark| mark.write_all(b"X"))
+                {
+                    tracing::warn!(%error, "the next start takes this fault for an end in order");
+                }
+                store.close().await;
+            }
+            Self::Postgres { store, .. } => store.end(ending).await,
         }
     }
 

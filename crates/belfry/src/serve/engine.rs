@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use api::Readiness;
@@ -9,16 +10,21 @@ use flow::Clock;
 use flow::tasks::Ended;
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
-use store::StoreError;
+use store::{Ending, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::Role;
 use super::backend::Backend;
 use super::broker::{self, Link};
+use super::failed::Failed;
 use super::live::{Changes, Live};
 use super::stages::{Parts, Stages};
 use crate::config::Config;
+
+/// How long a store may take to note how the process ends: a shared one may be out of reach. An operator waits for it.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Everything that runs.
 #[derive(Debug)]
@@ -135,7 +141,7 @@ impl Engine {
     }
 
     /// Waits until something fails that the engine cannot go on without, and says what.
-    pub(super) async fn failed(&mut self) -> String {
+    pub(super) async fn failed(&mut self) -> Failed {
         let Stages { tasks, senders, failures, .. } = &mut self.stages;
         let of_stages = Some(tasks.ended());
         let of_store = self.backend.ended();
@@ -143,12 +149,12 @@ impl Engine {
         // The cause before its consequences: stages end when the store does.
         tokio::select! {
             biased;
-            failure = broken(self.backend.failed()) => failure,
+            reason = broken(self.backend.failed()) => Failed::otherwise(reason),
             ended = first_end(of_store) => ended,
             ended = first_end(of_link) => ended,
-            Some(failure) = failures.recv() => failure,
+            Some(reason) = failures.recv() => Failed::otherwise(reason),
             ended = first_end(of_stages) => ended,
-            Some(ended) = senders.next() => ended.err().unwrap_or_else(|| "a sender ended".to_owned()),
+            Some(ended) = senders.next() => ended.err().unwrap_or_else(|| Failed::otherwise("a sender ended")),
         }
     }
 
@@ -173,6 +179,15 @@ impl Engine {
         self.backend.close().await;
         if failed { Err("the store failed meanwhile") } else { Ok(()) }
     }
+
+    /// Leaves what is under way to whoever recovers it, and tells the store how the process ends, if the store can be told.
+    pub(super) async fn abandon(&self, ending: Ending) {
+        if timeout(END_PATIENCE, self.backend.end(ending)).await.is_err() {
+            tracing::warn!(
+                "the store was not told how this process ends: others take it for killed"
+            );
+        }
+    }
 }
 
 /// Ends when the store fails, with the reason.
@@ -182,10 +197,10 @@ async fn broken(mut failed: watch::Receiver<Option<StoreError>>) -> String {
 }
 
 /// Ends when one of the tasks of a part does, if there is that part, with the name of the task.
-async fn first_end(ended: Option<watch::Receiver<Option<Ended>>>) -> String {
+async fn first_end(ended: Option<watch::Receiver<Option<Ended>>>) -> Failed {
     let Some(mut ended) = ended else { return std::future::pending().await };
     let first = ended.wait_for(Option::is_some).await.ok().and_then(|first| *first);
-    first.map_or_else(|| "its tasks are gone".to_owned(), |first| first.to_string())
+    first.map_or_else(|| Failed::otherwise("its tasks are gone"), Failed::from)
 }
 
 /// Different in every process; nothing secret is drawn from it.

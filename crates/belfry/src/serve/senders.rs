@@ -7,10 +7,12 @@ use pipeline::Deliver;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
+use super::failed::Failed;
+
 /// The threads that deliver.
 #[derive(Debug, Default)]
 pub(super) struct Senders {
-    running: FuturesUnordered<oneshot::Receiver<Result<(), String>>>,
+    running: FuturesUnordered<oneshot::Receiver<Result<(), Failed>>>,
 }
 
 // === impl Senders ===
@@ -33,14 +35,36 @@ impl Senders {
     }
 
     /// Waits until the next thread ends, and says why if it failed; `None` when none is left.
-    pub(super) async fn next(&mut self) -> Option<Result<(), String>> {
+    pub(super) async fn next(&mut self) -> Option<Result<(), Failed>> {
         let ended = self.running.next().await?;
-        Some(ended.unwrap_or_else(|_dropped| Err("a sender thread panicked".to_owned())))
+        let panicked = |_dropped| Err(Failed::while_delivering("a sender thread panicked"));
+        Some(ended.unwrap_or_else(panicked))
     }
 }
 
-fn run(deliver: Deliver) -> Result<(), String> {
+fn run(deliver: Deliver) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    LocalSet::new().block_on(&runtime, deliver.run()).map_err(|error| error.to_string())
+    let runtime = runtime.map_err(|error| Failed::otherwise(error.to_string()))?;
+    let sent = LocalSet::new().block_on(&runtime, deliver.run());
+    sent.map_err(|error| Failed::otherwise(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use store::Ending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_delivery_may_be_what_a_sender_panicked_at() {
+        let (ended, end) = oneshot::channel();
+        std::thread::spawn(move || {
+            let _ended = ended;
+            panic!("as planned");
+        });
+        let mut senders = Senders::default();
+        senders.running.push(end);
+        let failed = senders.next().await.unwrap().unwrap_err();
+        assert_eq!(failed.ending(), Ending::Faulted);
+    }
 }

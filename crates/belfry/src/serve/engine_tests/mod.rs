@@ -1,6 +1,7 @@
 //! Whole engines within a test's process, with a clock of their own, between real servers and a provider that keeps books.
 
 mod clocks;
+mod endings;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long the provider takes for an answer: long enough that something is on the wire at any moment.
 const LATENCY: Duration = Duration::from_millis(100);
+/// An endpoint of the provider that never answers.
+const SILENT: &str = "/silent";
 
 /// A store, perhaps a broker, and a provider.
 struct World {
@@ -33,7 +36,7 @@ struct World {
     provider: Running,
     places: String,
     /// Dropped after everything that works in it.
-    _database: Option<testbed::Database>,
+    database: Option<testbed::Database>,
 }
 
 /// What belongs together: one process, or a producer and a consumer with a broker between them.
@@ -100,8 +103,9 @@ impl Deployment {
             ..Options::default()
         };
         options.faults.latency = LATENCY;
+        options.faults.silent_to = Some(SILENT.to_owned());
         let provider = Simulator::start(options).unwrap();
-        World { directory, provider, places, _database: database }
+        World { directory, provider, places, database }
     }
 }
 
@@ -141,7 +145,11 @@ impl World {
         let one = format!(
             r#"{{"channel": "hooks", "to": "{to}", "content": {{}}, "guarantee": "{guarantee}"{send_at}}}"#
         );
-        let body = format!("[{}]", vec![one; count].join(","));
+        self.post(engine, format!("[{}]", vec![one; count].join(","))).await
+    }
+
+    /// Has the notifications in `body` accepted by `engine`, and gives their identifiers.
+    async fn post(&self, engine: &Engine, body: String) -> Vec<String> {
         let api = client::Engine::new(&format!("http://{}", engine.listen()), None).unwrap();
         let call = api.call(&mut None, Method::POST, "/v1/notifications", Bytes::from(body)).await;
         let answer: serde_json::Value = call.unwrap().into_result().unwrap().json().unwrap();

@@ -15,7 +15,8 @@ async fn every_panic_is_a_failure(deployment: Deployment, at_least: &[&str]) {
             let mut engine = world.start(*role, Clock::system()).await;
             engine.sabotage(name).await;
             let failure = tokio::time::timeout(PATIENCE, engine.failed()).await;
-            assert_eq!(failure.unwrap(), format!("the task {name} panicked"), "{deployment:?}");
+            let failure = failure.unwrap();
+            assert_eq!(failure.to_string(), format!("the task {name} panicked"), "{deployment:?}");
             seen.push(name);
         }
     }

@@ -1,0 +1,52 @@
+//! Why an engine cannot go on, and how its process ends by that.
+
+use std::fmt::{Display, Formatter};
+
+use flow::tasks::Ended;
+use store::Ending;
+
+/// What ends an engine that nobody stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failed {
+    reason: String,
+    ending: Ending,
+}
+
+/// The stages that handle claimed deliveries, beside the senders: a delivery may be what they panic at.
+const HANDLE_DELIVERIES: [&str; 3] = ["dispatch", "collect", "settle"];
+
+// === impl Failed ===
+
+impl Failed {
+    /// A panic of what handles deliveries: one of those in flight may be the cause.
+    pub(super) fn while_delivering(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), ending: Ending::Faulted }
+    }
+
+    /// Anything else, such as a store or a broker that is gone: no delivery is the cause.
+    pub(super) fn otherwise(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), ending: Ending::Left }
+    }
+
+    /// What the store is told of the end.
+    pub(super) fn ending(&self) -> Ending {
+        self.ending
+    }
+}
+
+impl From<Ended> for Failed {
+    fn from(ended: Ended) -> Self {
+        let reason = ended.to_string();
+        if ended.panicked && HANDLE_DELIVERIES.contains(&ended.name) {
+            Self::while_delivering(reason)
+        } else {
+            Self::otherwise(reason)
+        }
+    }
+}
+
+impl Display for Failed {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.reason)
+    }
+}
