@@ -195,7 +195,9 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// One notification, or `None` when this store never accepted it.
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError>;
 
-    /// Notifications after `after`, at most `items`.
+    /// Notifications after `after`, at most `items`, in the order of their numbers. That is not the order of their commits:
+    /// on PostgreSQL each process draws numbers in advance, so what is accepted later may stand before `after`. Whoever
+    /// follows a store reads [`Ledger::log`], which is in the order of commits.
     async fn list(
         &self,
         filter: Filter,
