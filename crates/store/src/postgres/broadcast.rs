@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use notification::{BroadcastId, Envelope, Timestamp};
 
-use super::ingest::number_of;
-use super::round::{Failure, Round};
+use super::ingest::{fingerprint_at, number_of};
+use super::round::{Failure, Round, TenantKey};
 use super::writer::Ask;
 use crate::rows::packing::{Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
@@ -37,9 +37,9 @@ impl Ask for Open {
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
         let draft = &self.0;
+        round.look_up(self.keys()).await?;
         if let Some(idempotency) = &draft.idempotency {
             let key = (draft.tenant.clone(), idempotency.key.clone());
-            round.look_up(vec![key.clone()]).await?;
             match round.known.get(&key) {
                 Some((Known::Broadcast(id), fingerprint))
                     if *fingerprint == idempotency.fingerprint =>
@@ -74,6 +74,12 @@ impl Ask for Open {
             .await?;
         let id: i64 = row.try_get(0)?;
         Ok(BroadcastOpened::Opened(BroadcastId(id.cast_unsigned())))
+    }
+
+    fn keys(&self) -> Vec<TenantKey> {
+        let Self(draft) = self;
+        let key = draft.idempotency.as_ref().map(|idempotency| idempotency.key.clone());
+        key.map(|key| (draft.tenant.clone(), key)).into_iter().collect()
     }
 }
 
@@ -129,9 +135,9 @@ impl Ask for Seal {
         let Self(id, now) = *self;
         let envelope = round.open_envelope(id).await?;
         let number = id.0.cast_signed();
-        let select = "SELECT key FROM broadcast WHERE id = $1";
-        let key: Option<String> = round.row(select, &[&number]).await?.try_get(0)?;
-        if let Some(key) = key {
+        let select = "SELECT key, fingerprint FROM broadcast WHERE id = $1";
+        let row = round.row(select, &[&number]).await?;
+        if let Some(key) = row.try_get::<_, Option<String>>(0)? {
             let key = (envelope.tenant.clone(), key.into());
             round.look_up(vec![key.clone()]).await?;
             if round.known.contains_key(&key) || round.packing.keys.contains_key(&key) {
@@ -140,6 +146,7 @@ impl Ask for Seal {
             let insert = "INSERT INTO idempotency (tenant, key, fingerprint, broadcast) \
                  SELECT tenant, key, fingerprint, id FROM broadcast WHERE id = $1";
             round.execute(insert, &[&number]).await?;
+            round.known.insert(key, (Known::Broadcast(id), fingerprint_at(&row, 1)?));
         }
         round
             .execute(

@@ -161,7 +161,7 @@ impl Round<'_> {
         let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 \
              WHERE id IN (SELECT id FROM partition WHERE owner = ANY($1) ORDER BY id FOR UPDATE)";
         if self.execute(free, &[&dead]).await? > 0 {
-            self.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
+            self.tell_cluster().await?;
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Round<'_> {
         let remove = "DELETE FROM worker WHERE id = ANY($1) \
              AND NOT EXISTS (SELECT FROM chunk WHERE chunk.worker = worker.id AND lease_until IS NOT NULL)";
         self.execute(remove, &[&dead]).await?;
-        self.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
+        self.tell_cluster().await?;
         Ok(abandoned)
     }
 

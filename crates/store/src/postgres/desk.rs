@@ -7,6 +7,7 @@ use std::sync::Arc;
 use notification::{BatchId, ChunkId, Lane, Name, Timestamp, limits};
 use tokio::sync::watch;
 
+use super::notify::NotifyPolicy;
 use super::time::DatabaseTime;
 use crate::rows::lanes::{LaneId, Lanes};
 
@@ -51,6 +52,9 @@ pub(super) struct Desk {
     pub(super) logs: bool,
     /// Rounds since totals were folded.
     pub(super) rounds: u32,
+    pub(super) notify: Arc<NotifyPolicy>,
+    /// Whether the round under way notifies others.
+    pub(super) is_notifying: bool,
     /// The transaction whose commit was sent, and what it means once it is durable.
     committing: Option<(u64, Effects)>,
 }
@@ -101,6 +105,7 @@ impl Desk {
         realm: u16,
         membership: watch::Receiver<Membership>,
         time: DatabaseTime,
+        notify: Arc<NotifyPolicy>,
         logs: bool,
     ) -> Self {
         Self {
@@ -113,6 +118,8 @@ impl Desk {
             offered: None,
             logs,
             rounds: 0,
+            notify,
+            is_notifying: false,
             committing: None,
         }
     }

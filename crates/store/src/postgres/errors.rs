@@ -56,6 +56,12 @@ impl Kind {
     }
 }
 
+/// Whether a transaction was refused because there was no room for its notifications. Other limits of a statement have
+/// the same code: ask only after a statement or a commit that notifies.
+pub(super) fn is_notify_queue_full(error: &Error) -> bool {
+    error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
+}
+
 /// A server that says nothing any more, in the words of the library, which makes such an error for itself only.
 pub(super) fn silence() -> Error {
     Error::__private_api_timeout()

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use notification::{
     BatchId, BroadcastId, ByteString, Draft, Envelope, Lane, Name, NotificationId, Timestamp,
 };
-use tokio_postgres::Error;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::desk::Desk;
-use super::round::{Failure, NewChunk, Round, Writes, counted, narrow};
+use super::round::{Failure, NewChunk, Round, TenantKey, Writes, counted, narrow};
 use super::writer::Ask;
 use crate::rows::lanes::LaneId;
 use crate::rows::packing::{Batches, Filling, Known};
@@ -28,7 +28,7 @@ pub(super) struct TakeIn {
 
 /// What packing needs to know, all of it in memory.
 struct Stored<'a> {
-    known: &'a HashMap<(Name, ByteString), (Known, [u8; 32])>,
+    known: &'a HashMap<TenantKey, (Known, [u8; 32])>,
     desk: &'a mut Desk,
 }
 
@@ -56,13 +56,13 @@ impl Ask for TakeIn {
     type Answer = Vec<Admission>;
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        let keys = self.drafts.iter().filter_map(|draft| {
-            let key = draft.idempotency.as_ref()?.key.clone();
-            Some((draft.envelope.tenant.clone(), key))
-        });
-        round.look_up(keys.collect()).await?;
+        round.look_up(self.keys()).await?;
         round.reserve_batches(self.drafts.len()).await?;
         Ok(round.pack(self.drafts.clone(), self.now)?)
+    }
+
+    fn keys(&self) -> Vec<TenantKey> {
+        keys_of(&self.drafts)
     }
 
     fn items(&self) -> usize {
@@ -125,11 +125,7 @@ impl Round<'_> {
             return Ok(());
         }
         self.reserve_batches(drafts.len()).await?;
-        let keys = drafts.iter().filter_map(|draft| {
-            let key = draft.idempotency.as_ref()?.key.clone();
-            Some((draft.envelope.tenant.clone(), key))
-        });
-        self.look_up(keys.collect()).await?;
+        self.look_up(keys_of(&drafts)).await?;
         self.pack(drafts, now)?;
         Ok(())
     }
@@ -151,8 +147,10 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Looks up what keys were used for.
-    pub(super) async fn look_up(&mut self, keys: Vec<(Name, ByteString)>) -> Result<(), Failure> {
+    /// Looks up what keys were used for, those that were not looked up in this round. Who writes one to the table within
+    /// the round adds it to [`Round::known`].
+    pub(super) async fn look_up(&mut self, mut keys: Vec<TenantKey>) -> Result<(), Failure> {
+        keys.retain(|key| self.looked_up.insert(key.clone()));
         if keys.is_empty() {
             return Ok(());
         }
@@ -163,8 +161,7 @@ impl Round<'_> {
         for row in self.rows(select, &[&tenants, &keys]).await? {
             let tenant = crate::rows::model::name(row.try_get(0)?)?;
             let key = ByteString::from(row.try_get::<_, &str>(1)?);
-            let damaged = |_| StoreError::Damaged("a fingerprint".to_owned());
-            let fingerprint = row.try_get::<_, &[u8]>(2)?.try_into().map_err(damaged)?;
+            let fingerprint = fingerprint_at(&row, 2)?;
             let known = match row.try_get::<_, Option<Uuid>>(3)? {
                 Some(id) => Known::Notification(NotificationId::from_bytes(id.into_bytes())),
                 None => Known::Broadcast(BroadcastId(row.try_get::<_, i64>(4)?.cast_unsigned())),
@@ -260,6 +257,21 @@ impl Round<'_> {
             broadcast: Some(id),
         })
     }
+}
+
+/// The idempotency keys of drafts.
+pub(super) fn keys_of<'a>(drafts: impl IntoIterator<Item = &'a Draft>) -> Vec<TenantKey> {
+    let key = |draft: &Draft| {
+        let key = draft.idempotency.as_ref()?.key.clone();
+        Some((draft.envelope.tenant.clone(), key))
+    };
+    drafts.into_iter().filter_map(key).collect()
+}
+
+/// The fingerprint of what an idempotency key was used for.
+pub(super) fn fingerprint_at(row: &Row, column: usize) -> Result<[u8; 32], StoreError> {
+    let damaged = |_| StoreError::Damaged("a fingerprint".to_owned());
+    row.try_get::<_, &[u8]>(column)?.try_into().map_err(damaged)
 }
 
 /// The number of a lane that was looked up.

@@ -19,6 +19,8 @@ use super::bury::Bury;
 use super::connection::{Connector, Session};
 use super::desk::Membership;
 use super::errors;
+use super::notify::NotifyPolicy;
+use super::round::NOTIFY_CLUSTER;
 use super::time::{DatabaseTime, now_micros};
 use super::writer::Desktop;
 use crate::{Ending, StoreError};
@@ -32,6 +34,7 @@ pub(super) struct Member {
     standing: Membership,
     realm: u16,
     time: DatabaseTime,
+    notify: Arc<NotifyPolicy>,
     tenure: Tenure,
     clock: Clock,
     random: fastrand::Rng,
@@ -93,7 +96,7 @@ const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp(
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_standing_by), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by AND id < $1), \
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
-       - clock_timestamp())::float8 FROM worker";
+       - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1) FROM worker";
 /// A partition without an owner is anybody's, and so is one whose owner is not among the workers any more: a statement
 /// of somebody who was buried may have been under way for long. Nobody takes one who is not a worker now.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
@@ -134,6 +137,7 @@ impl Member {
             standing: Membership::default(),
             realm,
             time,
+            notify: Arc::new(NotifyPolicy::new(clock)),
             tenure: Tenure::ended(),
             clock,
             random,
@@ -153,6 +157,10 @@ impl Member {
 
     pub(super) fn realm(&self) -> u16 {
         self.realm
+    }
+
+    pub(super) fn notify_policy(&self) -> Arc<NotifyPolicy> {
+        Arc::clone(&self.notify)
     }
 
     pub(super) fn tenure(&self) -> Tenure {
@@ -274,7 +282,7 @@ impl Member {
                 .query_one(&join, &[name, version, produces, consumes, listen, &lease])
                 .await?;
             self.standing = Membership { worker: row.try_get(0)?, ..Membership::default() };
-            client.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
+            self.tell_cluster(session).await?;
             tracing::info!(worker = self.standing.worker, "joined the cluster");
         }
         let look = session.prepared(LOOK).await?;
@@ -282,6 +290,8 @@ impl Member {
         let count =
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
         (self.standing.producers, self.standing.consumers) = (count(1)?, count(2)?);
+        // Before any partition is given back to them. Those overdue count: one that was only slow goes on listening.
+        self.notify.set_heard(count(5)? > 0);
         if self.options.produces {
             let share = if is_standing_by { 0 } else { share(self.standing.producers, count(3)?) };
             self.balance(session, share).await?;
@@ -326,7 +336,7 @@ impl Member {
         } else if owned.len() > share {
             let release = session.prepared(RELEASE).await?;
             client.execute(&release, &[&worker, &limit(owned.len() - share)]).await?;
-            client.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await?;
+            self.tell_cluster(session).await?;
         }
         let owned_now = self::owned(session, worker).await?;
         if owned_now != self.standing.partitions {
@@ -362,7 +372,16 @@ impl Member {
         if !holds {
             session.client.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
         }
-        session.client.execute("SELECT pg_notify('belfry_cluster', '')", &[]).await.map(drop)
+        self.tell_cluster(session).await
+    }
+
+    /// Notifies the cluster's other processes that somebody came or went. What there is no room for they find at their
+    /// next beat.
+    async fn tell_cluster(&self, session: &Session) -> Result<(), Error> {
+        match session.client.execute(NOTIFY_CLUSTER, &[]).await {
+            Err(error) if self.notify.mute_after(&error) => Ok(()),
+            told => told.map(drop),
+        }
     }
 }
 

@@ -32,6 +32,9 @@ mod membership;
 #[cfg(test)]
 mod membership_tests;
 mod notices;
+mod notify;
+#[cfg(test)]
+mod notify_tests;
 mod outbox;
 mod pause;
 #[cfg(test)]
@@ -78,6 +81,7 @@ use connection::Connector;
 use desk::{Desk, Membership};
 use listener::Listener;
 use membership::{Intent, Member, Stats};
+use notify::NotifyPolicy;
 use time::DatabaseTime;
 use writer::{Desktop, Notices, Writer};
 
@@ -126,6 +130,7 @@ struct Parts {
     connector: Connector,
     realm: u16,
     time: DatabaseTime,
+    notify: Arc<NotifyPolicy>,
     membership: watch::Receiver<Membership>,
     available: watch::Sender<bool>,
     failed: watch::Sender<Option<StoreError>>,
@@ -181,6 +186,7 @@ impl Postgres {
             realm: member.realm(),
             connector: connector.clone(),
             time,
+            notify: member.notify_policy(),
             membership: standing.clone(),
             available: available.clone(),
             failed,
@@ -283,9 +289,10 @@ impl Parts {
     ) -> Desktop {
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let logs = matches!(notices, Notices::Claimer(_));
+        let notify = Arc::clone(&self.notify);
         let mut writer = Writer {
             connector: self.connector.clone(),
-            desk: Desk::new(self.realm, self.membership.clone(), self.time, logs),
+            desk: Desk::new(self.realm, self.membership.clone(), self.time, notify, logs),
             commands: queue,
             available: self.available.clone(),
             failed: self.failed.clone(),

@@ -1,6 +1,6 @@
 //! One transaction, and the statements that its parts share.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures_util::try_join;
 use notification::{BatchId, ByteString, ChunkId, Epoch, Lane, Name, State, Timestamp};
@@ -29,10 +29,15 @@ pub(super) struct Round<'a> {
     pub(super) begun_at: Timestamp,
     pub(super) effects: Effects,
     pub(super) packing: Packing,
-    /// Idempotency keys that were looked up.
-    pub(super) known: HashMap<(Name, ByteString), (Known, [u8; 32])>,
+    /// Idempotency keys that were used, of those that were looked up.
+    pub(super) known: HashMap<TenantKey, (Known, [u8; 32])>,
+    /// All idempotency keys that were looked up, also those that nobody had used.
+    pub(super) looked_up: HashSet<TenantKey>,
     pub(super) totals: BTreeMap<u8, i64>,
 }
+
+/// An idempotency key, and whose it is.
+pub(super) type TenantKey = (Name, ByteString);
 
 /// Rows to be written together, in one flight.
 #[derive(Debug, Default)]
@@ -94,6 +99,8 @@ macro_rules! select_chunk {
 }
 pub(super) use select_chunk;
 
+/// Somebody came or went.
+pub(super) const NOTIFY_CLUSTER: &str = "SELECT pg_notify('belfry_cluster', '')";
 /// Rounds between two foldings of the totals, after each of which plans are made anew.
 const FOLD_EVERY: u32 = 256;
 pub(super) const FORGET_PLANS: &str = "DISCARD PLANS";
@@ -106,6 +113,7 @@ const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRA
 impl<'a> Round<'a> {
     pub(super) async fn begin(session: &'a Session, desk: &'a mut Desk) -> Result<Self, Error> {
         session.pause("BEGIN").await?;
+        desk.is_notifying = false;
         let lock = if desk.logs { LOG_WRITERS } else { "" };
         let begun_at = desk.time.ask(&session.client, &format!("BEGIN; {lock}")).await?;
         Ok(Self {
@@ -115,6 +123,7 @@ impl<'a> Round<'a> {
             effects: Effects::default(),
             packing: Packing::default(),
             known: HashMap::new(),
+            looked_up: HashSet::new(),
             totals: BTreeMap::new(),
         })
     }
@@ -154,14 +163,24 @@ impl<'a> Round<'a> {
 
     /// Notifies the cluster's other processes, if there are any.
     async fn tell_others(&mut self) -> Result<(), Error> {
-        let notices = self.effects.notices();
+        let notices = self.desk.notify.select(self.effects.notices());
         if notices.is_empty() {
             return Ok(());
         }
         let worker = self.desk.membership.borrow().worker;
         let payloads = to_payloads(worker, &notices);
         let tell = "SELECT pg_notify('belfry_work', payload) FROM unnest($1::text[]) AS payload";
+        self.desk.is_notifying = true;
         self.rows(tell, &[&payloads]).await.map(drop)
+    }
+
+    /// Notifies the cluster's other processes that somebody came or went. What is not said they find at their next beat.
+    pub(super) async fn tell_cluster(&mut self) -> Result<(), Error> {
+        if self.desk.notify.is_muted() {
+            return Ok(());
+        }
+        self.desk.is_notifying = true;
+        self.execute(NOTIFY_CLUSTER, &[]).await.map(drop)
     }
 
     pub(super) async fn rows(

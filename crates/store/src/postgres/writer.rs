@@ -16,7 +16,7 @@ use super::connection::{Connector, Session};
 use super::desk::{Desk, Effects};
 use super::errors::{self, Kind};
 use super::notices::{Hearer, Teller};
-use super::round::{Failure, Round};
+use super::round::{Failure, Round, TenantKey};
 use crate::StoreError;
 
 /// A request as the writer sees it. It may run several times: only the last one counts.
@@ -27,6 +27,9 @@ pub(super) trait Command: Send + std::fmt::Debug {
 
     /// Answers with what the last run came to, or with what made it impossible.
     fn finish(self: Box<Self>, impossible: Option<StoreError>);
+
+    /// Idempotency keys that it asks for: those of a round are looked up at once.
+    fn keys(&self) -> Vec<TenantKey>;
 
     /// Notifications that it brings in.
     fn items(&self) -> usize;
@@ -43,6 +46,11 @@ pub(super) trait Ask: Send + Sync + std::fmt::Debug + 'static {
 
     /// Does it within a round.
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure>;
+
+    /// Idempotency keys that it asks for, as far as the request names them.
+    fn keys(&self) -> Vec<TenantKey> {
+        Vec::new()
+    }
 
     /// Notifications that it brings in.
     fn items(&self) -> usize {
@@ -194,6 +202,10 @@ impl<A: Ask> Command for Call<A> {
         let _unheard = self.reply.send(answer);
     }
 
+    fn keys(&self) -> Vec<TenantKey> {
+        self.ask.keys()
+    }
+
     fn items(&self) -> usize {
         self.ask.items()
     }
@@ -315,7 +327,7 @@ impl Writer {
         let round = run(session, &mut self.desk, commands);
         let (kind, reason) = match tokio::time::timeout(longest, round).await {
             Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed(), true)),
-            Ok(Err(Failure::Database(error))) => (Kind::of(&error), errors::in_words(&error)),
+            Ok(Err(Failure::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
             Ok(Err(Failure::Conflict(reason))) => (Kind::Again, reason.to_owned()),
             Ok(Err(Failure::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
             Err(_elapsed) => (Kind::Lost, "it fell silent".to_owned()),
@@ -336,6 +348,15 @@ impl Writer {
         }
         self.desk.undone();
         Ok(Ended::Undone(Kind::Lost, reason))
+    }
+
+    /// What to do after an error in a round. One that was refused for its notices is repeated, and then without them; so
+    /// nothing is repeated for that reason twice.
+    fn kind_of(&self, error: &tokio_postgres::Error) -> Kind {
+        if self.desk.is_notifying && self.desk.notify.mute_after(error) {
+            return Kind::Again;
+        }
+        Kind::of(error)
     }
 
     /// Asks the server what became of a transaction whose commit was not answered.
@@ -439,6 +460,8 @@ async fn run(
     commands: &mut [Box<dyn Command>],
 ) -> Result<(), Failure> {
     let mut round = Round::begin(session, desk).await?;
+    let keys = commands.iter().flat_map(|command| command.keys());
+    round.look_up(keys.collect()).await?;
     for command in commands {
         command.run(&mut round).await?;
     }

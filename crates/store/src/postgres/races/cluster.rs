@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::super::connection::{Connector, Session};
 use super::super::desk::{Desk, Membership, Notice};
 use super::super::notices::{self, Teller};
+use super::super::notify::NotifyPolicy;
 use super::super::reader::PostgresReader;
 use super::super::time::DatabaseTime;
 use super::super::writer::{Desktop, Notices, Writer};
@@ -146,6 +147,7 @@ impl Cluster {
     ) -> Engine {
         let (membership, standing) = watch::channel(standing);
         let (teller, hearer) = notices::channel(NOTICES);
+        let notify = Arc::new(NotifyPolicy::new(Clock::system()));
         let (mut tasks, mut sessions) = (Tasks::default(), Vec::new());
         let mut start = |place: usize, name: &'static str, notices: Notices| {
             let actor = number * WRITERS + place;
@@ -156,7 +158,7 @@ impl Cluster {
             let logs = matches!(notices, Notices::Claimer(_));
             let mut writer = Writer {
                 connector,
-                desk: Desk::new(REALM, standing.clone(), self.time, logs),
+                desk: Desk::new(REALM, standing.clone(), self.time, Arc::clone(&notify), logs),
                 commands: queue,
                 available: watch::channel(true).0,
                 failed,

@@ -16,6 +16,7 @@ mod controls;
 mod directed;
 mod finish;
 mod gate;
+mod lookups;
 mod schedule;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,0 +1,98 @@
+//! When notices to other processes are sent: not while nobody else listens, and not while the server refuses them.
+//!
+//! PostgreSQL commits the transactions that notify one after the other, cluster-wide. A session that listens and never
+//! reads (one idle in a transaction) lets its queue grow until it is full; then every COMMIT with a notification fails
+//! with SQLSTATE 54000, and its transaction is rolled back. Notices only make things faster: each process looks at
+//! everything now and then. So what was refused with its notices is repeated without, and none are sent for a while.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flow::Clock;
+use tokio_postgres::Error;
+
+use super::desk::Notice;
+use super::errors;
+
+/// What this process knows of those who may hear it. Its writers and its membership share one.
+#[derive(Debug)]
+pub(super) struct NotifyPolicy {
+    clock: Clock,
+    /// Whether there are other workers, as of the last look.
+    is_heard: AtomicBool,
+    /// The time since boot from which on notices are sent again.
+    muted_until: Mutex<Duration>,
+    /// Whether notices were kept back while muted.
+    has_missed: AtomicBool,
+}
+
+/// How long no notices are sent after the server had no room for one: each try costs a transaction.
+pub(super) const MUTED_FOR: Duration = Duration::from_secs(5);
+
+// === impl NotifyPolicy ===
+
+impl NotifyPolicy {
+    /// Before the first look at the cluster anybody may listen.
+    pub(super) const fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            is_heard: AtomicBool::new(true),
+            muted_until: Mutex::new(Duration::ZERO),
+            has_missed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether there are other workers. A process that joins needs no notices before that is seen: it joins, tells the
+    /// cluster, and reads all that its partitions have once it owns some. It gets those of this process only from a
+    /// beat, which looks for other workers first. What a round commits that was under way during that beat is found by
+    /// the look at everything.
+    pub(super) fn set_heard(&self, is_heard: bool) {
+        self.is_heard.store(is_heard, Ordering::Release);
+    }
+
+    /// Those of `notices` that are to be sent. After a pause, one that stands for all that was kept back.
+    pub(super) fn select(&self, notices: Vec<Notice>) -> Vec<Notice> {
+        if notices.is_empty() || !self.is_heard.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        if self.is_muted() {
+            self.has_missed.store(true, Ordering::Release);
+            return Vec::new();
+        }
+        if self.has_missed.swap(false, Ordering::AcqRel) {
+            return vec![Notice::Everything];
+        }
+        notices
+    }
+
+    pub(super) fn is_muted(&self) -> bool {
+        self.clock.boot() < *self.lock()
+    }
+
+    /// Begins a pause if `error` says that the server had no room for a notification; whether it does. The caller has
+    /// sent one.
+    pub(super) fn mute_after(&self, error: &Error) -> bool {
+        if !errors::is_notify_queue_full(error) {
+            return false;
+        }
+        let now = self.clock.boot();
+        let mut muted_until = self.lock();
+        if *muted_until <= now {
+            let reason = errors::in_words(error);
+            tracing::warn!(
+                reason,
+                seconds = MUTED_FOR.as_secs(),
+                "the queue of notifications is full, so none are sent for some seconds: other processes see new work later; \
+                 end the session that keeps it full (SELECT pg_notification_queue_usage())"
+            );
+            *muted_until = now + MUTED_FOR;
+        }
+        self.has_missed.store(true, Ordering::Release);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Duration> {
+        self.muted_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
