@@ -73,7 +73,9 @@ pub struct Drained {
 #[async_trait]
 pub trait Outbox: Send + Sync + std::fmt::Debug {
     /// Accepts some of what was committed to the outbox since the last call, each row exactly once. A row that `screen`
-    /// refuses, or whose idempotency key was used for something else, is put aside with the reason.
+    /// refuses, or whose idempotency key was used for something else, is put aside with the reason. `screen` may take
+    /// long: it runs on a thread of its own, outside of any transaction, and what it has not come to in some seconds is
+    /// left for the next call.
     async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError>;
 
     /// Changes when rows were committed.

@@ -1,53 +1,71 @@
 //! The outbox: what applications inserted within their own transactions becomes notifications, each row once.
 //!
-//! A drain takes the rows whose transactions ended since the last one and moves the position, in the transaction that
-//! stores what they became. Rows are neither updated nor deleted: slots of the table that are all taken are truncated.
+//! A drain reads the rows whose transactions ended since the last one, screens them, and stores what they became in one
+//! transaction with the position. Nothing is locked while rows are screened, which may take long: the position is compared
+//! instead, and another drainer that moved it meanwhile has taken those rows. Rows are neither updated nor deleted: slots
+//! of the table that are all taken are truncated.
 
 mod position;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use flow::Clock;
 use notification::limits::{OUTBOX_BYTES, OUTBOX_ROWS};
 use notification::{Bytes, Draft, Timestamp};
 use tokio::sync::watch;
 use tokio_postgres::{Error, Row};
 
 use super::Postgres;
+use super::ingest::keys_of;
 use super::round::{Failure, Round};
 use super::writer::Ask;
 use super::xid::Xid;
 use crate::{Admission, Drained, Outbox, OutboxRow, Screen, StoreError};
 use position::{Ended, Place, Position, Span};
 
-/// Takes in some of what was committed since the last time.
-struct Drain {
-    screen: Arc<Screen>,
+/// Reads some of what was committed since the last time.
+#[derive(Debug)]
+struct Look;
+
+/// Rows as they were read.
+#[derive(Debug)]
+struct Found {
+    position: Position,
+    /// What had ended when they were read.
+    ended: Ended,
+    rows: Vec<(Place, OutboxRow)>,
+    bytes: usize,
+    /// Whether there is more for lack of room.
+    is_full: bool,
+}
+
+/// Takes in what became of rows, if the position is still where they were read from.
+#[derive(Debug)]
+struct TakeScreened {
+    position: Position,
+    ended: Ended,
+    drafts: Vec<(Place, Draft)>,
+    rejected: Vec<(Place, String)>,
+    /// The last row that was screened, when there may be more behind it.
+    stopped: Option<Place>,
     now: Timestamp,
 }
 
-/// What a drain has come to so far.
-#[derive(Debug, Default)]
-struct Haul {
-    accepted: u64,
-    rows: usize,
-    bytes: usize,
-    rejected: Vec<(Place, String)>,
-    /// The last row that was taken, when there may be more behind it.
-    stopped: Option<Place>,
-}
-
+/// How long a drain screens before it stores what it has: rows that take long delay the others of the outbox no longer.
+const SCREENED_FOR: Duration = Duration::from_secs(2);
 /// Rows read at once: each may be as long as a payload may be.
 const PAGE_ROWS: i32 = 256;
+const SELECT: &str = "SELECT snapshot::text, txid, id FROM outbox_position WHERE is_only";
 const LOCK: &str =
     "SELECT snapshot::text, txid, id FROM outbox_position WHERE is_only FOR UPDATE SKIP LOCKED";
 const PAGE: &str = "SELECT txid, id, tenant, channel, recipient, content::text, options::text, priority, guarantee, \
      send_at, expires_at, idempotency_key, template, variables::text, fallback::text FROM outbox_page($1, $2, $3, $4, $5::text::pg_snapshot, $6)";
+const ROTATE: &str = "SELECT outbox_rotate()";
 const MOVE: &str =
     "UPDATE outbox_position SET snapshot = $1::text::pg_snapshot, txid = $2, id = $3 WHERE is_only";
 const REJECT: &str = "INSERT INTO outbox_rejected (id, reason, tenant, channel, recipient, content, options, priority, \
@@ -59,7 +77,16 @@ const REJECT: &str = "INSERT INTO outbox_rejected (id, reason, tenant, channel, 
 #[async_trait]
 impl Outbox for Postgres {
     async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError> {
-        self.intake.ask_patiently(Drain { screen, now }).await
+        let Some(found) = self.intake.ask_patiently(Look).await? else {
+            return Ok(Drained::default());
+        };
+        let clock = self.time.clock();
+        // Templates may take long, and this is a thread of connections.
+        let screening = tokio::task::spawn_blocking(move || found.screen(&*screen, now, clock));
+        let screened = screening
+            .await
+            .map_err(|error| StoreError::Broken(format!("the outbox was not screened: {error}")))?;
+        self.intake.ask_patiently(screened).await
     }
 
     fn outbox_changes(&self) -> watch::Receiver<u64> {
@@ -67,100 +94,56 @@ impl Outbox for Postgres {
     }
 }
 
-// === impl Drain ===
-
-impl fmt::Debug for Drain {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Drain").field("now", &self.now).finish_non_exhaustive()
-    }
-}
+// === impl Look ===
 
 #[async_trait]
-impl Ask for Drain {
-    type Answer = Drained;
+impl Ask for Look {
+    type Answer = Option<Found>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Drained, Failure> {
-        let mut haul = Haul::default();
-        if round.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
-            // Another process that drains has it locked, and takes what there is.
-            let Some(position) = lock(round).await? else { return Ok(Drained::default()) };
-            self.take(round, &position, &mut haul).await?;
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Option<Found>, Failure> {
+        if !round.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
+            round.row(ROTATE, &[]).await?;
+            return Ok(None);
         }
-        round.row("SELECT outbox_rotate()", &[]).await?;
-        Ok(Drained {
-            accepted: haul.accepted,
-            rejected: haul.rejected.len() as u64,
-            more: haul.stopped.is_some(),
-        })
-    }
-
-    fn items(&self) -> usize {
-        OUTBOX_ROWS
+        let position = position_at(&round.row(SELECT, &[]).await?)?;
+        // Asked after the position was read: it shows all that the last drain saw.
+        let ended = "SELECT pg_current_snapshot()::text";
+        let ended: Ended = round.row(ended, &[]).await?.try_get::<_, &str>(0)?.parse()?;
+        if ended.xmax < position.ended.xmax {
+            return Err(copied().into());
+        }
+        let late = wrote(round, position.late(&ended)).await?;
+        let late = late.into_iter().map(|txid| position.rest_of(txid));
+        let spans: Vec<Span> = late.chain(position.new_ones(&ended)).collect();
+        let mut found = Found { position, ended, rows: Vec::new(), bytes: 0, is_full: false };
+        for span in spans {
+            if !found.is_full {
+                found.read_span(round, span).await?;
+            }
+        }
+        Ok(Some(found))
     }
 }
 
-impl Drain {
-    async fn take(
-        &self,
-        round: &mut Round<'_>,
-        position: &Position,
-        haul: &mut Haul,
-    ) -> Result<(), Failure> {
-        // Asked with the lock in hand: it shows all that the last drain saw.
-        let now = "SELECT pg_current_snapshot()::text";
-        let now: Ended = round.row(now, &[]).await?.try_get::<_, &str>(0)?.parse()?;
-        if now.xmax < position.ended.xmax {
-            return Err(copied().into());
-        }
-        let late = wrote(round, position.late(&now)).await?;
-        let late = late.into_iter().map(|txid| position.rest_of(txid));
-        for span in late.chain(position.new_ones(&now)) {
-            if haul.stopped.is_none() {
-                self.take_span(round, span, &now, haul).await?;
-            }
-        }
-        reject(round, &haul.rejected).await?;
-        let Position { ended, part } = position.moved(now, haul.stopped);
-        let (txid, id) = (part.map(|part| Xid(part.txid)), part.map(|part| part.id));
-        round.execute(MOVE, &[&ended.to_string(), &txid, &id]).await?;
-        Ok(())
-    }
+// === impl Found ===
 
-    /// Takes the rows of a span, as far as there is room.
-    async fn take_span(
-        &self,
-        round: &mut Round<'_>,
-        span: Span,
-        now: &Ended,
-        haul: &mut Haul,
-    ) -> Result<(), Failure> {
-        let (first, last, now) = (Xid(span.first), Xid(span.last), now.to_string());
+impl Found {
+    /// Reads the rows of a span, as far as there is room.
+    async fn read_span(&mut self, round: &mut Round<'_>, span: Span) -> Result<(), Failure> {
+        let (first, last, ended) = (Xid(span.first), Xid(span.last), self.ended.to_string());
         let mut after = span.after;
         loop {
             let (txid, id) = (Xid(after.txid), after.id);
-            let rows = round.rows(PAGE, &[&first, &last, &txid, &id, &now, &PAGE_ROWS]).await?;
-            let mut drafts = Vec::with_capacity(rows.len());
+            let rows = round.rows(PAGE, &[&first, &last, &txid, &id, &ended, &PAGE_ROWS]).await?;
             for row in &rows {
                 after = Place { txid: row.try_get::<_, Xid>(0)?.0, id: row.try_get(1)? };
                 let row = outbox_row(row)?;
-                haul.rows += 1;
-                haul.bytes += bytes_of(&row);
-                match (self.screen)(row, self.now) {
-                    Ok(draft) => {
-                        // What templates make of a row may be much larger than the row.
-                        haul.bytes += draft.content.bytes_stored();
-                        drafts.push((after, draft));
-                    }
-                    Err(reason) => haul.rejected.push((after, reason)),
+                self.bytes += bytes_of(&row);
+                self.rows.push((after, row));
+                if is_enough(self.rows.len(), self.bytes) {
+                    self.is_full = true;
+                    return Ok(());
                 }
-                if haul.is_full() {
-                    break;
-                }
-            }
-            self.pack(round, drafts, haul).await?;
-            if haul.is_full() {
-                haul.stopped = Some(after);
-                return Ok(());
             }
             if rows.len() < usize::try_from(PAGE_ROWS).unwrap_or(0) {
                 return Ok(());
@@ -168,54 +151,106 @@ impl Drain {
         }
     }
 
-    /// Accepts each for itself.
+    /// Screens rows in their order: all of them, or as many as there is time and room for, but one at least.
+    fn screen(self, screen: &Screen, now: Timestamp, clock: Clock) -> TakeScreened {
+        let Self { position, ended, rows, is_full, .. } = self;
+        let begun = clock.boot();
+        let (count, mut bytes) = (rows.len(), 0);
+        let (mut drafts, mut rejected, mut stopped) = (Vec::new(), Vec::new(), None);
+        for (screened, (place, row)) in (1..).zip(rows) {
+            bytes += bytes_of(&row);
+            match screen(row, now) {
+                Ok(draft) => {
+                    // What templates make of a row may be much larger than the row.
+                    bytes += draft.content.bytes_stored();
+                    drafts.push((place, draft));
+                }
+                Err(reason) => rejected.push((place, reason)),
+            }
+            let is_late = clock.boot().saturating_sub(begun) >= SCREENED_FOR;
+            if is_late || is_enough(screened, bytes) || screened == count {
+                let may_be_more = screened < count || is_full;
+                stopped = may_be_more.then_some(place);
+                break;
+            }
+        }
+        TakeScreened { position, ended, drafts, rejected, stopped, now }
+    }
+}
+
+// === impl TakeScreened ===
+
+#[async_trait]
+impl Ask for TakeScreened {
+    type Answer = Drained;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Drained, Failure> {
+        // Another process that drains takes what there is.
+        if lock(round).await?.as_ref() != Some(&self.position) {
+            return Ok(Drained::default());
+        }
+        let mut rejected = self.rejected.clone();
+        let accepted = self.pack(round, &mut rejected).await?;
+        reject(round, &rejected).await?;
+        let Position { ended, part } = self.position.moved(self.ended.clone(), self.stopped);
+        let (txid, id) = (part.map(|part| Xid(part.txid)), part.map(|part| part.id));
+        round.execute(MOVE, &[&ended.to_string(), &txid, &id]).await?;
+        round.row(ROTATE, &[]).await?;
+        let rejected = rejected.len() as u64;
+        Ok(Drained { accepted, rejected, more: self.stopped.is_some() })
+    }
+
+    fn items(&self) -> usize {
+        self.drafts.len()
+    }
+}
+
+impl TakeScreened {
+    /// Accepts each for itself, and adds what cannot be to `rejected`; how many are new.
     async fn pack(
         &self,
         round: &mut Round<'_>,
-        drafts: Vec<(Place, Draft)>,
-        haul: &mut Haul,
-    ) -> Result<(), Failure> {
-        let keys = drafts.iter().filter_map(|(_, draft)| {
-            let key = draft.idempotency.as_ref()?.key.clone();
-            Some((draft.envelope.tenant.clone(), key))
-        });
-        round.look_up(keys.collect()).await?;
-        round.reserve_batches(drafts.len()).await?;
-        for (place, draft) in drafts {
-            match round.pack(vec![draft], self.now) {
+        rejected: &mut Vec<(Place, String)>,
+    ) -> Result<u64, Failure> {
+        round.look_up(keys_of(self.drafts.iter().map(|(_, draft)| draft))).await?;
+        round.reserve_batches(self.drafts.len()).await?;
+        let mut accepted = 0;
+        for (place, draft) in &self.drafts {
+            match round.pack(vec![draft.clone()], self.now) {
                 Ok(admissions) => {
                     let is_new =
                         |admission: &&Admission| matches!(admission, Admission::Accepted(_));
-                    haul.accepted += admissions.iter().filter(is_new).count() as u64;
+                    accepted += admissions.iter().filter(is_new).count() as u64;
                 }
                 Err(StoreError::KeyReused { .. }) => {
                     let reason = "idempotency_key: was used before for something else";
-                    haul.rejected.push((place, reason.to_owned()));
+                    rejected.push((*place, reason.to_owned()));
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(accepted)
     }
 }
 
-impl Haul {
-    /// Whether it is enough for one transaction.
-    fn is_full(&self) -> bool {
-        self.rows >= OUTBOX_ROWS || self.bytes >= OUTBOX_BYTES
-    }
+/// Whether so much is enough for one transaction.
+const fn is_enough(rows: usize, bytes: usize) -> bool {
+    rows >= OUTBOX_ROWS || bytes >= OUTBOX_BYTES
 }
 
 /// The position, locked; `None` when somebody else has it locked.
 async fn lock(round: &mut Round<'_>) -> Result<Option<Position>, Failure> {
     let rows = round.rows(LOCK, &[]).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
+    Ok(rows.first().map(position_at).transpose()?)
+}
+
+fn position_at(row: &Row) -> Result<Position, StoreError> {
     let ended = row.try_get::<_, &str>(0)?.parse()?;
     let part = match (row.try_get::<_, Option<Xid>>(1)?, row.try_get(2)?) {
         (Some(Xid(txid)), Some(id)) => Some(Place { txid, id }),
         _ => None,
     };
-    Ok(Some(Position { ended, part }))
+    Ok(Position { ended, part })
 }
 
 /// Keeps those of the transactions that left rows.
@@ -285,7 +320,7 @@ fn outbox_row(row: &Row) -> Result<OutboxRow, Error> {
 
 /// To the millisecond, as instants are kept here.
 fn timestamp(time: SystemTime) -> Timestamp {
-    let millis = |span: std::time::Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(match time.duration_since(UNIX_EPOCH) {
         Ok(since) => millis(since),
         Err(before) => -millis(before.duration()),

@@ -12,6 +12,7 @@ use super::*;
 use crate::Ledger as _;
 use crate::conformance::{Shape, at, claim_all, name, the_books_balance};
 use crate::postgres::Options;
+use crate::postgres::connection::Connector;
 
 /// A store, and an application beside it.
 struct Bench {
@@ -376,6 +377,62 @@ async fn what_templates_make_of_rows_counts_for_the_size_of_a_drain() {
         more = drained.more;
     }
     assert_eq!(parts, [60, 40]);
+}
+
+#[tokio::test]
+async fn rows_that_take_long_are_taken_in_parts_and_hold_up_no_other_ingest() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let (clock, steering) = Clock::system().steered();
+    let store = Arc::new(Postgres::open(Options::new(database.url()), clock).await.unwrap());
+    let insert = format!(
+        "{INSERT} SELECT 'c', CASE n % 4 WHEN 0 THEN 'nobody' ELSE n::text END, '1' FROM generate_series(1, 4) AS n"
+    );
+    database.query(&insert).unwrap();
+    let (runtime, url) = (tokio::runtime::Handle::current(), database.url().to_owned());
+    let (other, inner) = (Arc::clone(&store), screen());
+    let slow: Arc<Screen> = Arc::new(move |row, now| {
+        steering.suspend(SCREENED_FOR);
+        // From within, while the row is screened: neither the writer nor a transaction waits for it.
+        runtime.block_on(async {
+            Shape::default().ingest(&*other, 1).await;
+            let connector = Connector::new(&url, "test", None).unwrap();
+            let session = connector.connect(None).await.unwrap();
+            let held = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation \
+                 WHERE relname LIKE 'outbox%' AND pid <> pg_backend_pid()";
+            assert_eq!(session.client.query_one(held, &[]).await.unwrap().get::<_, i64>(0), 0);
+        });
+        inner(row, now)
+    });
+    let (mut parts, mut more) = (Vec::new(), true);
+    while more {
+        let drained = store.drain(Arc::clone(&slow), at(0)).await.unwrap();
+        parts.push((drained.accepted, drained.rejected));
+        more = drained.more;
+    }
+    assert_eq!(parts, [(1, 0), (1, 0), (1, 0), (0, 1)]);
+    assert_eq!(store.totals().await.unwrap().accepted, 3 + 4);
+    the_books_balance(&*store).await;
+}
+
+#[tokio::test]
+async fn rows_that_somebody_else_took_while_they_were_screened_are_not_taken_again() {
+    let bench = Bench::new().await;
+    let insert = format!("{INSERT} SELECT 'c', n, '1' FROM generate_series(1, 5) AS n");
+    bench.database.query(&insert).unwrap();
+    let other = Arc::new(open(&bench.database).await);
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let (runtime, second, heard) =
+        (tokio::runtime::Handle::current(), Arc::clone(&other), Arc::clone(&taken));
+    let overtaken: Arc<Screen> = Arc::new(move |row, now| {
+        let drained = runtime.block_on(second.drain(screen(), now)).unwrap();
+        heard.lock().unwrap().push(drained);
+        screen()(row, now)
+    });
+    assert_eq!(bench.store.drain(overtaken, at(0)).await.unwrap(), drained(0, 0));
+    let taken: Vec<u64> = taken.lock().unwrap().iter().map(|drained| drained.accepted).collect();
+    assert_eq!(taken, [5, 0, 0, 0, 0]);
+    assert_eq!(bench.store.totals().await.unwrap().accepted, 5);
+    the_books_balance(&bench.store).await;
 }
 
 #[tokio::test]
