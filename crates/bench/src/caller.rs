@@ -2,8 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use crate::workload::token;
@@ -22,6 +23,9 @@ struct Seen {
     state: Option<String>,
 }
 
+/// How long an answer may take, so that a run ends: what is measured takes milliseconds.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 // === impl Caller ===
 
 impl Caller {
@@ -32,6 +36,7 @@ impl Caller {
     pub fn connect(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let reader = BufReader::new(stream.try_clone()?);
         Ok(Self { stream, reader })
     }
@@ -68,6 +73,23 @@ impl Caller {
         ensure!(status.contains(" 200 "), "{status}{answer}");
         let seen: Seen = serde_json::from_str(&answer)?;
         Ok(seen.state.as_deref() == Some("delivered"))
+    }
+
+    /// Sends a request with the API key `key`, and waits for the answer: its status and body.
+    ///
+    /// # Errors
+    /// When the connection ends before the answer does; it is of no more use then.
+    pub fn request(&mut self, key: &str, line: &str, body: &str) -> Result<(u16, String)> {
+        let length = body.len();
+        let head = format!(
+            "{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
+        self.stream.write_all(head.as_bytes())?;
+        self.stream.write_all(body.as_bytes())?;
+        let (status, answer) = self.read_answer()?;
+        let code = status.split(' ').nth(1).and_then(|code| code.parse().ok());
+        Ok((code.with_context(|| format!("no status line: {status:?}"))?, answer))
     }
 
     fn read_answer(&mut self) -> Result<(String, String)> {
