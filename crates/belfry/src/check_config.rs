@@ -18,7 +18,9 @@ pub(crate) fn run(args: &CheckConfigArgs, usual: Option<&Path>) -> anyhow::Resul
     }
     let config = Config::load(args.file.as_deref().or(usual), Flags::default())?;
     config.warnings.iter().for_each(|warning| complain(warning));
-    output::line(format_args!("the configuration is fine: {} channels", config.channels.len()))?;
+    let count = config.channels.len();
+    let channels = if count == 1 { "channel" } else { "channels" };
+    output::line(format_args!("the configuration is fine: {count} {channels}"))?;
     for (what, url) in [("store", &config.store.url), ("queue", &config.queue.url)] {
         if let Some(url) = url {
             output::line(format_args!("{what}: {url}"))?;

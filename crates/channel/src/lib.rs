@@ -6,6 +6,7 @@
 
 mod answers;
 pub mod apns;
+mod checks;
 mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -181,6 +182,35 @@ pub enum ChannelError {
         /// What is wrong and what would be right.
         message: String,
     },
+    /// Several things are wrong; none of them is this variant.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<ChannelError>),
+}
+
+// === impl ChannelError ===
+
+impl ChannelError {
+    /// Each thing that is wrong, one at least.
+    pub fn each(self) -> Vec<Self> {
+        match self {
+            Self::Several(errors) => errors,
+            error @ (Self::Setting { .. } | Self::File { .. }) => vec![error],
+        }
+    }
+
+    /// This and what `other` says beyond it.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let mut errors = self.each();
+        for error in other.each() {
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
+        match errors.len() {
+            1 => errors.remove(0),
+            _ => Self::Several(errors),
+        }
+    }
 }
 
 // === impl Job ===

@@ -1,9 +1,11 @@
 //! What the settings of all channels have in common: durations as people write them, and secrets.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::uri::Authority;
+use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::ChannelError;
@@ -67,9 +69,54 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
         })
 }
 
+/// Reads networks such as `10.1.0.0/16`. An address alone is the network of this address.
+pub(crate) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    let networks = Vec::<Network>::deserialize(deserializer)?;
+    Ok(networks.into_iter().map(|Network(network)| network).collect())
+}
+
+/// One of them, so that whoever reads the settings knows which is wrong.
+struct Network(IpNet);
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        network.map(Self).map_err(|_| {
+            de::Error::custom(format!(
+                "{text:?} is not a network such as 10.1.0.0/16, nor an address such as 10.1.2.3"
+            ))
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Allowed {
+        #[serde(deserialize_with = "networks")]
+        networks: Vec<IpNet>,
+    }
+
+    #[test]
+    fn an_address_alone_is_a_network_of_one() {
+        let read = |text: &str| {
+            let json = serde_json::json!({ "networks": [text] });
+            let read: Result<Allowed, serde_json::Error> = serde_json::from_value(json);
+            read.map(|allowed| allowed.networks.first().map(ToString::to_string).unwrap())
+        };
+        let check = |text: &str, expect: &str| assert_eq!(read(text).unwrap(), expect);
+        check("127.0.0.1", "127.0.0.1/32");
+        check("::1", "::1/128");
+        check("10.1.0.0/16", "10.1.0.0/16");
+        check("fd00::/8", "fd00::/8");
+        for wrong in ["", "localhost", "10.1.0.0/33", "10.1", "127.0.0.1:80", "[::1]"] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{wrong:?} is not a network such as")), "{error}");
+        }
+    }
 
     #[derive(Debug, Deserialize)]
     struct Sample {

@@ -103,16 +103,31 @@ impl ChannelConfig {
     /// Builds the channel, which reads the files that it names, and forgets it.
     pub(super) fn check(&self, name: &Name) -> Vec<Problem> {
         let mut problems = self.retry.check(&format!("channels.{name}.retry"));
-        let built = self.kind.build(&Shared::default());
-        problems.extend(built.err().map(|error| match error {
+        let errors = self.kind.build(&Shared::default()).err().map(ChannelError::each);
+        problems.extend(errors.into_iter().flatten().map(|error| match error {
             ChannelError::Setting { setting, message } => {
                 Problem::new(format!("channels.{name}.{setting}"), message)
             }
-            error @ ChannelError::File { .. } => {
+            error @ (ChannelError::File { .. } | ChannelError::Several(_)) => {
                 Problem::new(format!("channels.{name}"), error.to_string())
             }
         }));
         problems
+    }
+
+    /// What is allowed, and fails with some contents.
+    pub(super) fn warning(&self, name: &Name) -> Option<String> {
+        match &self.kind {
+            ChannelKind::Smtp(settings) if settings.from.is_none() => Some(format!(
+                "channels.{name}.from: is not set: mail whose content has no `from` of its own is refused"
+            )),
+            ChannelKind::Smtp(_)
+            | ChannelKind::Apns(_)
+            | ChannelKind::Fcm(_)
+            | ChannelKind::Webhook(_)
+            | ChannelKind::WebPush(_)
+            | ChannelKind::DryRun(_) => None,
+        }
     }
 }
 

@@ -140,9 +140,10 @@ impl Source {
             return Err(problems);
         }
         let document: Option<Document> = read_table(table, "", &mut problems);
-        let config = document.map(|document| Config {
-            warnings: credentials.warnings,
-            ..document.resolve(&mut problems)
+        let config = document.map(|document| {
+            let mut config = document.resolve(&mut problems);
+            config.warnings.extend(credentials.warnings);
+            config
         });
         if let Some(config) = &config {
             problems.extend(config.check());
@@ -267,7 +268,8 @@ impl Document {
         let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
         store.resolve(problems);
         queue.resolve(problems);
-        let warnings = Vec::new();
+        let warnings =
+            channels.iter().filter_map(|(name, channel)| channel.warning(name)).collect();
         Config { server, store, queue, delivery, log, suppressions, channels, templates, warnings }
     }
 }

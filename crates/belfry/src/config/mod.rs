@@ -329,6 +329,8 @@ impl RetryConfig {
 }
 
 #[cfg(test)]
+mod channel_tests;
+#[cfg(test)]
 mod secret_tests;
 #[cfg(test)]
 mod tests;

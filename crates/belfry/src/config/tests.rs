@@ -151,10 +151,16 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: store.directory: is not used when `url` is set: leave one of them out",
             "f.toml: queue.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.android: shop-1a2b3.json: the account cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.android: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.browsers: vapid.pem: the key cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.browsers: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.hooks: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
+            "f.toml: channels.hooks: client.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.ios: AuthKey_ABCDE12345.p8: the key cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.ios: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.mail.relay: name a relay such as smtp://mail.example.com:587, or set route = \"mx\": one of them",
+            "f.toml: channels.mail: /run/credentials/belfry.service/mail-password: cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.mail: dkim.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: templates.welcome.content: set either this or `file`",
         ]
     );

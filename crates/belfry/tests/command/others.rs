@@ -111,6 +111,20 @@ fn the_default_configuration_is_printed_and_fine() {
 }
 
 #[test]
+fn a_configuration_that_is_fine_is_told_with_its_warnings() {
+    let workspace = Workspace::new();
+    workspace.write("b.toml", "channels.mail = { kind = 'smtp', relay = 'smtp://127.0.0.1' }");
+    let ended = workspace.belfry(&["check-config", "b.toml"]);
+    assert_eq!((ended.code, ended.out.as_str()), (0, "the configuration is fine: 1 channel\n"));
+    assert_eq!(
+        ended.err,
+        [
+            "belfry: channels.mail.from: is not set: mail whose content has no `from` of its own is refused"
+        ]
+    );
+}
+
+#[test]
 fn a_key_is_printed_with_the_table_that_admits_it() {
     let workspace = Workspace::new();
     let key = workspace.belfry(&["api-key", "billing", "--tenant", "shop"]);

@@ -14,6 +14,7 @@ use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, c
 use super::response::{Advice, Delays, Known, interpret};
 use super::state::StateFile;
 use super::token::{Signer, Token, Tokens};
+use crate::checks::both;
 use crate::complaint::Complaint;
 use crate::http2::{Dial, Pool, Priming, Stream};
 use crate::tcp::Anywhere;
@@ -72,22 +73,14 @@ impl ApnsChannel {
     /// A channel with `settings`, whose token is one of `tokens`. Reads the key and the certificates, and connects to
     /// nothing.
     pub fn new(settings: &Settings, tokens: &Tokens) -> Result<Self, ChannelError> {
-        let (origin, authority) = settings.check()?;
-        let (token, identity) = match settings.credential()? {
-            Credential::Key { pem, key_id, team_id } => {
-                let directory = settings.state_directory.as_deref();
-                let file = directory.map(|path| StateFile::new(path, team_id, key_id));
-                let token = tokens.of(Signer { key_pem: &pem, key_id, team_id }, file);
-                (Some(token.map_err(|message| bad_key(settings, message))?), None)
-            }
-            Credential::Certificate { certificate, key } => {
-                (None, Some(Identity::read(certificate, key)?))
-            }
-        };
+        let client = |identity| tls::client_with(settings.ca_file.as_deref(), &[b"h2"], identity);
+        let proof = both(proof(settings, tokens), client(None));
+        let ((origin, authority), ((token, identity), tls)) = both(settings.check(), proof)?;
+        let tls = if identity.is_some() { client(identity)? } else { tls };
         let dial = Dial {
             provider: "APNs",
             origin,
-            tls: tls::client_with(settings.ca_file.as_deref(), &[b"h2"], identity)?,
+            tls,
             reach: Arc::new(Anywhere),
             // A certificate has been accepted before the first request.
             priming: if token.is_some() { Priming::OneStream } else { Priming::Unprimed },
@@ -107,6 +100,24 @@ impl ApnsChannel {
                 throttle: settings.throttle_delay,
             },
         })
+    }
+}
+
+/// What proves to Apple who sends: a token, or the certificate of the connections.
+fn proof(
+    settings: &Settings,
+    tokens: &Tokens,
+) -> Result<(Option<Arc<Token>>, Option<Identity>), ChannelError> {
+    match settings.credential()? {
+        Credential::Key { pem, key_id, team_id } => {
+            let directory = settings.state_directory.as_deref();
+            let file = directory.map(|path| StateFile::new(path, team_id, key_id));
+            let token = tokens.of(Signer { key_pem: &pem, key_id, team_id }, file);
+            Ok((Some(token.map_err(|message| bad_key(settings, message))?), None))
+        }
+        Credential::Certificate { certificate, key } => {
+            Ok((None, Some(Identity::read(certificate, key)?)))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use serde::Deserialize;
 
+use crate::checks::{both, each, require};
 use crate::endpoint::Origin;
 use crate::settings::{Secret, duration, provider};
 use crate::tls::Pem;
@@ -116,29 +117,26 @@ const fn throttle_delay_default() -> Duration {
 impl Settings {
     /// Checks what needs no file.
     pub(super) fn check(&self) -> Result<(Origin, Authority), ChannelError> {
-        if let Err(invalid) = check_topic(&self.topic) {
-            return Err(refuse("topic", &invalid.message));
-        }
-        if self.concurrency == 0 {
-            return Err(refuse("concurrency", "must be at least 1"));
-        }
-        if self.connections_max == 0 {
-            return Err(refuse("connections_max", "must be at least 1"));
-        }
-        provider("endpoint", &self.endpoint, "https://api.push.apple.com")
+        let settings = each([
+            check_topic(&self.topic).map_err(|invalid| refuse("topic", &invalid.message)),
+            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.connections_max > 0, "connections_max", "must be at least 1"),
+        ]);
+        let endpoint = provider("endpoint", &self.endpoint, "https://api.push.apple.com");
+        both(settings, endpoint).map(|(_, endpoint)| endpoint)
     }
 
     /// As whom to speak to APNs. Reads the key, if that is it.
-    pub(super) fn credential(&self) -> Result<Credential<'_>, ChannelError> {
+    pub(super) fn credential<'a>(&'a self) -> Result<Credential<'a>, ChannelError> {
         let certificate = (self.certificate.as_ref(), self.certificate_file.as_ref());
         let pem = match (&self.key_file, &self.key, certificate) {
             (Some(path), None, (None, None)) => {
                 std::fs::read_to_string(path).map_err(|error| ChannelError::File {
                     path: path.display().to_string(),
                     message: format!("the key cannot be read: {error}"),
-                })?
+                })
             }
-            (None, Some(key), (None, None)) => key.expose().to_owned(),
+            (None, Some(key), (None, None)) => Ok(key.expose().to_owned()),
             (None, None, (text, file)) if text.is_some() != file.is_some() => {
                 return self.own_certificate();
             }
@@ -147,14 +145,14 @@ impl Settings {
                 return Err(refuse("key_file", message));
             }
         };
-        let identifier = |setting, text: &'_ Option<String>| match text {
-            Some(text) if identifies(text) => Ok(()),
+        let identifier = |setting, text: &'a Option<String>| match text.as_deref() {
+            Some(text) if identifies(text) => Ok(text),
             _ => Err(refuse(setting, "must be the 10 letters and digits that Apple gave it")),
         };
-        identifier("key_id", &self.key_id)?;
-        identifier("team_id", &self.team_id)?;
-        let key_id = self.key_id.as_deref().unwrap_or_default();
-        Ok(Credential::Key { pem, key_id, team_id: self.team_id.as_deref().unwrap_or_default() })
+        let identifiers =
+            both(identifier("key_id", &self.key_id), identifier("team_id", &self.team_id));
+        let (pem, (key_id, team_id)) = both(pem, identifiers)?;
+        Ok(Credential::Key { pem, key_id, team_id })
     }
 
     fn own_certificate(&self) -> Result<Credential<'_>, ChannelError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::ChannelError;
+use crate::checks::{each, require};
 use crate::settings::duration;
 
 /// How the provider that is not there behaves.
@@ -42,21 +43,14 @@ impl Default for Settings {
 
 impl Settings {
     pub(super) fn check(&self) -> Result<(), ChannelError> {
-        let refuse = |setting, message: &str| {
-            Err(ChannelError::Setting { setting, message: message.to_owned() })
-        };
-        if self.latency > LATENCY_MAX {
-            return refuse("latency", "must be at most 20s: an attempt ends after 30s");
-        }
-        if self.jitter > JITTER_MAX {
-            return refuse("jitter", "must be at most 5s: an attempt ends after 30s");
-        }
-        if !(0.0..=1.0).contains(&self.failure_rate) {
-            return refuse("failure_rate", "must be from 0 to 1");
-        }
-        if self.concurrency == 0 {
-            return refuse("concurrency", "must be at least 1");
-        }
-        Ok(())
+        let (latency, jitter) = (self.latency <= LATENCY_MAX, self.jitter <= JITTER_MAX);
+        let failure_rate = (0.0..=1.0).contains(&self.failure_rate);
+        each([
+            require(latency, "latency", "must be at most 20s: an attempt ends after 30s"),
+            require(jitter, "jitter", "must be at most 5s: an attempt ends after 30s"),
+            require(failure_rate, "failure_rate", "must be from 0 to 1"),
+            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+        ])
+        .map(drop)
     }
 }

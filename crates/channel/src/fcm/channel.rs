@@ -18,6 +18,7 @@ use super::quotas::Quotas;
 use super::request::{Encoded, Encoder, Target, check_content};
 use super::response::{Advice, interpret};
 use super::token::TokenSource;
+use crate::checks::both;
 use crate::complaint::Complaint;
 use crate::drive::{Admission, drive_admitted};
 use crate::http2::{Dial, Pool, Priming};
@@ -77,16 +78,18 @@ impl FcmChannel {
     /// A channel with `settings`, whose quota is one of `quotas`. Reads the account and the certificates, and connects to
     /// nothing.
     pub fn new(settings: &Settings, quotas: &Quotas) -> Result<Self, ChannelError> {
-        let Checked { account, project_id, origin, authority, token_uri, messages_per_minute } =
-            settings.check()?;
         let ca_file = settings.ca_file.as_deref();
-        let tokens = TokenSource::new(account, token_uri, tls::client(ca_file, &[b"http/1.1"])?);
+        let tls = both(tls::client(ca_file, &[b"h2"]), tls::client(ca_file, &[b"http/1.1"]));
+        let (checked, (tls, tls_http1)) = both(settings.check(), tls)?;
+        let Checked { account, project_id, origin, authority, token_uri, messages_per_minute } =
+            checked;
+        let tokens = TokenSource::new(account, token_uri, tls_http1);
         let destination: Arc<str> = format!("{authority}/{project_id}").into();
         Ok(Self {
             dial: Dial {
                 provider: "FCM",
                 origin,
-                tls: tls::client(ca_file, &[b"h2"])?,
+                tls,
                 reach: Arc::new(Anywhere),
                 priming: Priming::Unprimed,
             },

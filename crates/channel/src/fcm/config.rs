@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::account::Account;
 use crate::ChannelError;
+use crate::checks::{both, each, require};
 use crate::endpoint::{Endpoint, Origin};
 use crate::settings::{Secret, provider};
 
@@ -91,24 +92,18 @@ const fn connections_max_default() -> usize {
 impl Settings {
     /// Checks them, and reads the service account.
     pub(super) fn check(&self) -> Result<Checked, ChannelError> {
-        if self.concurrency == 0 {
-            return Err(refuse("concurrency", "must be at least 1"));
-        }
-        if self.connections_max == 0 {
-            return Err(refuse("connections_max", "must be at least 1"));
-        }
-        let example = "https://fcm.googleapis.com";
-        let (origin, authority) = provider("endpoint", &self.endpoint, example)?;
-        let account = self.read_account()?;
-        let token_uri = self.token_uri(&account)?;
-        let project_id = self.project_id.clone().unwrap_or_else(|| account.project_id.clone());
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
-        if project_id.is_empty() || !project_id.bytes().all(is_plain) {
-            return Err(refuse(
-                "project_id",
-                "must be the project's identifier, such as shop-1a2b3",
-            ));
-        }
+        let numbers = each([
+            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.connections_max > 0, "connections_max", "must be at least 1"),
+        ]);
+        let endpoint = provider("endpoint", &self.endpoint, "https://fcm.googleapis.com");
+        let account = self.read_account().and_then(|account| {
+            let (token_uri, project_id) =
+                both(self.token_uri(&account), self.project_id(&account))?;
+            Ok((account, token_uri, project_id))
+        });
+        let (_, ((origin, authority), (account, token_uri, project_id))) =
+            both(numbers, both(endpoint, account))?;
         Ok(Checked {
             account,
             project_id,
@@ -136,6 +131,14 @@ impl Settings {
                 "name the service account's JSON file, or give its content as `service_account`: one of them",
             )),
         }
+    }
+
+    fn project_id(&self, account: &Account) -> Result<String, ChannelError> {
+        let project_id = self.project_id.as_ref().unwrap_or(&account.project_id);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
+        let is_right = !project_id.is_empty() && project_id.bytes().all(is_plain);
+        require(is_right, "project_id", "must be the project's identifier, such as shop-1a2b3")?;
+        Ok(project_id.clone())
     }
 
     fn token_uri(&self, account: &Account) -> Result<TokenUri, ChannelError> {

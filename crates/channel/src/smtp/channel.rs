@@ -23,6 +23,7 @@ use super::session::{Manners, NoConnection};
 use super::session_limits::may_end_session;
 use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
+use crate::checks::both;
 use crate::guard::Guard;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive_patiently,
@@ -68,22 +69,18 @@ struct SmtpSender {
 impl SmtpChannel {
     /// A channel with `settings`. Reads the files that they name, and connects to nothing.
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
-        let checked = settings.check()?;
-        let connector = match checked.tls {
-            Tls::Opportunistic => tls::client_without_proof()?,
-            Tls::Require | Tls::Off => tls::client(settings.ca_file.as_deref(), &[])?,
-        };
-        let manners = Manners {
-            tls: checked.tls,
-            connector,
-            helo: settings.helo.clone(),
-            credentials: settings.credentials()?,
-        };
-        let composer = Composer {
-            from: checked.from,
-            return_path: checked.return_path,
-            signer: signer(settings)?,
-        };
+        let checked = settings.check().and_then(|checked| {
+            let connector = match checked.tls {
+                Tls::Opportunistic => tls::client_without_proof(),
+                Tls::Require | Tls::Off => tls::client(settings.ca_file.as_deref(), &[]),
+            };
+            Ok((checked, connector?))
+        });
+        let secrets = both(settings.credentials(), signer(settings));
+        let ((checked, connector), (credentials, signer)) = both(checked, secrets)?;
+        let manners =
+            Manners { tls: checked.tls, connector, helo: settings.helo.clone(), credentials };
+        let composer = Composer { from: checked.from, return_path: checked.return_path, signer };
         let destination = match &checked.target {
             Target::Relay(relay) => Some(Relay::to_string(relay).into()),
             Target::Mx { .. } => None,

@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use super::address::{Mailbox, is_domain};
 use crate::ChannelError;
-use crate::settings::{Secret, duration};
+use crate::checks::{both, each, require};
+use crate::settings::{Secret, duration, networks};
 
 /// Where mail goes, as whom, and how patiently.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -65,8 +66,8 @@ pub struct Settings {
     /// How long to wait after a refusal that names greylisting, which ends by itself. Default `5m`.
     #[serde(default = "greylisted_delay_default", deserialize_with = "duration")]
     pub greylisted_delay: Duration,
-    /// Networks that the route `mx` may lead to although they are not public, such as `10.1.0.0/16`. Default none.
-    #[serde(default)]
+    /// Networks that the route `mx` may lead to although they are not public, such as `10.1.0.0/16`, or addresses. Default none.
+    #[serde(default, deserialize_with = "networks")]
     pub allow_networks: Vec<IpNet>,
     /// The port of the route `mx`. Default 25.
     #[serde(default = "mx_port_default")]
@@ -186,40 +187,35 @@ const fn mx_port_default() -> u16 {
 impl Settings {
     /// Checks what needs no file.
     pub(super) fn check(&self) -> Result<Checked, ChannelError> {
-        let target = self.target()?;
-        let tls = self.tls.unwrap_or_else(|| target.tls_default());
-        self.check_login(&target, tls)?;
+        let target = self.target().and_then(|target| {
+            let tls = self.tls.unwrap_or_else(|| target.tls_default());
+            self.check_login(&target, tls).map(|()| (target, tls))
+        });
         let mailbox = |setting, text: &Option<String>| {
             let read = text.as_deref().map(Mailbox::parse).transpose();
             read.map_err(|invalid| refused(setting, invalid.message))
         };
-        let checked = Checked {
-            from: mailbox("from", &self.from)?,
-            return_path: mailbox("return_path", &self.return_path)?,
-            target,
-            tls,
-        };
-        if let Some(helo) = &self.helo
-            && !is_domain(helo)
-        {
-            return Err(refused("helo", "must be a host name such as mail.example.com"));
-        }
-        if let Some(dkim) = &self.dkim {
-            if !is_domain(&dkim.domain) {
-                return Err(refused("dkim.domain", "must be a domain such as example.com"));
-            }
-            if !is_domain(&dkim.selector) {
-                return Err(refused("dkim.selector", "must be a name such as 2026a"));
-            }
-        }
-        if !(1..=CONNECTIONS_MAX).contains(&self.connections_max) {
-            let message = format!("must be from 1 to {CONNECTIONS_MAX}");
-            return Err(refused("connections_max", message));
-        }
-        if self.deliveries_per_connection == 0 {
-            return Err(refused("deliveries_per_connection", "must be at least 1"));
-        }
-        Ok(checked)
+        let senders = both(mailbox("from", &self.from), mailbox("return_path", &self.return_path));
+        let (((target, tls), (from, return_path)), ()) =
+            both(both(target, senders), self.check_names_and_numbers())?;
+        Ok(Checked { target, tls, from, return_path })
+    }
+
+    fn check_names_and_numbers(&self) -> Result<(), ChannelError> {
+        let is_name = |name: Option<&String>| name.is_none_or(|name| is_domain(name));
+        let dkim = self.dkim.as_ref();
+        let (domain, selector) = (dkim.map(|dkim| &dkim.domain), dkim.map(|dkim| &dkim.selector));
+        let helo = is_name(self.helo.as_ref());
+        let connections = (1..=CONNECTIONS_MAX).contains(&self.connections_max);
+        let deliveries = self.deliveries_per_connection > 0;
+        each([
+            require(helo, "helo", "must be a host name such as mail.example.com"),
+            require(is_name(domain), "dkim.domain", "must be a domain such as example.com"),
+            require(is_name(selector), "dkim.selector", "must be a name such as 2026a"),
+            require(connections, "connections_max", format!("must be from 1 to {CONNECTIONS_MAX}")),
+            require(deliveries, "deliveries_per_connection", "must be at least 1"),
+        ])
+        .map(drop)
     }
 
     fn target(&self) -> Result<Target, ChannelError> {
@@ -281,13 +277,13 @@ impl Settings {
         }
     }
 
-    /// Who logs in, with the password from where it is.
+    /// Who logs in, with the password from where it is. [`Self::check`] sees to it that there is one.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, ChannelError> {
         let Some(username) = self.username.clone() else { return Ok(None) };
         let password = match (&self.password, &self.password_file) {
             (Some(password), _) => password.clone(),
             (None, Some(path)) => Secret::new(read(path)?.trim_end_matches(['\r', '\n'])),
-            (None, None) => Secret::new(""),
+            (None, None) => return Ok(None),
         };
         if password.expose().is_empty() || password.expose().chars().any(char::is_control) {
             return Err(refused("password", "must be a text without control characters"));

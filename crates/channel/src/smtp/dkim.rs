@@ -52,8 +52,11 @@ const SIGNED: &[&str] = &[
 ];
 /// Named once more than they occur, so that none can be added (section 8.15).
 const OVERSIGNED: &[&str] = &["from", "reply-to", "subject", "to", "content-type"];
-/// RFC 8301, section 3.2.
-const RSA_BITS_MIN: usize = 2048;
+/// What is said of an elliptic curve's key, which is what people take by mistake, and of one that is damaged.
+const WRONG_KEY: &str = "is no key for DKIM, or damaged: it must be an RSA key (PKCS#8 or PKCS#1), which `openssl genrsa 2048` \
+                         makes, or an Ed25519 key (PKCS#8), which `openssl genpkey -algorithm ed25519` makes";
+/// RFC 8301, section 3.2, wants 2048 at least; the library has no more than 8192.
+const RSA_BITS: &str = "which wants 2048 to 8192 of an RSA key: `openssl genrsa 2048` makes one";
 const BASE64_LINE_BYTES: usize = 70;
 
 // === impl Signer ===
@@ -72,15 +75,14 @@ impl Signer {
                     .or_else(|_| RsaKeyPair::from_pkcs8(der).map(Key::Rsa))
             }
             PrivateKeyDer::Sec1(_) | _ => {
-                return Err("must be an Ed25519 or RSA key (PKCS#8 or PKCS#1)".to_owned());
+                return Err(WRONG_KEY.to_owned());
             }
         };
-        let key = key.map_err(|error| format!("must be an Ed25519 or RSA key: {error}"))?;
-        if let Key::Rsa(pair) = &key
-            && pair.public_modulus_len() * 8 < RSA_BITS_MIN
-        {
-            return Err(format!("must have at least {RSA_BITS_MIN} bits"));
-        }
+        let key = key.map_err(|error| match error.description_() {
+            "TooSmall" => format!("has too few bits for DKIM, {RSA_BITS}"),
+            "TooLarge" => format!("has too many bits for DKIM, {RSA_BITS}"),
+            _ => WRONG_KEY.to_owned(),
+        })?;
         Ok(Self { key: Arc::new(key), domain: domain.into(), selector: selector.into() })
     }
 
@@ -214,6 +216,21 @@ fn relaxed_body(body: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    /// An RSA key of 1024 bits.
+    const SMALL: &str = "MIICXgIBAAKBgQCm59y1Qy4P3BKM3sykBcl+g61qEutv6Qihzbl/44Xb2BAuX65y\n\
+                         5PLkZmGYdJrKNtd/l6RIeq2biOU4MeajpLRX2YAmsPguqnnokm+yiNg/TfPSaG8a\n\
+                         vm/QIaEb5OJHyxX0tZZs4f9Y+8IbeSpXxmbyoRxon6Tf8JSaugKSCKLEBwIDAQAB\n\
+                         AoGBAJgrlv8wE8Pj6onC7CKzIAUXuriWLU9n0DXtIa3m23kXoZEWLS+Va5ovedWM\n\
+                         oj+xBoLO17o5FyVSB2JXpKcYGE7y9FFU45rlL8+IpyOB84/zyOsxRclXUTzuJ+X0\n\
+                         57jUpnuqdaLcn/9Rkcv3cSqqNHv8V+jnYxQ1PBjnBEDz+D2RAkEA1ANrX+9EEZ8X\n\
+                         iBCtMphhR6MTlhUyVUCB5gD4WUOH+oOrgj7wPTQARSxu95jNuC5ilzhJBGMe40li\n\
+                         S3WemQtozwJBAMmIqIuldmL6pZyCwtILQ2So1FZdGfbfjchNQ6mWQARDDnyawFdW\n\
+                         HrmfMQx7icaFJFzWpL6Qp2h9w3Lk9B7WT0kCQQCJ8cOeQt5mHL5B0J/wSIcbBjcL\n\
+                         MrVyFKuwDDeKVM8Xpy4ja3ICUGBQoa19udU4Hi4VuBCCI0AIoEmtUVUkvPCvAkEA\n\
+                         uSS5qmjcpLudT3Z1Yh+Ez0GmqJypULo5d607nt1wfDnaYjCMyO9OFLshhVUs0lrY\n\
+                         eA2clZEwqnb3CmM5veamOQJAZrL6LE62TQpMyDjjHyMmMmWV7wIR9Ub8/fUXHWA8\n\
+                         cboEJmEkAq0d3quO5XvkJPMp9clP5nbogSxA4u7fHgkPRw==";
+
     #[test]
     fn the_examples_of_the_standard_are_relaxed_as_it_says() {
         // RFC 6376, section 3.4.5.
@@ -230,9 +247,21 @@ mod tests {
 
     #[test]
     fn what_is_no_key_of_the_right_kind_is_refused() {
-        let check = |pem: &str| assert!(Signer::new(pem, "example.com", "s").is_err(), "{pem}");
-        check("");
-        check("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
-        check(&rcgen::KeyPair::generate().unwrap().serialize_pem());
+        let check = |pem: &str, expect: &str| {
+            let error = Signer::new(pem, "example.com", "s").unwrap_err();
+            assert!(error.starts_with(expect), "{pem}: {error}");
+        };
+        let wrong = "is no key for DKIM, or damaged: it must be an RSA key";
+        check("", "is not a private key in PEM form: ");
+        check("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", wrong);
+        check("-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n", wrong);
+        check(&rcgen::KeyPair::generate().unwrap().serialize_pem(), wrong);
+        // `openssl genrsa -traditional 1024`.
+        let small =
+            format!("-----BEGIN RSA PRIVATE KEY-----\n{SMALL}\n-----END RSA PRIVATE KEY-----\n");
+        check(
+            &small,
+            "has too few bits for DKIM, which wants 2048 to 8192 of an RSA key: `openssl",
+        );
     }
 }

@@ -10,6 +10,7 @@ use super::config::Settings;
 use super::endpoints::Endpoints;
 use super::request::{Prepared, check_content};
 use super::response::interpret;
+use crate::checks::both;
 use crate::endpoint::{Endpoint, Host};
 use crate::guard::{Guard, Resolve};
 use crate::http1::{Pool, Target};
@@ -47,10 +48,10 @@ struct WebhookSender {
 impl WebhookChannel {
     /// A channel with `settings`. Reads the certificates, and connects to nothing.
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
-        settings.check()?;
+        let ((), endpoints) = both(settings.check(), Endpoints::new(settings))?;
         Ok(Self {
             guard: Guard::new(settings.allow_networks.clone()),
-            endpoints: Endpoints::new(settings)?,
+            endpoints,
             rules: Rules {
                 allow_http: settings.allow_http,
                 allow_ports: settings.allow_ports.clone(),

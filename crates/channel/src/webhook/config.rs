@@ -7,7 +7,8 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::ChannelError;
-use crate::settings::Secret;
+use crate::checks::{each, require};
+use crate::settings::{Secret, networks};
 
 /// How requests are signed, and where they may go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -23,8 +24,8 @@ pub struct Settings {
     /// Whether endpoints may be `http:`. Default `false`.
     #[serde(default)]
     pub allow_http: bool,
-    /// Networks that may be reached although they are not public, such as `10.1.0.0/16`. Default none.
-    #[serde(default)]
+    /// Networks that may be reached although they are not public, such as `10.1.0.0/16`, or addresses. Default none.
+    #[serde(default, deserialize_with = "networks")]
     pub allow_networks: Vec<IpNet>,
     /// The ports that may be reached. Default any.
     #[serde(default)]
@@ -73,18 +74,11 @@ const fn concurrency_default() -> usize {
 
 impl Settings {
     pub(super) fn check(&self) -> Result<(), ChannelError> {
-        let refuse = |setting, message: &str| {
-            Err(ChannelError::Setting { setting, message: message.to_owned() })
-        };
-        if self.secrets.is_empty() {
-            return refuse(
-                "secrets",
-                "at least one is needed: whsec_ and the base64 of 24 to 64 bytes",
-            );
-        }
-        if self.concurrency == 0 {
-            return refuse("concurrency", "must be at least 1");
-        }
-        Ok(())
+        let advice = "at least one is needed: whsec_ and the base64 of 24 to 64 bytes";
+        each([
+            require(!self.secrets.is_empty(), "secrets", advice),
+            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+        ])
+        .map(drop)
     }
 }

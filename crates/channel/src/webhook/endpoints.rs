@@ -1,13 +1,15 @@
 //! What is different for some endpoints: secrets, headers, and as whom we show ourselves.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use rustls::ClientConfig;
 
 use super::config::{EndpointSettings, Settings};
 use super::request::check_header;
 use super::signature::Signer;
+use crate::checks::{both, each};
 use crate::endpoint::{Endpoint, Origin};
 use crate::tls::{self, Identity, Pem};
 use crate::{ChannelError, Invalid};
@@ -41,33 +43,33 @@ struct Prefix {
     path: String,
 }
 
+/// What one table of the settings says.
+struct Own {
+    prefix: Prefix,
+    /// `None` for the channel's own.
+    signer: Option<Signer>,
+    headers: HeaderMap,
+    /// With a certificate of ours.
+    tls: Option<Arc<ClientConfig>>,
+}
+
 // === impl Endpoints ===
 
 impl Endpoints {
     /// Reads the certificates and keys that `settings` name.
     pub(super) fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let ca_file = settings.ca_file.as_deref();
-        let mut tls = vec![tls::client(ca_file, PROTOCOLS)?];
         let signer = Signer::new(&settings.secrets)
-            .map_err(|message| ChannelError::Setting { setting: "secrets", message })?;
+            .map_err(|message| ChannelError::Setting { setting: "secrets", message });
+        let own = each(settings.endpoints.iter().map(|endpoint| Own::read(endpoint, ca_file)));
+        let (tls, (signer, own)) = both(tls::client(ca_file, PROTOCOLS), both(signer, own))?;
         let usual = Manner { signer, headers: HeaderMap::new(), tls: 0 };
+        let mut tls = vec![tls];
         let mut special = Vec::new();
-        for endpoint in &settings.endpoints {
-            let prefix = Prefix::parse(&endpoint.url)
-                .map_err(|invalid| refuse(endpoint, &format!("url {invalid}")))?;
-            let signer = match &*endpoint.secrets {
-                [] => usual.signer.clone(),
-                secrets => Signer::new(secrets)
-                    .map_err(|message| refuse(endpoint, &format!("a secret {message}")))?,
-            };
-            let tls_place = match identity(endpoint)? {
-                None => 0,
-                Some(identity) => {
-                    tls.push(tls::client_with(ca_file, PROTOCOLS, Some(identity))?);
-                    tls.len() - 1
-                }
-            };
-            let headers = headers(endpoint)?;
+        for Own { prefix, signer, headers, tls: own_tls } in own {
+            let tls_place = if own_tls.is_some() { tls.len() } else { 0 };
+            tls.extend(own_tls);
+            let signer = signer.unwrap_or_else(|| usual.signer.clone());
             special.push((prefix, Manner { signer, headers, tls: tls_place }));
         }
         special.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.path.len()));
@@ -78,6 +80,29 @@ impl Endpoints {
     pub(super) fn manner(&self, endpoint: &Endpoint) -> &Manner {
         let special = self.special.iter().find(|(prefix, _)| prefix.covers(endpoint));
         special.map_or(&self.usual, |(_, manner)| manner)
+    }
+}
+
+// === impl Own ===
+
+impl Own {
+    /// Reads the certificate and key that `endpoint` names.
+    fn read(endpoint: &EndpointSettings, ca_file: Option<&Path>) -> Result<Self, ChannelError> {
+        let prefix = Prefix::parse(&endpoint.url)
+            .map_err(|invalid| refuse(endpoint, &format!("url {invalid}")));
+        let signer = match &*endpoint.secrets {
+            [] => Ok(None),
+            secrets => Signer::new(secrets)
+                .map(Some)
+                .map_err(|message| refuse(endpoint, &format!("a secret {message}"))),
+        };
+        let tls = identity(endpoint).and_then(|identity| {
+            let client = |identity| tls::client_with(ca_file, PROTOCOLS, Some(identity));
+            identity.map(client).transpose()
+        });
+        let ((prefix, signer), (tls, headers)) =
+            both(both(prefix, signer), both(tls, headers(endpoint)))?;
+        Ok(Self { prefix, signer, headers, tls })
     }
 }
 
@@ -101,11 +126,13 @@ impl Prefix {
 }
 
 fn headers(endpoint: &EndpointSettings) -> Result<HeaderMap, ChannelError> {
+    let checked = each(endpoint.headers.iter().map(|(name, value)| {
+        check_header(name, value.expose())
+            .map_err(|message| refuse(endpoint, &format!("the header {name:?} {message}")))
+    }))?;
     let mut headers = HeaderMap::new();
-    for (name, value) in &endpoint.headers {
-        let (name, value): (HeaderName, HeaderValue) = check_header(name, value.expose())
-            .map_err(|message| refuse(endpoint, &format!("the header {name:?} {message}")))?;
-        headers.insert(name, value);
+    for (name, value) in checked {
+        headers.insert::<HeaderName>(name, value);
     }
     Ok(headers)
 }

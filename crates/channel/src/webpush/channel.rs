@@ -17,6 +17,7 @@ use super::routes::{Dial, Reply, Routes};
 use super::subscription::Subscription;
 use super::turns::Turns;
 use super::vapid::{Proof, Vapid};
+use crate::checks::both;
 use crate::complaint::Complaint;
 use crate::endpoint::Host;
 use crate::guard::{Guard, Resolve};
@@ -52,23 +53,15 @@ struct WebPushSender {
 impl WebPushChannel {
     /// A channel with `settings`. Reads the key and the certificates, and connects to nothing.
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
-        settings.check()?;
-        let vapid =
-            Vapid::new(&settings.key_text()?, &settings.subject).map_err(
-                |message| match &settings.key_file {
-                    Some(path) => ChannelError::File {
-                        path: path.display().to_string(),
-                        message: message.to_owned(),
-                    },
-                    None => ChannelError::Setting { setting: "key", message: message.to_owned() },
-                },
-            )?;
-        let guard = Guard::new(settings.allow_networks.clone());
         let ca_file = settings.ca_file.as_deref();
+        let tls =
+            both(tls::client(ca_file, &[b"h2", b"http/1.1"]), tls::client(ca_file, &[b"http/1.1"]));
+        let ((), (vapid, (tls, tls_http1))) = both(settings.check(), both(vapid(settings), tls))?;
+        let guard = Guard::new(settings.allow_networks.clone());
         let dial = Dial {
             reach: Arc::new(guard.clone()),
-            tls: tls::client(ca_file, &[b"h2", b"http/1.1"])?,
-            tls_http1: tls::client(ca_file, &[b"http/1.1"])?,
+            tls,
+            tls_http1,
             connections_max: settings.connections_max,
         };
         Ok(Self {
@@ -137,6 +130,17 @@ impl Channel for WebPushChannel {
             complaint: Complaint::default(),
         }))
     }
+}
+
+/// The key that proves who sends.
+fn vapid(settings: &Settings) -> Result<Vapid, ChannelError> {
+    let key = settings.key_text()?;
+    Vapid::new(&key, &settings.subject).map_err(|message| match &settings.key_file {
+        Some(path) => {
+            ChannelError::File { path: path.display().to_string(), message: message.to_owned() }
+        }
+        None => ChannelError::Setting { setting: "key", message: message.to_owned() },
+    })
 }
 
 // === impl WebPushSender ===

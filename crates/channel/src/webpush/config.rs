@@ -9,7 +9,8 @@ use serde::Deserialize;
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use super::request::TTL_SECONDS_MAX;
 use crate::ChannelError;
-use crate::settings::{Secret, duration};
+use crate::checks::{each, require};
+use crate::settings::{Secret, duration, networks};
 
 /// In whose name messages are sent, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -34,8 +35,8 @@ pub struct Settings {
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Networks that may be reached although they are not public, such as `10.1.0.0/16`. Default none.
-    #[serde(default)]
+    /// Networks that may be reached although they are not public, such as `10.1.0.0/16`, or addresses. Default none.
+    #[serde(default, deserialize_with = "networks")]
     pub allow_networks: Vec<IpNet>,
     /// The ports that may be reached. Default any.
     #[serde(default)]
@@ -70,53 +71,50 @@ const fn connections_max_default() -> usize {
 impl Settings {
     /// Checks what needs no file.
     pub(super) fn check(&self) -> Result<(), ChannelError> {
-        let refuse = |setting, message: &str| {
-            Err(ChannelError::Setting { setting, message: message.to_owned() })
-        };
-        if self.key_file.is_some() == self.key.is_some() {
-            return refuse(
-                "key_file",
-                "name the key's file, or give the key as `key`: one of them",
-            );
-        }
         let is_address = self.subject.strip_prefix("mailto:").is_some_and(|to| to.contains('@'));
         let is_page = self.subject.strip_prefix("https://").is_some_and(|rest| !rest.is_empty());
-        if !(is_address || is_page) || !self.subject.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return refuse(
+        let is_graphic = self.subject.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_padded = (1..=PLAINTEXT_BYTES_MAX).contains(&self.pad_to);
+        each([
+            require(
+                (is_address || is_page) && is_graphic,
                 "subject",
                 "must be mailto:SOMEBODY@EXAMPLE.COM, or a page that starts with https://",
-            );
-        }
-        if self.ttl.as_secs() > TTL_SECONDS_MAX {
-            return refuse("ttl", "must be at most 672h: push services keep nothing longer");
-        }
-        if !(1..=PLAINTEXT_BYTES_MAX).contains(&self.pad_to) {
-            return refuse("pad_to", &format!("must be 1 to {PLAINTEXT_BYTES_MAX}"));
-        }
-        if self.concurrency == 0 {
-            return refuse("concurrency", "must be at least 1");
-        }
-        if self.connections_max == 0 {
-            return refuse("connections_max", "must be at least 1");
-        }
-        Ok(())
+            ),
+            require(
+                self.ttl.as_secs() <= TTL_SECONDS_MAX,
+                "ttl",
+                "must be at most 672h: push services keep nothing longer",
+            ),
+            require(is_padded, "pad_to", format!("must be 1 to {PLAINTEXT_BYTES_MAX}")),
+            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.connections_max > 0, "connections_max", "must be at least 1"),
+        ])
+        .map(drop)
     }
 
     /// The key's text.
     pub(super) fn key_text(&self) -> Result<String, ChannelError> {
-        if let Some(path) = &self.key_file {
-            return std::fs::read_to_string(path).map_err(|error| ChannelError::File {
-                path: path.display().to_string(),
-                message: format!("the key cannot be read: {error}"),
-            });
+        match (&self.key_file, &self.key) {
+            (Some(path), None) => {
+                std::fs::read_to_string(path).map_err(|error| ChannelError::File {
+                    path: path.display().to_string(),
+                    message: format!("the key cannot be read: {error}"),
+                })
+            }
+            (None, Some(key)) => Ok(key.expose().to_owned()),
+            _ => Err(ChannelError::Setting {
+                setting: "key_file",
+                message: "name the key's file, or give the key as `key`: one of them".to_owned(),
+            }),
         }
-        Ok(self.key.as_ref().map(|key| key.expose().to_owned()).unwrap_or_default())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::both;
 
     fn settings() -> Settings {
         serde_json::from_str(r#"{"key":"canary","subject":"mailto:ops@example.com"}"#).unwrap()
@@ -135,7 +133,7 @@ mod tests {
         let check = |change: fn(&mut Settings), expect: &str| {
             let mut settings = settings();
             change(&mut settings);
-            let error = settings.check().unwrap_err().to_string();
+            let error = both(settings.check(), settings.key_text()).unwrap_err().to_string();
             assert!(error.starts_with(expect), "{error}");
         };
         check(|settings| settings.key = None, "key_file:");

@@ -1,0 +1,64 @@
+//! Checks of settings. The results of several are put together, so that everything that is wrong with a channel is named
+//! at once.
+
+use crate::ChannelError;
+
+/// Refuses `setting` with `message` unless it is right.
+pub(crate) fn require(
+    is_right: bool,
+    setting: &'static str,
+    message: impl Into<String>,
+) -> Result<(), ChannelError> {
+    if is_right { Ok(()) } else { Err(ChannelError::Setting { setting, message: message.into() }) }
+}
+
+/// What both results hold, or what is wrong with either.
+pub(crate) fn both<A, B>(
+    first: Result<A, ChannelError>,
+    second: Result<B, ChannelError>,
+) -> Result<(A, B), ChannelError> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        (Err(first), Err(second)) => Err(first.and(second)),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+    }
+}
+
+/// What each result holds, or what is wrong with any.
+pub(crate) fn each<T>(
+    results: impl IntoIterator<Item = Result<T, ChannelError>>,
+) -> Result<Vec<T>, ChannelError> {
+    let mut all = Ok(Vec::new());
+    for result in results {
+        all = both(all, result).map(|(mut all, value)| {
+            all.push(value);
+            all
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_wrong_is_named_once_and_in_order() {
+        let wrong = |setting| require(false, setting, "is wrong");
+        let said = |result: Result<(), ChannelError>| {
+            let errors = result.unwrap_err().each();
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(both(Ok(1), both(Ok(2), Ok(3))), Ok((1, (2, 3))));
+        assert_eq!(each([Ok(1), Ok(2)]), Ok(vec![1, 2]));
+        assert_eq!(said(wrong("a")), ["a: is wrong"]);
+        assert_eq!(said(both(Ok(()), wrong("a")).map(drop)), ["a: is wrong"]);
+        let three = each([wrong("a"), Ok(()), wrong("b"), wrong("c")]).map(drop);
+        let all = both(three, both(wrong("b"), wrong("d"))).map(drop);
+        assert_eq!(
+            all.clone().unwrap_err().to_string(),
+            "a: is wrong; b: is wrong; c: is wrong; d: is wrong"
+        );
+        assert_eq!(said(all), ["a: is wrong", "b: is wrong", "c: is wrong", "d: is wrong"]);
+    }
+}
