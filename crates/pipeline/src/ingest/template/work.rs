@@ -92,11 +92,12 @@ fn count_and_apply(
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     let weigh = if OF_OUTSIDES.contains(&filter) { outer_weight } else { weight };
-    charge(state, units * values.iter().map(weigh).sum::<u64>())?;
+    let work = units * values.iter().map(weigh).sum::<u64>();
+    charge(state, work)?;
     let is_text = values.first().is_some_and(|value| value.kind() == ValueKind::String);
     let made = state.apply_filter(of_engine, &values)?;
     // What is joined is longer than what it is made of.
-    charge(state, outer_weight(&made))?;
+    charge(state, outer_weight(&made).saturating_sub(work))?;
     // A text is a value; its parts may be as many as it has characters.
     if is_text
         && made.kind() != ValueKind::String
