@@ -175,7 +175,11 @@ impl Book {
         if chunk.envelope.guarantee == Guarantee::AtLeastOnce {
             return;
         }
-        for delivery in chunk.deliveries.iter().filter(|it| it.index <= mark.through) {
+        // What its holder has settled before it asked, it does not send.
+        let is_held = |held: &&Held| (held.chunk.id, held.chunk.epoch) == (mark.chunk, mark.epoch);
+        let rest = self.held.iter().find(is_held).map(|held| held.rest.clone()).unwrap_or_default();
+        let may_be_sent = |index: u16| index <= mark.through && rest.contains(&index);
+        for delivery in chunk.deliveries.iter().filter(|it| may_be_sent(it.index)) {
             let id = chunk.notification_id(delivery.index);
             if let Some((state, said)) = self.ended.get(&id)
                 && *said < called

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use flow::{Clock, Tasks};
 use notification::{ByteString, limits};
-use testbed::Database;
+use testbed::{Database, PostgresOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::connection::{Connector, Session};
@@ -31,6 +31,7 @@ pub(super) struct Cluster {
     played: u64,
     time: DatabaseTime,
     _database: Database,
+    _server: testbed::Postgres,
 }
 
 /// A process.
@@ -74,8 +75,14 @@ const BLOCKERS: &str = "SELECT pid, pg_blocking_pids(pid) FROM unnest($1::int4[]
 
 impl Cluster {
     pub(super) async fn start() -> Self {
-        let make = || testbed::postgres::shared().unwrap().create().unwrap();
-        let database = tokio::task::spawn_blocking(make).await.unwrap();
+        // On a server of its own: what ends in another database while events are read holds back what came after it.
+        let make = || {
+            let settings = &[("autovacuum", "off")];
+            let server = testbed::Postgres::start_with(PostgresOptions { settings, tls: None });
+            let server = server.unwrap();
+            (server.create_database().unwrap(), server)
+        };
+        let (database, server) = tokio::task::spawn_blocking(make).await.unwrap();
         let connector = Connector::new(database.url(), "races", None).unwrap();
         connector.prepare().await.unwrap();
         let control = connector.connect(None).await.unwrap();
@@ -97,6 +104,7 @@ impl Cluster {
             played: 0,
             time: DatabaseTime::new(Clock::system()),
             _database: database,
+            _server: server,
         }
     }
 
