@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::time::Instant;
 
-use crate::Reference;
+use crate::reference::{Reference, moved};
 
 /// Tells the wall time and measures spans. Cheap to copy.
 ///
@@ -146,12 +146,6 @@ impl Steering {
 fn span(time: Timespec) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// `time`, later by `micros`, or earlier when negative.
-pub(crate) fn moved(time: Duration, micros: i64) -> Duration {
-    let by = Duration::from_micros(micros.unsigned_abs());
-    if micros < 0 { time.saturating_sub(by) } else { time.saturating_add(by) }
 }
 
 #[cfg(test)]

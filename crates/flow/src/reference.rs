@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::clock::moved;
-
 /// The wall time that all processes of a cluster go by: its database's.
 ///
 /// It is known as a distance from this machine's time since boot ([`Clock::boot`](crate::Clock::boot)), which never steps
@@ -79,6 +77,12 @@ impl Reference {
 
 fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// `time`, later by `micros`, or earlier when negative. Saturates.
+pub(crate) fn moved(time: Duration, micros: i64) -> Duration {
+    let by = Duration::from_micros(micros.unsigned_abs());
+    if micros < 0 { time.saturating_sub(by) } else { time.saturating_add(by) }
 }
 
 #[cfg(test)]

@@ -59,6 +59,15 @@ pub(crate) enum Reply {
     Refuse,
 }
 
+/// Why a request is answered with an error by the provider's own choice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trouble {
+    Gone,
+    Throttled,
+    InternalError,
+    Unavailable,
+}
+
 /// An HTTP answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use crate::clock;
 use crate::exchange::{Content, Reply, Request};
 use crate::provider::Provider;
-use crate::server::TlsStream;
+use crate::tls::TlsStream;
 
 /// Ends a connection without an answer.
 #[derive(Debug, thiserror::Error)]

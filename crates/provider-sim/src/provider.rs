@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::apns::Apns;
 use crate::clock;
-use crate::exchange::{Answer, Finding, Reply, Request, Verdict};
+use crate::exchange::{Answer, Finding, Reply, Request, Trouble, Verdict};
 use crate::faults::{Dice, Fault, Outage, is_dead};
 use crate::fcm::Fcm;
 use crate::journal::{Channel, Journal, Record, Status};
@@ -33,15 +33,6 @@ pub(crate) enum Protocol {
     Webhook(Webhook),
     WebPush(WebPush),
     Fcm(Fcm),
-}
-
-/// Why a request is answered with an error by the provider's own choice.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Trouble {
-    Gone,
-    Throttled,
-    InternalError,
-    Unavailable,
 }
 
 impl Provider {

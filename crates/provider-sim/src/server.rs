@@ -33,9 +33,6 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const ALPN_HTTP2: &str = "h2";
 const ALPN_HTTP1: &str = "http/1.1";
 
-/// What a connection speaks through.
-pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
-
 /// Starts providers; see [`Simulator::start`].
 #[derive(Debug, Clone, Copy)]
 pub struct Simulator;

@@ -13,8 +13,12 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpStream;
 
 use crate::Error;
+
+/// What a connection speaks through.
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 const CA_FILE: &str = "ca.pem";
 const LEAF_FILE: &str = "leaf.pem";

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request};
-use crate::provider::Trouble;
+use crate::exchange::{Answer, Content, Finding, Request, Trouble};
 
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const PUBLIC_KEY_BYTES: usize = 32;

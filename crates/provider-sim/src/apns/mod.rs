@@ -10,8 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request};
-use crate::provider::Trouble;
+use crate::exchange::{Answer, Content, Finding, Request, Trouble};
 use token::Tokens;
 
 const PATH_PREFIX: &str = "/3/device/";

@@ -18,9 +18,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request};
+use crate::exchange::{Answer, Content, Finding, Request, Trouble};
 use crate::options::Options;
-use crate::provider::Trouble;
 use token::{Bearer, Tokens};
 
 pub(crate) use account::account_path;

@@ -25,7 +25,7 @@ use tokio::time::Sleep;
 use crate::clock;
 use crate::exchange::{Content, Reply, Request};
 use crate::provider::Provider;
-use crate::server::TlsStream;
+use crate::tls::TlsStream;
 use wire::SharedWire;
 
 /// Window of a connection: large, so that no request waits for a window update.

@@ -11,7 +11,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::single_stream::SingleStream;
-use crate::server::TlsStream;
+use crate::tls::TlsStream;
 
 const GOAWAY_REASON: &[u8] = br#"{"reason":"Shutdown"}"#;
 

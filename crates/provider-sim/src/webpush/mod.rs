@@ -19,8 +19,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request};
-use crate::provider::Trouble;
+use crate::exchange::{Answer, Content, Finding, Request, Trouble};
 use subscriber::Subscriber;
 use vapid::Tokens;
 
