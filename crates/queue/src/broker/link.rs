@@ -8,14 +8,9 @@ use std::time::Duration;
 use notification::{Priority, Ticket};
 use tokio::time::Instant;
 
-use super::room::Room;
-use super::stock::Stock;
-
-/// Why there is no link, or none any more, in words for whom runs the system: what is wrong, and what to do.
-/// Holds no secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Fault(pub String);
+use super::error::BrokerError;
+use super::room::{Room, Waiting};
+use super::stock::{Answer, Stock};
 
 /// Makes links.
 pub trait Protocol: Send + Sync + fmt::Debug + 'static {
@@ -27,7 +22,10 @@ pub trait Protocol: Send + Sync + fmt::Debug + 'static {
 
     /// Connects, and declares what is missing. Several servers take turns by `attempt`. Dropping the future leaves
     /// nothing behind.
-    fn connect(&self, attempt: usize) -> impl Future<Output = Result<Self::Link, Fault>> + Send;
+    fn connect(
+        &self,
+        attempt: usize,
+    ) -> impl Future<Output = Result<Self::Link, BrokerError>> + Send;
 }
 
 /// One connection to a broker. Dropping it ends the connection.
@@ -36,43 +34,30 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
     type Answer: Answer;
 
     /// Declares what is missing, and makes publishing work again. Gives what there is.
-    fn declare(&self) -> impl Future<Output = Result<Declared, Fault>> + Send;
+    fn declare(&self) -> impl Future<Output = Result<Declared, BrokerError>> + Send;
 
     /// Publishes in order, and answers per ticket, in order, why it is not confirmed. Ends by `deadline`.
     fn publish(
         &self,
         tickets: &[Timed],
         deadline: Instant,
-    ) -> impl Future<Output = Vec<Result<(), Fault>>> + Send;
+    ) -> impl Future<Output = Vec<Result<(), BrokerError>>> + Send;
 
     /// Puts what arrives of `priority` into stock, until that fails.
     fn consume(
         &self,
         priority: Priority,
         stock: &Arc<Stock<Self::Answer>>,
-    ) -> impl Future<Output = Fault> + Send;
+    ) -> impl Future<Output = BrokerError> + Send;
 
     /// Consumes no more, and puts into stock what was under way. Nothing is being consumed when this is called.
     fn stop(&self, stock: &Arc<Stock<Self::Answer>>) -> impl Future<Output = ()> + Send;
 
     /// Waits until the connection is lost, and meanwhile says in `room` when the broker takes nothing.
-    fn lost(&self, room: &Room) -> impl Future<Output = Fault> + Send;
+    fn lost(&self, room: &Room) -> impl Future<Output = BrokerError> + Send;
 
     /// Ends the connection in good order.
     fn close(&self) -> impl Future<Output = ()> + Send;
-}
-
-/// Tells the broker what became of one message. None of these waits for the broker: what it does not get to know,
-/// it gives out again, and the store refuses.
-pub trait Answer: Send + Sync + fmt::Debug + 'static {
-    /// Forget it.
-    fn acknowledge(&self) -> Result<(), Fault>;
-
-    /// Give it to somebody else.
-    fn give_back(&self);
-
-    /// It is still held.
-    fn keep(&self);
 }
 
 /// A ticket and how long it is good.
@@ -92,6 +77,3 @@ pub struct Declared {
     /// How many of one priority may wait, as far as the broker says.
     pub tickets_max: u64,
 }
-
-/// Tickets that wait in the broker, by the code of their priority.
-pub type Waiting = [u64; Priority::ALL.len()];

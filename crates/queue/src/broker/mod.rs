@@ -4,11 +4,13 @@
 //! whoever claimed it, when its lease ends; what is repeated is refused by the store. What matters is that nothing hangs,
 //! nothing loops, and nothing grows: every wait has an end, every failure a pause, every buffer a bound.
 //!
+//! - `error`: why the broker did not do what it was asked.
 //! - `link`: what a backend has to know of its protocol.
 //! - `session`: connects, declares, serves, and connects again, for ever.
 //! - `publisher` and `stock`: the two ends that the stages see.
 //! - `room`: whether a claim would be in vain.
 
+pub mod error;
 pub mod link;
 pub mod room;
 pub mod stock;
@@ -27,7 +29,8 @@ use notification::{Priority, Ticket, Timestamp, limits};
 use tokio::sync::watch;
 
 use crate::{Consume, Message, Publish, QueueError};
-use link::{Fault, Link, Protocol};
+use error::BrokerError;
+use link::{Link, Protocol};
 use room::Room;
 use stock::Stock;
 
@@ -64,7 +67,7 @@ pub struct Failures {
     /// Links, and attempts to make one, that failed.
     pub count: u64,
     /// Why the last of them did, in words for whom runs the system; without secrets.
-    pub last: Option<Fault>,
+    pub last: Option<BrokerError>,
 }
 
 /// How the link is.
@@ -72,7 +75,7 @@ pub struct Failures {
 pub(crate) struct Status {
     name: &'static str,
     available: watch::Sender<bool>,
-    trouble: Mutex<Option<Fault>>,
+    trouble: Mutex<Option<BrokerError>>,
     failures: watch::Sender<Failures>,
     closed: watch::Sender<bool>,
 }
@@ -220,7 +223,7 @@ impl Status {
         Self { name, available, trouble, failures, closed }
     }
 
-    pub(crate) fn trouble(&self) -> Option<Fault> {
+    pub(crate) fn trouble(&self) -> Option<BrokerError> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -243,7 +246,7 @@ impl Status {
     }
 
     /// Says what is wrong, once for as long as it is the same.
-    fn went_down(&self, fault: &Fault) {
+    fn went_down(&self, fault: &BrokerError) {
         self.available.send_replace(false);
         let before = self.set_trouble(Some(fault.clone()));
         self.failures.send_modify(|failures| {
@@ -257,7 +260,7 @@ impl Status {
         }
     }
 
-    fn set_trouble(&self, trouble: Option<Fault>) -> Option<Fault> {
+    fn set_trouble(&self, trouble: Option<BrokerError>) -> Option<BrokerError> {
         std::mem::replace(
             &mut *self.trouble.lock().unwrap_or_else(PoisonError::into_inner),
             trouble,

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
-use super::link::{Fault, Link, Timed};
+use super::error::BrokerError;
+use super::link::{Link, Timed};
 use crate::{Publish, QueueError};
 
 #[async_trait]
@@ -43,7 +44,7 @@ impl<L: Link> Shared<L> {
             if self.status.is_closed() {
                 return Err(QueueError::Closed);
             }
-            if let Some(Fault(reason)) = self.room.blocked() {
+            if let Some(BrokerError(reason)) = self.room.blocked() {
                 return Err(QueueError::Unconfirmed(reason));
             }
             if let Some(link) = &*link.borrow_and_update() {
@@ -74,7 +75,7 @@ impl<L: Link> Shared<L> {
                 return Err(QueueError::Unconfirmed("its lease is over".to_owned()));
             }
             // A link answers for each; one that it forgot is not confirmed.
-            let silent = || Err(Fault("it did not answer".to_owned()));
+            let silent = || Err(BrokerError("it did not answer".to_owned()));
             let confirmed = confirmed.next().unwrap_or_else(silent);
             if let Some(taken) = taken.get_mut(usize::from(ticket.priority.code())) {
                 *taken |= confirmed.is_ok();

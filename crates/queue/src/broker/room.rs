@@ -5,7 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use notification::Priority;
 use tokio::sync::{Notify, watch};
 
-use super::link::{Fault, Waiting};
+use super::error::BrokerError;
+
+/// Tickets that wait in the broker, by the code of their priority.
+pub type Waiting = [u64; Priority::ALL.len()];
 
 /// Whether tickets would be taken, by priority.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ struct State {
     /// Times in a row that a queue looked as if it would take tickets, and then did not, whatever the link.
     vain_looks: [u16; Priority::ALL.len()],
     /// Why a ticket was not taken, of late.
-    refusal: Option<Fault>,
+    refusal: Option<BrokerError>,
 }
 
 /// Looks in vain after which the broker is of no use: it answers, and takes nothing.
@@ -60,8 +63,8 @@ impl Room {
     }
 
     /// Why nothing is taken, while that is known.
-    pub(crate) fn blocked(&self) -> Option<Fault> {
-        self.state().blocked.clone().map(Fault)
+    pub(crate) fn blocked(&self) -> Option<BrokerError> {
+        self.state().blocked.clone().map(BrokerError)
     }
 
     /// A ticket of `priority` was taken: whatever was wrong, is not any more.
@@ -73,7 +76,7 @@ impl Room {
     }
 
     /// A ticket of `priority` was not taken, by reason of `fault`: there is no room for it until somebody has looked.
-    pub(crate) fn suspect(&self, priority: Priority, fault: &Fault) {
+    pub(crate) fn suspect(&self, priority: Priority, fault: &BrokerError) {
         self.change(|state| {
             if state.refusal.as_ref() != Some(fault) {
                 state.refusal = Some(fault.clone());
@@ -101,7 +104,7 @@ impl Room {
     ///
     /// # Errors
     /// When one of them was so again and again, and took nothing in between: what is wrong with it cannot be seen.
-    pub(crate) fn clear(&self, waiting: Waiting, tickets_max: u64) -> Result<(), Fault> {
+    pub(crate) fn clear(&self, waiting: Waiting, tickets_max: u64) -> Result<(), BrokerError> {
         self.change(|state| {
             let queues = state.suspects.iter_mut().zip(&mut state.vain_looks);
             for ((suspect, vain_looks), waiting) in queues.zip(waiting) {
@@ -114,8 +117,9 @@ impl Room {
         if self.vain_looks() < VAIN_LOOKS {
             return Ok(());
         }
-        let Fault(reason) = self.state().refusal.clone().unwrap_or_else(|| Fault(String::new()));
-        Err(Fault(format!(
+        let BrokerError(reason) =
+            self.state().refusal.clone().unwrap_or_else(|| BrokerError(String::new()));
+        Err(BrokerError(format!(
             "the broker answers and takes no tickets, though its queues are not full ({reason}): is its disk full, or \
              does a policy or a limit of its own bind it?"
         )))
@@ -164,7 +168,7 @@ mod tests {
         check(None);
         room.set_linked(true);
         check(Some(Priority::Bulk));
-        let fault = Fault("no place".to_owned());
+        let fault = BrokerError("no place".to_owned());
         room.suspect(Priority::Bulk, &fault);
         check(Some(Priority::Normal));
         room.suspect(Priority::Urgent, &fault);
@@ -180,7 +184,7 @@ mod tests {
     fn a_queue_that_is_not_full_and_takes_nothing_is_a_fault_until_it_takes_something() {
         let room = Room::new();
         let look = |waiting| {
-            room.suspect(Priority::Normal, &Fault("no place".to_owned()));
+            room.suspect(Priority::Normal, &BrokerError("no place".to_owned()));
             room.clear([0, waiting, 0], 10)
         };
         for _ in 0..3 * VAIN_LOOKS {
@@ -206,7 +210,7 @@ mod tests {
         room.set_blocked(Some("low on disk".to_owned()));
         assert_eq!(*told.borrow(), None);
         room.set_blocked(None);
-        room.suspect(Priority::Normal, &Fault(String::new()));
+        room.suspect(Priority::Normal, &BrokerError(String::new()));
         room.set_linked(false);
         assert_eq!(*told.borrow(), None);
         room.set_linked(true);

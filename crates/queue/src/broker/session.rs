@@ -8,7 +8,8 @@ use notification::{Priority, limits};
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::link::{Declared, Fault, Link, Protocol};
+use super::error::BrokerError;
+use super::link::{Declared, Link, Protocol};
 
 /// The one task of a queue.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl<P: Protocol> Session<P> {
         }
     }
 
-    async fn link(&self, attempt: usize) -> Result<P::Link, Fault> {
+    async fn link(&self, attempt: usize) -> Result<P::Link, BrokerError> {
         let connect = self.protocol.connect(attempt);
         timeout(limits::LINK_TIMEOUT, connect).await.unwrap_or_else(|_late| Err(silent(P::NAME)))
     }
@@ -75,7 +76,7 @@ impl<P: Protocol> Session<P> {
     ///
     /// # Errors
     /// When the link ended before.
-    async fn serve(&mut self, link: Arc<P::Link>) -> Result<(), Fault> {
+    async fn serve(&mut self, link: Arc<P::Link>) -> Result<(), BrokerError> {
         let shared = Arc::clone(&self.shared);
         shared.stock.forget();
         shared.room.set_linked(!shared.status.is_closed());
@@ -110,7 +111,7 @@ impl<P: Protocol> Session<P> {
     }
 
     /// Everything there is to do with a link, until it fails.
-    async fn work(&mut self, link: &P::Link) -> Fault {
+    async fn work(&mut self, link: &P::Link) -> BrokerError {
         let (consume, shared) = (self.consume, Arc::clone(&self.shared));
         let stock = &shared.stock;
         let proof = proof(self.short_links);
@@ -120,7 +121,7 @@ impl<P: Protocol> Session<P> {
             fault = link.consume(Priority::Normal, stock), if consume => fault,
             fault = link.consume(Priority::Bulk, stock), if consume => fault,
             fault = self.repair(link) => fault,
-            () = shared.keep() => Fault("keeping ended".to_owned()),
+            () = shared.keep() => BrokerError("keeping ended".to_owned()),
             fault = shared.prove(proof) => fault,
         }
     }
@@ -128,7 +129,7 @@ impl<P: Protocol> Session<P> {
     /// Looks after queues that did not take a ticket: declares them, should they be gone, and watches those that are full
     /// until a good part of them is free. The pauses grow until a
     /// ticket is taken.
-    async fn repair(&mut self, link: &P::Link) -> Fault {
+    async fn repair(&mut self, link: &P::Link) -> BrokerError {
         let shared = Arc::clone(&self.shared);
         loop {
             let mut looks = 0_u16;
@@ -159,7 +160,7 @@ impl<P: Protocol> Session<P> {
 impl<L: Link> Shared<L> {
     /// Calls the link good once it has lasted for `proof`; never ends. One that connects and fails at once, for ever, so
     /// stays in trouble, and is not on and off.
-    async fn prove(&self, proof: Duration) -> Fault {
+    async fn prove(&self, proof: Duration) -> BrokerError {
         sleep(proof).await;
         self.status.went_up();
         std::future::pending().await
@@ -184,9 +185,9 @@ fn proof(short_links: u16) -> Duration {
     FIRST_PROOF.saturating_mul(1 << short_links.min(7)).min(LONGEST_PROOF)
 }
 
-fn silent(broker: &str) -> Fault {
+fn silent(broker: &str) -> BrokerError {
     let seconds = limits::LINK_TIMEOUT.as_secs();
-    Fault(format!(
+    BrokerError(format!(
         "{broker} accepted a connection and did not answer within {seconds} s: is it overloaded, \
          or is its cluster without a majority?"
     ))

@@ -2,13 +2,14 @@
 //! yet answered for.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use notification::{Priority, Ticket};
 use tokio::sync::Notify;
 
-use super::link::Answer;
+use super::error::BrokerError;
 use crate::{Acknowledge, Message, QueueError, Receipt};
 
 /// Holds tickets by priority. As many as the backend asks its broker for, so it is bounded there.
@@ -37,6 +38,19 @@ struct Held<A> {
     received: bool,
     /// Whether an earlier look saw it.
     seen: bool,
+}
+
+/// Tells the broker what became of one message. None of these waits for the broker: what it does not get to know,
+/// it gives out again, and the store refuses.
+pub trait Answer: Send + Sync + fmt::Debug + 'static {
+    /// Forget it.
+    fn acknowledge(&self) -> Result<(), BrokerError>;
+
+    /// Give it to somebody else.
+    fn give_back(&self);
+
+    /// It is still held.
+    fn keep(&self);
 }
 
 /// The other end of a [`Receipt`].
@@ -239,7 +253,6 @@ mod tests {
     use notification::Timestamp;
 
     use super::*;
-    use crate::broker::link::Fault;
     use crate::conformance::Sample;
 
     /// What the broker was told, in order.
@@ -255,7 +268,7 @@ mod tests {
     }
 
     impl Answer for Teller {
-        fn acknowledge(&self) -> Result<(), Fault> {
+        fn acknowledge(&self) -> Result<(), BrokerError> {
             self.tell("acknowledged");
             Ok(())
         }

@@ -10,7 +10,7 @@ use notification::limits;
 
 use super::topology::Failure;
 use crate::QueueError;
-use crate::broker::link::Fault;
+use crate::broker::error::BrokerError;
 
 /// An address with credentials. Shown without them.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl Address {
     ///
     /// # Errors
     /// When the file of credentials cannot be read.
-    pub(super) async fn options(&self, prefix: &str) -> Result<ConnectOptions, Fault> {
+    pub(super) async fn options(&self, prefix: &str) -> Result<ConnectOptions, BrokerError> {
         let options = ConnectOptions::new()
             .name(format!("belfry {prefix}"))
             .connection_timeout(limits::LINK_TIMEOUT)
@@ -87,16 +87,16 @@ impl Address {
         let Some(path) = &self.credentials else { return Ok(options) };
         let file = path.display();
         options.credentials_file(path).await.map_err(|error| {
-            Fault(format!(
+            BrokerError(format!(
                 "cannot use the NATS credentials in {file} ({error}): correct the file or the URL"
             ))
         })
     }
 
     /// What `error` means and what to do about it.
-    pub(super) fn explain_connect(&self, error: &ConnectError) -> Fault {
+    pub(super) fn explain_connect(&self, error: &ConnectError) -> BrokerError {
         let kind = error.kind();
-        Fault(
+        BrokerError(
             if matches!(
                 kind,
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication
@@ -117,19 +117,19 @@ impl Address {
     }
 
     /// What a lost connection means.
-    pub(super) fn explain_loss(&self) -> Fault {
-        Fault(format!("the connection to NATS at {self} was lost"))
+    pub(super) fn explain_loss(&self) -> BrokerError {
+        BrokerError(format!("the connection to NATS at {self} was lost"))
     }
 
     /// What `error` means and what to do about it; `complaint` is what the server said last.
-    pub(super) fn explain(&self, error: &Failure, complaint: Option<&str>) -> Fault {
+    pub(super) fn explain(&self, error: &Failure, complaint: Option<&str>) -> BrokerError {
         if let Some(complaint) = complaint.filter(|text| is_denial(text)) {
-            return Fault(format!(
+            return BrokerError(format!(
                 "NATS at {self} denies a right ({complaint}): let the user publish to $JS.API.>, $JS.ACK.> and the \
                  subjects that begin with the prefix, and subscribe to _INBOX.>"
             ));
         }
-        Fault(match error {
+        BrokerError(match error {
             Failure::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED, _) | Failure::NoJetStream => {
                 format!(
                     "NATS at {self} runs without JetStream: start it with -js or a jetstream block in its configuration"

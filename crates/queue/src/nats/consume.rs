@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::is_connected;
 use super::topology::{Failure, Topology};
-use crate::broker::link::{Answer, Fault};
-use crate::broker::stock::Stock;
+use crate::broker::error::BrokerError;
+use crate::broker::stock::{Answer, Stock};
 use crate::ticket;
 
 /// Asks one consumer of the server for tickets.
@@ -161,20 +161,20 @@ impl Consuming {
 
 impl Delivered {
     /// Hands an answer to the connection, which sends it soon. Brokers do not confirm answers.
-    fn answer(&self, kind: AckKind) -> Result<(), Fault> {
+    fn answer(&self, kind: AckKind) -> Result<(), BrokerError> {
         if !is_connected(&self.client) {
-            return Err(Fault("the connection that it came by is gone".to_owned()));
+            return Err(BrokerError("the connection that it came by is gone".to_owned()));
         }
         match unconstrained(self.acker.ack_with(kind)).now_or_never() {
             Some(Ok(())) => Ok(()),
-            Some(Err(error)) => Err(Fault(error.to_string())),
-            None => Err(Fault("the connection is busy".to_owned())),
+            Some(Err(error)) => Err(BrokerError(error.to_string())),
+            None => Err(BrokerError("the connection is busy".to_owned())),
         }
     }
 }
 
 impl Answer for Delivered {
-    fn acknowledge(&self) -> Result<(), Fault> {
+    fn acknowledge(&self) -> Result<(), BrokerError> {
         self.answer(AckKind::Ack)
     }
 

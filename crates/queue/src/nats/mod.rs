@@ -24,7 +24,8 @@ use notification::{Priority, limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::broker::link::{Declared, Fault, Link, Protocol, Timed};
+use crate::broker::error::BrokerError;
+use crate::broker::link::{Declared, Link, Protocol, Timed};
 use crate::broker::room::Room;
 use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
@@ -87,9 +88,9 @@ impl Protocol for Nats {
 
     const NAME: &'static str = "NATS";
 
-    async fn connect(&self, attempt: usize) -> Result<Session, Fault> {
+    async fn connect(&self, attempt: usize) -> Result<Session, BrokerError> {
         let address = self.addresses.get(attempt % self.addresses.len().max(1));
-        let address = address.ok_or_else(|| Fault("there is no address".to_owned()))?.clone();
+        let address = address.ok_or_else(|| BrokerError("there is no address".to_owned()))?.clone();
         let (tell, seen) = watch::channel(Seen::default());
         let mut options = address.options(&self.topology.prefix).await?;
         if let Some(path) = &self.ca_file {
@@ -122,7 +123,7 @@ impl Protocol for Nats {
 impl Link for Session {
     type Answer = Delivered;
 
-    async fn declare(&self) -> Result<Declared, Fault> {
+    async fn declare(&self) -> Result<Declared, BrokerError> {
         let declare = async {
             let tickets_max = self.topology.create(&self.jetstream).await?;
             let waiting = self.topology.waiting(&self.jetstream).await?;
@@ -131,14 +132,14 @@ impl Link for Session {
         declare.await.map_err(|error: topology::Failure| self.explain(&error))
     }
 
-    async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), Fault>> {
+    async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), BrokerError>> {
         publish::publish(&self.jetstream, &self.topology, tickets, deadline).await
     }
 
-    async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> Fault {
+    async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> BrokerError {
         match self.consumers.get(usize::from(priority.code())) {
             Some(consuming) => self.explain(&consuming.run(stock).await),
-            None => Fault("nothing is consumed here".to_owned()),
+            None => BrokerError("nothing is consumed here".to_owned()),
         }
     }
 
@@ -148,7 +149,7 @@ impl Link for Session {
         }
     }
 
-    async fn lost(&self, _room: &Room) -> Fault {
+    async fn lost(&self, _room: &Room) -> BrokerError {
         let mut seen = self.seen.clone();
         // The sender lives as long as the connection.
         let _ended = seen.wait_for(Seen::is_over).await.is_ok();
@@ -170,7 +171,7 @@ impl Link for Session {
 
 impl Session {
     /// What `error` means and what to do about it.
-    fn explain(&self, error: &topology::Failure) -> Fault {
+    fn explain(&self, error: &topology::Failure) -> BrokerError {
         self.address.explain(error, self.seen.borrow().complaint.as_deref())
     }
 }

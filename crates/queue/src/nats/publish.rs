@@ -7,7 +7,8 @@ use notification::limits;
 use tokio::time::{Instant, timeout_at};
 
 use super::topology::Topology;
-use crate::broker::link::{Fault, Timed};
+use crate::broker::error::BrokerError;
+use crate::broker::link::Timed;
 use crate::ticket;
 
 /// Publishes in order, and answers per ticket by `deadline`.
@@ -19,7 +20,7 @@ pub(super) async fn publish(
     topology: &Topology,
     tickets: &[Timed],
     deadline: Instant,
-) -> Vec<Result<(), Fault>> {
+) -> Vec<Result<(), BrokerError>> {
     let mut sent = Vec::with_capacity(tickets.len());
     for Timed { ticket, .. } in tickets {
         let body = Bytes::copy_from_slice(&ticket::encode(ticket));
@@ -41,14 +42,14 @@ pub(super) async fn publish(
     answers
 }
 
-fn explain(error: &PublishError) -> Fault {
+fn explain(error: &PublishError) -> BrokerError {
     if error.kind() == PublishErrorKind::StreamNotFound {
-        return Fault("its stream was deleted, and is created again".to_owned());
+        return BrokerError("its stream was deleted, and is created again".to_owned());
     }
     let cause = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
-    Fault(format!("{error} {cause}: if it is full, there are too few consumers"))
+    BrokerError(format!("{error} {cause}: if it is full, there are too few consumers"))
 }
 
-fn late() -> Fault {
-    Fault(format!("not within {} s", limits::PUBLISH_TIMEOUT.as_secs()))
+fn late() -> BrokerError {
+    BrokerError(format!("not within {} s", limits::PUBLISH_TIMEOUT.as_secs()))
 }

@@ -23,7 +23,7 @@ use async_nats::jetstream::{Context, ErrorCode};
 use futures_util::TryStreamExt;
 use notification::{Priority, limits};
 
-use crate::broker::link::Waiting;
+use crate::broker::room::Waiting;
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use lapin::uri::AMQPUri;
 use notification::limits;
 
 use crate::QueueError;
-use crate::broker::link::Fault;
+use crate::broker::error::BrokerError;
 
 /// An address with credentials. Shown without the password.
 #[derive(Clone)]
@@ -54,8 +54,8 @@ impl Address {
     }
 
     /// What `error` means and what to do about it.
-    pub(super) fn explain(&self, error: &lapin::Error) -> Fault {
-        Fault(if let ErrorKind::ProtocolError(error) = error.kind() {
+    pub(super) fn explain(&self, error: &lapin::Error) -> BrokerError {
+        BrokerError(if let ErrorKind::ProtocolError(error) = error.kind() {
             self.explain_reply(error)
         } else if let ErrorKind::IOError(error) = error.kind() {
             format!(

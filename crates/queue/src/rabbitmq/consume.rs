@@ -8,8 +8,8 @@ use lapin::types::FieldTable;
 use lapin::{Acker, Channel, Consumer};
 use tokio::sync::Mutex;
 
-use crate::broker::link::{Answer, Fault};
-use crate::broker::stock::Stock;
+use crate::broker::error::BrokerError;
+use crate::broker::stock::{Answer, Stock};
 use crate::ticket;
 
 /// One channel and the consumer on it.
@@ -76,11 +76,13 @@ async fn put_all(consumer: &mut Consumer, stock: &Stock<Delivered>) -> lapin::Re
 /// The first poll of each hands the answer to the connection. The rest would wait until it is written to the socket, which
 /// says nothing: brokers do not confirm answers.
 impl Answer for Delivered {
-    fn acknowledge(&self) -> Result<(), Fault> {
+    fn acknowledge(&self) -> Result<(), BrokerError> {
         match self.0.ack(BasicAckOptions::default()).now_or_never() {
             None | Some(Ok(true)) => Ok(()),
-            Some(Ok(false)) => Err(Fault("the connection that it came by is gone".to_owned())),
-            Some(Err(error)) => Err(Fault(error.to_string())),
+            Some(Ok(false)) => {
+                Err(BrokerError("the connection that it came by is gone".to_owned()))
+            }
+            Some(Err(error)) => Err(BrokerError(error.to_string())),
         }
     }
 

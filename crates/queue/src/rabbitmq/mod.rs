@@ -23,8 +23,9 @@ use lapin::{Channel, Connection, ConnectionProperties, Event};
 use notification::{Priority, limits};
 use tokio::time::Instant;
 
-use crate::broker::link::{Declared, Fault, Link, Protocol, Timed, Waiting};
-use crate::broker::room::Room;
+use crate::broker::error::BrokerError;
+use crate::broker::link::{Declared, Link, Protocol, Timed};
+use crate::broker::room::{Room, Waiting};
 use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
 use address::Address;
@@ -85,9 +86,9 @@ impl Protocol for RabbitMq {
 
     const NAME: &'static str = "RabbitMQ";
 
-    async fn connect(&self, attempt: usize) -> Result<Session, Fault> {
+    async fn connect(&self, attempt: usize) -> Result<Session, BrokerError> {
         let address = self.addresses.get(attempt % self.addresses.len().max(1));
-        let address = address.ok_or_else(|| Fault("there is no address".to_owned()))?.clone();
+        let address = address.ok_or_else(|| BrokerError("there is no address".to_owned()))?.clone();
         let socket = Socket::default();
         let name = format!("belfry {}", self.topology.prefix);
         let properties = ConnectionProperties::default().with_connection_name(name.into());
@@ -115,27 +116,27 @@ impl Protocol for RabbitMq {
 impl Link for Session {
     type Answer = Delivered;
 
-    async fn declare(&self) -> Result<Declared, Fault> {
+    async fn declare(&self) -> Result<Declared, BrokerError> {
         let declared = declare(&self.connection, &self.topology).await;
         let (channel, waiting) = declared.map_err(|error| self.address.explain(&error))?;
         *self.publishing() = channel;
         Ok(Declared { waiting, tickets_max: self.topology.tickets_max })
     }
 
-    async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), Fault>> {
+    async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), BrokerError>> {
         let channel = self.publishing().clone();
         publish::publish(&channel, &self.topology, tickets, deadline).await
     }
 
-    async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> Fault {
+    async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> BrokerError {
         let Some(consuming) = self.consumers.get(usize::from(priority.code())) else {
-            return Fault("nothing is consumed here".to_owned());
+            return BrokerError("nothing is consumed here".to_owned());
         };
         let queue = self.topology.queue(priority);
         match consuming.run(&queue, stock).await {
-            Ok(()) => {
-                Fault(format!("RabbitMQ ended the consumer of {queue}: was the queue deleted?"))
-            }
+            Ok(()) => BrokerError(format!(
+                "RabbitMQ ended the consumer of {queue}: was the queue deleted?"
+            )),
             Err(error) => self.address.explain(&error),
         }
     }
@@ -148,11 +149,14 @@ impl Link for Session {
         }
     }
 
-    async fn lost(&self, room: &Room) -> Fault {
+    async fn lost(&self, room: &Room) -> BrokerError {
         let mut events = std::pin::pin!(self.connection.events_listener());
         // What happened before there was a listener.
         if !self.connection.status().connected() {
-            return Fault(format!("the connection to RabbitMQ at {} ended at once", self.address));
+            return BrokerError(format!(
+                "the connection to RabbitMQ at {} ended at once",
+                self.address
+            ));
         }
         if self.connection.status().blocked() {
             room.set_blocked(Some("RabbitMQ takes no messages".to_owned()));
@@ -167,7 +171,7 @@ impl Link for Session {
                 return self.address.explain(&error);
             }
         }
-        Fault("the connection to RabbitMQ ended".to_owned())
+        BrokerError("the connection to RabbitMQ ended".to_owned())
     }
 
     async fn close(&self) {

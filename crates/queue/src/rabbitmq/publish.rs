@@ -7,7 +7,8 @@ use notification::limits;
 use tokio::time::{Instant, timeout_at};
 
 use super::topology::Topology;
-use crate::broker::link::{Fault, Timed};
+use crate::broker::error::BrokerError;
+use crate::broker::link::Timed;
 use crate::ticket;
 
 /// Survives a restart of the broker.
@@ -22,7 +23,7 @@ pub(super) async fn publish(
     topology: &Topology,
     tickets: &[Timed],
     deadline: Instant,
-) -> Vec<Result<(), Fault>> {
+) -> Vec<Result<(), BrokerError>> {
     let bodies: Vec<_> = tickets.iter().map(|timed| ticket::encode(&timed.ticket)).collect();
     let started = tickets.iter().zip(&bodies).map(|(timed, body)| {
         let key = timed.ticket.priority.as_str().into();
@@ -44,17 +45,19 @@ pub(super) async fn publish(
     answers
 }
 
-fn answer(confirmed: lapin::Result<Confirmation>) -> Result<(), Fault> {
+fn answer(confirmed: lapin::Result<Confirmation>) -> Result<(), BrokerError> {
     match confirmed {
         Ok(Confirmation::Ack(None)) => Ok(()),
         Ok(Confirmation::Ack(Some(_returned))) => {
-            Err(Fault("its queue was deleted, and is declared again".to_owned()))
+            Err(BrokerError("its queue was deleted, and is declared again".to_owned()))
         }
         Ok(Confirmation::Nack(_returned)) => {
-            Err(Fault("its queue is full: there are too few consumers".to_owned()))
+            Err(BrokerError("its queue is full: there are too few consumers".to_owned()))
         }
-        Ok(Confirmation::NotRequested) => Err(Fault("the channel has no confirms".to_owned())),
-        Err(error) => Err(Fault(format!("the channel failed ({error})"))),
+        Ok(Confirmation::NotRequested) => {
+            Err(BrokerError("the channel has no confirms".to_owned()))
+        }
+        Err(error) => Err(BrokerError(format!("the channel failed ({error})"))),
     }
 }
 
@@ -64,6 +67,6 @@ fn properties(timed: &Timed) -> BasicProperties {
     BasicProperties::default().with_delivery_mode(PERSISTENT).with_expiration(lives.into())
 }
 
-fn late() -> Fault {
-    Fault(format!("not within {} s", limits::PUBLISH_TIMEOUT.as_secs()))
+fn late() -> BrokerError {
+    BrokerError(format!("not within {} s", limits::PUBLISH_TIMEOUT.as_secs()))
 }

@@ -15,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
 use notification::{Priority, limits};
 
-use crate::broker::link::Waiting;
+use crate::broker::room::Waiting;
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]
