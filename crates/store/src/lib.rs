@@ -25,6 +25,8 @@ pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod sqlite;
+#[cfg(test)]
+mod statements;
 mod suppression;
 
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settle, Settled};

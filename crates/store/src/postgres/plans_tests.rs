@@ -1,13 +1,12 @@
 //! No statement reads more of a large table than it is asked for, however full the tables are and whenever its plan was
 //! made.
 //!
-//! The statements are all literals of this folder that begin as one, so none can be forgotten. Each is explained as its
+//! The statements are all of this folder, as [`statements::read`] finds them in the sources. Each is explained as its
 //! sessions run it, on tables of 100,000 rows: a writer's plan, which is made once for all parameters, before and after
 //! ANALYZE; another session's, which is made anew each time, after it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use flow::Tasks;
 use serde_json::Value;
@@ -17,13 +16,7 @@ use super::round::FORGET_PLANS;
 use super::writer::PLANS;
 use crate::Postgres;
 use crate::postgres::Options;
-
-/// A statement, and where it stands.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Statement {
-    file: String,
-    sql: String,
-}
+use crate::statements::{self, Statement};
 
 /// How a session makes its plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +50,16 @@ const OTHERS: [&str; 3] = ["membership.rs", "read.rs", "reader.rs"];
 const BOTH: [&str; 1] = ["suppress.rs"];
 /// Files whose statements are not of a working process: they count everything on request, or run once at a start.
 const APART: [&str; 3] = ["audit.rs", "restored.rs", "schema.rs"];
+/// Literals that are more than one statement, or none: settings, the way in of new rows, a message, the repair of an outbox that
+/// was restored, the database's time.
+const APART_LITERALS: [&str; 6] = [
+    "SET search_path",
+    "COPY batch (",
+    "the queue of notifications is full",
+    "BEGIN; DELETE FROM outbox ",
+    "(extract(epoch FROM clock_timestamp())",
+    "{first}; SELECT {}",
+];
 /// Statements that pass rows, or have no condition, and why that is bounded: file, beginning, reason.
 const BOUNDED: &[(&str, &str, &str)] = &[
     (
@@ -96,94 +99,7 @@ const BOUNDED: &[(&str, &str, &str)] = &[
 
 /// All statements of this folder.
 fn statements() -> BTreeSet<Statement> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres");
-    let mut files = Vec::new();
-    list(&folder, &mut files);
-    let read = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        (name, std::fs::read_to_string(path).unwrap())
-    };
-    let files: Vec<(String, String)> = files.iter().map(read).collect();
-    let texts = files.iter().flat_map(|(_, text)| literals(text));
-    let whole: Vec<String> = texts.map(|(_, literal)| literal).collect();
-    let beginning = |table: &str| {
-        let ending = format!("FROM {table} WHERE ");
-        let is_it = |text: &&String| text.starts_with("SELECT ") && text.ends_with(&ending);
-        whole.iter().find(is_it).cloned().unwrap_or_else(|| panic!("no macro for {table}"))
-    };
-    let chunk = beginning("chunk");
-    let batch =
-        whole.iter().find(|text| text.ends_with("ON broadcast.id = batch.broadcast WHERE "));
-    let batch = batch.cloned().unwrap();
-    let mut found = BTreeSet::new();
-    for (file, text) in &files {
-        for (before, literal) in literals(text) {
-            let sql = match before.trim_end() {
-                before if before.ends_with("select_chunk!(") => format!("{chunk}{literal}"),
-                before if before.ends_with("select_batch!(") => format!("{batch}{literal}"),
-                _ if is_statement(&literal) => literal,
-                _ => continue,
-            };
-            // A macro gives the rest of it.
-            let sql = if sql.ends_with("RETURNING ") { format!("{sql}1") } else { sql };
-            found.insert(Statement { file: file.clone(), sql });
-        }
-    }
-    found
-}
-
-/// The folder's files but those of tests.
-fn list(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() && name != "races" {
-            list(&path, files);
-        } else if path.extension().is_some_and(|it| it == "rs") && !name.ends_with("tests.rs") {
-            files.push(path);
-        }
-    }
-}
-
-/// The string literals of a source, each with the code between it and the one before. In this folder no character literal is a
-/// quote, and no string is raw.
-fn literals(source: &str) -> Vec<(String, String)> {
-    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let code = code.collect::<Vec<_>>().join("\n");
-    let mut found = Vec::new();
-    let mut rest = code.as_str();
-    while let Some((before, behind)) = rest.split_once('"') {
-        let (literal, behind) = unescaped(behind);
-        found.push((before.to_owned(), literal));
-        rest = behind;
-    }
-    found
-}
-
-/// A literal up to its end, and the source behind it.
-fn unescaped(text: &str) -> (String, &str) {
-    let mut literal = String::new();
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' => break,
-            '\\' => match letters.next() {
-                Some('\n') => letters = letters.as_str().trim_start().chars(),
-                Some(escaped) => literal.push(escaped),
-                None => break,
-            },
-            letter => literal.push(letter),
-        }
-    }
-    (literal, letters.as_str())
-}
-
-/// Whether it is a whole statement that touches tables.
-fn is_statement(text: &str) -> bool {
-    let begins = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
-    begins.iter().any(|begin| text.starts_with(begin))
-        && !text.ends_with("WHERE ")
-        && (text.contains(" FROM ") || !text.starts_with("SELECT "))
+    statements::read("postgres", &APART_LITERALS)
 }
 
 // === impl Session ===

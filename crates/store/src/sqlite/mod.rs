@@ -27,6 +27,8 @@ mod disk_tests;
 mod ingest;
 mod open;
 mod owner;
+#[cfg(test)]
+mod plans_tests;
 mod read;
 mod reader;
 mod recover;

@@ -1,0 +1,296 @@
+//! No statement reads more of a large table than it is asked for, however full the tables are.
+//!
+//! The statements are all of this folder, as [`statements::read`] finds them in the sources. Each is run on tables of
+//! 100,000 rows, and the steps that SQLite takes for it are counted: they are bounded by the rows that it gives or changes.
+//! The plan says the same of all parameters: no table or index is scanned, and nothing is sorted. Both hold before and
+//! after ANALYZE, which a user may run.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, StatementStatus, params_from_iter};
+
+use super::disk::Statvfs;
+use super::open::{Options, open};
+use crate::conformance::at;
+use crate::statements::{self, Case, Statement};
+
+/// What running a statement came to.
+#[derive(Debug)]
+struct Run {
+    /// Rows that it gave, up to [`TAKEN`], or changed.
+    rows: usize,
+    /// Steps of SQLite's virtual machine.
+    steps: usize,
+}
+
+/// Rows of every large table.
+const ROWS: u32 = 100_000;
+/// Rows taken of what a statement gives: several are left by their callers when they have enough.
+const TAKEN: usize = 100;
+/// Steps that a statement may take for itself, and for each row that it gives or changes. One that walks over a table takes
+/// three for every row of it, at least.
+const STEPS: usize = 200;
+const STEPS_PER_ROW: usize = 100;
+
+/// What the statements are tried with.
+const CASES: &[Case] = &[
+    Case::new("audit.rs", "FROM log WHERE batch", "40000, 40010"),
+    Case::new("audit.rs", "FROM chunk WHERE batch", "40000, 40010"),
+    Case::new("audit.rs", "max(id), 0) FROM batch", ""),
+    Case::new("audit.rs", "max(id), 0) FROM log", ""),
+    Case::new("audit.rs", "SELECT id FROM broadcast", ""),
+    Case::new("audit.rs", "SELECT id, count, broadcast", "40000, 40010"),
+    Case::new("broadcast.rs", "DELETE FROM batch", "40000"),
+    Case::new("broadcast.rs", "DELETE FROM broadcast", "40000"),
+    Case::new(
+        "broadcast.rs",
+        "INSERT INTO broadcast",
+        "'tenant', 'channel', 1, 0, 1, 1, 'k', x'00', x'', x''",
+    ),
+    Case::new("broadcast.rs", "INSERT INTO chunk", "40000"),
+    Case::new("broadcast.rs", "INSERT INTO idempotency", "'tenant', 'new', x'00', 40000"),
+    Case::new("broadcast.rs", "SELECT channel, ''", "7"),
+    Case::new("broadcast.rs", "SELECT key, fingerprint", "40000"),
+    Case::new("broadcast.rs", "SELECT lane, sum(count)", "40000"),
+    Case::new("broadcast.rs", "UPDATE broadcast", "7, 1"),
+    Case::new("cancel.rs", "SELECT 1 FROM broadcast", "40000, 'tenant'"),
+    Case::new("cancel.rs", "SELECT accepted_at", "40000, 'tenant'"),
+    Case::new("cancel.rs", "FROM chunk WHERE batch", "40000"),
+    Case::new("cancel.rs", "SELECT id, count FROM batch", "40000"),
+    Case::new("claim.rs", "SELECT guarantee", "5, 1"),
+    Case::new("claim.rs", "WHERE lane = ?1", "1"),
+    Case::new("claim.rs", "lease_until <= ?1", "4"),
+    Case::new("claim.rs", "SELECT min(lease_until)", ""),
+    Case::new("claim.rs", "SET begun_through", "5, 10"),
+    Case::new("claim.rs", "SET epoch", "40000, 2, 1000"),
+    Case::new(
+        "ingest.rs",
+        "INSERT INTO batch",
+        "1000000, 1, 0, 1, 1, NULL, NULL, 1, 'tenant', NULL, NULL, x''",
+    ),
+    Case::new("ingest.rs", "INSERT INTO idempotency", "'tenant', 'new', x'00', x'00'"),
+    Case::new("ingest.rs", "SELECT fingerprint", "'tenant', '40000'"),
+    Case::new("open.rs", "INSERT INTO meta", "1"),
+    Case::new("open.rs", "SELECT max(version)", ""),
+    Case::new("open.rs", "SELECT seq", ""),
+    Case::new("open.rs", "SELECT value FROM meta", ""),
+    Case::new("read.rs", "SELECT batch.id, lane", "40000, 'tenant', 'channel', NULL, 64, 4096"),
+    Case::new("read.rs", "max(id), 0) >= ?1", "40000"),
+    Case::new("read.rs", "sum(chunk.count)", "40000"),
+    Case::new("read.rs", "sum(count), 0) FROM batch", "40000"),
+    Case::new("read.rs", "entries FROM batch JOIN log", "40000"),
+    Case::new("read.rs", "SELECT entries FROM log", "40000"),
+    Case::new("read.rs", "FROM chunk WHERE batch", "40000"),
+    Case::new("read.rs", "SELECT lane, count FROM batch", "40000"),
+    Case::new("read.rs", "SELECT lane, sum(count)", ""),
+    Case::new("read.rs", "SELECT log.id", "40000"),
+    Case::new("read.rs", "SELECT notification", "'tenant', '40000'"),
+    Case::new("read.rs", "FROM totals", ""),
+    Case::new("read.rs", "SELECT tenant, channel", "40000"),
+    Case::new("recover.rs", "DELETE FROM batch", ""),
+    Case::new("recover.rs", "DELETE FROM broadcast", ""),
+    Case::new("recover.rs", "lease_until IS NOT NULL", ""),
+    Case::new("recover.rs", "crashes = 3", ""),
+    Case::new("recover.rs", "crashes = ?2", "40000, 2, 1"),
+    Case::new("requeue.rs", "SELECT entries", "40000"),
+    Case::new("requeue.rs", "SELECT lane, accepted_at", "40000, 'tenant'"),
+    Case::new("round.rs", "DELETE FROM chunk", "40000"),
+    Case::new("round.rs", "INSERT INTO chunk", "40000, 1, 1, 1, 0, 1, x'00'"),
+    Case::new("round.rs", "INSERT INTO lane", "'channel', 'new', 1"),
+    Case::new("round.rs", "INSERT INTO log", "40000, x'00'"),
+    Case::new("round.rs", "INSERT INTO totals", "1, 1"),
+    Case::new("round.rs", "SELECT id FROM lane", "'channel', '40000', 1"),
+    Case::new("round.rs", "members FROM chunk WHERE id", "40000"),
+    Case::new("round.rs", "SELECT min(due_at)", "1"),
+    Case::new("round.rs", "UPDATE chunk SET count", "40000, 1, x'00'"),
+    Case::new("round.rs", "UPDATE chunk SET lease_until", "5"),
+    Case::new("rows.rs", "FROM lane WHERE id", "40000"),
+    Case::new("rows.rs", "FROM batch WHERE id", "40000"),
+    Case::new("rows.rs", "FROM broadcast WHERE id", "40000"),
+    Case::new("rows.rs", "SELECT span", "2000, 1"),
+    Case::new("suppress.rs", "DELETE FROM suppression", "'channel', '40000', NULL"),
+    Case::new("suppress.rs", "INSERT INTO feed", "'feed', 1, 2, 0"),
+    Case::new("suppress.rs", "INSERT INTO suppression (", "'channel', '40000', 'r', 1, 1"),
+    Case::new("suppress.rs", "recipient) VALUES (?1, ?2, ?3)", "1, 'channel', '40000'"),
+    Case::new("suppress.rs", "VALUES (?1, ?2, ?3, ?4, ?5, ?6)", "1, 'channel', '40000', 'r', 1, 1"),
+    Case::new("suppress.rs", "INSERT INTO suppression_lift", "'channel', '40000', 1"),
+    Case::new("suppress.rs", "SELECT channel, recipient FROM", ""),
+    Case::new("suppress.rs", "SELECT event", "'feed'"),
+    Case::new("suppress.rs", "SELECT id, at", "40000, 20"),
+    Case::new("suppress.rs", "SELECT lifted_at", "'channel', '40000'"),
+    Case::new("suppress.rs", "SELECT min(channel)", "'a'"),
+    Case::new("suppress.rs", "SELECT reason, since", "'channel', '40000'"),
+    Case::new("suppress.rs", "SELECT reason, status", "'channel', '40000'"),
+    Case::new("suppress.rs", "SELECT recipient", "'channel', '40000', 20"),
+];
+
+/// Statements that scan or sort, and why that is bounded: file, part, reason.
+const BOUNDED: &[(&str, &str, &str)] = &[
+    ("audit.rs", "SELECT id FROM broadcast", "the index has open broadcasts only"),
+    (
+        "broadcast.rs",
+        "SELECT lane, sum(count)",
+        "it sorts what it gives: the lanes of one broadcast",
+    ),
+    ("open.rs", "SELECT seq", "a row for each table with such numbers"),
+    ("read.rs", "SELECT lane, sum(count)", "what is claimed, which windows bound"),
+    ("read.rs", "FROM totals", "a row for each state"),
+    ("recover.rs", "DELETE FROM batch", "the index has open broadcasts only"),
+    ("recover.rs", "DELETE FROM broadcast", "the index has open broadcasts only"),
+    ("suppress.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
+];
+
+/// Full tables. One lane has half of all chunks, eight are claimed, eight are suspects; one broadcast is open.
+fn fill(connection: &Connection) {
+    let numbers = format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})"
+    );
+    let inserts = [
+        "lane (id, channel, destination, priority) SELECT n, 'channel', n, 1",
+        "broadcast (id, tenant, channel, priority, guarantee, due_at, sealed_at, options, payload) \
+         SELECT n, 'tenant', 'channel', 1, 0, n, iif(n = 7, NULL, n), x'', x''",
+        "batch (id, lane, guarantee, accepted_at, due_at, broadcast, count, tenant, items) \
+         SELECT n, n, 0, n, n, n, 1, 'tenant', x''",
+        "chunk (id, batch, lane, due_at, attempt, epoch, crashes, lease_until, count) \
+         SELECT n, n, iif(n % 2, n, 1), n * 1000, 1, 1, iif(n BETWEEN 11 AND 18, 4, 0), iif(n <= 8, n, NULL), 1",
+        "log (id, batch, entries) SELECT n, n, x''",
+        "idempotency (tenant, key, fingerprint, broadcast) SELECT 'tenant', n, x'00', n",
+        "suppression (channel, recipient, reason, status, since) SELECT 'channel', n, 'r', 1, n",
+        "suppression_lift (channel, recipient, lifted_at) SELECT 'channel', n, n",
+        "suppression_event (id, at, channel, recipient) SELECT n, n, 'channel', n",
+        "totals (state, count) SELECT n, n",
+        "feed (name, event, tries) SELECT 'feed', n, 0",
+    ];
+    connection.execute_batch("DELETE FROM meta").unwrap();
+    for insert in inserts {
+        let small = insert.starts_with("totals") || insert.starts_with("feed");
+        let rows = if small { " WHERE n <= 1" } else { "" };
+        let sql = insert.replacen("SELECT", &format!("{numbers} SELECT"), 1);
+        connection.execute_batch(&format!("INSERT INTO {sql} FROM numbers{rows}")).unwrap();
+    }
+}
+
+/// Runs a statement in a transaction that is undone.
+fn run(connection: &Connection, statement: &Statement) -> Run {
+    let parameters: Vec<Value> = match statement.case(CASES).parameters {
+        "" => Vec::new(),
+        list => {
+            let mut select = connection.prepare(&format!("SELECT {list}")).unwrap();
+            let columns = select.column_count();
+            select
+                .query_row([], |row| (0..columns).map(|column| row.get(column)).collect())
+                .unwrap()
+        }
+    };
+    connection.execute_batch("BEGIN").unwrap();
+    let mut prepared = connection.prepare(&statement.sql).unwrap();
+    let mut rows = prepared.query(params_from_iter(parameters)).unwrap();
+    let mut given = 0;
+    while given < TAKEN && rows.next().unwrap().is_some() {
+        given += 1;
+    }
+    drop(rows);
+    if !prepared.readonly() {
+        given += usize::try_from(connection.changes()).unwrap();
+    }
+    let steps = usize::try_from(prepared.get_status(StatementStatus::VmStep)).unwrap();
+    drop(prepared);
+    connection.execute_batch("ROLLBACK").unwrap();
+    Run { rows: given, steps }
+}
+
+/// What a plan reads that grows with what it does not give.
+fn faults(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let parameters = vec![Value::Null; explain.parameter_count()];
+    let details = explain.query_map(params_from_iter(parameters), |row| row.get(3)).unwrap();
+    let details = details.map(Result::<String, _>::unwrap);
+    let is_fault = |detail: &String| {
+        let is_scan = detail.starts_with("SCAN ") && detail != "SCAN CONSTANT ROW";
+        is_scan || detail.contains("TEMP B-TREE")
+    };
+    details.filter(is_fault).collect()
+}
+
+/// What is wrong with a statement, if anything is; `needed` are places of [`BOUNDED`].
+fn find(
+    connection: &Connection,
+    statement: &Statement,
+    needed: &mut BTreeSet<usize>,
+) -> Option<String> {
+    let Run { rows, steps } = run(connection, statement);
+    let mut faults = faults(connection, &statement.sql);
+    let bounded = BOUNDED
+        .iter()
+        .position(|(file, part, _)| *file == statement.file && statement.sql.contains(part));
+    if let Some(place) = bounded
+        && !faults.is_empty()
+    {
+        needed.insert(place);
+        faults.clear();
+    }
+    if steps > STEPS + rows * STEPS_PER_ROW {
+        faults.push(format!("takes {steps} steps for {rows} rows"));
+    }
+    let Statement { file, sql } = statement;
+    (!faults.is_empty()).then(|| format!("{file} {sql}\n    {}", faults.join("; ")))
+}
+
+#[test]
+fn no_statement_reads_what_it_does_not_give() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = open(directory.path(), Options::new(1), Arc::new(Statvfs), at(0)).unwrap();
+    let connection = &opened.connection;
+    fill(connection);
+    let all = statements::read("sqlite", &[]);
+    statements::check_needed(CASES, &all);
+    let mut needed = BTreeSet::new();
+    let found = |needed: &mut _| -> Vec<String> {
+        all.iter().filter_map(|statement| find(connection, statement, needed)).collect()
+    };
+    let before = found(&mut needed);
+    assert!(before.is_empty(), "{} findings:\n{}", before.len(), before.join("\n"));
+    connection.execute_batch("ANALYZE").unwrap();
+    let after = found(&mut needed);
+    assert!(after.is_empty(), "{} findings after ANALYZE:\n{}", after.len(), after.join("\n"));
+    assert_eq!(needed.len(), BOUNDED.len(), "what needs no leave gets none");
+    assert!(all.len() > 60, "the sources are read");
+}
+
+/// Statements as a mistake might make them, each of which must be found.
+#[test]
+fn what_reads_too_much_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = open(directory.path(), Options::new(1), Arc::new(Statvfs), at(0)).unwrap();
+    fill(&opened.connection);
+    let mistakes = [
+        // Not in the order of its index.
+        (
+            "claim.rs",
+            "SELECT id FROM chunk WHERE lane = ?1 AND lease_until IS NULL ORDER BY id, due_at LIMIT 2",
+            "TEMP B-TREE",
+        ),
+        // Not by the beginning of its index.
+        (
+            "round.rs",
+            "SELECT id FROM lane WHERE (channel = ?1 OR ?1 = '') AND destination = ?2 AND priority = ?3",
+            "SCAN lane",
+        ),
+        // By one index and in the order of another: the plan looks good, and the steps tell.
+        ("round.rs", "SELECT min(due_at) FROM chunk WHERE lane = ?1", "steps for 1 rows"),
+        (
+            "claim.rs",
+            "SELECT id FROM chunk WHERE lane = ?1 AND lease_until IS NULL AND attempt > 1 ORDER BY due_at, id LIMIT 2",
+            "steps for 0 rows",
+        ),
+    ];
+    for (file, sql, fault) in mistakes {
+        let (file, sql) = (file.to_owned(), sql.to_owned());
+        let statement = Statement { file, sql };
+        let found = find(&opened.connection, &statement, &mut BTreeSet::new());
+        let found = found.unwrap_or_else(|| panic!("{statement:?} passes"));
+        assert!(found.contains(fault), "{found}");
+    }
+}
