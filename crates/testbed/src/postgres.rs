@@ -60,8 +60,9 @@ const ROLE: &str = "belfry";
 const PASSWORD: &str = "a-password";
 /// How long a start may take, recovery after a crash included.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// For tests that do not crash the server: what these save is most of the time of a `CREATE DATABASE`.
-const HASTE: &[(&str, &str)] =
+/// Settings for tests that do not crash the server: what these save is most of the time of a `CREATE DATABASE`, and of a
+/// commit.
+pub const HASTE: &[(&str, &str)] =
     &[("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")];
 /// The line of `postmaster.pid` that says how far the server is.
 const STATE_LINE: usize = 7;
@@ -121,6 +122,13 @@ impl Postgres {
         Databases { url: self.url() }
     }
 
+    /// The address of `database` by the socket in the server's private directory: no password is asked for, and a
+    /// statement takes less of the system's time than by TCP.
+    pub fn socket_url(&self, database: &Database) -> String {
+        let (directory, port) = (self.keeper.directory().display(), self.port);
+        format!("postgres:///{}?user={ROLE}&host={directory}&port={port}", database.name)
+    }
+
     /// Creates an empty database.
     ///
     /// # Errors
@@ -169,7 +177,9 @@ impl Postgres {
         let password = self.write_private("password", PASSWORD)?;
         let mut command = self.command("initdb");
         command.args(["--no-sync", "--encoding", "UTF8", "--locale", "C", "--username", ROLE]);
-        command.args(["--auth", "scram-sha-256", "--pwfile"]).arg(password);
+        // The socket lies in the private directory: whoever reaches it needs no password.
+        command.args(["--auth-local", "trust", "--auth-host", "scram-sha-256", "--pwfile"]);
+        command.arg(password);
         let output = command.arg("-D").arg(self.data()).output()?;
         ensure!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())

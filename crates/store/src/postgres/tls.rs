@@ -32,7 +32,8 @@ pub(super) struct Tls {
 /// One handshake, to be made with a server of that name.
 pub(super) struct Handshake {
     connector: TlsConnector,
-    server: ServerName<'static>,
+    /// A socket in a directory has no name that a certificate could tell: that matters where TLS is made, which is not there.
+    server: io::Result<ServerName<'static>>,
 }
 
 /// An encrypted connection.
@@ -101,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, domain: &str) -> Result<Handshake, io::Error> {
-        let server = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
+        let server = ServerName::try_from(domain.to_owned()).map_err(io::Error::other);
         Ok(Handshake { connector: TlsConnector::from(Arc::clone(&self.config)), server })
     }
 }
@@ -115,7 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
-            let connected = self.connector.connect(self.server, stream).await;
+            let connected = self.connector.connect(self.server?, stream).await;
             connected.map(|inner| Stream { inner }).map_err(|error| explain(&error))
         })
     }
@@ -268,6 +269,17 @@ mod tests {
         for algorithm in [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384] {
             let answers = connect("127.0.0.1", algorithm, &modes).await;
             assert_eq!(answers, [Ok(false), Ok(true), Ok(true), Ok(true)], "{algorithm:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_in_a_directory_is_reached_without_tls() {
+        let server = Postgres::start().unwrap();
+        let database = server.create_database().unwrap();
+        for mode in ["disable", "prefer"] {
+            let url = format!("{}&sslmode={mode}", server.socket_url(&database));
+            let connector = Connector::new(&url, "test", None).unwrap();
+            connector.connect(None).await.unwrap();
         }
     }
 

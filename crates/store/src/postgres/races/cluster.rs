@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use flow::{Clock, Tasks};
 use notification::{ByteString, limits};
+use testbed::postgres::HASTE;
 use testbed::{Database, PostgresOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -53,21 +54,25 @@ const NOTICES: usize = 64;
 /// Writers that have arrived and were not seen yet: more than there are.
 const ARRIVALS: usize = 64;
 
-/// Faster than to truncate; the numbers begin anew, so that a seed is the same schedule whatever was played before.
-const EMPTY: &str = "DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
+/// An empty store with so many processes, each with its share of the partitions. Deleting is faster than truncating; the
+/// numbers begin anew, so that a seed is the same schedule whatever was played before. An hour: who is declared dead is,
+/// and nobody else, however slow the machine. A function, so that its plans are kept.
+const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
+     DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
-     DELETE FROM broadcast; DELETE FROM worker; UPDATE partition SET owner = NULL, epoch = 0; \
-     SELECT setval(numbers, 1, false) FROM unnest(ARRAY['batch_number', 'lane_id_seq', 'chunk_id_seq', 'log_id_seq', \
-       'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq']::regclass[]) AS numbers";
+     DELETE FROM broadcast; DELETE FROM worker; \
+     PERFORM setval(numbers, 1, false) FROM unnest(ARRAY['batch_number', 'lane_id_seq', 'chunk_id_seq', 'log_id_seq', \
+       'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq']::regclass[]) AS numbers; \
+     INSERT INTO worker (name, version, produces, consumes, alive_until) \
+       SELECT '', '', true, true, clock_timestamp() + interval '1 hour' FROM generate_series(1, engines); \
+     UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// What is deleted stays in the tables until they are made anew.
 const RENEW: &str = "TRUNCATE lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
      suppression_event, totals_delta, broadcast, worker; VACUUM partition";
 /// Schedules between two of these.
 const RENEW_EVERY: u64 = 64;
-/// An hour: who is declared dead is, and nobody else, however slow the machine.
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, alive_until) \
      VALUES ('', '', true, true, clock_timestamp() + interval '1 hour') RETURNING id";
-const SHARE: &str = "UPDATE partition SET owner = $1 WHERE id % $2 = $3";
 pub(super) const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
 const BLOCKERS: &str = "SELECT pid, pg_blocking_pids(pid) FROM unnest($1::int4[]) AS pid";
 
@@ -77,13 +82,14 @@ impl Cluster {
     pub(super) async fn start() -> Self {
         // On a server of its own: what ends in another database while events are read holds back what came after it.
         let make = || {
-            let settings = &[("autovacuum", "off")];
-            let server = testbed::Postgres::start_with(PostgresOptions { settings, tls: None });
+            let settings = [HASTE, &[("autovacuum", "off")]].concat();
+            let options = PostgresOptions { settings: &settings, tls: None };
+            let server = testbed::Postgres::start_with(options);
             let server = server.unwrap();
             (server.create_database().unwrap(), server)
         };
         let (database, server) = tokio::task::spawn_blocking(make).await.unwrap();
-        let connector = Connector::new(database.url(), "races", None).unwrap();
+        let connector = Connector::new(&server.socket_url(&database), "races", None).unwrap();
         connector.prepare().await.unwrap();
         let control = connector.connect(None).await.unwrap();
         // The server resolves a deadlock once it has lasted for so long.
@@ -92,6 +98,7 @@ impl Cluster {
              DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''20ms''', current_database()); END $$"
         );
         control.client.batch_execute(&prepare).await.unwrap();
+        control.client.batch_execute(BEGIN).await.unwrap();
         let reader = PostgresReader::connect(connector.clone()).await.unwrap();
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
         Self {
@@ -116,20 +123,18 @@ impl Cluster {
                 self.control.client.batch_execute(statement).await.unwrap();
             }
         }
-        self.control.client.batch_execute(EMPTY).await.unwrap();
+        let begin = self.control.prepared("SELECT races_begin($1)").await.unwrap();
+        let processes = i32::try_from(count).unwrap();
+        self.control.client.execute(&begin, &[&processes]).await.unwrap();
         while self.arrivals.try_recv().is_ok() {
             // Of engines that a finding left where they were.
         }
         let mut random = fastrand::Rng::with_seed(seed);
         let mut engines = Vec::new();
         for number in 0..count {
-            let row = self.control.client.query_one(JOIN, &[]).await.unwrap();
-            let worker: i64 = row.get(0);
-            let share = [i16::try_from(count).unwrap(), i16::try_from(number).unwrap()];
-            let update = self.control.prepared(SHARE).await.unwrap();
-            let client = &self.control.client;
-            client.execute(&update, &[&worker, &share[0], &share[1]]).await.unwrap();
-            let partitions = self.owned(worker).await;
+            let worker = i64::try_from(number).unwrap() + 1;
+            let is_own = |id: &i16| usize::from(id.unsigned_abs()) % count == number;
+            let partitions = (0..limits::PARTITIONS.cast_signed()).filter(is_own).collect();
             let standing = Membership { worker, partitions, producers: count, consumers: count };
             engines.push(self.engine(number, standing, &mut random));
         }
@@ -144,7 +149,8 @@ impl Cluster {
 
     /// Joins anew: the number of the worker.
     pub(super) async fn join(&self) -> i64 {
-        self.control.client.query_one(JOIN, &[]).await.unwrap().get(0)
+        let join = self.control.prepared(JOIN).await.unwrap();
+        self.control.client.query_one(&join, &[]).await.unwrap().get(0)
     }
 
     fn engine(

@@ -1,6 +1,9 @@
 //! What happens to processes: time passes, one is declared dead, one comes back, partitions are handed over. Rows that
 //! somebody has locked are left for another time, so nothing here waits.
 
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
 use super::super::desk::Membership;
 use super::cluster::{Cluster, Engine};
 
@@ -81,10 +84,16 @@ impl Cluster {
         });
     }
 
-    async fn change(
+    /// The one row that `sql` selects.
+    pub(super) async fn ask(&self, sql: &'static str) -> Row {
+        let statement = self.control.prepared(sql).await.unwrap();
+        self.control.client.query_one(&statement, &[]).await.unwrap()
+    }
+
+    pub(super) async fn change(
         &self,
         sql: &'static str,
-        parameters: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+        parameters: &[&(dyn ToSql + Sync)],
     ) -> u64 {
         let statement = self.control.prepared(sql).await.unwrap();
         self.control.client.execute(&statement, parameters).await.unwrap()

@@ -21,9 +21,10 @@ const LATER: i64 = 1_000_000;
 
 const STRANDED: &str = "SELECT count(*) FROM chunk WHERE lease_until IS NOT NULL \
      AND NOT EXISTS (SELECT FROM worker WHERE worker.id = chunk.worker)";
-/// A total below zero is no count: the readers take it for a very large one.
-const NEGATIVE: &str = "SELECT count(*) FROM ( \
-     SELECT state FROM totals_delta GROUP BY state HAVING sum(change) < 0) AS negative";
+/// What the running totals say is pending, and whether one is below zero, which is no count: the readers take it for a
+/// very large one.
+const TOTALS: &str = "SELECT coalesce(sum(total) FILTER (WHERE state = 0), 0)::int8, coalesce(bool_or(total < 0), false) \
+     FROM (SELECT state, sum(change) AS total FROM totals_delta GROUP BY state) AS totals";
 const ONLY_ONE: &str = "UPDATE partition SET owner = $1";
 const OTHERS_ARE_DEAD: &str = "UPDATE worker SET alive_until = clock_timestamp() + \
      CASE WHEN id = $1 THEN interval '1 hour' ELSE interval '-1 second' END";
@@ -36,7 +37,7 @@ impl Schedule<'_> {
     pub(super) async fn compare(&mut self) {
         self.compare_what_was_too_late().await;
         self.bring_to_an_end().await;
-        if self.has_negative_totals().await {
+        if self.pending().await.is_none() {
             return self.book.find("a running total is below zero".to_owned());
         }
         self.audit().await;
@@ -71,8 +72,7 @@ impl Schedule<'_> {
 
     /// Whether each claim belongs to a worker whose end somebody will notice.
     async fn look_for_strays(&mut self) {
-        let stranded = self.cluster.control.client.query_one(STRANDED, &[]).await.unwrap();
-        let stranded: i64 = stranded.get(0);
+        let stranded: i64 = self.cluster.ask(STRANDED).await.get(0);
         if stranded > 0 {
             self.book.find(format!("{stranded} chunks are held by nobody who is known"));
         }
@@ -184,9 +184,8 @@ impl Schedule<'_> {
     /// All but the first process are dead. It takes over, claims all that is left, and settles it.
     async fn bring_to_an_end(&mut self) {
         let worker = self.cluster.join().await;
-        let client = &self.cluster.control.client;
-        client.execute(ONLY_ONE, &[&worker]).await.unwrap();
-        client.execute(OTHERS_ARE_DEAD, &[&worker]).await.unwrap();
+        self.cluster.change(ONLY_ONE, &[&worker]).await;
+        self.cluster.change(OTHERS_ARE_DEAD, &[&worker]).await;
         let partitions = self.cluster.owned(worker).await;
         let standing = Membership { worker, partitions, producers: 1, consumers: 1 };
         self.engines[0].membership.send_replace(standing);
@@ -194,8 +193,7 @@ impl Schedule<'_> {
             let call = self.caller().bury(0);
             self.call(call);
             self.finish_calls().await;
-            let workers = self.cluster.control.client.query_one(WORKERS, &[]).await.unwrap();
-            if workers.get::<_, i64>(0) == 1 {
+            if self.cluster.ask(WORKERS).await.get::<_, i64>(0) == 1 {
                 break;
             }
             if round > ROUNDS {
@@ -206,9 +204,7 @@ impl Schedule<'_> {
         self.book.now += LATER;
         for _ in 0..ROUNDS {
             // A claim that ends everything it found may have accepted what stands in for it.
-            if self.has_negative_totals().await
-                || self.cluster.reader.totals().await.unwrap().pending == 0
-            {
+            if self.pending().await.unwrap_or(0) == 0 {
                 return;
             }
             let chunks = self.claim_rest().await;
@@ -219,9 +215,11 @@ impl Schedule<'_> {
         self.book.find("what is left does not come to an end".to_owned());
     }
 
-    async fn has_negative_totals(&self) -> bool {
-        let row = self.cluster.control.client.query_one(NEGATIVE, &[]).await.unwrap();
-        row.get::<_, i64>(0) > 0
+    /// How many are pending, by the running totals; `None` when one of these is below zero.
+    async fn pending(&self) -> Option<i64> {
+        let row = self.cluster.ask(TOTALS).await;
+        let (pending, is_negative): (i64, bool) = (row.get(0), row.get(1));
+        (!is_negative).then_some(pending)
     }
 
     async fn claim_rest(&mut self) -> Vec<Chunk> {
