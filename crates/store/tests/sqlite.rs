@@ -176,37 +176,6 @@ async fn a_database_that_may_not_grow_refuses_and_nothing_answered_is_lost() {
 }
 
 #[tokio::test]
-async fn a_lane_of_large_contents_holds_few_of_them_and_leaves_room_for_others() {
-    let (_directory, store) = fresh();
-    for number in 0..20 {
-        let payload = |member: u8| vec![b'a' + member; 250_000 + number].into();
-        let large = |member| Shape { payload: payload(member), ..Shape::default() }.draft("a");
-        store.ingest((0..4).map(large).collect(), at(0)).await.unwrap();
-    }
-    let request = store::ClaimRequest {
-        lane_window: limits::LANE_WINDOW,
-        total_window: limits::CLAIMED_ITEMS,
-        ..claim_request(0)
-    };
-    let (mut settled, mut most) = (0, 0);
-    while settled < 20 {
-        let chunks = store.claim(request).await.unwrap().chunks;
-        most = most.max(chunks.len());
-        assert!(!chunks.is_empty(), "{settled} are settled");
-        assert!(store.claim(request).await.unwrap().chunks.is_empty(), "the lane is full");
-        let small = Shape { destination: "elsewhere", ..Shape::default() };
-        small.ingest(&store, 1).await;
-        let other = store.claim(request).await.unwrap().chunks.remove(0);
-        for chunk in chunks.iter().chain([&other]) {
-            settle_all(&store, chunk, Disposition::Ended(State::Delivered)).await;
-        }
-        settled += chunks.len();
-    }
-    assert_eq!(most, 3, "each weighs as much as its bytes");
-    the_books_balance(&store).await;
-}
-
-#[tokio::test]
 async fn a_damaged_row_is_told_and_ends_the_store() {
     let (directory, store) = fresh();
     Shape::default().ingest(&store, 3).await;

@@ -3,7 +3,7 @@
 use notification::{BroadcastId, Bytes, Chunk, Content, limits};
 
 use super::support::{BroadcastShape, Shape, at, claim_all, find, groups, name};
-use crate::{BroadcastOpened, Filter, Store, StoreError};
+use crate::{BroadcastDraft, BroadcastOpened, Filter, RecipientGroup, Store, StoreError};
 
 pub(super) async fn an_open_broadcast_is_not_there_yet(store: &dyn Store) {
     let id = BroadcastShape::default().open(store, 10).await;
@@ -87,6 +87,34 @@ pub(super) async fn large_contents_of_recipients_are_cut_into_batches(store: &dy
     let chunks = personal(store, 9, large).await;
     check_personal(store, &chunks, large).await;
     assert_eq!(chunks.iter().map(|chunk| chunk.deliveries.len()).sum::<usize>(), 9);
+}
+
+pub(super) async fn a_large_content_is_in_memory_once_and_counted_for_every_lane(
+    store: &dyn Store,
+) {
+    const LANES: usize = 40;
+    let payload: Bytes = vec![b'1'; limits::PAYLOAD_BYTES].into();
+    let content = Content { payload, ..Content::default() };
+    let draft = BroadcastDraft { content: content.clone(), ..BroadcastShape::default().draft() };
+    let opened = store.open_broadcast(draft, at(0)).await.unwrap();
+    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    let group = |lane: usize| RecipientGroup {
+        recipients: vec!["somebody".into()],
+        ..RecipientGroup::new(format!("lane {lane}").into())
+    };
+    store.add_recipients(id, (0..LANES).map(group).collect(), at(0)).await.unwrap();
+    store.seal_broadcast(id, at(0)).await.unwrap();
+    let mut claimed = 0;
+    while claimed < LANES {
+        let chunks = claim_all(store, 0).await;
+        let bytes: usize = chunks.iter().map(Chunk::bytes).sum();
+        assert!(bytes > 0 && bytes <= limits::CLAIM_BYTES + limits::BATCH_BYTES, "{bytes}");
+        let sent = |chunk: &Chunk| chunk.content_of(&chunk.deliveries[0]).cloned().unwrap();
+        assert!(chunks.iter().all(|chunk| sent(chunk) == content));
+        let place = |chunk: &Chunk| sent(chunk).payload.as_ptr();
+        assert!(chunks.iter().all(|chunk| place(chunk) == place(&chunks[0])), "in memory once");
+        claimed += chunks.len();
+    }
 }
 
 pub(super) async fn an_abandoned_broadcast_never_was(store: &dyn Store) {

@@ -165,6 +165,37 @@ pub(super) async fn a_claim_stops_at_its_bytes_and_says_that_there_is_more(store
     }
 }
 
+pub(super) async fn a_lane_of_large_contents_holds_few_of_them_and_leaves_room_for_others(
+    store: &dyn Store,
+) {
+    const BATCHES: u8 = 8;
+    for number in 0..BATCHES {
+        let payload = |member: u8| vec![b'a' + member; 250_000 + usize::from(number)].into();
+        let large = |member| Shape { payload: payload(member), ..Shape::default() }.draft("a");
+        store.ingest((0..4).map(large).collect(), at(0)).await.unwrap();
+    }
+    let request = ClaimRequest {
+        lane_window: limits::LANE_WINDOW,
+        total_window: limits::CLAIMED_ITEMS,
+        ..claim_request(0)
+    };
+    let (mut settled, mut most) = (0, 0);
+    while settled < usize::from(BATCHES) {
+        let chunks = store.claim(request).await.unwrap().chunks;
+        most = most.max(chunks.len());
+        assert!(!chunks.is_empty(), "{settled} are settled");
+        assert!(store.claim(request).await.unwrap().chunks.is_empty(), "the lane is full");
+        let small = Shape { destination: "elsewhere", ..Shape::default() };
+        small.ingest(store, 1).await;
+        let other = store.claim(request).await.unwrap().chunks.remove(0);
+        for chunk in chunks.iter().chain([&other]) {
+            settle_all(store, chunk, Disposition::Ended(State::Delivered)).await;
+        }
+        settled += chunks.len();
+    }
+    assert_eq!(most, 3, "each weighs as much as its bytes");
+}
+
 pub(super) async fn what_expired_is_settled_and_not_returned(store: &dyn Store) {
     let ids = Shape { expires_at: Some(10), ..Shape::default() }.ingest(store, 2).await;
     let alive = Shape { expires_at: Some(11), ..Shape::default() }.ingest(store, 1).await;

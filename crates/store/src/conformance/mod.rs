@@ -109,6 +109,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             a_sealed_broadcast_is_claimed_with_one_content
             recipients_with_contents_of_their_own_are_sent_those
             large_contents_of_recipients_are_cut_into_batches
+            a_large_content_is_in_memory_once_and_counted_for_every_lane
             an_abandoned_broadcast_never_was
             a_key_belongs_to_a_broadcast_from_sealing_on;
         claiming:
@@ -121,6 +122,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             a_full_lane_gets_nothing_more
             a_claim_stops_at_the_items_wanted_and_says_that_there_is_more
             a_claim_stops_at_its_bytes_and_says_that_there_is_more
+            a_lane_of_large_contents_holds_few_of_them_and_leaves_room_for_others
             what_expired_is_settled_and_not_returned
             changes_tell_of_new_work;
         leases:

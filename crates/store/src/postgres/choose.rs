@@ -25,7 +25,7 @@ use crate::{ClaimRequest, Offer, StoreError};
 #[derive(Debug, Default)]
 struct Ahead {
     /// And about how many bytes each holds.
-    chunks: VecDeque<(ChunkRow, i64)>,
+    chunks: VecDeque<(ChunkRow, usize)>,
     /// How many are read at once.
     limit: i64,
     /// Whether nothing lies behind them.
@@ -35,15 +35,14 @@ struct Ahead {
 /// Ready chunks of a lane read at first, and at most: lanes of small chunks are read in growing steps.
 const LOOK_AHEAD: i64 = 9;
 const LOOK_AHEAD_MAX: i64 = 256;
-/// As the database counts.
-const CLAIM_BYTES: i64 = limits::CLAIM_BYTES.cast_signed() as i64;
 /// Lanes read at once.
 const LANES_AHEAD: usize = 64;
 
 const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
      chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members, \
-     (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) + coalesce(octet_length(payload), 0) \
-        FROM batch WHERE batch.id = chunk.batch) \
+     chunk.weight, (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) \
+          + coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0) \
+        FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch) \
      FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (lane, due_at, id) CROSS JOIN LATERAL ( \
        SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
          AND (due_at, id) > (wanted.due_at, wanted.id) AND partition = ANY($4) \
@@ -60,7 +59,7 @@ pub(super) const SELECT_DUE: &str = "WITH RECURSIVE due (span, lane, due_at) AS 
      SELECT lane.id, channel, destination, priority, due_at \
      FROM (SELECT * FROM due LIMIT $3) AS page JOIN lane ON lane.id = page.lane";
 const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
-     (sum(count) + count(*) * $2)::int8, min(lease_until) FROM chunk JOIN lane ON lane.id = lane \
+     (sum(count + weight) + count(*) * $2)::int8, min(lease_until) FROM chunk JOIN lane ON lane.id = lane \
      WHERE lease_until IS NOT NULL AND partition = ANY($1) GROUP BY lane.id";
 
 /// Parks what goes by other channels.
@@ -119,7 +118,8 @@ impl Round<'_> {
                 lanes.set_next_due(lane, next_due.map(|(chunk, _)| chunk.due_at));
                 continue;
             };
-            let is_more = items + first.count > request.items || bytes + of_first > CLAIM_BYTES;
+            let is_more =
+                items + first.count > request.items || bytes + of_first > limits::CLAIM_BYTES;
             if items > 0 && is_more {
                 break;
             }
@@ -132,6 +132,7 @@ impl Round<'_> {
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.desk.claiming.lanes;
             lanes.add_claimed(lane, first.count);
+            lanes.add_weight(lane, first.weight);
             lanes.served(lane, second.map(|(second, _)| second.due_at));
             chosen.push(first);
         }
@@ -144,7 +145,7 @@ impl Round<'_> {
         lane: LaneId,
         ahead: &mut HashMap<LaneId, Ahead>,
         request: &ClaimRequest,
-    ) -> Result<Option<(ChunkRow, i64)>, Failure> {
+    ) -> Result<Option<(ChunkRow, usize)>, Failure> {
         if let Some(known) = ahead.get(&lane)
             && (known.is_all || !known.chunks.is_empty())
         {
@@ -166,8 +167,10 @@ impl Round<'_> {
             ahead.insert(*lane, Ahead { limit, ..Ahead::default() });
         }
         for row in &rows {
-            let chunk = chunk_at(row)?;
-            let bytes = row.try_get::<_, Option<i64>>(11)?.unwrap_or(0);
+            let mut chunk = chunk_at(row)?;
+            let bytes =
+                usize::try_from(row.try_get::<_, Option<i64>>(12)?.unwrap_or(0)).unwrap_or(0);
+            chunk.weight = limits::weight_of_bytes(chunk.count, bytes);
             ahead.entry(chunk.lane).or_default().chunks.push_back((chunk, bytes));
         }
         // Of lanes that were read before, some is taken already: their number says nothing any more.

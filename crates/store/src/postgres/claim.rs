@@ -40,13 +40,15 @@ pub(super) struct TakeChunks {
 /// gone, and it learns that with its next beat only.
 const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// A statement whose rows [`batch_at`] reads.
+/// A statement whose rows [`batch_at`] reads. The content of a broadcast is in the first row of each only.
 macro_rules! select_batch {
     ($condition:literal) => {
         concat!(
             "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, batch.broadcast, \
              batch.tenant, coalesce(batch.options, broadcast.options), \
-             coalesce(batch.payload, broadcast.payload), items, lane.channel, lane.destination, lane.priority \
+             CASE WHEN batch.payload IS NOT NULL THEN batch.payload \
+               WHEN row_number() OVER (PARTITION BY broadcast.id, batch.payload IS NULL) = 1 THEN broadcast.payload END, \
+             items, lane.channel, lane.destination, lane.priority, batch.payload IS NULL \
              FROM batch JOIN lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
              WHERE ",
             $condition
@@ -263,7 +265,7 @@ impl Round<'_> {
         Ok(self.suppressed_of(&recipients).await?)
     }
 
-    /// The batches of `chunks`, with their contents.
+    /// The batches of `chunks`, with their contents. Those of one broadcast share its content.
     pub(super) async fn batches(
         &mut self,
         chunks: impl Iterator<Item = &ChunkRow>,
@@ -275,8 +277,24 @@ impl Round<'_> {
             return Ok(HashMap::new());
         }
         let rows = self.rows(select_batch!("batch.id = ANY($1)"), &[&ids]).await?;
-        let batches = rows.iter().map(|row| batch_at(row).map(|batch| (batch.id, batch)));
-        Ok(batches.collect::<Result<_, _>>()?)
+        let mut batches = HashMap::with_capacity(rows.len());
+        let (mut shared, mut sharing) = (HashMap::new(), Vec::new());
+        for row in &rows {
+            let batch = batch_at(row)?;
+            if let Some(broadcast) = batch.envelope.broadcast
+                && row.try_get(13)?
+            {
+                sharing.push((batch.id, broadcast));
+                shared.extend(batch.content.clone().map(|content| (broadcast, content)));
+            }
+            batches.insert(batch.id, batch);
+        }
+        for (id, broadcast) in sharing {
+            if let Some(batch) = batches.get_mut(&id) {
+                batch.content = shared.get(&broadcast).cloned();
+            }
+        }
+        Ok(batches)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use notification::{ChunkId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
-use super::round::{Failure, Round, Writes, chunk_at, select_chunk};
+use super::round::{Failure, Round, Writes, chunk_at, counted, select_chunk};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -25,8 +25,9 @@ pub(super) struct Lease {
 /// leases nothing.
 const LEASE: &str = "WITH alive AS MATERIALIZED (SELECT id FROM worker \
        WHERE id = $4 AND alive_until >= clock_timestamp() FOR KEY SHARE SKIP LOCKED) \
-     UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $3, worker = alive.id, is_ticket = $5, begun_through = NULL \
-     FROM unnest($1::int8[], $2::int8[]) AS wanted (id, epoch), alive \
+     UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $3, worker = alive.id, is_ticket = $5, begun_through = NULL, \
+       weight = wanted.weight \
+     FROM unnest($1::int8[], $2::int8[], $7::int4[]) AS wanted (id, epoch, weight), alive \
      WHERE chunk.id = wanted.id AND chunk.epoch = wanted.epoch AND (chunk.lease_until IS NULL OR chunk.is_ticket) \
        AND (NOT $6 OR EXISTS (SELECT FROM partition WHERE partition.id = chunk.partition AND owner = $4)) \
      RETURNING chunk.id";
@@ -53,10 +54,11 @@ impl Round<'_> {
         chunks.sort_unstable_by_key(|chunk| chunk.id);
         let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
         let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
+        let weights: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.weight)).collect();
         let Lease { until, is_ticket, is_guarded } = lease;
         let worker = self.desk.membership.borrow().worker;
-        let parameters: [&(dyn ToSql + Sync); 6] =
-            [&ids, &epochs, &until.millis(), &worker, &is_ticket, &is_guarded];
+        let parameters: [&(dyn ToSql + Sync); 7] =
+            [&ids, &epochs, &until.millis(), &worker, &is_ticket, &is_guarded, &weights];
         let rows = self.rows(LEASE, &parameters).await?;
         let mut leased = HashSet::new();
         for row in &rows {
@@ -88,7 +90,8 @@ impl Round<'_> {
             let chunk = chunk_at(row)?;
             self.end_lease(&mut writes, &chunk, now, "lease ended");
             // This process claims on in the same round, from partitions that are its own.
-            self.desk.claiming.lanes.free(chunk.lane, chunk.count + limits::CHUNK_WEIGHT);
+            let weight = chunk.count + chunk.weight + limits::CHUNK_WEIGHT;
+            self.desk.claiming.lanes.free(chunk.lane, weight);
             self.desk.claiming.add_due(chunk.lane, chunk.due_at);
             unleased.push(chunk);
         }

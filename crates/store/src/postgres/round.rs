@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures_util::try_join;
-use notification::{BatchId, ByteString, ChunkId, Epoch, Lane, Name, State, Timestamp};
+use notification::{BatchId, ByteString, ChunkId, Epoch, Lane, Name, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
@@ -91,7 +91,7 @@ pub(super) enum Failure {
 macro_rules! select_chunk {
     ($condition:literal) => {
         concat!(
-            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members \
+            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight \
              FROM chunk WHERE ",
             $condition
         )
@@ -260,7 +260,7 @@ impl<'a> Round<'a> {
 
     /// `items` of a claimed chunk are settled or due again; with the last of them the claim is over.
     pub(super) fn freed(&mut self, chunk: &ChunkRow, items: usize, is_over: bool) {
-        let weight = items + if is_over { notification::limits::CHUNK_WEIGHT } else { 0 };
+        let weight = items + if is_over { chunk.weight + limits::CHUNK_WEIGHT } else { 0 };
         if is_over && let Some(until) = chunk.lease_until {
             self.desk.claiming.leases.remove(&(until, chunk.id));
         }
@@ -447,6 +447,7 @@ pub(super) fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
         lease_until: row.try_get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
         begun_through: begun_through.map(u16::try_from).transpose().map_err(damaged)?,
         count: usize::from(small(9)?),
+        weight: usize::try_from(row.try_get::<_, i32>(11)?).unwrap_or(0),
         members: members.map(Members::from_blob),
     })
 }

@@ -253,7 +253,8 @@ impl Lanes {
         self.forget_if_idle(id);
     }
 
-    /// `weight` was claimed before, by an earlier life of this owner or by another one.
+    /// So much is claimed beside what [`add_claimed`](Self::add_claimed) counted: the weight of bytes, or what an earlier life of
+    /// this owner claimed, or another one.
     #[cfg(feature = "postgres")]
     pub(crate) fn add_weight(&mut self, id: LaneId, weight: usize) {
         if let Some(work) = self.work.get_mut(&id) {

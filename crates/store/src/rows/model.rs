@@ -27,6 +27,8 @@ pub(crate) struct ChunkRow {
     pub(crate) lease_until: Option<Timestamp>,
     pub(crate) begun_through: Option<u16>,
     pub(crate) count: usize,
+    /// What it weighs more because of its bytes while it is leased, where that is stored.
+    pub(crate) weight: usize,
     /// `None` means all of the batch, and then `count` is the batch's.
     pub(crate) members: Option<Members>,
 }
