@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use feed::Standing;
 use notification::{Name, Timestamp};
-use pipeline::feed::Standing;
 use serde::{Deserialize, Serialize};
 use store::{ClusterStatus, LaneStatus, Ledger, StoreError, WorkerStatus};
 

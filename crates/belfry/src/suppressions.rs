@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use feed::EventLine;
 use notification::{Name, Timestamp, limits};
-use pipeline::feed::EventLine;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{EventPosition, Ledger, Suppression};

@@ -27,7 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("queue", &["notification", "flow"]),
     ("channel", &["notification", "flow"]),
     ("pipeline", &["notification", "flow", "store", "queue", "channel"]),
-    ("api", &["notification", "flow", "store", "channel", "pipeline"]),
+    ("feed", &["notification", "store", "pipeline"]),
+    ("api", &["notification", "flow", "store", "channel", "pipeline", "feed"]),
     ("provider-sim", &[]),
     ("testbed", &["flow"]),
     ("bench", &["flow", "provider-sim", "testbed"]),
@@ -40,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "queue",
             "channel",
             "pipeline",
+            "feed",
             "api",
             "provider-sim",
             "bench",
@@ -54,6 +56,7 @@ const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("queue", &["testbed"]),
     ("channel", &["provider-sim", "testbed"]),
     ("pipeline", &["provider-sim", "testbed"]),
+    ("feed", &["flow", "queue", "channel"]),
     ("belfry", &["testbed"]),
 ];
 

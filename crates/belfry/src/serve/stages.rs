@@ -4,10 +4,11 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use api::{Readiness, Site, State};
+use feed::Feed;
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
-use pipeline::{Collect, Deliver, Dispatch, Feed, Metrics, Settle, report};
+use pipeline::{Collect, Deliver, Dispatch, Metrics, Settle, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, StoreError};
 use tokio::net::TcpListener;

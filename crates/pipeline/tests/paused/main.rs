@@ -4,7 +4,6 @@
 
 mod broker;
 mod fallback;
-mod feed;
 mod rig;
 mod script;
 

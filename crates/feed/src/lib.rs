@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notification::{ByteString, Idempotency, Name, NotificationId, State, Timestamp, limits};
+use pipeline::Intake;
+use pipeline::ingest::Terms;
 use store::{
     Admission, Attempted, ErrorKind, EventPosition, FeedCursor, History, Ledger, StoreError,
     SuppressionEvent,
@@ -18,8 +20,6 @@ use store::{
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::Intake;
-use crate::ingest::Terms;
 use event::{Content, json_bytes};
 
 pub use event::EventLine;

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use feed::{Feed, Standing};
 use notification::{Answer, State};
-use pipeline::feed::Standing;
-use pipeline::{Channels, Feed, Intake};
+use pipeline::{Channels, Intake};
 use serde_json::Value;
 use store::{CancelTarget, Claims, Filter, History, Ledger as _, Lift, Suppression};
 use tokio::sync::watch;
