@@ -16,18 +16,25 @@ mod content_check;
 pub mod double;
 mod drive;
 pub mod dry_run;
+#[path = "../../net/src/endpoint.rs"]
 mod endpoint;
 pub mod fcm;
 mod fence;
+#[path = "../../net/src/guard.rs"]
 mod guard;
+#[path = "../../net/src/redact.rs"]
 mod hidden;
+#[path = "../../net/src/http1.rs"]
 mod http1;
+#[path = "../../net/src/http2/mod.rs"]
 mod http2;
 mod settings;
 pub mod smtp;
 #[cfg(test)]
 mod suppressing;
+#[path = "../../net/src/tcp.rs"]
 mod tcp;
+#[path = "../../net/src/tls.rs"]
 mod tls;
 pub mod webhook;
 pub mod webpush;

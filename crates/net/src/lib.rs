@@ -1,0 +1,1 @@
+//! What channels share below their protocols. The modules move here from `channel`.
