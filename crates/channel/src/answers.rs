@@ -24,14 +24,6 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
     Some(Timestamp::from_millis(instant.as_millisecond()).since(now))
 }
 
-/// What fits the log of an attempt, without what could upset a terminal.
-pub(crate) fn plain_words(text: &str) -> String {
-    let plain = |character: &char| !character.is_control();
-    let mut words: String = text.chars().filter(plain).take(limits::DETAIL_BYTES).collect();
-    words.truncate(words.floor_char_boundary(limits::DETAIL_BYTES));
-    words
-}
-
 /// What the log keeps of an answer: its status in words, and the beginning of its body, on one line. What could upset a
 /// terminal or a reader of lines is escaped; what is not UTF-8 shows as such.
 pub(crate) fn words(status: u16, body: &[u8]) -> String {

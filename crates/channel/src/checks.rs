@@ -14,10 +14,10 @@ pub(crate) fn require(
 
 /// What both results hold, or what is wrong with either.
 pub(crate) fn both<A, B>(
-    first: Result<A, ChannelError>,
-    second: Result<B, ChannelError>,
+    first: Result<A, impl Into<ChannelError>>,
+    second: Result<B, impl Into<ChannelError>>,
 ) -> Result<(A, B), ChannelError> {
-    match (first, second) {
+    match (first.map_err(Into::into), second.map_err(Into::into)) {
         (Ok(first), Ok(second)) => Ok((first, second)),
         (Err(first), Err(second)) => Err(first.and(second)),
         (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
@@ -28,7 +28,7 @@ pub(crate) fn both<A, B>(
 pub(crate) fn each<T>(
     results: impl IntoIterator<Item = Result<T, ChannelError>>,
 ) -> Result<Vec<T>, ChannelError> {
-    let mut all = Ok(Vec::new());
+    let mut all: Result<_, ChannelError> = Ok(Vec::new());
     for result in results {
         all = both(all, result).map(|(mut all, value)| {
             all.push(value);
@@ -49,10 +49,11 @@ mod tests {
             let errors = result.unwrap_err().each();
             errors.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(both(Ok(1), both(Ok(2), Ok(3))), Ok((1, (2, 3))));
-        assert_eq!(each([Ok(1), Ok(2)]), Ok(vec![1, 2]));
+        let right = Ok::<_, ChannelError>;
+        assert_eq!(both(right(1), both(right(2), right(3))), Ok((1, (2, 3))));
+        assert_eq!(each([right(1), right(2)]), Ok(vec![1, 2]));
         assert_eq!(said(wrong("a")), ["a: is wrong"]);
-        assert_eq!(said(both(Ok(()), wrong("a")).map(drop)), ["a: is wrong"]);
+        assert_eq!(said(both(Ok::<_, ChannelError>(()), wrong("a")).map(drop)), ["a: is wrong"]);
         let three = each([wrong("a"), Ok(()), wrong("b"), wrong("c")]).map(drop);
         let all = both(three, both(wrong("b"), wrong("d"))).map(drop);
         assert_eq!(

@@ -1,9 +1,10 @@
 //! What stands before the first byte of a delivery that must be sent at most once.
 
 use async_trait::async_trait;
+use net::exchange::Permit;
 use notification::{Delivery, Priority, Report};
 
-use crate::{Attempt, Job, MayStart};
+use crate::{Job, MayStart};
 
 /// Begins deliveries: marks them durably as about to be sent, in the order of their index.
 ///
@@ -40,21 +41,14 @@ impl<'a> Start<'a> {
     /// is tried. Does nothing but for deliveries that must be sent at most once.
     ///
     /// # Errors
-    /// What the attempt came to, when it must not be sent.
-    pub async fn begin(self) -> Result<(), Attempt> {
+    /// What to report instead, when it must not be sent.
+    pub async fn begin(self) -> Result<(), Report> {
         let Some(fence) = self.job.fence.filter(|fence| !fence.is_begun(self.index)) else {
             return Ok(());
         };
-        fence.begin(self.index).await.map_err(Attempt::not_started)?;
+        fence.begin(self.index).await?;
         // Time has passed.
-        self.may_start()
-            .report_otherwise()
-            .map_or(Ok(()), |report| Err(Attempt::not_started(report)))
-    }
-
-    /// Whether the delivery must be sent at most once.
-    pub fn is_at_most_once(self) -> bool {
-        self.job.fence.is_some()
+        self.may_send()
     }
 
     /// Whether the attempt may start, as of now.
@@ -66,9 +60,24 @@ impl<'a> Start<'a> {
     pub const fn attempt_number(self) -> u16 {
         self.job.chunk.attempt
     }
+}
 
-    /// The priority of the job's lane.
-    pub fn priority(self) -> Priority {
+impl Permit for Start<'_> {
+    type Refusal = Report;
+
+    fn priority(self) -> Priority {
         self.job.priority()
+    }
+
+    fn is_at_most_once(self) -> bool {
+        self.job.fence.is_some()
+    }
+
+    fn may_send(self) -> Result<(), Report> {
+        self.may_start().report_otherwise().map_or(Ok(()), Err)
+    }
+
+    fn begin(self) -> impl Future<Output = Result<(), Report>> {
+        Self::begin(self)
     }
 }

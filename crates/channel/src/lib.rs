@@ -10,32 +10,16 @@ mod checks;
 mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(test)]
-mod content_check;
 #[cfg(feature = "double")]
 pub mod double;
 mod drive;
 pub mod dry_run;
-#[path = "../../net/src/endpoint.rs"]
-mod endpoint;
 pub mod fcm;
 mod fence;
-#[path = "../../net/src/guard.rs"]
-mod guard;
-#[path = "../../net/src/redact.rs"]
-mod hidden;
-#[path = "../../net/src/http1.rs"]
-mod http1;
-#[path = "../../net/src/http2/mod.rs"]
-mod http2;
 mod settings;
 pub mod smtp;
 #[cfg(test)]
-mod suppressing;
-#[path = "../../net/src/tcp.rs"]
-mod tcp;
-#[path = "../../net/src/tls.rs"]
-mod tls;
+mod test_support;
 pub mod webhook;
 pub mod webpush;
 
@@ -45,13 +29,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Gate, Signal, Tenure};
+use net::endpoint::Malformed;
+use net::exchange::{Failure, Unsent};
+use net::tls;
 use notification::{Answer, Chunk, Delivery, Priority, Report, Timestamp, limits};
 use tokio::sync::watch;
 
 pub use drive::{drive, drive_patiently};
 pub use fence::{Fence, Start};
-pub use guard::Resolve;
-pub use settings::Secret;
+pub use net::guard::Resolve;
+pub use net::redact::Secret;
 
 /// One configured way out. Shared by all threads.
 pub trait Channel: Send + Sync + std::fmt::Debug {
@@ -160,6 +147,9 @@ pub enum MayStart {
     },
 }
 
+/// How soon a delivery is due again that found all streams or connections in use.
+const FULL_DELAY: Duration = Duration::from_secs(1);
+
 /// Why a recipient or a content is not acceptable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -216,6 +206,16 @@ impl ChannelError {
         match errors.len() {
             1 => errors.remove(0),
             _ => Self::Several(errors),
+        }
+    }
+}
+
+impl From<tls::Error> for ChannelError {
+    fn from(error: tls::Error) -> Self {
+        let tls::Error { subject, message } = error;
+        match subject {
+            tls::Subject::File(path) => Self::File { path, message },
+            tls::Subject::Setting(setting) => Self::Setting { setting, message },
         }
     }
 }
@@ -283,6 +283,12 @@ impl Invalid {
     }
 }
 
+impl From<Malformed> for Invalid {
+    fn from(malformed: Malformed) -> Self {
+        Self::new(malformed.to_string())
+    }
+}
+
 // === impl Attempt ===
 
 impl Attempt {
@@ -337,6 +343,28 @@ impl Attempt {
     pub fn impossible(detail: impl Into<Cow<'static, str>>) -> Self {
         let answer = Answer::refused(0, false, detail);
         Self { report: Report::Attempted(answer), signal: Signal::Silent }
+    }
+}
+
+impl From<Failure<Report>> for Attempt {
+    fn from(failure: Failure<Report>) -> Self {
+        match failure {
+            Failure::Lost(words) => Self::lost(words),
+            Failure::Unsent(unsent) => unsent.into(),
+        }
+    }
+}
+
+impl From<Unsent<Report>> for Attempt {
+    fn from(unsent: Unsent<Report>) -> Self {
+        match unsent {
+            Unsent::Forbidden(forbidden) => Self::impossible(forbidden.to_string()),
+            Unsent::Unreachable(words) | Unsent::NotSpoken(words) => Self::unsent(words, None),
+            Unsent::Full => Self::handed_back(FULL_DELAY),
+            Unsent::Declined(words) => Self::pushed_back(Answer::deferred(0, None, words)),
+            Unsent::Unwritable => Self::impossible("it cannot be written as a request"),
+            Unsent::Withheld(report) => Self::not_started(report),
+        }
     }
 }
 

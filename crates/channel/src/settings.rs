@@ -1,6 +1,5 @@
-//! What the settings of all channels have in common: durations as people write them, and secrets.
+//! Forms of settings that several channels have: durations, networks, and where a provider listens.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,32 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::ChannelError;
-use crate::endpoint::{Endpoint, Origin};
-
-/// A text that must not be seen: its `Debug` form hides it.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-// === impl Secret ===
-
-impl Secret {
-    /// Hides `text`.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text, for the one who needs it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("[secret]")
-    }
-}
+use net::endpoint::{Endpoint, Origin};
 
 /// Where a provider listens, from the setting of that name: `https`, a host, perhaps a port, and nothing more. Also as the
 /// `:authority` of requests.
@@ -151,10 +125,5 @@ mod tests {
                 format!("endpoint: {text:?} is not an address such as https://example.com");
             assert!(error.to_string().starts_with(&expect), "{error}");
         }
-    }
-
-    #[test]
-    fn a_secret_does_not_show() {
-        assert_eq!(format!("{:?}", Secret::new("canary")), "[secret]");
     }
 }

@@ -1,51 +1,64 @@
-//! Endpoints: which URLs are accepted, and what of them a connection needs.
+//! URLs: which are accepted, and which part of one a connection needs.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::Uri;
 use http::uri::PathAndQuery;
 
-use crate::Invalid;
-
-/// Where a request goes.
+/// The parts of a URL that a request is sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    /// What can share a connection: scheme, host and port in one canonical spelling.
-    pub(crate) origin: Origin,
-    /// What follows.
-    pub(crate) path: PathAndQuery,
+pub struct Endpoint {
+    /// Scheme, host and port. Requests to one origin can share connections.
+    pub origin: Origin,
+    /// Path and query.
+    pub path: PathAndQuery,
 }
 
-/// Scheme, host and port.
+/// Scheme, host and port in one canonical spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Origin {
-    pub(crate) is_https: bool,
-    pub(crate) host: Host,
-    pub(crate) port: u16,
+pub struct Origin {
+    /// Whether TLS is spoken.
+    pub is_https: bool,
+    /// The host.
+    pub host: Host,
+    /// The port, not 0.
+    pub port: u16,
 }
 
-/// A name to be resolved, or an address.
+/// The host of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Host {
-    /// Lower case.
+pub enum Host {
+    /// A name to be resolved, in lower case.
     Name(String),
+    /// An address.
     Address(IpAddr),
 }
 
+/// Why a text is no acceptable URL or host, in words that follow its name: "has no host".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(Cow<'static, str>);
+
+/// The longest name that DNS has, and the longest label, bytes (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Reads a URL. Whatever could be understood in two ways is refused.
-    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
-        let refuse = |message: &str| Err(Invalid::new(message));
+    /// Reads a URL of the scheme `https` or `http`.
+    ///
+    /// # Errors
+    /// When it is not one, or another program could read it as another one.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let refuse = |message: &'static str| Err(Malformed(message.into()));
         if let Some(bad) = text.chars().find(|c| !matches!(c, '!'..='~') || matches!(c, '\\' | '#'))
         {
-            return refuse(&format!(
+            let message = format!(
                 "must not contain {bad:?}: write a URL without fragment, encoded as RFC 3986 says"
-            ));
+            );
+            return Err(Malformed(message.into()));
         }
         let Ok(uri) = text.parse::<Uri>() else {
             return refuse("is not a URL such as https://example.com/hook");
@@ -72,7 +85,7 @@ impl Endpoint {
         let path = match uri.path_and_query() {
             Some(path) if path.as_str().starts_with('/') => path.clone(),
             Some(query) => PathAndQuery::try_from(format!("/{}", query.as_str()))
-                .map_err(|_| Invalid::new("has a query that is not one"))?,
+                .map_err(|_| Malformed("has a query that is not one".into()))?,
             None => PathAndQuery::from_static("/"),
         };
         if leads_elsewhere(path.path()) {
@@ -94,7 +107,7 @@ fn leads_elsewhere(path: &str) -> bool {
 
 impl Origin {
     /// Host and port as the `host` header has them: the port only when it is not the usual one.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         match (self.is_https, self.port) {
             (true, 443) | (false, 80) => self.host.to_string(),
             (_, port) => format!("{}:{port}", self.host),
@@ -113,9 +126,12 @@ impl std::fmt::Display for Origin {
 // === impl Host ===
 
 impl Host {
-    /// Reads a name, or an address (an IPv6 one in brackets). Refuses what some reader could take for another host.
-    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
-        let refuse = |message: &str| Err(Invalid::new(message));
+    /// Reads a name, or an address (an IPv6 one in brackets).
+    ///
+    /// # Errors
+    /// When it is neither, or another program could read it as another host.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let refuse = |message: &'static str| Err(Malformed(message.into()));
         if let Some(inner) = text.strip_prefix('[') {
             let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
             return match address {

@@ -1,5 +1,7 @@
-//! Where a connection may lead whose target a stranger chose. The only way to a connection leads through [`Guard::check`], with the
-//! address that is then connected to: a name that resolves to another address the next time gains nothing.
+//! Protection against server-side request forgery: which addresses may be connected to when callers choose the target.
+//!
+//! [`Guard::check`] is asked with the very address that is then connected to, so a name that resolves to another address the
+//! next time gains nothing.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
@@ -16,27 +18,27 @@ pub trait Resolve: Send + Sync + std::fmt::Debug {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Resolves names as this machine does, a bounded number at a time: a look-up cannot be called off, and strangers' names whose
-/// servers say nothing must not keep the threads that everybody's names need.
+/// The resolver of this machine, asked a bounded number of times at once: a look-up cannot be cancelled, and names whose servers
+/// never answer must not occupy all threads that look-ups have.
 #[derive(Debug)]
 struct System {
-    places: Arc<Semaphore>,
+    look_ups: Arc<Semaphore>,
 }
 
-/// Look-ups under way for one channel; a runtime has 512 threads for these.
+/// Look-ups under way for one guard; a runtime has 512 threads for these.
 const LOOK_UPS_MAX: usize = 64;
 
-/// Knows which addresses may be reached.
+/// Decides which addresses may be connected to: public ones, and those of networks that the settings allow.
 #[derive(Debug, Clone)]
-pub(crate) struct Guard {
+pub struct Guard {
     allowed: Vec<IpNet>,
     resolver: Arc<dyn Resolve>,
 }
 
-/// An address that must not be reached.
+/// An address that must not be connected to, and the network that makes it so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is not a public address ({network}); allow_networks can make an exception")]
-pub(crate) struct Forbidden {
+pub struct Forbidden {
     address: IpAddr,
     network: &'static str,
 }
@@ -50,7 +52,7 @@ const fn v6(first: u16, second: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// What is not globally reachable, by the IANA's registry of special addresses, and multicast.
+/// Networks that are not globally reachable, by the IANA's registry of special addresses, and multicast.
 const NOT_PUBLIC_V4: &[(Ipv4Net, &str)] = &[
     (v4([0, 0, 0, 0], 8), "this network"),
     (v4([10, 0, 0, 0], 8), "private"),
@@ -73,7 +75,7 @@ const NOT_PUBLIC_V4: &[(Ipv4Net, &str)] = &[
 /// addresses are all outside.
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-/// What is not public within [`GLOBAL_V6`].
+/// Networks within [`GLOBAL_V6`] that are not public.
 const NOT_PUBLIC_V6: &[(Ipv6Net, &str)] = &[
     (v6(0x2001, 0, 23), "protocol assignments, such as Teredo"),
     (v6(0x2001, 0x0db8, 32), "documentation"),
@@ -86,11 +88,11 @@ const NOT_PUBLIC_V6: &[(Ipv6Net, &str)] = &[
 #[async_trait]
 impl Resolve for System {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
+        let permit = Arc::clone(&self.look_ups).acquire_owned().await.map_err(io::Error::other)?;
         let name = name.to_owned();
         let looking_up = tokio::task::spawn_blocking(move || {
             let addresses = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            drop(place);
+            drop(permit);
             addresses
         });
         looking_up.await.map_err(io::Error::other)?
@@ -100,24 +102,28 @@ impl Resolve for System {
 // === impl Guard ===
 
 impl Guard {
-    /// Lets through what is public, and `allowed`.
-    pub(crate) fn new(allowed: Vec<IpNet>) -> Self {
-        let places = Arc::new(Semaphore::new(LOOK_UPS_MAX));
-        Self { allowed, resolver: Arc::new(System { places }) }
+    /// A guard that admits public addresses and those of the networks `allowed`.
+    pub fn new(allowed: Vec<IpNet>) -> Self {
+        let look_ups = Arc::new(Semaphore::new(LOOK_UPS_MAX));
+        Self { allowed, resolver: Arc::new(System { look_ups }) }
     }
 
-    /// The same with names resolved by `resolver`.
-    pub(crate) fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
+    /// This guard with names resolved by `resolver`.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
         Self { resolver, ..self }
     }
 
-    /// What finds the addresses of names. They are not checked yet.
-    pub(crate) fn resolver(&self) -> &dyn Resolve {
+    /// The resolver of names. Addresses that it finds are not checked.
+    pub fn resolver(&self) -> &dyn Resolve {
         &*self.resolver
     }
 
-    /// Whether `address` may be connected to.
-    pub(crate) fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
+    /// Admits `address` to be connected to.
+    ///
+    /// # Errors
+    /// When it must not be connected to.
+    pub fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
         let is_allowed = self.allowed.iter().any(|network| network.contains(&address));
         match address {
             // A translator's prefix may be allowed where IPv4 is reached through it; then the IPv4 address

@@ -1,5 +1,4 @@
-//! HTTP/1.1 connections of one sender thread, to where strangers chose: made through the guard, kept for a while
-//! after use. Webhooks go over them, and Web Push where a push service speaks nothing newer.
+//! HTTP/1.1: the connections of one thread, to any number of origins. They are kept for a while after use.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use futures_util::FutureExt as _;
+use http::Request;
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -21,11 +21,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::endpoint::Origin;
-use crate::guard::Forbidden;
-use crate::hidden::Proofs;
+use crate::exchange::{Failure, Permit, Reply, Unsent};
+use crate::redact::Credentials;
 use crate::tcp::{self, Reach};
-use crate::tls;
-use crate::{Attempt, Start};
+use crate::{ANSWER_BYTES, tls, words};
 
 /// How long resolving, TCP and TLS may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,17 +41,18 @@ const BODY_WITHIN: Duration = Duration::from_secs(1);
 /// Header fields of an answer: more than any server is known to send, 64 bytes of memory each while it is read.
 const HEADERS_MAX: usize = 400;
 
-/// What a connection leads to.
+/// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) origin: Origin,
-    /// Which of the pool's ways to speak TLS: as whom we show ourselves.
-    pub(crate) tls: usize,
+pub struct Target {
+    /// The server.
+    pub origin: Origin,
+    /// The index of the pool's TLS configuration to use: with which certificate the client shows itself.
+    pub tls: usize,
 }
 
-/// Connections to endpoints.
+/// Connections to servers.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     reach: Arc<dyn Reach>,
     tls: Vec<Arc<ClientConfig>>,
     idle: Rc<Idle>,
@@ -60,29 +60,7 @@ pub(crate) struct Pool {
     tasks: RefCell<JoinSet<()>>,
 }
 
-/// An answer.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    /// How it begins, at most [`limits::DETAIL_BYTES`]; nothing of an acceptance or a redirect.
-    pub(crate) body: Vec<u8>,
-}
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The endpoint must not be connected to.
-    Forbidden(Forbidden),
-    /// Not a byte of the request was sent.
-    Unsent(String),
-    /// The endpoint may have acted on it.
-    Lost(String),
-    /// It must not be sent, and this is what the attempt came to.
-    NotBegun(Attempt),
-}
-
-/// Why a try came to nothing.
+/// Why a try has no answer.
 #[derive(Debug)]
 struct NoReply {
     /// The request, if nothing of it was sent.
@@ -102,39 +80,29 @@ struct Idle {
     is_swept: Cell<bool>,
 }
 
-// === impl Failure ===
-
-impl From<Failure> for Attempt {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Forbidden(forbidden) => Self::impossible(forbidden.to_string()),
-            Failure::Unsent(message) => Self::unsent(message, None),
-            Failure::Lost(message) => Self::lost(message),
-            Failure::NotBegun(attempt) => attempt,
-        }
-    }
-}
-
 // === impl Pool ===
 
 impl Pool {
-    /// A pool without connections, to what `reach` lets through, with the ways of `tls`.
-    pub(crate) fn new(reach: Arc<dyn Reach>, tls: Vec<Arc<ClientConfig>>, clock: Clock) -> Self {
+    /// A pool without connections, to the addresses that `reach` admits, with the configurations `tls`.
+    pub fn new(reach: Arc<dyn Reach>, tls: Vec<Arc<ClientConfig>>, clock: Clock) -> Self {
         let idle = Idle { clock, connections: RefCell::default(), is_swept: Cell::new(false) };
         Self { reach, tls, idle: Rc::new(idle), tasks: RefCell::default() }
     }
 
     /// Sends `request` to `target` and waits for the answer. A kept connection that turns out
     /// to be closed before anything was written costs nothing but a look at the next.
-    pub(crate) async fn exchange(
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn exchange<P: Permit>(
         &self,
-        start: Start<'_>,
+        permit: P,
         target: &Target,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, Failure<P::Refusal>> {
         // A server may end an idle connection at the very moment a request leaves for it. Then nobody knows whether it was read,
         // and what must be sent at most once cannot be repeated: so it is sent over a connection of its own.
-        while !start.is_at_most_once()
+        while !permit.is_at_most_once()
             && let Some(mut kept) = self.idle.take(target)
         {
             if !matches!(tokio::time::timeout(READY_WITHIN, kept.ready()).await, Ok(Ok(()))) {
@@ -149,14 +117,15 @@ impl Pool {
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
         let fresh = Box::pin(connecting).await.unwrap_or_else(|_| {
             let origin = &target.origin;
-            Err(Failure::Unsent(format!("{origin} did not complete a connection within 10 s")))
+            let message = format!("{origin} did not complete a connection within 10 s");
+            Err(Unsent::Unreachable(message))
         })?;
-        start.begin().await.map_err(Failure::NotBegun)?;
-        let next = (!start.is_at_most_once()).then_some(target);
+        permit.begin().await.map_err(Unsent::Withheld)?;
+        let next = (!permit.is_at_most_once()).then_some(target);
         self.try_over(next, fresh, request).await.map_err(|no_reply| {
             let NoReply { unsent, is_refused, message } = no_reply;
             if unsent.is_some() || is_refused {
-                Failure::Unsent(message)
+                Failure::Unsent(Unsent::Unreachable(message))
             } else {
                 Failure::Lost(message)
             }
@@ -171,23 +140,22 @@ impl Pool {
         mut requests: Requests,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, NoReply> {
-        let proofs = Proofs::of(request.headers());
+        let credentials = Credentials::of(request.headers());
         match requests.try_send_request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 let is_kept = !head.status.is_success() && !head.status.is_redirection();
                 let mut body = self.keep(next, requests, body, is_kept).await;
-                proofs.hide(&mut body);
-                Ok(Reply { status: head.status, headers: head.headers, body })
+                credentials.remove_from(&mut body);
+                Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
             }
             Err(mut error) => {
                 let unsent = error.take_message();
                 let error = error.into_error();
                 let refusal = tls::refusal(&error).map(tls::explain);
                 let is_refused = refusal.is_some();
-                let mut message =
-                    format!("no answer: {}", refusal.unwrap_or_else(|| error.to_string()));
-                message.truncate(message.floor_char_boundary(limits::DETAIL_BYTES));
+                let cause = refusal.unwrap_or_else(|| error.to_string());
+                let message = words::short(format!("no answer: {cause}"));
                 Err(NoReply { unsent, is_refused, message })
             }
         }
@@ -221,14 +189,14 @@ impl Pool {
         }
     }
 
-    async fn connect(&self, target: &Target) -> Result<Requests, Failure> {
+    async fn connect<Refusal>(&self, target: &Target) -> Result<Requests, Unsent<Refusal>> {
         let origin = &target.origin;
         let refuse =
-            |error: String| Failure::Unsent(format!("cannot connect to {origin}: {error}"));
+            |error: String| Unsent::Unreachable(format!("cannot connect to {origin}: {error}"));
         let (host, port) = (&origin.host, origin.port);
         let connected = tcp::connect(host, port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await;
         let stream = connected.map_err(|error| match error {
-            tcp::ConnectError::Forbidden(forbidden) => Failure::Forbidden(forbidden),
+            tcp::ConnectError::Forbidden(forbidden) => Unsent::Forbidden(forbidden),
             tcp::ConnectError::Failed(message) => refuse(message),
         })?;
         if !origin.is_https {
@@ -262,7 +230,7 @@ impl Pool {
     }
 
     /// Closes what is idle.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         self.idle.connections.borrow_mut().clear();
         let mut tasks = self.tasks.take();
         tasks.abort_all();
@@ -271,12 +239,50 @@ impl Pool {
     }
 }
 
+/// Sends `request` to `origin` over TLS and a connection of its own, and waits for the answer with its whole body, at most
+/// [`ANSWER_BYTES`]. The caller bounds the time, and redacts what it keeps.
+///
+/// # Errors
+/// Why there is no answer, in words.
+pub async fn exchange_once(
+    origin: &Origin,
+    config: &Arc<ClientConfig>,
+    reach: &dyn Reach,
+    request: Request<Full<Bytes>>,
+) -> Result<Reply, String> {
+    let stream = tcp::connect(&origin.host, origin.port, reach, tcp::UNACKNOWLEDGED_MAX)
+        .await
+        .map_err(|error| error.to_string())?;
+    let stream = tls::shake_hands(config, &origin.host, stream)
+        .await
+        .map_err(|error| tls::explain(&error))?;
+    let (mut requests, connection) =
+        builder().handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let asking = async {
+        let answer = requests.send_request(request).await.map_err(|error| error.to_string())?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes().to_vec();
+        Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
+    };
+    // The connection moves while the answer is waited for, and ends with it.
+    let moving = connection.fuse();
+    tokio::pin!(asking, moving);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut asking => return answer,
+            _ended = &mut moving => {}
+        }
+    }
+}
+
 /// Reads what servers really send, within bounds: folded header fields, as which a recipient replaces each fold by spaces (RFC 9112,
 /// section 5.2), and many of them.
-pub(crate) fn builder() -> http1::Builder {
+fn builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .max_buf_size(limits::ANSWER_BYTES)
+        .max_buf_size(ANSWER_BYTES)
         .max_headers(HEADERS_MAX)
         .allow_obsolete_multiline_headers_in_responses(true);
     builder
@@ -291,7 +297,7 @@ async fn drain(mut body: Incoming, beginning: &mut Vec<u8>, room: usize) -> bool
         let kept = data.len().min(room.saturating_sub(beginning.len()));
         beginning.extend_from_slice(data.get(..kept).unwrap_or_default());
         bytes += data.len();
-        if bytes > limits::ANSWER_BYTES {
+        if bytes > ANSWER_BYTES {
             return false;
         }
     }

@@ -1,1 +1,29 @@
-//! What channels share below their protocols. The modules move here from `channel`.
+//! Connections to other machines, as all channels use them, and TLS for the rest of the workspace. Knows no channel and no
+//! notification.
+//!
+//! ```text
+//! endpoint   which URLs are accepted               guard   which addresses may be connected to
+//! tcp        the only way to a connection          tls     trusted roots, client certificates, handshakes
+//! redact     secrets stay out of logs              words   what the log keeps of errors
+//! http1, http2   pools of connections              exchange   their reply and their failure (feature `http`)
+//! ```
+//!
+//! Of `notification` it uses the priority by which requests wait for a stream, and how much the log keeps of an answer; of
+//! `flow` the clock, and the backoff between connects that fail.
+
+pub mod endpoint;
+#[cfg(feature = "http")]
+pub mod exchange;
+pub mod guard;
+#[cfg(feature = "http")]
+pub mod http1;
+#[cfg(feature = "http")]
+pub mod http2;
+pub mod redact;
+pub mod tcp;
+pub mod tls;
+pub mod words;
+
+/// Bytes of an answer that are read at most. Providers answer with a few hundred; the log keeps
+/// [`DETAIL_BYTES`](notification::limits::DETAIL_BYTES).
+pub const ANSWER_BYTES: usize = 16 * 1024;

@@ -1,42 +1,71 @@
-//! What we prove ourselves by, taken out of what others say: some servers repeat the request that they complain of.
+//! Secrets stay out of logs: a text whose `Debug` form hides it, and the removal of credentials from answers. Some servers
+//! repeat the request that they refuse, credentials included, and the beginning of an answer is kept.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
+use serde::Deserialize;
 
-/// Stands in its place.
+/// What stands in the place of a secret.
 const HIDDEN: &[u8] = b"[hidden]";
-/// So much of a secret is recognized where it is not whole: answers are cut short, by others and by us.
+/// The least part of a secret that is recognized, bytes. Secrets are not always whole: servers cut what they repeat, and
+/// answers are cut here.
 const RECOGNIZED_BYTES: usize = 8;
 
-/// The headers of a request that prove who sends it: `authorization`, and whatever is marked as sensitive.
+/// A text that must not be seen: its `Debug` form hides it.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+/// The headers of a request that prove who sends it: `authorization`, and each that is marked as sensitive.
 #[derive(Debug)]
-pub(crate) struct Proofs(Vec<HeaderValue>);
+pub struct Credentials(Vec<HeaderValue>);
 
-// === impl Proofs ===
+// === impl Secret ===
 
-impl Proofs {
-    /// Those among `headers`.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let is_proof =
-            |(name, value): &(_, &HeaderValue)| *name == AUTHORIZATION || value.is_sensitive();
-        Self(headers.iter().filter(is_proof).map(|(_, value)| value.clone()).collect())
+impl Secret {
+    /// Hides `text`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
-    /// Takes them out of `text`, whole or in part: `Bearer TOKEN` as well as `TOKEN`.
-    pub(crate) fn hide(&self, text: &mut Vec<u8>) {
+    /// The text, for what has to send or use it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[secret]")
+    }
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    /// The credentials among `headers`.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let is_credential =
+            |(name, value): &(_, &HeaderValue)| *name == AUTHORIZATION || value.is_sensitive();
+        Self(headers.iter().filter(is_credential).map(|(_, value)| value.clone()).collect())
+    }
+
+    /// Removes them from `text`, whole or in part: `Bearer TOKEN` as well as `TOKEN`.
+    pub fn remove_from(&self, text: &mut Vec<u8>) {
         if text.is_empty() {
             return;
         }
         let mut secrets: Vec<Cow<'_, [u8]>> = Vec::new();
-        for proof in &self.0 {
-            secrets.push(proof.as_bytes().into());
-            let parts = proof.as_bytes().split(|byte| b" ,;=".contains(byte));
+        for header in &self.0 {
+            secrets.push(header.as_bytes().into());
+            let parts = header.as_bytes().split(|byte| b" ,;=".contains(byte));
             secrets.extend(parts.filter(|part| part.len() >= RECOGNIZED_BYTES).map(Cow::Borrowed));
-            secrets.extend(password(proof).map(Cow::Owned));
+            secrets.extend(password(header).map(Cow::Owned));
         }
         if let Some(shown) = without(text, &secrets) {
             *text = shown;
@@ -44,8 +73,8 @@ impl Proofs {
     }
 }
 
-/// `text` without what begins like one of `secrets`; `None` when nothing does.
-pub(crate) fn without<Secret: AsRef<[u8]>>(text: &[u8], secrets: &[Secret]) -> Option<Vec<u8>> {
+/// `text` without each part that begins like one of `secrets`; `None` when there is none.
+pub fn without<Secret: AsRef<[u8]>>(text: &[u8], secrets: &[Secret]) -> Option<Vec<u8>> {
     let mut shown = Vec::with_capacity(text.len());
     let (mut rest, mut is_changed) = (text, false);
     while let Some((first, behind)) = rest.split_first() {
@@ -84,7 +113,7 @@ fn password(header: &HeaderValue) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn hidden(headers: &[(&'static str, &str)], text: &str) -> String {
+    fn redacted(headers: &[(&'static str, &str)], text: &str) -> String {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let mut value: HeaderValue = value.parse().unwrap();
@@ -92,15 +121,20 @@ mod tests {
             map.append(*name, value);
         }
         let mut text = text.as_bytes().to_vec();
-        Proofs::of(&map).hide(&mut text);
+        Credentials::of(&map).remove_from(&mut text);
         String::from_utf8(text).unwrap()
     }
 
     #[test]
-    fn what_proves_us_is_hidden_whole_and_in_part() {
+    fn a_secret_does_not_show() {
+        assert_eq!(format!("{:?}", Secret::new("canary")), "[secret]");
+    }
+
+    #[test]
+    fn credentials_are_removed_whole_and_in_part() {
         let headers =
             [("authorization", "Bearer canary.canary"), ("x-key", "k1"), ("x-request", "12345678")];
-        let check = |text: &str, expect: &str| assert_eq!(hidden(&headers, text), expect);
+        let check = |text: &str, expect: &str| assert_eq!(redacted(&headers, text), expect);
         check("", "");
         check("no such user", "no such user");
         check("bad: Bearer canary.canary!", "bad: [hidden]!");
@@ -114,10 +148,13 @@ mod tests {
     #[test]
     fn every_scheme_has_parts_of_its_own() {
         let vapid = [("authorization", "vapid t=eyJ0eXAi.b.c, k=BPublicKey")];
-        assert_eq!(hidden(&vapid, "token eyJ0eXAi.b.c of k"), "token [hidden] of k");
+        assert_eq!(redacted(&vapid, "token eyJ0eXAi.b.c of k"), "token [hidden] of k");
         let basic = BASE64_STANDARD.encode("me:canary");
         let basic = [("authorization", &*format!("Basic {basic}"))];
-        assert_eq!(hidden(&basic, "me has canary or bWU6Y2FuYXJ5"), "me has [hidden] or [hidden]");
-        assert_eq!(hidden(&[("authorization", "")], "anything"), "anything");
+        assert_eq!(
+            redacted(&basic, "me has canary or bWU6Y2FuYXJ5"),
+            "me has [hidden] or [hidden]"
+        );
+        assert_eq!(redacted(&[("authorization", "")], "anything"), "anything");
     }
 }

@@ -1,4 +1,4 @@
-//! TCP as all channels use it. The only way to a connection leads through [`Reach::check`], with the address that is
+//! TCP connections. [`connect`] is the only function that makes one, and it asks [`Reach::check`] with the very address that is
 //! then connected to: a name that resolves to another address the next time gains nothing.
 
 use std::io;
@@ -16,7 +16,7 @@ use crate::guard::{Forbidden, Guard};
 
 /// Finds the addresses of a host, and says which of them may be connected to.
 #[async_trait]
-pub(crate) trait Reach: Send + Sync + std::fmt::Debug {
+pub trait Reach: Send + Sync + std::fmt::Debug {
     /// The addresses of `host`; by default as this machine resolves it.
     async fn resolve(&self, host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
         match host {
@@ -25,41 +25,47 @@ pub(crate) trait Reach: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// Whether `address` may be connected to.
+    /// Admits `address` to be connected to.
+    ///
+    /// # Errors
+    /// When it must not be connected to.
     fn check(&self, address: IpAddr) -> Result<(), Forbidden>;
 
-    /// Whether our own settings name what is reached, so that trouble with it is worth a line in the log; else a
-    /// stranger chose it.
-    fn is_ours(&self) -> bool {
+    /// Whether the configuration names the target, so that an operator has to know of trouble with it; otherwise a caller chose
+    /// it. Default: a caller did.
+    fn is_configured(&self) -> bool {
         false
     }
 }
 
-/// Reaches everything: for what the settings name, who may name what they like.
+/// Admits every address: for targets that the configuration names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Anywhere;
+pub struct Anywhere;
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ConnectError {
-    /// It must not be connected to.
+pub enum ConnectError {
+    /// The target must not be connected to.
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
-    /// It cannot be, for now.
+    /// The target cannot be connected to for now, and why.
     #[error("{0}")]
     Failed(String),
 }
 
-/// How long sent bytes of a request may stay unacknowledged before the kernel gives the connection up. Keeps a peer
-/// that vanished without a word from holding requests for the kernel's own quarter of an hour.
-pub(crate) const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
+/// How long sent bytes of a request may stay unacknowledged before the kernel ends the connection. Without it a peer that
+/// disappeared would hold requests for the kernel's own quarter of an hour.
+pub const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 
-/// How long an address may say nothing before the next one is tried beside it (RFC 8305, section 5).
+/// How long an address may be silent before the next one is tried beside it (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// Connects to the first address of `host` that answers, if `reach` lets it. The caller bounds the time. The
+/// Connects to the first address of `host` that answers, if `reach` admits all of them. The caller bounds the time. The
 /// connection ends when bytes stay unacknowledged for `unacknowledged_max`, a peer that stopped reading included.
-pub(crate) async fn connect(
+///
+/// # Errors
+/// When an address must not be connected to, or none answers.
+pub async fn connect(
     host: &Host,
     port: u16,
     reach: &dyn Reach,
@@ -69,7 +75,7 @@ pub(crate) async fn connect(
         .resolve(host, port)
         .await
         .map_err(|error| ConnectError::Failed(format!("the name cannot be resolved: {error}")))?;
-    // One bad address condemns the name: whoever mixes them is not to be trusted with the others.
+    // One address that is not admitted condemns the name: its owner mixes them on purpose.
     for address in &addresses {
         reach.check(address.ip())?;
     }
@@ -82,8 +88,8 @@ pub(crate) async fn connect(
     Ok(stream)
 }
 
-/// One address after the other, each with a head start before the next, so that one that swallows everything does not
-/// hide the others.
+/// Connects to one address after the other, each with a head start before the next, so that an address that answers nothing
+/// does not hide the others.
 async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let mut left = addresses.into_iter();
@@ -127,7 +133,7 @@ impl Reach for Anywhere {
         Ok(())
     }
 
-    fn is_ours(&self) -> bool {
+    fn is_configured(&self) -> bool {
         true
     }
 }

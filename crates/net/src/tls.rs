@@ -1,4 +1,4 @@
-//! TLS as all channels use it: aws-lc-rs, the machine's own roots, and one more if the settings name it.
+//! TLS: aws-lc-rs, the machine's own trusted roots, and those of one more file if the settings name it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,66 +15,81 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::ChannelError;
 use crate::endpoint::Host;
-use crate::settings::Secret;
+use crate::redact::Secret;
 
-/// A certificate of ours, with its key.
+/// A client certificate with its chain and its key.
 #[derive(Debug)]
-pub(crate) struct Identity {
-    /// Where it was read.
-    place: Place,
+pub struct Identity {
+    subject: Subject,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-/// Where a setting has its PEM text.
+/// The PEM text of a setting.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Pem<'a> {
-    /// In a file.
+pub enum Pem<'a> {
+    /// It is in a file.
     File(&'a Path),
-    /// In the setting of this name.
+    /// It is in the setting of this name.
     Text(&'static str, &'a Secret),
 }
 
-/// What is named when a PEM text is wrong.
-#[derive(Debug)]
-enum Place {
+/// What an [`Error`] is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// The file of this path.
     File(String),
+    /// The setting of this name.
     Setting(&'static str),
+}
+
+/// Why TLS cannot be set up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {message}", name = .subject.name())]
+pub struct Error {
+    /// What is wrong.
+    pub subject: Subject,
+    /// Why, and what would be right.
+    pub message: String,
 }
 
 // === impl Identity ===
 
 impl Identity {
     /// Reads a certificate with its chain, and its key.
-    pub(crate) fn read(certificate: Pem<'_>, key: Pem<'_>) -> Result<Self, ChannelError> {
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub fn read(certificate: Pem<'_>, key: Pem<'_>) -> Result<Self, Error> {
         let chain: Vec<_> = match certificate {
             Pem::File(path) => CertificateDer::pem_file_iter(path).and_then(Iterator::collect),
             Pem::Text(_, text) => {
                 CertificateDer::pem_slice_iter(text.expose().as_bytes()).collect()
             }
         }
-        .map_err(|error| certificate.place().refuse(format!("cannot be read: {}", say(&error))))?;
+        .map_err(|error| {
+            certificate.subject().refuse(format!("cannot be read: {}", explain_pem(&error)))
+        })?;
         if chain.is_empty() {
-            return Err(certificate.place().refuse("holds no certificate".to_owned()));
+            return Err(certificate.subject().refuse("holds no certificate".to_owned()));
         }
         let private = match key {
             Pem::File(path) => PrivateKeyDer::from_pem_file(path),
             Pem::Text(_, text) => PrivateKeyDer::from_pem_slice(text.expose().as_bytes()),
         };
         let private = private.map_err(|error| {
-            key.place().refuse(format!("the key cannot be read: {}", say(&error)))
+            key.subject().refuse(format!("the key cannot be read: {}", explain_pem(&error)))
         })?;
-        Ok(Self { place: certificate.place(), chain, key: private })
+        Ok(Self { subject: certificate.subject(), chain, key: private })
     }
 }
 
 // === impl Pem ===
 
 impl<'a> Pem<'a> {
-    /// Where `setting` or its file has it; nothing when both are set, or neither.
-    pub(crate) fn of(
+    /// The text of `setting`, or of its file; `None` when both are set, or neither.
+    pub fn of(
         setting: &'static str,
         text: Option<&'a Secret>,
         file: Option<&'a PathBuf>,
@@ -86,41 +101,34 @@ impl<'a> Pem<'a> {
         }
     }
 
-    fn place(self) -> Place {
+    fn subject(self) -> Subject {
         match self {
-            Self::File(path) => Place::File(path.display().to_string()),
-            Self::Text(setting, _) => Place::Setting(setting),
+            Self::File(path) => Subject::File(path.display().to_string()),
+            Self::Text(setting, _) => Subject::Setting(setting),
         }
     }
 }
 
-// === impl Place ===
+// === impl Subject ===
 
-impl Place {
-    fn refuse(self, message: String) -> ChannelError {
+impl Subject {
+    fn name(&self) -> &str {
         match self {
-            Self::File(path) => ChannelError::File { path, message },
-            Self::Setting(setting) => ChannelError::Setting { setting, message },
+            Self::File(path) => path,
+            Self::Setting(setting) => setting,
         }
+    }
+
+    fn refuse(self, message: String) -> Error {
+        Error { subject: self, message }
     }
 }
 
-/// A client that trusts the machine's roots and those of `ca_file`, and offers `protocols` by ALPN.
+/// The roots that this machine trusts, and those in `ca_file` (PEM). Empty where there are none.
 ///
-/// A machine without roots is an error unless `ca_file` brings some: every connection would fail.
-pub(crate) fn client(
-    ca_file: Option<&Path>,
-    protocols: &[&[u8]],
-) -> Result<Arc<ClientConfig>, ChannelError> {
-    client_with(ca_file, protocols, None)
-}
-
-/// The same, which shows itself as `identity` to whoever asks.
-pub(crate) fn client_with(
-    ca_file: Option<&Path>,
-    protocols: &[&[u8]],
-    identity: Option<Identity>,
-) -> Result<Arc<ClientConfig>, ChannelError> {
+/// # Errors
+/// When the file cannot be used.
+pub fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     for error in &native.errors {
@@ -130,27 +138,54 @@ pub(crate) fn client_with(
     if let Some(path) = ca_file {
         add_file(&mut roots, path)?;
     }
+    Ok(roots)
+}
+
+/// A client that trusts the machine's roots and those of `ca_file`, offers `protocols` by ALPN, and shows itself as
+/// `identity` where a server asks for a certificate.
+///
+/// # Errors
+/// When the file or the identity cannot be used, and on a machine without roots unless `ca_file` has some: every connection
+/// would fail.
+pub fn client(
+    ca_file: Option<&Path>,
+    protocols: &[&[u8]],
+    identity: Option<Identity>,
+) -> Result<Arc<ClientConfig>, Error> {
+    let roots = roots(ca_file)?;
     if roots.is_empty() {
-        return Err(ChannelError::Setting {
-            setting: "ca_file",
-            message: "this machine has no root certificates: install them (the package is often \
-                      called ca-certificates), or name a PEM file here"
-                .to_owned(),
-        });
+        let message = "this machine has no root certificates: install them (the package is often \
+                       called ca-certificates), or name a PEM file here";
+        return Err(Subject::Setting("ca_file").refuse(message.to_owned()));
     }
+    client_trusting(roots, protocols, identity)
+}
+
+/// A client that trusts `roots`; otherwise as [`client`].
+///
+/// # Errors
+/// When the identity cannot be used.
+pub fn client_trusting(
+    roots: RootCertStore,
+    protocols: &[&[u8]],
+    identity: Option<Identity>,
+) -> Result<Arc<ClientConfig>, Error> {
     let builder = builder(provider())?.with_root_certificates(roots);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
-        Some(Identity { place, chain, key }) => builder
+        Some(Identity { subject, chain, key }) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|error| place.refuse(format!("cannot be used with its key: {error}")))?,
+            .map_err(|error| subject.refuse(format!("cannot be used with its key: {error}")))?,
     };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }
 
-/// Speaks TLS over `stream` with `host`, which has to prove that it is that.
-pub(crate) async fn shake_hands(
+/// Begins TLS over `stream` with `host`, whose certificate has to be valid for it as far as `config` verifies certificates.
+///
+/// # Errors
+/// When the handshake fails; [`explain`] says why.
+pub async fn shake_hands(
     config: &Arc<ClientConfig>,
     host: &Host,
     stream: TcpStream,
@@ -162,10 +197,9 @@ pub(crate) async fn shake_hands(
     TlsConnector::from(Arc::clone(config)).connect(name, stream).await
 }
 
-/// What ended a handshake, or a connection before its first answer, in words that say what to do about it.
-pub(crate) fn explain(error: &io::Error) -> String {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let Some(inner) = inner else { return error.to_string() };
+/// Describes the error that ended a handshake, or a connection before its first answer, and what helps.
+pub fn explain(error: &io::Error) -> String {
+    let Some(inner) = inner(error) else { return error.to_string() };
     let words = inner.to_string();
     let not_tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
     let wants_certificate = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
@@ -174,7 +208,7 @@ pub(crate) fn explain(error: &io::Error) -> String {
     } else if *inner == wants_certificate {
         "the server demands a client certificate (alert certificate_required)".to_owned()
     } else if words.contains("CaUsedAsEndEntity") {
-        // The verifier's own word, which its library has behind a general type.
+        // The verifier's own word; its library has it behind a general type.
         "this certificate is a CA's own: the server needs one for its name that the CA has signed"
             .to_owned()
     } else {
@@ -182,18 +216,26 @@ pub(crate) fn explain(error: &io::Error) -> String {
     }
 }
 
-/// The alert by which a server says that it refuses the handshake: it has not read, and never will, what was sent behind it.
+/// Whether `error`, of a handshake, is about TLS itself; otherwise the connection failed.
+pub fn is_of_tls(error: &io::Error) -> bool {
+    inner(error).is_some()
+}
+
+/// The alert by which a server refuses the handshake: it has not read, and never will, what was sent behind it.
 /// With TLS 1.3 a client has sent its request by the time it hears that its certificate is not accepted.
-pub(crate) fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+pub fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut of_io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
     of_io.find(|error| {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        matches!(inner, Some(rustls::Error::AlertReceived(alert)) if is_of_handshake(*alert))
+        matches!(inner(error), Some(rustls::Error::AlertReceived(alert)) if is_of_handshake(*alert))
     })
 }
 
-/// Not those that may end a connection at any time.
+fn inner(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
+/// Whether a server sends `alert` in answer to a handshake only, and not at any time.
 const fn is_of_handshake(alert: AlertDescription) -> bool {
     matches!(
         alert,
@@ -211,9 +253,12 @@ const fn is_of_handshake(alert: AlertDescription) -> bool {
     )
 }
 
-/// A client that takes any certificate. For opportunistic encryption only, where the alternative is none (RFC 7435): it keeps
-/// out who listens, and not who stands in between.
-pub(crate) fn client_without_proof() -> Result<Arc<ClientConfig>, ChannelError> {
+/// A client that accepts any certificate. For opportunistic encryption only, where the alternative is none (RFC 7435): it keeps
+/// out those who listen, and not those who stand in between.
+///
+/// # Errors
+/// When the library lacks what it needs.
+pub fn client_without_verification() -> Result<Arc<ClientConfig>, Error> {
     let provider = provider();
     let verifier = AnyCertificate(provider.signature_verification_algorithms);
     let builder =
@@ -221,7 +266,7 @@ pub(crate) fn client_without_proof() -> Result<Arc<ClientConfig>, ChannelError> 
     Ok(Arc::new(builder.with_no_client_auth()))
 }
 
-/// Checks that the server has the key of the certificate it shows, and nothing else.
+/// Verifies that the server has the key of the certificate that it shows, and nothing else.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 
@@ -260,8 +305,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// What is wrong with a PEM text, without the line that is: all of a key may stand on it.
-pub(crate) fn say(error: &pem::Error) -> String {
+/// Describes what is wrong with a PEM text, without quoting the line: all of a key may stand on it.
+pub fn explain_pem(error: &pem::Error) -> String {
     let is_about_lines = matches!(
         error,
         pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. }
@@ -279,14 +324,14 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn builder(
     provider: Arc<CryptoProvider>,
-) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, ChannelError> {
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, Error> {
     ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-        .map_err(|error| ChannelError::Setting { setting: "tls", message: error.to_string() })
+        .map_err(|error| Subject::Setting("tls").refuse(error.to_string()))
 }
 
-fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), ChannelError> {
-    let refuse = |message: String| ChannelError::File { path: path.display().to_string(), message };
+fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), Error> {
+    let refuse = |message: String| Pem::File(path).subject().refuse(message);
     let mut found = 0;
     let certificates = CertificateDer::pem_file_iter(path)
         .map_err(|error| refuse(format!("cannot be read: {error}")))?;
@@ -312,9 +357,9 @@ mod tests {
 
     #[test]
     fn a_file_without_a_certificate_is_refused_by_its_name() {
-        let error = client(Some(Path::new("Cargo.toml")), &[]).unwrap_err();
+        let error = client(Some(Path::new("Cargo.toml")), &[], None).unwrap_err();
         assert!(error.to_string().starts_with("Cargo.toml: holds no certificate"), "{error}");
-        let error = client(Some(Path::new("/nowhere.pem")), &[]).unwrap_err();
+        let error = client(Some(Path::new("/nowhere.pem")), &[], None).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere.pem: cannot be read"), "{error}");
     }
 }

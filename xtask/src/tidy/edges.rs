@@ -19,13 +19,14 @@ pub(crate) struct Edge {
 }
 
 /// Our crates, and which of ours each may use. Seams do not know each other, backends know their seam only
-/// (they live in it), and the simulator shares nothing with what it judges.
+/// (they live in it) and `net` where they speak TLS, and the simulator shares nothing with what it judges.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("notification", &[]),
     ("flow", &[]),
-    ("store", &["notification", "flow"]),
+    ("net", &["notification", "flow"]),
+    ("store", &["notification", "flow", "net"]),
     ("queue", &["notification", "flow"]),
-    ("channel", &["notification", "flow"]),
+    ("channel", &["notification", "flow", "net"]),
     ("pipeline", &["notification", "flow", "store", "queue", "channel"]),
     ("feed", &["notification", "store", "pipeline"]),
     ("api", &["notification", "flow", "store", "channel", "pipeline", "feed"]),
@@ -39,6 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "flow",
             "store",
             "queue",
+            "net",
             "channel",
             "pipeline",
             "feed",

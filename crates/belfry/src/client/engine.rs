@@ -14,7 +14,6 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -241,15 +240,9 @@ impl From<CallError> for Failure {
 
 impl Tls {
     fn new(host: &str) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let config = net::tls::client_trusting(net::tls::roots(None)?, &[], None)?;
         let name = ServerName::try_from(host.to_owned())?;
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
+        Ok(Self { connector: TlsConnector::from(config), name })
     }
 }
 

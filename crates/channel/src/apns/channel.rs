@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use flow::Clock;
 use http::uri::Authority;
+use net::http2::{Dial, Pool, Priming, Stream};
+use net::tcp::Anywhere;
+use net::tls::{self, Identity};
 use notification::Delivery;
 
 use super::config::{Credential, Settings};
@@ -16,12 +19,9 @@ use super::state::StateFile;
 use super::token::{Signer, Token, Tokens};
 use crate::checks::both;
 use crate::complaint::Complaint;
-use crate::http2::{Dial, Pool, Priming, Stream};
-use crate::tcp::Anywhere;
-use crate::tls::Identity;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
-    timestamp, tls,
+    timestamp,
 };
 
 /// A way to Apple's devices.
@@ -73,7 +73,7 @@ impl ApnsChannel {
     /// A channel with `settings`, whose token is one of `tokens`. Reads the key and the certificates, and connects to
     /// nothing.
     pub fn new(settings: &Settings, tokens: &Tokens) -> Result<Self, ChannelError> {
-        let client = |identity| tls::client_with(settings.ca_file.as_deref(), &[b"h2"], identity);
+        let client = |identity| tls::client(settings.ca_file.as_deref(), &[b"h2"], identity);
         let proof = both(proof(settings, tokens), client(None));
         let ((origin, authority), ((token, identity), tls)) = both(settings.check(), proof)?;
         let tls = if identity.is_some() { client(identity)? } else { tls };
@@ -155,7 +155,7 @@ impl Channel for ApnsChannel {
         let clock = tools.clock;
         let (authority, topic) = (self.authority.clone(), self.topic.clone());
         Ok(Box::new(ApnsSender {
-            pool: Pool::new(self.dial.clone(), self.connections_max, tools),
+            pool: Pool::new(self.dial.clone(), self.connections_max, clock, tools.seed),
             encoder: Encoder::new(authority, topic, self.collapses_on_retry),
             token: self.token.clone(),
             proof: Arc::clone(&self.proof),
@@ -213,7 +213,7 @@ impl ApnsSender {
                 self.follow(advice, &attempt, &stream, common);
                 attempt
             }
-            Err(attempt) => attempt,
+            Err(failure) => failure.into(),
         }
     }
 

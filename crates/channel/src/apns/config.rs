@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::uri::Authority;
+use net::endpoint::Origin;
+use net::redact::Secret;
+use net::tls::Pem;
 use serde::Deserialize;
 
 use crate::checks::{both, each, require};
-use crate::endpoint::Origin;
-use crate::settings::{Secret, duration, provider};
-use crate::tls::Pem;
+use crate::settings::{duration, provider};
 use crate::{ChannelError, Invalid};
 
 /// How to reach APNs, and as whom.

@@ -20,7 +20,7 @@ mod request;
 mod response;
 mod state;
 #[cfg(test)]
-mod suppressing_tests;
+mod suppression_tests;
 mod token;
 
 pub use channel::ApnsChannel;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::content_check::content_check;
+use crate::test_support::content_check;
 use notification::{BatchId, ChunkId, Envelope, Epoch, Guarantee, Lane, Timestamp};
 
 const TOKEN: &str = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0";

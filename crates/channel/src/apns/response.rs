@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::HeaderName;
+use net::exchange::Reply;
+use net::words;
 use notification::{Answer, Timestamp};
 use serde::Deserialize;
 
 use crate::Attempt;
-use crate::answers::plain_words;
-use crate::http2::Reply;
 
 static APNS_UNIQUE_ID: HeaderName = HeaderName::from_static("apns-unique-id");
 
@@ -132,7 +132,7 @@ pub(super) fn interpret(reply: &Reply, delays: Delays, known: Known) -> (Attempt
     let row = REASONS.iter().find(|row| row.0 == status && row.1 == reason);
     let (meaning, detail) = match row {
         Some(&(_, reason, meaning)) => (meaning, Cow::Borrowed(reason)),
-        None => (by_status(status), Cow::Owned(plain_words(&reason))),
+        None => (by_status(status), Cow::Owned(words::plain(&reason))),
     };
     let deferred = |after, detail| Answer::deferred(status, after, detail);
     let refused = |gone, detail| {
@@ -173,7 +173,7 @@ fn accepted(reply: &Reply) -> Answer {
     let accepted = Answer::accepted(reply.status);
     match reply.headers.get(&APNS_UNIQUE_ID).and_then(|id| id.to_str().ok()) {
         Some(id) => {
-            Answer { detail: plain_words(&format!("apns-unique-id {id}")).into(), ..accepted }
+            Answer { detail: words::plain(&format!("apns-unique-id {id}")).into(), ..accepted }
         }
         None => accepted,
     }

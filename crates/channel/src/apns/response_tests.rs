@@ -1,6 +1,7 @@
 //! Every documented answer, and some that are not.
 
 use super::*;
+use crate::test_support::reply;
 use flow::Signal;
 use http::HeaderMap;
 use notification::{Report, Verdict, limits};
@@ -15,7 +16,7 @@ const LATER: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(15)) 
 const THROTTLED: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(1)) };
 
 fn read(status: u16, body: &str) -> (Answer, Signal, Advice) {
-    read_reply(&Reply { status, headers: HeaderMap::new(), body: body.into() })
+    read_reply(&reply(status, HeaderMap::new(), body))
 }
 
 fn read_reply(reply: &Reply) -> (Answer, Signal, Advice) {
@@ -120,7 +121,7 @@ fn some_answers_ask_for_more_than_a_verdict() {
 fn a_device_token_retires_only_when_environment_and_topic_are_known_to_be_right() {
     let check = |reason: &str, environment: bool, topic: bool, verdict: Verdict, advice: Advice| {
         let body = format!(r#"{{"reason":"{reason}"}}"#);
-        let reply = Reply { status: 400, headers: HeaderMap::new(), body: body.into() };
+        let reply = reply(400, HeaderMap::new(), body);
         let (answer, _, found) = read_knowing(&reply, Known { environment, topic });
         assert_eq!((answer.verdict, found), (verdict, advice), "{reason} {environment} {topic}");
     };
@@ -154,7 +155,7 @@ fn the_time_since_when_a_device_is_gone_is_read_with_suspicion() {
 #[test]
 fn what_the_sandbox_calls_an_accepted_one_is_kept() {
     let headers = HeaderMap::from_iter([(APNS_UNIQUE_ID.clone(), "0a1b".parse().unwrap())]);
-    let (answer, _, _) = read_reply(&Reply { status: 200, headers, body: Vec::new() });
+    let (answer, _, _) = read_reply(&reply(200, headers, ""));
     assert_eq!((answer.verdict, &*answer.detail), (Verdict::Accepted, "apns-unique-id 0a1b"));
 }
 

@@ -178,9 +178,9 @@ impl DoubleSender {
             return Attempt::without_content();
         };
         if self.double.reaches_provider(delivery)
-            && let Err(not_begun) = Start::of(&job, delivery).begin().await
+            && let Err(report) = Start::of(&job, delivery).begin().await
         {
-            return not_begun;
+            return Attempt::not_started(report);
         }
         let (step, latency) = self.double.step(job, delivery, &content.payload);
         if !latency.is_zero() {

@@ -78,8 +78,8 @@ impl DryRunSender {
         if job.chunk.content_of(delivery).is_none() {
             return Attempt::without_content();
         }
-        if let Err(not_begun) = Start::of(&job, delivery).begin().await {
-            return not_begun;
+        if let Err(report) = Start::of(&job, delivery).begin().await {
+            return Attempt::not_started(report);
         }
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;

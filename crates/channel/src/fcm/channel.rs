@@ -9,6 +9,10 @@ use bytes::Bytes;
 use flow::{Clock, Quota};
 use http::HeaderValue;
 use http::uri::Authority;
+use net::exchange::Failure;
+use net::http2::{Dial, Pool, Priming};
+use net::tcp::Anywhere;
+use net::tls;
 use notification::{Delivery, Report, Verdict};
 use tokio::task::JoinSet;
 
@@ -21,11 +25,9 @@ use super::token::TokenSource;
 use crate::checks::both;
 use crate::complaint::Complaint;
 use crate::drive::{Admission, drive_admitted};
-use crate::http2::{Dial, Pool, Priming};
-use crate::tcp::Anywhere;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
-    timestamp, tls,
+    timestamp,
 };
 
 /// How long the messages of a job wait for their places in the quota, one after the other. What is left of the job goes
@@ -79,7 +81,8 @@ impl FcmChannel {
     /// nothing.
     pub fn new(settings: &Settings, quotas: &Quotas) -> Result<Self, ChannelError> {
         let ca_file = settings.ca_file.as_deref();
-        let tls = both(tls::client(ca_file, &[b"h2"]), tls::client(ca_file, &[b"http/1.1"]));
+        let tls =
+            both(tls::client(ca_file, &[b"h2"], None), tls::client(ca_file, &[b"http/1.1"], None));
         let (checked, (tls, tls_http1)) = both(settings.check(), tls)?;
         let Checked { account, project_id, origin, authority, token_uri, messages_per_minute } =
             checked;
@@ -129,7 +132,7 @@ impl Channel for FcmChannel {
             message: "makes no address with the endpoint".to_owned(),
         })?;
         Ok(Box::new(FcmSender {
-            pool: Pool::new(self.dial.clone(), self.connections_max, tools),
+            pool: Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed),
             encoder,
             tokens: Arc::clone(&self.tokens),
             quota: self.quota.clone(),
@@ -187,7 +190,7 @@ impl FcmSender {
                 self.note(prepared, &authorization, &attempt);
                 self.follow(advice, attempt)
             }
-            Err(attempt) => attempt,
+            Err(failure) => failure.into(),
         }
     }
 
@@ -221,7 +224,7 @@ impl FcmSender {
                 self.note(prepared, &renewed, &attempt);
                 self.follow(advice, attempt)
             }
-            Err(attempt) => attempt,
+            Err(failure) => failure.into(),
         }
     }
 
@@ -230,7 +233,7 @@ impl FcmSender {
         start: Start<'_>,
         body: &Bytes,
         authorization: &HeaderValue,
-    ) -> Result<(Attempt, Advice), Attempt> {
+    ) -> Result<(Attempt, Advice), Failure<Report>> {
         let make = || self.encoder.request(authorization);
         let (reply, _stream) = self.pool.exchange(start, body, &make).await?;
         Ok(interpret(&reply, start.attempt_number(), timestamp(self.clock)))

@@ -4,13 +4,14 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use http::uri::Authority;
+use net::endpoint::{Endpoint, Origin};
+use net::redact::Secret;
 use serde::Deserialize;
 
 use super::account::Account;
 use crate::ChannelError;
 use crate::checks::{both, each, require};
-use crate::endpoint::{Endpoint, Origin};
-use crate::settings::{Secret, provider};
+use crate::settings::provider;
 
 /// How to reach FCM, and as whom.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -153,8 +154,8 @@ impl Settings {
                 return Err(refuse("token_uri", message));
             }
         };
-        let endpoint =
-            Endpoint::parse(text).map_err(|invalid| refuse("token_uri", invalid.message))?;
+        let endpoint = Endpoint::parse(text)
+            .map_err(|malformed| refuse("token_uri", malformed.to_string()))?;
         if !endpoint.origin.is_https {
             return Err(refuse("token_uri", "must start with https://"));
         }

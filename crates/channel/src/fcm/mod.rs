@@ -23,7 +23,7 @@ mod quotas;
 mod request;
 mod response;
 #[cfg(test)]
-mod suppressing_tests;
+mod suppression_tests;
 mod token;
 
 pub use channel::FcmChannel;

@@ -4,18 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http::header::{CONTENT_TYPE, HOST};
-use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::rt::TokioIo;
-use notification::limits;
+use http::{HeaderValue, Request};
+use http_body_util::Full;
+use net::exchange::Reply;
+use net::tcp::Anywhere;
+use net::{http1, redact, words};
 use serde::Deserialize;
 
 use super::config::TokenUri;
-use crate::answers::plain_words;
-use crate::tcp::{self, Anywhere};
-use crate::{hidden, http1, tls};
 
 /// An access token.
 #[derive(Debug)]
@@ -67,36 +64,38 @@ pub(super) async fn exchange(
     let form = format!(
         "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion={assertion}"
     );
-    let words = |message: String| {
-        plain_words(&format!("no access token from {}: {message}", uri.endpoint.origin))
+    let described = |message: String| {
+        words::plain(&format!("no access token from {}: {message}", uri.endpoint.origin))
     };
-    let refuse = |message: String| Refused::ForNow(words(message));
+    let refuse = |message: String| Refused::ForNow(described(message));
     let asking = tokio::time::timeout(TIMEOUT, post(uri, tls, form));
-    let (status, mut body) = match asking.await {
+    let Reply { status, mut body, .. } = match asking.await {
         Ok(answer) => answer.map_err(refuse)?,
         Err(_) => return Err(refuse("no answer within 10 s".to_owned())),
     };
-    if !status.is_success()
-        && let Some(shown) = hidden::without(&body, &[assertion])
+    if !is_success(status)
+        && let Some(shown) = redact::without(&body, &[assertion])
     {
-        body = shown.into();
+        body = shown;
     }
     read(status, &body).map_err(|message| match status {
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Refused::Account(words(message))
-        }
+        400 | 401 | 403 => Refused::Account(described(message)),
         _ => refuse(message),
     })
 }
 
+const fn is_success(status: u16) -> bool {
+    matches!(status, 200..=299)
+}
+
 /// What an answer means. Its body may be anything at all.
-fn read(status: StatusCode, body: &[u8]) -> Result<Granted, String> {
-    if !status.is_success() {
+fn read(status: u16, body: &[u8]) -> Result<Granted, String> {
+    if !is_success(status) {
         let said = serde_json::from_slice(body).map_or_else(
             |_| String::new(),
             |said: ErrorBody| format!(": {} {}", said.error, said.error_description),
         );
-        return Err(plain_words(&format!("status {}{said}", status.as_u16())));
+        return Err(words::plain(&format!("status {status}{said}")));
     }
     let token: TokenBody = serde_json::from_slice(body)
         .map_err(|_| "the answer is not JSON with access_token".to_owned())?;
@@ -117,39 +116,14 @@ async fn post(
     uri: &TokenUri,
     config: &Arc<rustls::ClientConfig>,
     form: String,
-) -> Result<(StatusCode, Bytes), String> {
+) -> Result<Reply, String> {
     let origin = &uri.endpoint.origin;
-    let stream = tcp::connect(&origin.host, origin.port, &Anywhere, tcp::UNACKNOWLEDGED_MAX)
-        .await
-        .map_err(|error| error.to_string())?;
-    let stream = tls::shake_hands(config, &origin.host, stream)
-        .await
-        .map_err(|error| tls::explain(&error))?;
-    let (mut requests, connection) = http1::builder()
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| error.to_string())?;
     let request = Request::post(uri.endpoint.path.as_str())
         .header(HOST, origin.authority())
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Full::new(Bytes::from(form)))
         .map_err(|error| error.to_string())?;
-    let asking = async {
-        let answer = requests.send_request(request).await.map_err(|error| error.to_string())?;
-        let (head, body) = answer.into_parts();
-        let body = Limited::new(body, limits::ANSWER_BYTES).collect().await;
-        Ok((head.status, body.map_err(|error| error.to_string())?.to_bytes()))
-    };
-    // The connection moves while the answer is waited for, and ends with it.
-    let moving = connection.fuse();
-    tokio::pin!(asking, moving);
-    loop {
-        tokio::select! {
-            biased;
-            answer = &mut asking => return answer,
-            _ended = &mut moving => {}
-        }
-    }
+    http1::exchange_once(origin, config, &Anywhere, request).await
 }
 
 #[cfg(test)]
@@ -159,7 +133,7 @@ mod tests {
     #[test]
     fn what_a_token_endpoint_says_is_read_with_suspicion() {
         let check = |status: u16, body: &str, expect: Result<(&str, u64), &str>| {
-            let read = read(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+            let read = read(status, body.as_bytes());
             let read = read.map(|granted| {
                 (granted.authorization.to_str().unwrap().to_owned(), granted.lifetime.as_secs())
             });

@@ -1,7 +1,7 @@
 //! What a caller may ask for, and what then goes over the wire.
 
 use super::*;
-use crate::content_check::content_check;
+use crate::test_support::content_check;
 use std::time::Duration;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_999);

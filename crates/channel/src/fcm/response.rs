@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
+use net::exchange::Reply;
+use net::words;
 use notification::{Answer, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Attempt;
-use crate::answers::{plain_words, retry_after};
-use crate::http2::Reply;
+use crate::answers::retry_after;
 
 /// What else an answer asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,7 +211,7 @@ impl Said {
         let fields = self.fields.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
         let parts = [self.code.as_str(), &fields, &self.message];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        plain_words(&parts.join(": "))
+        words::plain(&parts.join(": "))
     }
 }
 

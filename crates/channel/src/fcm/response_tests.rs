@@ -1,6 +1,7 @@
 //! Every documented answer, those that others have met, and some that nobody has.
 
 use super::*;
+use crate::test_support::reply;
 use flow::Signal;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue};
@@ -23,7 +24,7 @@ fn read_reply(reply: &Reply, attempt: u16) -> (Answer, Signal, Advice) {
 }
 
 fn read(status: u16, body: &str) -> (Answer, Signal, Advice) {
-    read_reply(&Reply { status, headers: HeaderMap::new(), body: body.into() }, 1)
+    read_reply(&reply(status, HeaderMap::new(), body), 1)
 }
 
 fn fcm_error(code: &str) -> String {
@@ -144,7 +145,7 @@ fn the_three_causes_of_an_exceeded_quota_are_told_apart() {
     let check =
         |details: &[String], attempt: u16, verdict: Verdict, signal: Signal, advice: Advice| {
             let body = error("RESOURCE_EXHAUSTED", "", details);
-            let reply = Reply { status: 429, headers: HeaderMap::new(), body: body.into() };
+            let reply = reply(429, HeaderMap::new(), body);
             let (answer, found_signal, found_advice) = read_reply(&reply, attempt);
             assert_eq!(
                 (answer.verdict, found_signal, found_advice),
@@ -174,7 +175,7 @@ fn the_three_causes_of_an_exceeded_quota_are_told_apart() {
 fn a_wait_that_fcm_asks_for_is_kept_within_bounds() {
     let check = |status: u16, details: &[String], asked: &str, attempt: u16, seconds: u64| {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(asked).unwrap())]);
-        let reply = Reply { status, headers, body: error("X", "", details).into() };
+        let reply = reply(status, headers, error("X", "", details));
         assert_eq!(read_reply(&reply, attempt).0.verdict, after(seconds), "{status} {asked:?}");
     };
     check(503, &[], "30", 1, 30);

@@ -207,15 +207,15 @@ impl Drop for Asking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Endpoint;
     use crate::fcm::account::tests::account_json;
-    use crate::tls;
+    use net::endpoint::Endpoint;
+    use net::tls;
 
     fn source() -> Arc<TokenSource> {
         let account = Account::read(&account_json(&serde_json::json!({}))).unwrap();
         let text = "https://127.0.0.1:1/token";
         let uri = TokenUri { text: text.to_owned(), endpoint: Endpoint::parse(text).unwrap() };
-        Arc::new(TokenSource::new(account, uri, tls::client(None, &[]).unwrap()))
+        Arc::new(TokenSource::new(account, uri, tls::client(None, &[], None).unwrap()))
     }
 
     fn grant(source: &Arc<TokenSource>, token: &'static str, clock: Clock) {

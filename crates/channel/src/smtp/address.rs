@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::Invalid;
-use crate::endpoint::Host;
+use net::endpoint::Host;
 
 /// An address, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

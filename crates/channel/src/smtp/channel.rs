@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Backoff, Clock, Signal};
+use net::guard::Guard;
+use net::{tls, words};
 use notification::{Answer, Delivery, Report, Timestamp};
 use tokio::time::Instant;
 
@@ -24,10 +26,9 @@ use super::session_limits::may_end_session;
 use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
 use crate::checks::both;
-use crate::guard::Guard;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive_patiently,
-    own_or_shared, timestamp, tls,
+    own_or_shared, timestamp,
 };
 
 /// How long everything up to the last byte of a message may take. Five minutes is what RFC 5321, section 4.5.3.2, has for
@@ -71,8 +72,8 @@ impl SmtpChannel {
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let checked = settings.check().and_then(|checked| {
             let connector = match checked.tls {
-                Tls::Opportunistic => tls::client_without_proof(),
-                Tls::Require | Tls::Off => tls::client(settings.ca_file.as_deref(), &[]),
+                Tls::Opportunistic => tls::client_without_verification(),
+                Tls::Require | Tls::Off => tls::client(settings.ca_file.as_deref(), &[], None),
             };
             Ok((checked, connector?))
         });
@@ -253,9 +254,9 @@ impl SmtpSender {
                 self.pool.keep(place);
                 return Attempt::not_started(report);
             }
-            if let Err(not_begun) = start.begin().await {
+            if let Err(report) = start.begin().await {
                 self.pool.keep(place);
-                return not_begun;
+                return Attempt::not_started(report);
             }
             match transact(&mut place.connection, message, deadline).await {
                 // On an old connection the server speaks of that, and not of this mail.
@@ -301,7 +302,7 @@ impl SmtpSender {
     /// What an attempt comes to that has no connection.
     fn conclude_without(&self, why: NoConnection, is_new: bool) -> Attempt {
         match why {
-            NoConnection::Unreachable(why) => Attempt::unsent(short(why), None),
+            NoConnection::Unreachable(why) => Attempt::unsent(words::short(why), None),
             NoConnection::Busy(reply) => {
                 if is_new && !matches!(reply.code, 400..=499) {
                     self.complain(&reply.status());
@@ -321,11 +322,13 @@ impl SmtpSender {
                 if is_new {
                     self.complain(&why);
                 }
-                Attempt::unsent(short(why), Some(SETTINGS_DELAY))
+                Attempt::unsent(words::short(why), Some(SETTINGS_DELAY))
             }
-            NoConnection::Nowhere(why) => Attempt::impossible(short(why)),
+            NoConnection::Nowhere(why) => Attempt::impossible(words::short(why)),
             // What a relay would answer (RFC 7505, section 4.2).
-            NoConnection::Gone(why) => Attempt::answered(Answer::refused(556, true, short(why))),
+            NoConnection::Gone(why) => {
+                Attempt::answered(Answer::refused(556, true, words::short(why)))
+            }
         }
     }
 
@@ -344,9 +347,4 @@ impl SmtpSender {
     fn now(&self) -> Timestamp {
         timestamp(self.clock)
     }
-}
-
-fn short(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(notification::limits::DETAIL_BYTES));
-    text
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use net::redact::Secret;
 use serde::Deserialize;
 
 use super::address::{Mailbox, is_domain};
 use crate::ChannelError;
 use crate::checks::{both, each, require};
-use crate::settings::{Secret, duration, networks};
+use crate::settings::{duration, networks};
 
 /// Where mail goes, as whom, and how patiently.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

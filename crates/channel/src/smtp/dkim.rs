@@ -11,11 +11,10 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use net::tls;
 use notification::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
-
-use crate::tls;
 
 /// Signs as one domain. Cloning shares the key.
 #[derive(Debug, Clone)]
@@ -64,8 +63,9 @@ const BASE64_LINE_BYTES: usize = 70;
 impl Signer {
     /// Signs for `domain` with the private key in `pem`, whose public half is published under `selector`.
     pub(super) fn new(pem: &str, domain: &str, selector: &str) -> Result<Self, String> {
-        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
-            .map_err(|error| format!("is not a private key in PEM form: {}", tls::say(&error)))?;
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| {
+            format!("is not a private key in PEM form: {}", tls::explain_pem(&error))
+        })?;
         let key = match &key {
             PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()).map(Key::Rsa),
             PrivateKeyDer::Pkcs8(der) => {

@@ -29,7 +29,7 @@ mod route;
 mod session;
 mod session_limits;
 #[cfg(test)]
-mod suppressing_tests;
+mod suppression_tests;
 mod transaction;
 mod wire;
 

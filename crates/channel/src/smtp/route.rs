@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use net::endpoint::Host;
+use net::guard::{Forbidden, Guard};
+use net::tcp::{self, Anywhere, ConnectError, Reach};
 use tokio::net::TcpStream;
 
 use super::UNACKNOWLEDGED_MAX;
 use super::config::{Relay, Tls};
 use super::dns::ResolveMail;
 use super::session::{Connection, Manners, NoConnection, Server};
-use crate::endpoint::Host;
-use crate::guard::{Forbidden, Guard};
-use crate::tcp::{self, Anywhere, ConnectError, Reach};
 
 /// Knows the way to destinations.
 #[derive(Debug)]

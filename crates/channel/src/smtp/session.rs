@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use rustls::pki_types::ServerName;
+use net::endpoint::Host;
+use net::{redact, tls};
 use smtp_proto::EhloResponse;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use super::config::{Credentials, Mechanism, Tls};
 use super::wire::{Broken, Reply, Stream, Wire};
-use crate::{hidden, tls};
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
@@ -180,12 +179,10 @@ impl Manners {
     }
 
     async fn encrypt(&self, tcp: TcpStream, name: &str) -> Result<Box<dyn Stream>, NoConnection> {
-        let name = ServerName::try_from(name.to_owned()).map_err(unreachable)?;
-        let connector = TlsConnector::from(Arc::clone(&self.connector));
-        match connector.connect(name, tcp).await {
+        match tls::shake_hands(&self.connector, &Host::Name(name.to_owned()), tcp).await {
             Ok(tls) => Ok(Box::new(tls)),
             // Some servers just hang up on what they cannot encrypt; without encryption they may do.
-            Err(error) if is_of_tls(&error) || self.tls == Tls::Opportunistic => {
+            Err(error) if tls::is_of_tls(&error) || self.tls == Tls::Opportunistic => {
                 Err(NoConnection::Misconfigured(format!("TLS: {}", tls::explain(&error))))
             }
             Err(error) => Err(unreachable(error)),
@@ -300,7 +297,7 @@ impl Credentials {
         let password = self.password.expose();
         let said =
             [self.plain(), self.bearer(), BASE64_STANDARD.encode(password), password.to_owned()];
-        if let Some(shown) = hidden::without(reply.text.as_bytes(), &said) {
+        if let Some(shown) = redact::without(reply.text.as_bytes(), &said) {
             reply.text = String::from_utf8_lossy(&shown).into_owned();
         }
         reply
@@ -329,12 +326,6 @@ fn literal(address: SocketAddr) -> String {
 
 fn unreachable(error: impl std::fmt::Display) -> NoConnection {
     NoConnection::Unreachable(error.to_string())
-}
-
-/// Whether the other side is there, and TLS is what does not work.
-fn is_of_tls(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    inner.is_some()
 }
 
 impl From<io::Error> for NoConnection {

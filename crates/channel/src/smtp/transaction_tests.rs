@@ -132,7 +132,7 @@ async fn transacted(case: Case) -> (End, usize) {
     };
     let sending = async {
         let stream: Box<dyn Stream> = if case.is_encrypted {
-            let connector = TlsConnector::from(crate::tls::client_without_proof().unwrap());
+            let connector = TlsConnector::from(net::tls::client_without_verification().unwrap());
             let name = ServerName::try_from("server.example").unwrap();
             Box::new(connector.connect(name, kernel).await.unwrap())
         } else {

@@ -89,7 +89,7 @@ impl<S: Stream> Wire<S> {
             match parsed {
                 Ok(response) => return Reply::check(response),
                 Err(smtp_proto::Error::NeedsMoreData { .. })
-                    if self.raw.len() < limits::ANSWER_BYTES => {}
+                    if self.raw.len() < net::ANSWER_BYTES => {}
                 Err(
                     smtp_proto::Error::NeedsMoreData { .. } | smtp_proto::Error::ResponseTooLong,
                 ) => {

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use flow::Clock;
+use net::endpoint::{Endpoint, Host};
+use net::guard::{Guard, Resolve};
+use net::http1::{Pool, Target};
 use notification::Delivery;
 
 use super::config::Settings;
@@ -11,9 +14,6 @@ use super::endpoints::Endpoints;
 use super::request::{Prepared, check_content};
 use super::response::interpret;
 use crate::checks::both;
-use crate::endpoint::{Endpoint, Host};
-use crate::guard::{Guard, Resolve};
-use crate::http1::{Pool, Target};
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
     timestamp,
@@ -146,9 +146,7 @@ impl WebhookSender {
         };
         let target = Target { origin: endpoint.origin, tls: manner.tls };
         match self.pool.exchange(Start::of(&job, delivery), &target, request).await {
-            Ok(reply) => {
-                interpret(reply.status, &reply.headers, &reply.body, timestamp(self.clock))
-            }
+            Ok(reply) => interpret(&reply, timestamp(self.clock)),
             Err(failure) => failure.into(),
         }
     }

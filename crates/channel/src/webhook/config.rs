@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use net::redact::Secret;
 use serde::Deserialize;
 
 use crate::ChannelError;
 use crate::checks::{each, require};
-use crate::settings::{Secret, networks};
+use crate::settings::networks;
 
 /// How requests are signed, and where they may go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
+use net::endpoint::{Endpoint, Origin};
+use net::tls::{self, Identity, Pem};
 use rustls::ClientConfig;
 
 use super::config::{EndpointSettings, Settings};
 use super::request::check_header;
 use super::signature::Signer;
 use crate::checks::{both, each};
-use crate::endpoint::{Endpoint, Origin};
-use crate::tls::{self, Identity, Pem};
 use crate::{ChannelError, Invalid};
 
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
@@ -62,7 +62,7 @@ impl Endpoints {
         let signer = Signer::new(&settings.secrets)
             .map_err(|message| ChannelError::Setting { setting: "secrets", message });
         let own = each(settings.endpoints.iter().map(|endpoint| Own::read(endpoint, ca_file)));
-        let (tls, (signer, own)) = both(tls::client(ca_file, PROTOCOLS), both(signer, own))?;
+        let (tls, (signer, own)) = both(tls::client(ca_file, PROTOCOLS, None), both(signer, own))?;
         let usual = Manner { signer, headers: HeaderMap::new(), tls: 0 };
         let mut tls = vec![tls];
         let mut special = Vec::new();
@@ -97,8 +97,8 @@ impl Own {
                 .map_err(|message| refuse(endpoint, &format!("a secret {message}"))),
         };
         let tls = identity(endpoint).and_then(|identity| {
-            let client = |identity| tls::client_with(ca_file, PROTOCOLS, Some(identity));
-            identity.map(client).transpose()
+            let client = |identity| tls::client(ca_file, PROTOCOLS, Some(identity));
+            Ok(identity.map(client).transpose()?)
         });
         let ((prefix, signer), (tls, headers)) =
             both(both(prefix, signer), both(tls, headers(endpoint)))?;
@@ -146,7 +146,7 @@ fn identity(endpoint: &EndpointSettings) -> Result<Option<Identity>, ChannelErro
     }
     let certificate = Pem::of("endpoints", certificate.as_ref(), certificate_file.as_ref());
     match (certificate, Pem::of("endpoints", key.as_ref(), key_file.as_ref())) {
-        (Some(certificate), Some(key)) => Identity::read(certificate, key).map(Some),
+        (Some(certificate), Some(key)) => Ok(Some(Identity::read(certificate, key)?)),
         _ => Err(refuse(
             endpoint,
             "a certificate and its key belong together, each as a text or as a file",

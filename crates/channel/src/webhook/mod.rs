@@ -12,7 +12,7 @@ mod request;
 mod response;
 mod signature;
 #[cfg(test)]
-mod suppressing_tests;
+mod suppression_tests;
 
 pub use channel::WebhookChannel;
 pub use config::{EndpointSettings, Settings};

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
+use net::endpoint::Endpoint;
 use notification::{Content, NotificationId, Timestamp};
 use serde_json::value::RawValue;
 
 use super::endpoints::Manner;
 use crate::Invalid;
-use crate::endpoint::Endpoint;
 
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -129,7 +129,7 @@ pub(super) fn check_header(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content_check::content_check;
+    use crate::test_support::content_check;
 
     #[test]
     fn a_payload_is_any_json_and_options_are_headers() {

@@ -2,20 +2,16 @@
 //! again, what judges the request itself is final. Between us and it stand others' proxies: only what says that it was
 //! declined is known not to have been acted on.
 
-use http::{HeaderMap, StatusCode};
+use net::exchange::Reply;
 use notification::{Answer, Timestamp};
 
 use crate::Attempt;
 use crate::answers::{RETRY_AFTER_MAX, retry_after, words};
 
 /// What an answer means that came at `now`. Of the body of whatever is not an acceptance some words are kept.
-pub(super) fn interpret(
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: &[u8],
-    now: Timestamp,
-) -> Attempt {
-    let code = status.as_u16();
+pub(super) fn interpret(reply: &Reply, now: Timestamp) -> Attempt {
+    let Reply { status, headers, body, .. } = reply;
+    let code = *status;
     let refused = |gone| Attempt::answered(Answer::refused(code, gone, words(code, body)));
     let wait = || retry_after(headers, now).map(|wait| wait.min(RETRY_AFTER_MAX));
     let deferred = || {
@@ -42,7 +38,9 @@ pub(super) fn interpret(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::reply;
     use flow::Signal;
+    use http::HeaderMap;
     use http::header::RETRY_AFTER;
     use notification::{Report, Verdict};
     use std::time::Duration;
@@ -52,8 +50,7 @@ mod tests {
     fn read(status: u16, retry_after: &str, body: &str) -> (Answer, Signal) {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, retry_after.parse().unwrap());
-        let status_code = StatusCode::from_u16(status).unwrap();
-        let attempt = interpret(status_code, &headers, body.as_bytes(), NOW);
+        let attempt = interpret(&reply(status, headers, body), NOW);
         let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
         assert_eq!(answer.status, status);
         (answer, attempt.signal)

@@ -7,8 +7,7 @@ use aws_lc_rs::hmac;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-
-use crate::settings::Secret;
+use net::redact::Secret;
 
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;

@@ -7,23 +7,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use flow::Clock;
+use net::endpoint::Host;
+use net::exchange::Reply;
+use net::guard::{Guard, Resolve};
+use net::tls;
 use notification::Delivery;
 
 use super::config::Settings;
 use super::encryption::{Ephemeral, encrypt};
 use super::request::{Prepared, Terms, check_content};
 use super::response::{Advice, interpret};
-use super::routes::{Dial, Reply, Routes};
+use super::routes::{Dial, Routes};
 use super::subscription::Subscription;
 use super::turns::Turns;
 use super::vapid::{Proof, Vapid};
 use crate::checks::both;
 use crate::complaint::Complaint;
-use crate::endpoint::Host;
-use crate::guard::{Guard, Resolve};
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
-    timestamp, tls,
+    timestamp,
 };
 
 /// A way to browsers.
@@ -54,8 +56,10 @@ impl WebPushChannel {
     /// A channel with `settings`. Reads the key and the certificates, and connects to nothing.
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let ca_file = settings.ca_file.as_deref();
-        let tls =
-            both(tls::client(ca_file, &[b"h2", b"http/1.1"]), tls::client(ca_file, &[b"http/1.1"]));
+        let tls = both(
+            tls::client(ca_file, &[b"h2", b"http/1.1"], None),
+            tls::client(ca_file, &[b"http/1.1"], None),
+        );
         let ((), (vapid, (tls, tls_http1))) = both(settings.check(), both(vapid(settings), tls))?;
         let guard = Guard::new(settings.allow_networks.clone());
         let dial = Dial {
@@ -176,7 +180,7 @@ impl WebPushSender {
         };
         let route = match self.routes.route(&endpoint.origin) {
             Ok(route) => route,
-            Err(none) => return none,
+            Err(unsent) => return unsent.into(),
         };
         let WebPushChannel { vapid, ttl, pad_to, .. } = &self.channel;
         let Some(proof) = vapid.proof(&route.audience, timestamp(self.clock)) else {
@@ -202,15 +206,13 @@ impl WebPushSender {
         };
         match self.routes.exchange(Start::of(job, delivery), &route, &body, &make).await {
             Ok(reply) => self.conclude(&reply, &proof),
-            Err(attempt) => attempt,
+            Err(failure) => failure.into(),
         }
     }
 
     fn conclude(&self, reply: &Reply, proof: &Proof) -> Attempt {
-        let Reply { status, headers, body } = reply;
-        let (attempt, advice) =
-            interpret(*status, headers, body, timestamp(self.clock), proof.is_accepted());
-        if (200..300).contains(status) {
+        let (attempt, advice) = interpret(reply, timestamp(self.clock), proof.is_accepted());
+        if (200..300).contains(&reply.status) {
             proof.accepted();
         }
         if advice == Advice::Complain && self.complaint.is_due(self.clock) {

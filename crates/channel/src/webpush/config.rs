@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use net::redact::Secret;
 use serde::Deserialize;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use super::request::TTL_SECONDS_MAX;
 use crate::ChannelError;
 use crate::checks::{each, require};
-use crate::settings::{Secret, duration, networks};
+use crate::settings::{duration, networks};
 
 /// In whose name messages are sent, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -21,7 +21,7 @@ mod response;
 mod routes;
 mod subscription;
 #[cfg(test)]
-mod suppressing_tests;
+mod suppression_tests;
 mod turns;
 mod vapid;
 

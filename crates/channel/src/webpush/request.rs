@@ -174,7 +174,7 @@ fn read_options(options: &[u8]) -> Result<Options, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content_check::content_check;
+    use crate::test_support::content_check;
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_500);
 

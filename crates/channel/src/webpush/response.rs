@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
+use net::exchange::Reply;
 use notification::{Answer, Timestamp};
 
 use crate::Attempt;
@@ -52,13 +53,9 @@ const OUR_PROOF: &[&str] = &["authoriz", "jwt", "vapid"];
 ///
 /// Another key than ours may be the mistake of whoever set this channel up, which would refuse every subscription there is: so
 /// it is final only where `is_key_proven`, which says that the service has accepted our key since the start.
-pub(super) fn interpret(
-    status: u16,
-    headers: &HeaderMap,
-    body: &[u8],
-    now: Timestamp,
-    is_key_proven: bool,
-) -> (Attempt, Advice) {
+pub(super) fn interpret(reply: &Reply, now: Timestamp, is_key_proven: bool) -> (Attempt, Advice) {
+    let Reply { status, headers, body, .. } = reply;
+    let status = *status;
     let refused = |gone| Attempt::answered(Answer::refused(status, gone, words(status, body)));
     let wait = || retry_after(headers, now).map(|wait| wait.min(RETRY_AFTER_MAX));
     let deferred = |after| Answer::deferred(status, after, words(status, body));
@@ -102,6 +99,7 @@ fn blame(status: u16, headers: &HeaderMap, body: &[u8]) -> Blame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::reply;
     use flow::Signal;
     use http::header::RETRY_AFTER;
     use notification::{Report, Verdict};
@@ -125,7 +123,8 @@ mod tests {
         body: &str,
         is_key_proven: bool,
     ) -> (Answer, Signal, Advice) {
-        let (attempt, advice) = interpret(status, headers, body.as_bytes(), NOW, is_key_proven);
+        let (attempt, advice) =
+            interpret(&reply(status, headers.clone(), body), NOW, is_key_proven);
         let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
         assert_eq!(answer.status, status);
         (answer, attempt.signal, advice)

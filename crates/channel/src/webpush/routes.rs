@@ -10,17 +10,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Request, Uri};
+use http::{HeaderValue, Request, Uri};
 use http_body_util::Full;
+use net::endpoint::Origin;
+use net::exchange::{Failure, Permit as _, Reply, Unsent};
+use net::http1::{self, Target};
+use net::http2::{self, Priming};
+use net::tcp::Reach;
+use notification::Report;
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::endpoint::Origin;
-use crate::http1::{self, Target};
-use crate::http2::{self, NoAnswer, Priming};
-use crate::tcp::Reach;
-use crate::{Attempt, Start, Tools};
+use crate::{Start, Tools};
 
 /// Push services with connections of their own, per sender thread. There are a handful, but an endpoint can name any.
 const ORIGINS_MAX: usize = 128;
@@ -30,8 +32,6 @@ const HTTP1_CONNECTIONS_MAX: usize = 16;
 const HTTP1_WAIT: Duration = Duration::from_secs(15);
 /// How long a push service counts as one that speaks no HTTP/2.
 const ASK_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// How soon a message is worth another try that found everything in use.
-const NO_ROOM_DELAY: Duration = Duration::from_secs(1);
 
 /// How connections are made.
 #[derive(Debug, Clone)]
@@ -42,15 +42,6 @@ pub(super) struct Dial {
     /// Offers HTTP/1.1.
     pub(super) tls_http1: Arc<ClientConfig>,
     pub(super) connections_max: usize,
-}
-
-/// An answer.
-#[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    /// At most [`notification::limits::ANSWER_BYTES`]; empty for an acceptance.
-    pub(super) body: Vec<u8>,
 }
 
 /// The ways of one thread.
@@ -90,23 +81,25 @@ impl Routes {
     /// Sends what `make` makes over `route`, with `body`, and waits for the answer.
     ///
     /// # Errors
-    /// What the attempt came to when there is no answer.
+    /// Why there is no answer.
     pub(super) async fn exchange(
         &self,
         start: Start<'_>,
         route: &Route,
         body: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
-    ) -> Result<Reply, Attempt> {
+    ) -> Result<Reply, Failure<Report>> {
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
-            match route.http2.exchange_if_spoken(start, body, make).await {
-                Ok((http2::Reply { status, headers, body }, _stream)) => {
+            match route.http2.exchange(start, body, make).await {
+                Ok((reply, _stream)) => {
                     route.ask_at.set(None);
-                    return Ok(Reply { status, headers, body });
+                    return Ok(reply);
                 }
-                Err(NoAnswer::Concluded(attempt)) => return Err(attempt),
-                Err(NoAnswer::NotSpoken) => route.ask_at.set(Some(now + ASK_AGAIN_AFTER)),
+                Err(Failure::Unsent(Unsent::NotSpoken(_))) => {
+                    route.ask_at.set(Some(now + ASK_AGAIN_AFTER));
+                }
+                Err(failure) => return Err(failure),
             }
         }
         // Boxed: every attempt would carry the room for it.
@@ -119,32 +112,21 @@ impl Routes {
         route: &Route,
         body: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
-    ) -> Result<Reply, Attempt> {
+    ) -> Result<Reply, Failure<Report>> {
         let place = tokio::time::timeout(HTTP1_WAIT, route.http1_places.acquire());
-        let Ok(Ok(_place)) = place.await else {
-            return Err(Attempt::handed_back(NO_ROOM_DELAY));
-        };
-        if let Some(report) = start.may_start().report_otherwise() {
-            return Err(Attempt::not_started(report));
-        }
+        let Ok(Ok(_place)) = place.await else { return Err(Unsent::Full.into()) };
+        start.may_send().map_err(Unsent::Withheld)?;
         let request = make().and_then(|request| over_http1(request, route, body));
-        let Some(request) = request else {
-            return Err(Attempt::impossible("it cannot be written as a request"));
-        };
+        let request = request.ok_or(Unsent::Unwritable)?;
         let target = Target { origin: route.origin.clone(), tls: 0 };
-        match self.http1.exchange(start, &target, request).await {
-            Ok(http1::Reply { status, headers, body }) => {
-                Ok(Reply { status: status.as_u16(), headers, body })
-            }
-            Err(failure) => Err(failure.into()),
-        }
+        self.http1.exchange(start, &target, request).await
     }
 
     /// The way to `origin`.
     ///
     /// # Errors
-    /// What an attempt comes to when there is none.
-    pub(super) fn route(&self, origin: &Origin) -> Result<Rc<Route>, Attempt> {
+    /// Why there is none.
+    pub(super) fn route(&self, origin: &Origin) -> Result<Rc<Route>, Unsent<Report>> {
         let now = self.tools.clock.monotonic();
         let mut routes = self.by_origin.borrow_mut();
         if let Some(route) = routes.get(origin) {
@@ -155,11 +137,10 @@ impl Routes {
             let idle = routes.iter().filter(|(_, route)| Rc::strong_count(route) == 1);
             let longest_idle = idle.min_by_key(|(_, route)| route.used_at.get());
             let longest_idle = longest_idle.map(|(origin, _)| origin.clone());
-            let longest_idle = longest_idle.ok_or_else(|| Attempt::handed_back(NO_ROOM_DELAY))?;
+            let longest_idle = longest_idle.ok_or(Unsent::Full)?;
             routes.remove(&longest_idle);
         }
-        let authority = Authority::try_from(origin.authority())
-            .map_err(|_| Attempt::impossible("its push service cannot be written as a request"))?;
+        let authority = Authority::try_from(origin.authority()).map_err(|_| Unsent::Unwritable)?;
         let dial = http2::Dial {
             provider: "a push service",
             origin: origin.clone(),
@@ -167,7 +148,8 @@ impl Routes {
             reach: Arc::clone(&self.dial.reach),
             priming: Priming::Unprimed,
         };
-        let http2 = http2::Pool::new(dial, self.dial.connections_max, self.tools);
+        let Tools { clock, seed } = self.tools;
+        let http2 = http2::Pool::new(dial, self.dial.connections_max, clock, seed);
         let route = Rc::new(Route {
             origin: origin.clone(),
             audience: format!("https://{authority}"),

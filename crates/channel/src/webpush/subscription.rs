@@ -7,10 +7,10 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use net::endpoint::Endpoint;
 use serde::Deserialize;
 
 use crate::Invalid;
-use crate::endpoint::Endpoint;
 
 /// A point on P-256 in its uncompressed form.
 pub(super) const POINT_BYTES: usize = 65;

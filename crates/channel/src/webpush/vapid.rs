@@ -13,12 +13,12 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::HeaderValue;
+use net::redact::Secret;
 use notification::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::is_stale;
-use crate::settings::Secret;
 
 /// How long a token is good: half of what the standard allows, so that clocks may differ.
 const LIFE: Duration = Duration::from_hours(12);

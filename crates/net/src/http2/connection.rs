@@ -15,16 +15,16 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream};
-use http::{HeaderMap, Request, Response, StatusCode};
-use notification::limits;
+use http::{Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::endpoint::Origin;
+use crate::exchange::Reply;
 use crate::guard::Forbidden;
 use crate::tcp::{self, Reach};
-use crate::tls;
+use crate::{ANSWER_BYTES, tls, words};
 
 /// How long TCP, TLS and the HTTP/2 preface may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,20 +47,22 @@ const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 
 /// How connections are made.
 #[derive(Debug, Clone)]
-pub(crate) struct Dial {
-    /// Whose they are, for people.
-    pub(crate) provider: &'static str,
-    /// Where to. Always spoken to over TLS.
-    pub(crate) origin: Origin,
-    pub(crate) tls: Arc<rustls::ClientConfig>,
+pub struct Dial {
+    /// The name of the service, for the log.
+    pub provider: &'static str,
+    /// The server. It is always spoken to over TLS.
+    pub origin: Origin,
+    /// The TLS configuration, which has to offer `h2` by ALPN.
+    pub tls: Arc<rustls::ClientConfig>,
     /// Which addresses may be connected to.
-    pub(crate) reach: Arc<dyn Reach>,
-    pub(crate) priming: Priming,
+    pub reach: Arc<dyn Reach>,
+    /// How many streams a new connection takes before its first answer.
+    pub priming: Priming,
 }
 
 /// How many streams a new connection takes before its first answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Priming {
+pub enum Priming {
     /// One, until an answer has shown that the peer accepts our credential, whatever it granted: so APNs wants it.
     OneStream,
     /// As many as the peer has granted.
@@ -69,7 +71,7 @@ pub(crate) enum Priming {
 
 /// The sending side of a connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(super) struct Connection {
     requests: RefCell<SendRequest<Bytes>>,
     load: Rc<Load>,
     priming: Priming,
@@ -79,7 +81,7 @@ pub(crate) struct Connection {
 
 /// The receiving side, to be run as a task; it ends when the sending side is dropped or the peer ends it.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(super) struct Wire {
     provider: &'static str,
     connection: h2::client::Connection<Unvectored, Bytes>,
     pings: PingPong,
@@ -102,24 +104,15 @@ struct Awaited<'a> {
     is_answered: bool,
 }
 
-/// An answer.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    /// At most [`limits::ANSWER_BYTES`]; empty for an acceptance.
-    pub(crate) body: Vec<u8>,
-}
-
-/// Why there is no answer.
+/// Why a try over one stream has no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The provider certainly did not process the request; `leave` says that the connection takes no more.
+pub(super) enum NoReply {
+    /// The server certainly did not process the request; `leave` says that the connection takes no more.
     NotProcessed {
         /// Whether the connection is of no more use.
         leave: bool,
     },
-    /// The provider wants it over HTTP/1.1, and did not process it (RFC 9113, section 7).
+    /// The server wants it over HTTP/1.1, and did not process it (RFC 9113, section 7).
     Http11Required,
     /// It may have processed it.
     Lost(String),
@@ -127,7 +120,7 @@ pub(crate) enum Failure {
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(super) enum Ending {
     /// It is over: the peer ended it, or we did.
     Over,
     /// Nobody needed it any more; it is still open.
@@ -136,7 +129,7 @@ pub(crate) enum Ending {
 
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectError {
+pub(super) enum ConnectError {
     #[error(transparent)]
     Forbidden(Forbidden),
     #[error("cannot connect to {origin}: {message}")]
@@ -164,7 +157,7 @@ struct Unvectored(TlsStream<TcpStream>);
 
 impl Dial {
     /// Makes a connection.
-    pub(crate) async fn connect(&self) -> Result<(Connection, Wire), ConnectError> {
+    pub(super) async fn connect(&self) -> Result<(Connection, Wire), ConnectError> {
         tokio::time::timeout(CONNECT_TIMEOUT, self.connect_unhurried())
             .await
             .unwrap_or_else(|_| Err(ConnectError::TimedOut { origin: self.origin.to_string() }))
@@ -220,47 +213,47 @@ impl Dial {
 
 impl Connection {
     /// Streams that may be opened now.
-    pub(crate) fn free_streams(&self) -> usize {
+    pub(super) fn free_streams(&self) -> usize {
         let granted = self.requests.borrow().current_max_send_streams();
         let usable = if self.is_settled() { granted } else { granted.min(1) };
         usable.saturating_sub(self.load.in_flight.get())
     }
 
     /// Whether it takes as much as it ever will: the peer has granted its streams before the first request.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.proven.get() || self.priming == Priming::Unprimed
     }
 
     /// Whether it answers pings, if anything, and no requests.
-    pub(crate) fn is_mute(&self) -> bool {
+    pub(super) fn is_mute(&self) -> bool {
         self.load.given_up.get() >= GIVEN_UP_MAX
     }
 
     /// Takes one of the free streams.
-    pub(crate) fn take_stream(&self) {
+    pub(super) fn take_stream(&self) {
         self.load.in_flight.set(self.load.in_flight.get() + 1);
     }
 
     /// Gives it back.
-    pub(crate) fn give_stream_back(&self) {
+    pub(super) fn give_stream_back(&self) {
         self.load.in_flight.set(self.load.in_flight.get().saturating_sub(1));
     }
 
     /// Sends a request over a stream that was taken; the future waits for the answer. The request is gone by then: thousands of
     /// these futures wait at a time, and each has to be small.
-    pub(crate) fn exchange(
+    pub(super) fn exchange(
         &self,
         request: Request<()>,
         payload: Bytes,
-    ) -> impl Future<Output = Result<Reply, Failure>> + use<'_> {
+    ) -> impl Future<Output = Result<Reply, NoReply>> + use<'_> {
         // A connection that is going away says so here, before anything is written.
         let started = self.start(request, payload);
         async move {
-            let response = started.map_err(|_| Failure::NotProcessed { leave: true })?;
+            let response = started.map_err(|_| NoReply::NotProcessed { leave: true })?;
             let awaited = Awaited { load: &self.load, is_answered: false };
             let answer = response.await;
             awaited.end();
-            let answer = answer.map_err(|error| failure(&error))?;
+            let answer = answer.map_err(|error| no_reply(&error))?;
             self.load.answers.set(self.load.answers.get().wrapping_add(1));
             if answer.status() != StatusCode::FORBIDDEN {
                 self.proven.set(true);
@@ -301,7 +294,7 @@ impl Drop for Awaited<'_> {
 
 impl Wire {
     /// Runs the connection until it is over or idle. `progressed` is called whenever it has moved on.
-    pub(crate) async fn run(&mut self, progressed: impl Fn()) -> Ending {
+    pub(super) async fn run(&mut self, progressed: impl Fn()) -> Ending {
         let Self { provider, connection, pings, load } = self;
         let moving = poll_fn(|context| {
             let ended = connection.poll_unpin(context);
@@ -321,7 +314,7 @@ impl Wire {
     }
 
     /// Says goodbye; call it when the sending side is gone.
-    pub(crate) async fn close(self) {
+    pub(super) async fn close(self) {
         match tokio::time::timeout(FAREWELL_WITHIN, self.connection).await {
             Ok(Ok(())) | Err(_) => {}
             Ok(Err(error)) => tracing::debug!(provider = self.provider, %error, "connection ended"),
@@ -389,20 +382,18 @@ async fn read_slowly(mut stream: RecvStream, mut body: Body) -> Vec<u8> {
 ///
 /// `h2` ends streams above a GOAWAY's last stream with that GOAWAY, and those below it, if the connection
 /// breaks before their answers, with what broke it.
-fn failure(error: &h2::Error) -> Failure {
+fn no_reply(error: &h2::Error) -> NoReply {
     let by_peer = error.is_remote();
     if by_peer && error.reason() == Some(Reason::HTTP_1_1_REQUIRED) {
-        return Failure::Http11Required;
+        return NoReply::Http11Required;
     }
     if by_peer && error.is_go_away() {
-        return Failure::NotProcessed { leave: true };
+        return NoReply::NotProcessed { leave: true };
     }
     if by_peer && error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
-        return Failure::NotProcessed { leave: false };
+        return NoReply::NotProcessed { leave: false };
     }
-    let mut detail = format!("no answer: {error}");
-    detail.truncate(detail.floor_char_boundary(limits::DETAIL_BYTES));
-    Failure::Lost(detail)
+    NoReply::Lost(words::short(format!("no answer: {error}")))
 }
 
 // === impl Body ===
@@ -414,12 +405,12 @@ impl Body {
         piece: Option<Result<Bytes, h2::Error>>,
     ) -> ControlFlow<()> {
         let Some(Ok(piece)) = piece else { return ControlFlow::Break(()) };
-        let room = limits::ANSWER_BYTES.saturating_sub(self.bytes);
+        let room = ANSWER_BYTES.saturating_sub(self.bytes);
         self.bytes += piece.len();
         if self.is_kept {
             self.kept.extend_from_slice(piece.get(..room).unwrap_or(&piece));
         }
-        let is_over = self.bytes >= limits::ANSWER_BYTES
+        let is_over = self.bytes >= ANSWER_BYTES
             || stream.is_end_stream()
             || stream.flow_control().release_capacity(piece.len()).is_err();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

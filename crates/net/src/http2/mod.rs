@@ -1,18 +1,18 @@
-//! HTTP/2 to providers, as APNs, FCM and Web Push share it.
+//! HTTP/2: the connections of one thread to one origin.
 //!
 //! ```text
-//! Pool (one per origin and sender thread)
-//!   ├─ waiting      who is next for a stream
+//! Pool (one per origin and thread)
+//!   ├─ waiting      requests that wait for a stream, in the order of priority
 //!   └─ Connection   up to `connections_max`, each with as many streams as its peer grants
-//!        └─ tcp::connect   finds the addresses, refuses those that must not be reached
+//!        └─ tcp::connect   resolves the name, and refuses addresses that must not be connected to
 //! ```
 //!
-//! A connection never leaves its thread, and its frames are written many at a time. One that is quiet is asked
-//! for a sign of life; one that gives it and answers no request is replaced.
+//! A connection never leaves its thread, and its frames are written many at a time. A quiet one is sent a ping; one that answers
+//! pings and no requests is replaced.
 
 mod connection;
 mod pool;
 mod waiting;
 
-pub(crate) use connection::{Dial, Priming, Reply};
-pub(crate) use pool::{NoAnswer, Pool, Stream};
+pub use connection::{Dial, Priming};
+pub use pool::{Pool, Stream};

@@ -11,27 +11,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::{Backoff, Clock};
 use http::Request;
-use notification::{Answer, Priority};
+use notification::Priority;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::connection::{ConnectError, Connection, Dial, Ending, Failure, Reply, Wire};
+use super::connection::{ConnectError, Connection, Dial, Ending, NoReply, Wire};
 use super::waiting::{Line, Waiting};
-use crate::answers::plain_words;
+use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::guard::Forbidden;
-use crate::hidden::Proofs;
-use crate::{Attempt, Start, Tools};
+use crate::redact::Credentials;
+use crate::words;
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
 const STREAM_WAIT: Duration = Duration::from_secs(15);
-/// How soon a request that found no stream is worth another try.
-const NO_STREAM_DELAY: Duration = Duration::from_secs(1);
 /// How often a request that was certainly not processed is sent again within its attempt.
 const TRIES_MAX: usize = 3;
 
 /// Connections to one endpoint.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     shared: Rc<Shared>,
     /// Ends with the pool.
     tasks: RefCell<JoinSet<()>>,
@@ -39,33 +37,11 @@ pub(crate) struct Pool {
 
 /// A stream that may be used. Dropping it frees the stream.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     connection: Rc<Connection>,
     /// Whether it had to be waited for.
     waited: bool,
     shared: Rc<Shared>,
-}
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(crate) enum NoAnswer {
-    /// The origin does not speak HTTP/2, or not for this request: it did not act on it, and another version of HTTP may do.
-    NotSpoken,
-    /// This is what the attempt came to.
-    Concluded(Attempt),
-}
-
-/// Why there is no stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum NoStream {
-    /// The origin must not be connected to.
-    Forbidden(Forbidden),
-    /// The origin speaks, and not HTTP/2.
-    NotSpoken,
-    /// There is no connection, and this is why.
-    Unreachable(String),
-    /// All streams were in use all the time.
-    Full,
 }
 
 #[derive(Debug)]
@@ -98,13 +74,13 @@ struct Place<'a> {
 // === impl Pool ===
 
 impl Pool {
-    /// A pool without connections.
-    pub(crate) fn new(dial: Dial, connections_max: usize, tools: Tools) -> Self {
+    /// A pool without connections, for at most `connections_max`; `seed` is for its random waits between connects.
+    pub fn new(dial: Dial, connections_max: usize, clock: Clock, seed: u64) -> Self {
         let shared = Shared {
             dial,
-            clock: tools.clock,
+            clock,
             connections_max,
-            random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
+            random: RefCell::new(fastrand::Rng::with_seed(seed)),
             connections: RefCell::default(),
             waiting: Waiting::default(),
             connecting: RefCell::default(),
@@ -117,92 +93,59 @@ impl Pool {
         Self { shared: Rc::new(shared), tasks: RefCell::default() }
     }
 
-    /// Sends what `make` makes, with `payload`, when it is the delivery's turn, and waits for the answer; the stream says over
-    /// which connection. What the provider certainly did not process is made and sent again, a few times. `make`
-    /// gives nothing when the request cannot be written.
-    ///
-    /// # Errors
-    /// What the attempt came to when there is no answer.
-    pub(crate) async fn exchange(
-        &self,
-        start: Start<'_>,
-        payload: &Bytes,
-        make: &impl Fn() -> Option<Request<()>>,
-    ) -> Result<(Reply, Stream), Attempt> {
-        self.exchange_if_spoken(start, payload, make).await.map_err(|no_answer| match no_answer {
-            NoAnswer::NotSpoken => Attempt::unsent(self.shared.not_spoken(), None),
-            NoAnswer::Concluded(attempt) => attempt,
-        })
-    }
-
-    /// The same where another version of HTTP may do.
+    /// Sends what `make` makes, with `payload`, when it is the request's turn, and waits for the answer; the stream says over
+    /// which connection. A request that was certainly not processed is made and sent again, a few times. `make` gives `None`
+    /// when the request cannot be written.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(crate) async fn exchange_if_spoken(
+    pub async fn exchange<P: Permit>(
         &self,
-        start: Start<'_>,
+        permit: P,
         payload: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
-    ) -> Result<(Reply, Stream), NoAnswer> {
-        let concluded = |attempt| Err(NoAnswer::Concluded(attempt));
+    ) -> Result<(Reply, Stream), Failure<P::Refusal>> {
         let mut wait_until = None;
         for _ in 0..TRIES_MAX {
-            let stream = match self.stream(start.priority(), &mut wait_until).await {
-                Ok(stream) => stream,
-                Err(NoStream::Forbidden(forbidden)) => {
-                    return concluded(Attempt::impossible(forbidden.to_string()));
-                }
-                Err(NoStream::NotSpoken) => return Err(NoAnswer::NotSpoken),
-                Err(NoStream::Unreachable(failure)) => {
-                    return concluded(Attempt::unsent(failure, None));
-                }
-                Err(NoStream::Full) => return concluded(Attempt::handed_back(NO_STREAM_DELAY)),
-            };
-            if stream.waited
-                && let Some(report) = start.may_start().report_otherwise()
-            {
-                return concluded(Attempt::not_started(report));
+            let stream = self.stream(permit.priority(), &mut wait_until).await?;
+            if stream.waited {
+                permit.may_send().map_err(Unsent::Withheld)?;
             }
-            let Some(request) = make() else {
-                return concluded(Attempt::impossible("it cannot be written as a request"));
-            };
-            if let Err(not_begun) = start.begin().await {
-                return concluded(not_begun);
-            }
+            let request = make().ok_or(Unsent::Unwritable)?;
+            permit.begin().await.map_err(Unsent::Withheld)?;
             match stream.connection.exchange(request, payload.clone()).await {
                 Ok(mut reply) => {
                     // Another one, for few are answered with words: keeping each would cost those that are not.
                     if !reply.body.is_empty()
                         && let Some(request) = make()
                     {
-                        Proofs::of(request.headers()).hide(&mut reply.body);
+                        Credentials::of(request.headers()).remove_from(&mut reply.body);
                     }
                     return Ok((reply, stream));
                 }
-                Err(Failure::NotProcessed { leave }) => {
+                Err(NoReply::NotProcessed { leave }) => {
                     if leave {
                         stream.leave_connection();
                     }
                 }
-                Err(Failure::Http11Required) => {
+                Err(NoReply::Http11Required) => {
                     stream.leave_connection();
-                    return Err(NoAnswer::NotSpoken);
+                    return Err(Unsent::NotSpoken(self.shared.not_spoken()).into());
                 }
-                Err(Failure::Lost(detail)) => return concluded(Attempt::lost(detail)),
+                Err(NoReply::Lost(words)) => return Err(Failure::Lost(words)),
             }
         }
         let provider = self.shared.dial.provider;
-        let detail = format!("{provider} refused the stream and did not process it");
-        concluded(Attempt::pushed_back(Answer::deferred(0, None, detail)))
+        let message = format!("{provider} refused the stream and did not process it");
+        Err(Unsent::Declined(message).into())
     }
 
     /// Takes a stream, when it is `priority`'s turn. All waits of one attempt end at `until`.
-    async fn stream(
+    async fn stream<Refusal>(
         &self,
         priority: Priority,
         until: &mut Option<Instant>,
-    ) -> Result<Stream, NoStream> {
+    ) -> Result<Stream, Unsent<Refusal>> {
         if self.shared.waiting.none_before(priority)
             && let Some(stream) = self.take(false)
         {
@@ -214,7 +157,7 @@ impl Pool {
         found.unwrap_or_else(|_| Err(self.shared.no_stream()))
     }
 
-    async fn wait(&self, priority: Priority) -> Result<Stream, NoStream> {
+    async fn wait<Refusal>(&self, priority: Priority) -> Result<Stream, Unsent<Refusal>> {
         let place = Place::new(self.shared.waiting.line(priority), &self.shared);
         loop {
             self.grow();
@@ -225,10 +168,10 @@ impl Pool {
                 return Ok(stream);
             }
             if let Some(forbidden) = self.shared.forbidden.get() {
-                return Err(NoStream::Forbidden(forbidden));
+                return Err(Unsent::Forbidden(forbidden));
             }
             if !self.shared.is_spoken.get() {
-                return Err(NoStream::NotSpoken);
+                return Err(Unsent::NotSpoken(self.shared.not_spoken()));
             }
         }
     }
@@ -261,7 +204,7 @@ impl Pool {
     }
 
     /// Lets go of all connections and waits until they have said goodbye.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         self.shared.connections.borrow_mut().clear();
         // It would be one that nobody lets go of.
         if let Some(connecting) = self.shared.connecting.take() {
@@ -315,7 +258,7 @@ impl Shared {
                     return None;
                 }
                 Err(error @ ConnectError::NotHttp2 { .. }) => {
-                    if self.dial.reach.is_ours() {
+                    if self.dial.reach.is_configured() {
                         tracing::warn!(provider = self.dial.provider, %error, "no connection: it has to offer h2 by ALPN");
                     }
                     // Another try would be told the same.
@@ -325,7 +268,7 @@ impl Shared {
                 }
                 Err(error) => {
                     let provider = self.dial.provider;
-                    if self.dial.reach.is_ours() {
+                    if self.dial.reach.is_configured() {
                         tracing::warn!(provider, %error, "no connection");
                     } else {
                         tracing::debug!(provider, %error, "no connection");
@@ -335,7 +278,7 @@ impl Shared {
                     let delay =
                         Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
                     self.dial_at.set(Some(self.clock.monotonic() + delay));
-                    self.last_failure.replace(Some(plain_words(&error.to_string())));
+                    self.last_failure.replace(Some(words::plain(&error.to_string())));
                 }
             }
         }
@@ -365,18 +308,18 @@ impl Shared {
     }
 
     fn not_spoken(&self) -> String {
-        plain_words(&format!("{} does not speak HTTP/2", self.dial.origin))
+        words::plain(&format!("{} does not speak HTTP/2", self.dial.origin))
     }
 
-    fn no_stream(&self) -> NoStream {
+    fn no_stream<Refusal>(&self) -> Unsent<Refusal> {
         match &*self.last_failure.borrow() {
             Some(failure) if self.connections.borrow().is_empty() => {
-                NoStream::Unreachable(failure.clone())
+                Unsent::Unreachable(failure.clone())
             }
             _ if self.connections.borrow().is_empty() => {
-                NoStream::Unreachable("no connection in time".to_owned())
+                Unsent::Unreachable("no connection in time".to_owned())
             }
-            _ => NoStream::Full,
+            _ => Unsent::Full,
         }
     }
 }
@@ -385,7 +328,7 @@ impl Shared {
 
 impl Stream {
     /// Takes the stream's connection out of use.
-    pub(crate) fn leave_connection(&self) -> bool {
+    pub fn leave_connection(&self) -> bool {
         self.shared.leave(&Rc::downgrade(&self.connection))
     }
 }
@@ -431,12 +374,12 @@ mod tests {
         let dial = Dial {
             provider: "test",
             origin: Endpoint::parse(origin).unwrap().origin,
-            tls: tls::client(None, &[b"h2"]).unwrap(),
+            tls: tls::client(None, &[b"h2"], None).unwrap(),
             reach,
             priming: Priming::OneStream,
         };
         let clock = Clock::starting_at(Duration::ZERO);
-        Pool::new(dial, 1, Tools { clock, seed: 1 })
+        Pool::new(dial, 1, clock, 1)
     }
 
     #[tokio::test]
@@ -445,8 +388,8 @@ mod tests {
         let local = tokio::task::LocalSet::new();
         let asked = async {
             let ask = async |priority| {
-                let refused = pool.stream(priority, &mut None).await;
-                assert!(matches!(refused, Err(NoStream::Forbidden(_))), "{refused:?}");
+                let refused = pool.stream::<()>(priority, &mut None).await;
+                assert!(matches!(refused, Err(Unsent::Forbidden(_))), "{refused:?}");
             };
             tokio::join!(ask(Priority::Normal), ask(Priority::Bulk));
             ask(Priority::Normal).await;
@@ -465,9 +408,9 @@ mod tests {
             let begun = clock.monotonic();
             let waited = || (clock.monotonic() - begun).as_secs();
             let asked = async {
-                let nothing = pool.stream(Priority::Normal, &mut None).await;
+                let nothing = pool.stream::<()>(Priority::Normal, &mut None).await;
                 assert!(
-                    matches!(nothing, Err(NoStream::Unreachable(_) | NoStream::Full)),
+                    matches!(nothing, Err(Unsent::Unreachable(_) | Unsent::Full)),
                     "{nothing:?}"
                 );
                 assert_eq!(waited(), STREAM_WAIT.as_secs());

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::TlsConnector;
@@ -50,42 +49,11 @@ const SEQUENCE: u8 = 0x30;
 /// # Errors
 /// [`StoreError::Refused`] when the file cannot be used.
 pub(super) fn connector(ca_file: Option<&Path>) -> Result<Tls, StoreError> {
-    let mut roots = RootCertStore::empty();
-    let native = rustls_native_certs::load_native_certs();
-    for error in &native.errors {
-        tracing::warn!(%error, "root certificates of this machine could not be read");
-    }
-    let (_added, _ignored) = roots.add_parsable_certificates(native.certs);
-    if let Some(path) = ca_file {
-        add_file(&mut roots, path)?;
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-        .map_err(|error| StoreError::Refused(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok(Tls { config: Arc::new(config) })
-}
-
-fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), StoreError> {
-    let refuse = |message: String| StoreError::Refused(format!("{}: {message}", path.display()));
-    let certificates = CertificateDer::pem_file_iter(path)
-        .map_err(|error| refuse(format!("cannot be read: {error}")))?;
-    let known = roots.len();
-    for certificate in certificates {
-        let certificate =
-            certificate.map_err(|error| refuse(format!("is not valid PEM: {error}")))?;
-        roots
-            .add(certificate)
-            .map_err(|error| refuse(format!("holds a certificate that cannot be used: {error}")))?;
-    }
-    if roots.len() == known {
-        let message = "holds no certificate: a PEM file with one or more is needed";
-        return Err(refuse(message.to_owned()));
-    }
-    Ok(())
+    // A machine without roots may still reach its database without TLS.
+    let config = net::tls::roots(ca_file)
+        .and_then(|roots| net::tls::client_trusting(roots, &[PROTOCOL], None))
+        .map_err(|error| StoreError::Refused(error.to_string()))?;
+    Ok(Tls { config })
 }
 
 // === impl Tls ===

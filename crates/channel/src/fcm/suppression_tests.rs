@@ -5,8 +5,7 @@ use notification::Timestamp;
 
 use super::response::interpret;
 use crate::Attempt;
-use crate::http2::Reply;
-use crate::suppressing::check;
+use crate::test_support::{check_suppressions, reply};
 
 const CODES: &[&str] = &[
     "",
@@ -33,7 +32,7 @@ fn answers(field: &str) -> impl Iterator<Item = (String, Attempt)> {
         let body = format!(
             r#"{{"error":{{"status":"{code}","message":"no","details":[{violation}]}}}}"#
         );
-        let reply = Reply { status, headers: HeaderMap::new(), body: body.into() };
+        let reply = reply(status, HeaderMap::new(), body);
         let name = format!("{status} {code}").trim_end().to_owned();
         (name, interpret(&reply, 1, Timestamp::from_millis(0)).0)
     })
@@ -41,6 +40,10 @@ fn answers(field: &str) -> impl Iterator<Item = (String, Attempt)> {
 
 #[test]
 fn the_page_says_which_answers_suppress() {
-    check("fcm", 1, answers("message.data"));
-    check("fcm", 2, answers("message.token").filter(|(name, _)| name != "404 UNREGISTERED"));
+    check_suppressions("fcm", 1, answers("message.data"));
+    check_suppressions(
+        "fcm",
+        2,
+        answers("message.token").filter(|(name, _)| name != "404 UNREGISTERED"),
+    );
 }

@@ -6,7 +6,7 @@ use super::response::{Delays, interpret};
 use super::transaction::Stage;
 use super::wire::Reply;
 use crate::Attempt;
-use crate::suppressing::check;
+use crate::test_support::check_suppressions;
 
 /// Every reply code alone, and every enhanced code with the one that goes with it most often, to `stage`.
 fn answers(stage: Stage) -> impl Iterator<Item = (String, Attempt)> {
@@ -29,9 +29,9 @@ fn answers(stage: Stage) -> impl Iterator<Item = (String, Attempt)> {
 #[test]
 fn the_page_says_which_answers_suppress() {
     for stage in [Stage::Recipient, Stage::Message] {
-        check("smtp", 1, answers(stage));
+        check_suppressions("smtp", 1, answers(stage));
     }
     for stage in [Stage::Mail, Stage::Data] {
-        assert!(!answers(stage).any(|(_, attempt)| crate::suppressing::is_gone(&attempt)));
+        assert!(!answers(stage).any(|(_, attempt)| crate::test_support::is_gone(&attempt)));
     }
 }

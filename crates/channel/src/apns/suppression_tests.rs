@@ -6,8 +6,7 @@ use http::HeaderMap;
 
 use super::response::{Delays, Known, REASONS, interpret};
 use crate::Attempt;
-use crate::http2::Reply;
-use crate::suppressing::check;
+use crate::test_support::{check_suppressions, reply};
 
 /// Every status alone, and every reason with its own.
 fn answers(known: Known) -> impl Iterator<Item = (String, Attempt)> {
@@ -16,7 +15,7 @@ fn answers(known: Known) -> impl Iterator<Item = (String, Attempt)> {
     let reasons = REASONS.iter().map(|(status, reason, _)| (*status, *reason));
     alone.chain(reasons).map(move |(status, reason)| {
         let body = format!(r#"{{"reason":"{reason}"}}"#);
-        let reply = Reply { status, headers: HeaderMap::new(), body: body.into() };
+        let reply = reply(status, HeaderMap::new(), body);
         let name = format!("{status} {reason}").trim_end().to_owned();
         (name, interpret(&reply, delays, known).0)
     })
@@ -24,12 +23,12 @@ fn answers(known: Known) -> impl Iterator<Item = (String, Attempt)> {
 
 #[test]
 fn the_page_says_which_answers_suppress() {
-    check("apns", 1, answers(Known { environment: false, topic: false }));
+    check_suppressions("apns", 1, answers(Known { environment: false, topic: false }));
     let certain = answers(Known { environment: false, topic: false });
     let certain: Vec<String> = certain
-        .filter(|(_, attempt)| crate::suppressing::is_gone(attempt))
+        .filter(|(_, attempt)| crate::test_support::is_gone(attempt))
         .map(|(name, _)| name)
         .collect();
     let known = answers(Known { environment: true, topic: true });
-    check("apns", 2, known.filter(|(name, _)| !certain.contains(name)));
+    check_suppressions("apns", 2, known.filter(|(name, _)| !certain.contains(name)));
 }

@@ -1,11 +1,13 @@
-//! What `docs/suppressions.md` says of the answers that put a recipient on the suppression list, for the tests that compare
-//! it with what channels do.
+//! What the tests of all channels share: answers, checks of contents, and the comparison of what channels do with what
+//! `docs/suppressions.md` says of the answers that put a recipient on the suppression list.
 
 use std::collections::BTreeSet;
 
+use http::HeaderMap;
+use net::exchange::Reply;
 use notification::{Report, Verdict};
 
-use crate::Attempt;
+use crate::{Attempt, Invalid};
 
 const PAGE: &str = include_str!("../../../docs/suppressions.md");
 
@@ -24,7 +26,7 @@ pub(crate) fn is_gone(attempt: &Attempt) -> bool {
 }
 
 /// Checks that of `answers`, each with its name, exactly those retire a recipient that the page says.
-pub(crate) fn check(
+pub(crate) fn check_suppressions(
     kind: &str,
     column: usize,
     answers: impl IntoIterator<Item = (String, Attempt)>,
@@ -37,4 +39,24 @@ pub(crate) fn check(
         found, documented,
         "{kind}: what the channel does, and what docs/suppressions.md says"
     );
+}
+
+/// An answer.
+pub(crate) fn reply(status: u16, headers: HeaderMap, body: impl Into<Vec<u8>>) -> Reply {
+    Reply { status, headers, body: body.into() }
+}
+
+/// Compares what `check` says of a payload and its options with what is expected: nothing, or a pointer and some words of the
+/// message.
+pub(crate) fn content_check(
+    check: impl Fn(&[u8], &[u8]) -> Result<(), Invalid>,
+) -> impl Fn(&str, &str, Option<(&str, &str)>) {
+    move |payload, options, expect| match (check(payload.as_bytes(), options.as_bytes()), expect) {
+        (Ok(()), None) => {}
+        (Err(invalid), Some((pointer, message))) => {
+            assert_eq!(invalid.pointer, pointer, "{invalid}");
+            assert!(invalid.message.contains(message), "{invalid}");
+        }
+        (found, _) => panic!("{payload:.40} {options}: {found:?}"),
+    }
 }
