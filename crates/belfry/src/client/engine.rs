@@ -1,7 +1,6 @@
 //! One engine, and connections to it: HTTP/1.1 that is kept alive, plain or over TLS.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
