@@ -227,6 +227,11 @@ impl Engine {
     pub fn usage(&self) -> Result<Usage> {
         self.child.usage()
     }
+
+    /// Its number, for a thread that looks at it.
+    pub fn process(&self) -> u32 {
+        self.child.child.id()
+    }
 }
 
 // === impl Running ===

@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result};
 pub struct Usage {
     /// Processor time in user and kernel mode.
     pub cpu: Duration,
+    /// Resident memory when it was looked at, bytes.
+    pub memory_bytes: u64,
     /// Peak resident memory, bytes.
     pub memory_bytes_max: u64,
 }
@@ -36,20 +38,24 @@ impl Usage {
     pub fn of_process(process: u32) -> Result<Self> {
         let ticks = Times::of(process)?.own_ticks;
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let peak_kib =
-            peak.and_then(|text| text.split_whitespace().next()).and_then(|text| text.parse().ok());
+        let bytes = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = value.and_then(|text| text.split_whitespace().next()?.parse().ok());
+            1024 * kib.unwrap_or(0_u64)
+        };
         Ok(Self {
             cpu: Duration::from_millis(TICK_MS * ticks),
-            memory_bytes_max: 1024 * peak_kib.unwrap_or(0_u64),
+            memory_bytes: bytes("VmRSS:"),
+            memory_bytes_max: bytes("VmHWM:"),
         })
     }
 
-    /// Both together: the sum of the times, the higher of the peaks.
+    /// Both together, one after the other: the sum of the times, the memory of the other, the higher of the peaks.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             cpu: self.cpu + other.cpu,
+            memory_bytes: other.memory_bytes,
             memory_bytes_max: self.memory_bytes_max.max(other.memory_bytes_max),
         }
     }
@@ -132,7 +138,7 @@ mod tests {
     #[test]
     fn we_have_used_something_ourselves() {
         let usage = Usage::of_process(std::process::id()).unwrap();
-        assert!(usage.memory_bytes_max > 0);
+        assert!(usage.memory_bytes > 0 && usage.memory_bytes <= usage.memory_bytes_max);
         assert!(cpu_of_tree(std::process::id()).unwrap() >= usage.cpu);
     }
 }
