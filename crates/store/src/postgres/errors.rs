@@ -16,7 +16,9 @@ pub(super) enum Kind {
     Lost,
     /// Somebody else was in the way: do it again.
     Again,
-    /// Neither would help.
+    /// A disk of the server is full: what comes in is refused, and what is under way is done again once there is room.
+    Full,
+    /// None of that would help.
     Fatal,
 }
 
@@ -36,12 +38,13 @@ impl Kind {
             | SqlState::LOCK_NOT_AVAILABLE
             | SqlState::QUERY_CANCELED
             | SqlState::UNIQUE_VIOLATION => Self::Again,
+            SqlState::DISK_FULL => Self::Full,
             // After a failover the address may still lead to a standby.
             SqlState::READ_ONLY_SQL_TRANSACTION
             | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
             | SqlState::IO_ERROR => Self::Lost,
             _ => match code.code().get(..2) {
-                // Connections, resources that ran out (a full disk among them), and operators who shut it down.
+                // Connections, resources that ran out, and operators who shut it down.
                 Some("08" | "53" | "57") => Self::Lost,
                 _ => Self::Fatal,
             },
@@ -60,6 +63,14 @@ impl Kind {
 /// the same code: ask only after a statement or a commit that notifies.
 pub(super) fn is_notify_queue_full(error: &Error) -> bool {
     error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
+}
+
+/// What a caller is told who brings something in while a disk of the server is full.
+pub(super) fn no_space(told: &str) -> StoreError {
+    StoreError::NoSpace(format!(
+        "the disk of the database is full ({told}): nothing was stored, and what was stored before is delivered as far as \
+         it can be; free some space there"
+    ))
 }
 
 /// A server that says nothing any more, in the words of the library, which makes such an error for itself only.
@@ -112,7 +123,7 @@ pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
     let told = format!("{advice} ({told})");
     // What another try may find better is worth one.
     match Kind::of(error) {
-        Kind::Lost | Kind::Again => StoreError::Unavailable(told),
+        Kind::Lost | Kind::Again | Kind::Full => StoreError::Unavailable(told),
         Kind::Fatal => StoreError::Refused(told),
     }
 }
@@ -172,6 +183,7 @@ impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match Kind::of(&error) {
             Kind::Lost | Kind::Again => Self::Unavailable(in_words(&error)),
+            Kind::Full => no_space(&in_words(&error)),
             Kind::Fatal => Self::Broken(in_words(&error)),
         }
     }
@@ -190,10 +202,11 @@ mod tests {
             check(code, Kind::Again);
         }
         for code in
-            ["08006", "08P01", "53100", "53300", "57P01", "57P02", "57P03", "25006", "25P03"]
+            ["08006", "08P01", "53200", "53300", "57P01", "57P02", "57P03", "25006", "25P03"]
         {
             check(code, Kind::Lost);
         }
+        check("53100", Kind::Full);
         for code in ["42P01", "42501", "22P02", "XX001", "23514", "28P01"] {
             check(code, Kind::Fatal);
         }

@@ -136,6 +136,8 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 const ROUND_DOUBLINGS: u32 = 5;
 /// Between looks at a transaction whose end is not known yet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between attempts of what waits for room on the server's disk.
+const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
 /// How often a round is repeated because somebody else was in the way.
 const REPEATS_MAX: u16 = 50;
 
@@ -294,6 +296,17 @@ impl Writer {
                     }
                     tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
                 }
+                Ended::Undone(Kind::Full, reason) => {
+                    tracing::warn!(reason, "the disk of the database is full");
+                    refuse_for_space(commands, &reason);
+                    let rollback = session.client.batch_execute("ROLLBACK");
+                    if let Ok(Ok(())) = tokio::time::timeout(ANSWER_WITHIN, rollback).await {
+                        self.session = Some(session);
+                    }
+                    if !commands.is_empty() {
+                        tokio::time::sleep(LOOK_FOR_SPACE_EVERY).await;
+                    }
+                }
                 Ended::Undone(Kind::Lost, reason) => {
                     losses += 1;
                     self.available.send_replace(false);
@@ -451,6 +464,13 @@ impl Writer {
         for command in commands.extract_if(.., is_late) {
             command.finish(Some(StoreError::Unavailable(reason.to_owned())));
         }
+    }
+}
+
+/// Answers those callers who need not wait: what they ask for may be asked again. The rest is of the engine itself, and waits.
+fn refuse_for_space(commands: &mut Vec<Box<dyn Command>>, reason: &str) {
+    for command in commands.extract_if(.., |command| command.deadline().is_some()) {
+        command.finish(Some(errors::no_space(reason)));
     }
 }
 
