@@ -23,7 +23,7 @@ use tokio_postgres::{Error, Row};
 use super::Postgres;
 use super::ingest::keys_of;
 use super::round::{Failure, Round};
-use super::writer::Ask;
+use super::writer::{Ask, Desktop};
 use super::xid::Xid;
 use crate::{Admission, Drained, Outbox, OutboxRow, Screen, StoreError};
 use position::{Ended, Place, Position, Span};
@@ -77,21 +77,28 @@ const REJECT: &str = "INSERT INTO outbox_rejected (id, reason, tenant, channel, 
 #[async_trait]
 impl Outbox for Postgres {
     async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError> {
-        let Some(found) = self.intake.ask_patiently(Look).await? else {
-            return Ok(Drained::default());
-        };
-        let clock = self.time.clock();
-        // Templates may take long, and this is a thread of connections.
-        let screening = tokio::task::spawn_blocking(move || found.screen(&*screen, now, clock));
-        let screened = screening
-            .await
-            .map_err(|error| StoreError::Broken(format!("the outbox was not screened: {error}")))?;
-        self.intake.ask_patiently(screened).await
+        drain(&self.intake, screen, now, self.time.clock()).await
     }
 
     fn outbox_changes(&self) -> watch::Receiver<u64> {
         self.outbox.clone()
     }
+}
+
+/// Takes in some of what was committed since the last time, through the writer `intake`.
+pub(super) async fn drain(
+    intake: &Desktop,
+    screen: Arc<Screen>,
+    now: Timestamp,
+    clock: Clock,
+) -> Result<Drained, StoreError> {
+    let Some(found) = intake.ask_patiently(Look).await? else { return Ok(Drained::default()) };
+    // Templates may take long, and this is a thread of connections.
+    let screening = tokio::task::spawn_blocking(move || found.screen(&*screen, now, clock));
+    let screened = screening
+        .await
+        .map_err(|error| StoreError::Broken(format!("the outbox was not screened: {error}")))?;
+    intake.ask_patiently(screened).await
 }
 
 // === impl Look ===

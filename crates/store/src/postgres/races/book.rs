@@ -7,7 +7,11 @@ use notification::{
     Settlement, State, Ticket,
 };
 
-use crate::{Admission, Begun, CancelTarget, Cancelled, Lift, Mark, Settled, StoreError};
+use super::applications::Rows;
+use super::feed::Feed;
+use crate::{
+    Admission, Begun, CancelTarget, Cancelled, Drained, Lift, Mark, Requeued, Settled, StoreError,
+};
 
 /// All answers of a schedule.
 #[derive(Debug, Default)]
@@ -34,11 +38,16 @@ pub(super) struct Book {
     /// Under which attempt and claim an at-most-once delivery may be on the wire.
     begun: HashMap<NotificationId, (u16, ChunkId, Epoch)>,
     /// Who must not be claimed, and since which answer.
-    listed: BTreeMap<ByteString, u64>,
+    pub(super) listed: BTreeMap<ByteString, u64>,
     /// Calls under way that take a recipient off the list, and when the last one was made or answered.
     lifting: BTreeMap<ByteString, (usize, u64)>,
     /// How often a recipient was taken off the list.
     pub(super) lifted: BTreeMap<ByteString, usize>,
+    pub(super) requeues: BTreeMap<NotificationId, Requeues>,
+    pub(super) feed: Feed,
+    pub(super) rows: Rows,
+    /// When each engine was last declared dead.
+    silenced: BTreeMap<usize, u64>,
     pub(super) findings: Vec<String>,
 }
 
@@ -62,6 +71,24 @@ pub(super) struct Held {
     pub(super) chunk: Chunk,
     /// What its holder has not settled.
     pub(super) rest: BTreeSet<u16>,
+    /// Whether the holder was declared dead since it asked for it: anybody may have ended the claim.
+    is_void: bool,
+    /// Settlements under way.
+    settling: usize,
+    /// How far its holder has asked to begin it.
+    marked: Option<u16>,
+}
+
+/// Calls that sent a notification again.
+#[derive(Debug, Default)]
+pub(super) struct Requeues {
+    under_way: usize,
+    /// When the last one was made or answered.
+    last: u64,
+    /// How often it was said to be sent again.
+    pub(super) done: usize,
+    /// Its deaths after which it was said to have ended again, while the call that sent it again was under way.
+    ahead: usize,
 }
 
 // === impl Book ===
@@ -128,6 +155,7 @@ impl Book {
                 let id = chunk.notification_id(delivery.index);
                 if let Some((state, said)) = self.ended.get(&id)
                     && *said < called
+                    && !self.may_be_requeued(id)
                 {
                     let finding = format!("{id} is claimed, and was said to be {state:?} before");
                     self.findings.push(finding);
@@ -138,7 +166,8 @@ impl Book {
                 }
             }
             let rest = chunk.deliveries.iter().map(|delivery| delivery.index).collect();
-            self.held.push(Held { engine, chunk, rest });
+            let is_void = self.silenced.get(&engine).is_some_and(|at| *at > called);
+            self.held.push(Held { engine, chunk, rest, is_void, settling: 0, marked: None });
         }
     }
 
@@ -166,10 +195,26 @@ impl Book {
         }
     }
 
-    /// The answer to a mark of `chunk`, asked at `called`.
-    pub(super) fn begun(&mut self, chunk: &Chunk, mark: Mark, called: u64, answer: Begun) {
+    /// A mark is asked for: when, and how far its holder had asked before.
+    pub(super) fn begin(&mut self, mark: Mark) -> (u64, Option<u16>) {
+        let before = self.held_mut(mark.chunk, mark.epoch).and_then(|held| {
+            let before = held.marked;
+            held.marked = before.max(Some(mark.through));
+            before
+        });
+        (self.call(), before)
+    }
+
+    /// The answer to a mark of `chunk`, as [`Book::begin`] asked for it.
+    pub(super) fn begun(
+        &mut self,
+        chunk: &Chunk,
+        mark: Mark,
+        (called, before): (u64, Option<u16>),
+        answer: Begun,
+    ) {
         if answer == Begun::Stale {
-            return;
+            return self.begun_in_vain(mark, before);
         }
         self.check_current("begun", (mark.chunk, mark.epoch), called);
         if chunk.envelope.guarantee == Guarantee::AtLeastOnce {
@@ -183,6 +228,7 @@ impl Book {
             let id = chunk.notification_id(delivery.index);
             if let Some((state, said)) = self.ended.get(&id)
                 && *said < called
+                && !self.may_be_requeued(id)
             {
                 let finding = format!("{id} was begun, and was said to be {state:?} before");
                 self.findings.push(finding);
@@ -191,10 +237,19 @@ impl Book {
             if let Some(before) = self.begun.insert(id, now)
                 && before.0 == now.0
                 && before != now
+                && !self.may_be_requeued(id)
             {
                 self.find(format!("{id} was begun twice in one attempt: {before:?} {now:?}"));
             }
         }
+    }
+
+    /// A settlement is asked for: when.
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> u64 {
+        if let Some(held) = self.held_mut(settlement.chunk, settlement.epoch) {
+            held.settling += 1;
+        }
+        self.call()
     }
 
     /// The answer to a settlement of `chunk`, asked at `called`.
@@ -205,17 +260,25 @@ impl Book {
         called: u64,
         answer: Settled,
     ) {
+        let now = self.now;
+        let indexes = || settlement.groups.iter().flat_map(|group| &group.indexes);
+        if let Some(held) = self.held_mut(settlement.chunk, settlement.epoch) {
+            held.settling = held.settling.saturating_sub(1);
+            let is_rest = indexes().all(|index| held.rest.contains(index));
+            if answer == Settled::Stale && is_rest && held.is_valid(now) {
+                let finding = format!("{settlement:?} was refused, and its claim was valid");
+                self.findings.push(finding);
+            } else if answer != Settled::Stale {
+                indexes().for_each(|index| _ = held.rest.remove(index));
+            }
+        }
         if answer == Settled::Stale {
             return;
         }
         self.check_current("settled", (settlement.chunk, settlement.epoch), called);
-        let is_this = |held: &&mut Held| {
-            (held.chunk.id, held.chunk.epoch) == (settlement.chunk, settlement.epoch)
-        };
-        let mut held = self.held.iter_mut().find(is_this);
-        for index in settlement.groups.iter().flat_map(|group| &group.indexes) {
-            if let Some(held) = &mut held {
-                held.rest.remove(index);
+        for group in settlement.groups.iter().filter(|group| group.suppress) {
+            for delivery in chunk.deliveries.iter().filter(|it| group.indexes.contains(&it.index)) {
+                self.suppressed(delivery.recipient.clone(), called);
             }
         }
         for group in &settlement.groups {
@@ -232,14 +295,91 @@ impl Book {
 
     fn end(&mut self, id: NotificationId, state: State) {
         let moment = self.call();
-        if let Some((before, _)) = self.ended.insert(id, (state, moment)) {
-            self.find(format!("{id} ended twice: {before:?} and {state:?}"));
+        let Some((before, _)) = self.ended.insert(id, (state, moment)) else { return };
+        match self.requeues.get_mut(&id) {
+            Some(requeues) if before == State::Dead && requeues.ahead < requeues.under_way => {
+                requeues.ahead += 1;
+            }
+            _ => self.find(format!("{id} ended twice: {before:?} and {state:?}")),
+        }
+    }
+
+    /// A call is made that sends `id` again if it is dead: when.
+    pub(super) fn requeuing(&mut self, id: NotificationId) -> u64 {
+        let moment = self.call();
+        let requeues = self.requeues.entry(id).or_default();
+        (requeues.under_way, requeues.last) = (requeues.under_way + 1, moment);
+        moment
+    }
+
+    /// The answer to [`Book::requeuing`].
+    pub(super) fn requeued(&mut self, id: NotificationId, called: u64, answer: Option<Requeued>) {
+        let moment = self.call();
+        let requeues = self.requeues.entry(id).or_default();
+        let is_alone = requeues.under_way == 1 && requeues.last == called;
+        (requeues.under_way, requeues.last) = (requeues.under_way.saturating_sub(1), moment);
+        let was_dead = is_alone && self.ended.get(&id).is_some_and(|ended| ended.1 < called);
+        match answer {
+            Some(Requeued::Requeued) => {}
+            Some(Requeued::Unknown) => return self.find(format!("{id} is said to be unknown")),
+            Some(Requeued::NotDead) if was_dead && self.ended[&id].0 == State::Dead => {
+                return self
+                    .find(format!("{id} is said not to be dead, and was said to be before"));
+            }
+            Some(Requeued::NotDead | Requeued::Expired) | None => return,
+        }
+        requeues.done += 1;
+        self.begun.remove(&id);
+        self.too_late.remove(&id);
+        if requeues.ahead > 0 {
+            requeues.ahead -= 1;
+        } else if let Some((state, said)) = self.ended.remove(&id)
+            && state != State::Dead
+            && said < called
+        {
+            self.find(format!("{id} was sent again, and was said to be {state:?} before"));
+        }
+    }
+
+    /// Whether a call may have sent `id` again that is not answered.
+    pub(super) fn may_be_requeued(&self, id: NotificationId) -> bool {
+        self.requeues.get(&id).is_some_and(|requeues| requeues.under_way > 0)
+    }
+
+    pub(super) fn drained(&mut self, answer: Result<Drained, StoreError>) {
+        let Some(drained) = self.answer(answer) else { return };
+        self.rows.said.accepted += drained.accepted;
+        self.rows.said.rejected += drained.rejected;
+    }
+
+    /// An engine is declared dead: anybody may end its claims from now on.
+    pub(super) fn silence(&mut self, engine: usize) {
+        let moment = self.call();
+        self.silenced.insert(engine, moment);
+        self.held
+            .iter_mut()
+            .filter(|held| held.engine == engine)
+            .for_each(|held| held.is_void = true);
+    }
+
+    fn held_mut(&mut self, chunk: ChunkId, epoch: Epoch) -> Option<&mut Held> {
+        self.held.iter_mut().find(|held| (held.chunk.id, held.chunk.epoch) == (chunk, epoch))
+    }
+
+    /// A mark was refused; its holder had asked for one up to `before`.
+    fn begun_in_vain(&mut self, mark: Mark, before: Option<u16>) {
+        let now = self.now;
+        let is_higher = before.is_none_or(|before| before < mark.through);
+        let Some(held) = self.held_mut(mark.chunk, mark.epoch) else { return };
+        if is_higher && held.is_valid(now) && !held.rest.is_empty() {
+            self.find(format!("{mark:?} was refused, and its claim was valid"));
         }
     }
 
     pub(super) fn cancelled(
         &mut self,
         target: CancelTarget,
+        called: u64,
         answer: Result<Option<Cancelled>, StoreError>,
     ) {
         let Some(said) = self.answer(answer) else { return };
@@ -255,7 +395,7 @@ impl Book {
                 }
                 if cancelled == 1 {
                     self.end(id, State::Cancelled);
-                } else if ended == 1 {
+                } else if ended == 1 && self.requeues.get(&id).is_none_or(|it| it.last < called) {
                     self.too_late.insert(id);
                 }
             }
@@ -304,5 +444,14 @@ impl Book {
         let lifting = self.lifting.entry(lift.recipient.clone()).or_default();
         *lifting = (lifting.0.saturating_sub(1), moment);
         *self.lifted.entry(lift.recipient.clone()).or_default() += usize::from(was_listed);
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Whether nothing can have ended the claim but what its holder has done.
+    fn is_valid(&self, now: i64) -> bool {
+        !self.is_void && self.settling == 0 && self.chunk.lease_until.millis() > now
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use flow::Clock;
 use futures_util::future::BoxFuture;
 use notification::{
     Alternative, Bytes, Chunk, Disposition, Draft, Fallback, Guarantee, OutcomeGroup, Settlement,
@@ -10,11 +11,16 @@ use notification::{
 };
 
 use super::super::writer::Ask;
-use super::super::{broadcast, bury, cancel, claim, ingest, settle, suppress};
+use super::super::{broadcast, bury, cancel, claim, ingest, outbox, requeue, settle, suppress};
+use super::applications;
 use super::book::{Book, Held};
 use super::cluster::{Engine, WRITERS, recipient};
+use super::feed;
+use super::themes::Kind;
 use crate::conformance::{BroadcastShape, Shape, at, groups, name};
-use crate::{BroadcastOpened, CancelTarget, ClaimRequest, Lift, Mark, StoreError, Suppression};
+use crate::{
+    BroadcastOpened, CancelTarget, ClaimRequest, FeedCursor, Lift, Mark, StoreError, Suppression,
+};
 
 /// Writes an answer down.
 pub(super) type Heard = Box<dyn FnOnce(&mut Book) + Send>;
@@ -34,95 +40,6 @@ pub(super) struct Caller<'a> {
     pub(super) engines: &'a [Engine],
 }
 
-/// What can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Ingest,
-    IngestKeyed,
-    OpenBroadcast,
-    AddOrSeal,
-    Claim,
-    Issue,
-    Take,
-    Begin,
-    Settle,
-    CancelOne,
-    CancelBroadcast,
-    Suppress,
-    Lift,
-    Bury,
-}
-
-/// How often each kind is asked, by its number of places; a schedule keeps to one of these, so that what may meet does.
-pub(super) const THEMES: [&[Kind]; 4] = {
-    use Kind::{
-        AddOrSeal, Begin, Bury, CancelBroadcast, CancelOne, Claim, Ingest, IngestKeyed, Issue,
-        Lift, OpenBroadcast, Settle, Suppress, Take,
-    };
-    [
-        &[
-            Ingest,
-            IngestKeyed,
-            OpenBroadcast,
-            AddOrSeal,
-            Claim,
-            Claim,
-            Claim,
-            Issue,
-            Take,
-            Take,
-            Begin,
-            Begin,
-            Settle,
-            Settle,
-            Settle,
-            CancelOne,
-            CancelBroadcast,
-            Suppress,
-            Lift,
-            Bury,
-        ],
-        // Few notifications, and everybody wants them.
-        &[
-            Claim, Claim, Claim, Claim, Begin, Begin, Begin, Settle, Settle, Settle, Settle,
-            CancelOne, CancelOne, Bury, Bury,
-        ],
-        &[
-            OpenBroadcast,
-            AddOrSeal,
-            AddOrSeal,
-            AddOrSeal,
-            AddOrSeal,
-            CancelBroadcast,
-            CancelBroadcast,
-            Claim,
-            Claim,
-            Issue,
-            Take,
-            Take,
-            Take,
-            Settle,
-            Settle,
-            Bury,
-            Bury,
-        ],
-        &[
-            Ingest,
-            IngestKeyed,
-            IngestKeyed,
-            IngestKeyed,
-            Suppress,
-            Suppress,
-            Lift,
-            Claim,
-            Claim,
-            Claim,
-            CancelOne,
-            Settle,
-            Settle,
-        ],
-    ]
-};
 /// Who may be listed while they are claimed.
 const RECIPIENTS: usize = 6;
 /// How long a claim lasts; waits come to more now and then.
@@ -147,12 +64,16 @@ impl Caller<'_> {
             Kind::Issue => Some(self.issue(engine)),
             Kind::Take => self.take(engine),
             Kind::Begin => self.begin(),
-            Kind::Settle => self.settle(),
+            Kind::Settle => self.settle(None),
+            Kind::Die => self.settle(Some(Disposition::Ended(State::Dead))),
             Kind::CancelOne => self.cancel_one(engine),
             Kind::CancelBroadcast => self.cancel_broadcast(engine),
             Kind::Suppress => Some(self.suppress(engine)),
             Kind::Lift => Some(self.lift(engine)),
             Kind::Bury => Some(self.bury(engine)),
+            Kind::Requeue => self.requeue(engine),
+            Kind::Drain => Some(self.drain(engine)),
+            Kind::MoveFeed => self.move_feed(engine),
         }
     }
 
@@ -258,7 +179,7 @@ impl Caller<'_> {
         let (engine, chunk, _) = self.held()?;
         let last = chunk.deliveries.last()?.index;
         let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: self.random.u16(..=last) };
-        let (words, called) = (format!("begin {mark:?}"), self.book.call());
+        let (words, called) = (format!("begin {mark:?}"), self.book.begin(mark));
         Some(self.work(engine, words, settle::BeginAll(vec![mark]), move |book, answer| {
             for answer in book.answer(answer).unwrap_or_default() {
                 book.begun(&chunk, mark, called, answer);
@@ -266,11 +187,13 @@ impl Caller<'_> {
         }))
     }
 
-    fn settle(&mut self) -> Option<Call> {
+    /// With any outcome, or with this one.
+    fn settle(&mut self, outcome: Option<Disposition>) -> Option<Call> {
         let (engine, chunk, rest) = self.held()?;
-        let settlement = self.settlement(&chunk, rest)?;
+        let settlement = self.settlement(&chunk, rest, outcome)?;
         let words = format!("settle {settlement:?}");
-        let (ask, called) = (settle::SettleAll(vec![settlement.clone()]), self.book.call());
+        let ask = settle::SettleAll(vec![settlement.clone()]);
+        let called = self.book.settle(&settlement);
         Some(self.work(engine, words, ask, move |book, answer| {
             for answer in book.answer(answer).unwrap_or_default() {
                 book.settled(&chunk, &settlement, called, answer);
@@ -279,11 +202,16 @@ impl Caller<'_> {
     }
 
     /// All or some of what is left of a chunk, with any outcome.
-    fn settlement(&mut self, chunk: &Chunk, rest: Vec<u16>) -> Option<Settlement> {
+    fn settlement(
+        &mut self,
+        chunk: &Chunk,
+        rest: Vec<u16>,
+        outcome: Option<Disposition>,
+    ) -> Option<Settlement> {
         let some = self.random.usize(1..=rest.len().max(1));
         let indexes: Vec<u16> = rest.into_iter().take(some).collect();
         let now = self.book.now;
-        let disposition = *self.pick(&[
+        let drawn = *self.pick(&[
             Disposition::Ended(State::Delivered),
             Disposition::Ended(State::Delivered),
             Disposition::Ended(State::Refused),
@@ -292,6 +220,7 @@ impl Caller<'_> {
             Disposition::Retry { at: at(now + 10) },
             Disposition::HandedBack { at: at(now + 10) },
         ])?;
+        let disposition = outcome.unwrap_or(drawn);
         let is_refused = disposition == Disposition::Ended(State::Refused);
         let fallback = |delivery: &notification::Delivery| {
             let id = chunk.notification_id(delivery.index);
@@ -300,11 +229,13 @@ impl Caller<'_> {
         let refused =
             chunk.deliveries.iter().filter(|it| is_refused && indexes.contains(&it.index));
         let fallbacks = refused.filter_map(fallback).collect();
+        let is_listable = chunk.envelope.lane.channel == name("channel");
+        let suppress = is_listable && is_refused && self.random.bool();
         let group = OutcomeGroup {
             disposition,
             status: 200,
             detail: "".into(),
-            suppress: false,
+            suppress,
             gone_since: [].into(),
             indexes,
         };
@@ -327,8 +258,9 @@ impl Caller<'_> {
 
     fn cancel(&mut self, engine: usize, target: CancelTarget) -> Call {
         let ask = cancel::Cancel { target, tenant: name("tenant"), now: at(self.book.now) };
+        let called = self.book.call();
         self.work(engine, format!("cancel {target:?}"), ask, move |book, answer| {
-            book.cancelled(target, answer);
+            book.cancelled(target, called, answer);
         })
     }
 
@@ -366,6 +298,52 @@ impl Caller<'_> {
         self.work(engine, "end the claims of dead workers".to_owned(), ask, |book, answer| {
             book.answer(answer);
         })
+    }
+
+    /// One that is said to be dead, or anything else now and then; often one that another call sends again.
+    fn requeue(&mut self, engine: usize) -> Option<Call> {
+        let dead = self.book.ended.iter().filter(|(_, (state, _))| *state == State::Dead);
+        let mut known: Vec<_> = dead.map(|(id, _)| *id).collect();
+        let contested: Vec<_> =
+            known.iter().copied().filter(|id| self.book.may_be_requeued(*id)).collect();
+        if known.is_empty() || self.random.u8(..8) == 0 {
+            known = self.book.accepted.iter().copied().collect();
+        } else if !contested.is_empty() && self.random.bool() {
+            known = contested;
+        }
+        let id = *self.pick(&known)?;
+        let now = at(self.book.now);
+        let ask = requeue::Requeue { ids: vec![id], tenant: name("tenant"), now };
+        let called = self.book.requeuing(id);
+        Some(self.work(engine, format!("requeue {id}"), ask, move |book, answer| {
+            let answer = book.answer(answer).and_then(|answers| answers.first().copied());
+            book.requeued(id, called, answer);
+        }))
+    }
+
+    pub(super) fn drain(&mut self, engine: usize) -> Call {
+        let (intake, now) = (self.engines[engine].intake.clone(), at(self.book.now));
+        let answer = Box::pin(async move {
+            let drained = outbox::drain(&intake, applications::screen(), now, Clock::system());
+            let answer = drained.await;
+            Box::new(move |book: &mut Book| book.drained(answer)) as Heard
+        });
+        Call { actor: engine * WRITERS, words: "drain the outbox".to_owned(), answer }
+    }
+
+    /// From where the feed is known to stand, or stood, to a place of its own.
+    fn move_feed(&mut self, engine: usize) -> Option<Call> {
+        let known: Vec<FeedCursor> = self.book.feed.known.iter().rev().take(2).copied().collect();
+        let from = *self.pick(&known)?;
+        let to = self.book.feed.next();
+        let ask = suppress::MoveFeed { feed: feed::name(), from, to };
+        let words = format!("move the feed from {} to {}", from.position, to.position);
+        Some(self.work(engine, words, ask, move |book, answer| {
+            if let Some(answer) = book.answer(answer) {
+                let finding = book.feed.moved(from, to, answer);
+                book.findings.extend(finding);
+            }
+        }))
     }
 
     fn request(&self) -> ClaimRequest {

@@ -17,6 +17,7 @@ use super::super::notify::NotifyPolicy;
 use super::super::reader::PostgresReader;
 use super::super::time::DatabaseTime;
 use super::super::writer::{Desktop, Notices, Writer};
+use super::applications::Application;
 use super::gate::{Arrival, Gate};
 
 /// One database for many schedules, one after the other.
@@ -25,6 +26,7 @@ pub(super) struct Cluster {
     /// Does what the writers do not, and looks at them; never held up.
     pub(super) control: Session,
     pub(super) reader: PostgresReader,
+    pub(super) applications: [Application; APPLICATIONS],
     pub(super) arrivals: mpsc::Receiver<Arrival>,
     arriving: mpsc::Sender<Arrival>,
     /// Connections of former engines, by actor: making one takes longer than a schedule.
@@ -47,6 +49,8 @@ pub(super) struct Engine {
 
 /// Writers of an engine: its intake, and the one that claims.
 pub(super) const WRITERS: usize = 2;
+/// Applications that write to the outbox.
+pub(super) const APPLICATIONS: usize = 2;
 /// The store's tag.
 pub(super) const REALM: u16 = 7;
 /// Batches of notices under way to a writer.
@@ -60,15 +64,17 @@ const ARRIVALS: usize = 64;
 const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
      DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
-     DELETE FROM broadcast; DELETE FROM worker; \
+     DELETE FROM broadcast; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
+     UPDATE outbox_position SET snapshot = pg_current_snapshot(), txid = NULL, id = NULL; \
      PERFORM setval(numbers, 1, false) FROM unnest(ARRAY['batch_number', 'lane_id_seq', 'chunk_id_seq', 'log_id_seq', \
-       'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq']::regclass[]) AS numbers; \
+       'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq', 'outbox_id_seq']::regclass[]) AS numbers; \
      INSERT INTO worker (name, version, produces, consumes, alive_until) \
        SELECT '', '', true, true, clock_timestamp() + interval '1 hour' FROM generate_series(1, engines); \
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// What is deleted stays in the tables until they are made anew.
 const RENEW: &str = "TRUNCATE lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
-     suppression_event, totals_delta, broadcast, worker; VACUUM partition";
+     suppression_event, totals_delta, broadcast, worker, feed, outbox, outbox_rejected; \
+     VACUUM partition; VACUUM outbox_position";
 /// Schedules between two of these.
 const RENEW_EVERY: u64 = 64;
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, alive_until) \
@@ -100,11 +106,14 @@ impl Cluster {
         control.client.batch_execute(&prepare).await.unwrap();
         control.client.batch_execute(BEGIN).await.unwrap();
         let reader = PostgresReader::connect(connector.clone()).await.unwrap();
+        let application = async || Application::new(connector.connect(None).await.unwrap()).await;
+        let applications = [application().await, application().await];
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
         Self {
             connector,
             control,
             reader,
+            applications,
             arrivals,
             arriving,
             idle: BTreeMap::new(),
@@ -122,6 +131,9 @@ impl Cluster {
             for statement in RENEW.split("; ") {
                 self.control.client.batch_execute(statement).await.unwrap();
             }
+        }
+        for application in &mut self.applications {
+            application.reset().await;
         }
         let begin = self.control.prepared("SELECT races_begin($1)").await.unwrap();
         let processes = i32::try_from(count).unwrap();

@@ -5,7 +5,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::super::desk::Membership;
-use super::cluster::{Cluster, Engine};
+use super::applications::Step;
+use super::cluster::{APPLICATIONS, Cluster, Engine};
 
 /// An event that is over at once.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +19,8 @@ pub(super) enum Event {
     Beat(usize),
     /// Half of the partitions of one engine are another's, and the first one does not know.
     HandOver(usize, usize),
+    /// An application goes on with its transaction.
+    Apply(usize, Step),
 }
 
 const SILENCE: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second' WHERE id IN \
@@ -30,11 +33,21 @@ const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE 
 const HAND_OVER: &str = "UPDATE partition SET owner = $2, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 AND id % 4 < 2 ORDER BY id FOR UPDATE SKIP LOCKED)";
 
+pub(super) const ONLY_ONE: &str = "UPDATE partition SET owner = $1";
+
 // === impl Event ===
 
 impl Event {
-    /// What a generator comes to, with so many engines.
-    pub(super) fn draw(random: &mut fastrand::Rng, engines: usize) -> Self {
+    /// What a generator comes to, with so many engines; `has_outbox` when applications write.
+    pub(super) fn draw(random: &mut fastrand::Rng, engines: usize, has_outbox: bool) -> Self {
+        if has_outbox && random.u8(..3) > 0 {
+            let step = match random.u8(..5) {
+                0..3 => Step::Write { has_key: random.u8(..4) == 0 },
+                3 => Step::Commit,
+                _ => [Step::Commit, Step::RollBack][random.usize(..2)],
+            };
+            return Self::Apply(random.usize(..APPLICATIONS), step);
+        }
         let engine = random.usize(..engines);
         match random.u32(..10) {
             0..4 => Self::Wait([20, 31_000, 61_000, 61_000][random.usize(..4)]),
@@ -50,7 +63,7 @@ impl Event {
 impl Cluster {
     pub(super) async fn happen(&self, event: Event, engines: &[Engine]) {
         match event {
-            Event::Wait(_) => {}
+            Event::Wait(_) | Event::Apply(..) => {}
             Event::Silence(engine) => _ = self.change(SILENCE, &[&engines[engine].worker()]).await,
             Event::Beat(engine) => self.beat(&engines[engine]).await,
             Event::HandOver(one, other) => {

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use notification::{
-    BroadcastId, Chunk, Disposition, NotificationId, OutcomeGroup, Settlement, State,
+    BroadcastId, ByteString, Chunk, Disposition, NotificationId, OutcomeGroup, Settlement, State,
 };
 
 use super::super::desk::Membership;
 use super::super::{claim, settle};
+use super::applications::TAKEN;
+use super::controls::ONLY_ONE;
+use super::feed;
 use super::schedule::Schedule;
 use crate::conformance::{at, name};
 use crate::{Change, ClaimRequest, EventPosition, Filter, History, Ledger as _};
@@ -19,15 +22,15 @@ const ROUNDS: usize = 20;
 /// Past every lease, retry and expiry, milliseconds.
 const LATER: i64 = 1_000_000;
 
-const STRANDED: &str = "SELECT count(*) FROM chunk WHERE lease_until IS NOT NULL \
+pub(super) const STRANDED: &str = "SELECT count(*) FROM chunk WHERE lease_until IS NOT NULL \
      AND NOT EXISTS (SELECT FROM worker WHERE worker.id = chunk.worker)";
 /// What the running totals say is pending, and whether one is below zero, which is no count: the readers take it for a
 /// very large one.
 const TOTALS: &str = "SELECT coalesce(sum(total) FILTER (WHERE state = 0), 0)::int8, coalesce(bool_or(total < 0), false) \
      FROM (SELECT state, sum(change) AS total FROM totals_delta GROUP BY state) AS totals";
-const ONLY_ONE: &str = "UPDATE partition SET owner = $1";
 const OTHERS_ARE_DEAD: &str = "UPDATE worker SET alive_until = clock_timestamp() + \
      CASE WHEN id = $1 THEN interval '1 hour' ELSE interval '-1 second' END";
+const PUT_ASIDE: &str = "SELECT count(*) FROM outbox_rejected";
 const WORKERS: &str = "SELECT count(*) FROM worker";
 
 // === impl Schedule ===
@@ -45,6 +48,10 @@ impl Schedule<'_> {
         self.compare_histories(&histories);
         self.compare_broadcasts(&histories);
         self.compare_suppressions().await;
+        self.compare_outbox(&histories).await;
+        let end = self.cluster.reader.feed(feed::name()).await.unwrap();
+        let finding = self.book.feed.ended(end);
+        self.book.findings.extend(finding);
         for history in histories.iter().filter(|history| !history.state.is_terminal()) {
             self.book.find(format!("{} is stranded: {:?}", history.id, history.state));
         }
@@ -117,14 +124,20 @@ impl Schedule<'_> {
                 None => {}
             }
             let ends = history.attempts.iter().filter(|it| it.state.is_terminal()).count();
-            if ends != usize::from(history.state.is_terminal()) {
-                book.find(format!("{} has {ends} ends and is {:?}", history.id, history.state));
+            let requeued = book.requeues.get(&history.id).map_or(0, |requeues| requeues.done);
+            if ends != requeued + usize::from(history.state.is_terminal()) {
+                let finding = format!("{} has {ends} ends and is {:?}", history.id, history.state);
+                book.find(format!("{finding}: it was sent again {requeued} times"));
             }
         }
         for history in histories {
             let is_asked_for = match history.envelope.broadcast {
                 Some(id) => book.broadcasts.get(&id).is_some_and(|it| it.sealed.is_some()),
-                None => book.accepted.contains(&history.id) || stand_ins.contains(&history.id),
+                None => {
+                    book.accepted.contains(&history.id)
+                        || stand_ins.contains(&history.id)
+                        || history.recipient.starts_with(TAKEN)
+                }
             };
             if !is_asked_for {
                 book.find(format!("{} is there, and nobody was told so", history.id));
@@ -159,24 +172,58 @@ impl Schedule<'_> {
         let reader = &self.cluster.reader;
         let page = reader.suppression_events(EventPosition::default(), HISTORIES).await.unwrap();
         let listed = reader.suppressions(name("channel"), None, HISTORIES).await.unwrap();
-        let mut is_listed = BTreeMap::new();
+        let mut is_listed: BTreeMap<ByteString, Option<(String, u16)>> = BTreeMap::new();
         let mut times: BTreeMap<_, usize> = BTreeMap::new();
         for event in page.events {
-            let is_added = event.change != Change::Lifted;
-            let before = is_listed.insert(event.recipient.clone(), is_added).unwrap_or(false);
-            *times.entry(event.recipient.clone()).or_default() += usize::from(!is_added);
-            if before == is_added {
+            let words = match event.change {
+                Change::Suppressed { reason, status, .. } => Some((reason, status)),
+                Change::Lifted => None,
+            };
+            *times.entry(event.recipient.clone()).or_default() += usize::from(words.is_none());
+            let before = is_listed.insert(event.recipient.clone(), words.clone()).flatten();
+            if before == words {
                 self.book.find(format!("{} changed twice alike", event.recipient));
             }
         }
-        is_listed.retain(|_, is_listed| *is_listed);
+        is_listed.retain(|_, words| words.is_some());
         if !listed.iter().map(|entry| &entry.recipient).eq(is_listed.keys()) {
             self.book.find(format!("listed are {listed:?}, and by their changes {is_listed:?}"));
+        }
+        for recipient in self.book.listed.keys().cloned().collect::<Vec<_>>() {
+            if !is_listed.contains_key(&recipient) {
+                self.book.find(format!("{recipient} was said to be listed, and is not"));
+            }
         }
         for (recipient, said) in self.book.lifted.clone() {
             let happened = times.get(&recipient).copied().unwrap_or(0);
             if happened != said {
                 self.book.find(format!("{recipient} was lifted {happened} times, not {said}"));
+            }
+        }
+    }
+
+    /// Whether each row that an application committed was taken once, and drains said so.
+    async fn compare_outbox(&mut self, histories: &[History]) {
+        let put_aside = self.cluster.ask(PUT_ASIDE).await.get(0);
+        let of =
+            |recipient: &str| histories.iter().filter(|it| &*it.recipient == recipient).count();
+        let findings = self.book.rows.compare(of, put_aside);
+        self.book.findings.extend(findings);
+    }
+
+    /// Takes in what applications have committed; what they have open is never committed.
+    async fn drain(&mut self) {
+        for application in &mut self.cluster.applications {
+            application.reset().await;
+        }
+        let rounds = if self.book.rows.ended.is_empty() { 0 } else { ROUNDS };
+        for _ in 0..rounds {
+            let before = self.book.rows.said;
+            let call = self.caller().drain(0);
+            self.call(call);
+            self.finish_calls().await;
+            if self.book.rows.said == before {
+                return;
             }
         }
     }
@@ -201,6 +248,7 @@ impl Schedule<'_> {
             }
         }
         self.look_for_strays().await;
+        self.drain().await;
         self.book.now += LATER;
         for _ in 0..ROUNDS {
             // A claim that ends everything it found may have accepted what stands in for it.

@@ -9,15 +9,18 @@
 //! A finding prints its schedule. `BELFRY_RACE_SEED` plays one seed again, `BELFRY_RACE_SCHEDULES` says how many are
 //! played, and `BELFRY_RACE_FIRST` from which seed on.
 
+mod applications;
 mod book;
 mod calls;
 mod cluster;
 mod controls;
 mod directed;
+mod feed;
 mod finish;
 mod gate;
 mod lookups;
 mod schedule;
+mod themes;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

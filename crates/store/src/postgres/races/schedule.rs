@@ -10,10 +10,11 @@ use futures_util::stream::FuturesUnordered;
 
 use super::super::pause::COMMITTED;
 use super::book::Book;
-use super::calls::{Call, Caller, Heard, Kind, THEMES};
+use super::calls::{Call, Caller, Heard};
 use super::cluster::{Cluster, Engine, WRITERS, are_blocked};
 use super::controls::Event;
 use super::gate::{Arrival, Verdict};
+use super::themes::{Kind, THEMES};
 
 /// A schedule under way.
 pub(super) struct Schedule<'a> {
@@ -151,10 +152,17 @@ impl<'a> Schedule<'a> {
     /// A call, or an event.
     async fn step(&mut self) {
         if self.random.u8(..3) == 0 {
-            let event = Event::draw(&mut self.random, self.engines.len());
+            let has_outbox = self.theme.contains(&Kind::Drain);
+            let event = Event::draw(&mut self.random, self.engines.len(), has_outbox);
             self.note(format_args!("{event:?}"));
-            if let Event::Wait(millis) = event {
-                self.book.now += millis;
+            match event {
+                Event::Wait(millis) => self.book.now += millis,
+                Event::Silence(engine) => self.book.silence(engine),
+                Event::Apply(application, step) => {
+                    let rows = &mut self.book.rows;
+                    self.cluster.applications[application].go(step, rows).await;
+                }
+                Event::Beat(_) | Event::HandOver(..) => {}
             }
             self.cluster.happen(event, &self.engines).await;
         } else if let Some(call) = self.draw()

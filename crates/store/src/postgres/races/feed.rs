@@ -1,0 +1,68 @@
+//! Where the feed stands, and who moved it: each move is from a place that nobody else has moved it from.
+
+use std::collections::HashMap;
+
+use notification::Name;
+
+use crate::{EventPosition, FeedCursor};
+
+/// What was answered of the feed.
+#[derive(Debug)]
+pub(super) struct Feed {
+    /// Places that the feed was said to be at, in the order of the answers.
+    pub(super) known: Vec<FeedCursor>,
+    /// Places that somebody asked for.
+    asked: u64,
+    /// Moves that were done, by where they began.
+    moves: HashMap<u64, FeedCursor>,
+}
+
+// === impl Feed ===
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self { known: vec![FeedCursor::default()], asked: 0, moves: HashMap::new() }
+    }
+}
+
+impl Feed {
+    /// A place that nobody else asks for.
+    pub(super) fn next(&mut self) -> FeedCursor {
+        self.asked += 1;
+        let position = EventPosition { transaction: 1, event: self.asked };
+        FeedCursor { position, ..FeedCursor::default() }
+    }
+
+    /// The answer to a move; what contradicts others.
+    pub(super) fn moved(
+        &mut self,
+        from: FeedCursor,
+        to: FeedCursor,
+        answer: FeedCursor,
+    ) -> Option<String> {
+        self.known.push(answer);
+        if answer == to {
+            let other = self.moves.insert(from.position.event, to)?;
+            return Some(format!("the feed was moved from {from:?} to {other:?}, and to {to:?}"));
+        }
+        (answer == from).then(|| format!("the feed is at {from:?}, and was not moved from there"))
+    }
+
+    /// The feed is at `end`; what contradicts the answers.
+    pub(super) fn ended(&self, end: FeedCursor) -> Option<String> {
+        let (mut place, mut passed) = (FeedCursor::default(), vec![FeedCursor::default()]);
+        while let Some(next) = self.moves.get(&place.position.event) {
+            place = *next;
+            passed.push(place);
+        }
+        if place != end || passed.len() != self.moves.len() + 1 {
+            return Some(format!("the feed is at {end:?}, after {:?}", self.moves));
+        }
+        let other = self.known.iter().find(|known| !passed.contains(known))?;
+        Some(format!("the feed was said to be at {other:?}, where it never was"))
+    }
+}
+
+pub(super) fn name() -> Name {
+    crate::conformance::name("feed")
+}
