@@ -38,7 +38,8 @@ const _: () = assert!(
 const BATCHES_PER_ROUND: i64 = 2_000;
 
 /// The next overdue worker, what it said of its end, and whether it still has the connection of its last beat: a process
-/// that was killed has none, one that was stopped or cut off, and one whose machine is gone, has.
+/// that was killed has none, one that was stopped or cut off, and one whose machine is gone, has. One whose row is locked is
+/// being buried by somebody, or leases something: it is not waited for, as its next beat has each process look again.
 const SELECT_OVERDUE: &str = "SELECT id, ended, (extract(epoch FROM alive_until) * 1000)::int8, EXISTS ( \
        SELECT FROM pg_stat_activity WHERE pid = worker.backend AND datname = current_database()) \
      FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";

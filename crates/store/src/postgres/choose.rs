@@ -125,7 +125,7 @@ impl Round<'_> {
             }
             items += first.count;
             bytes += of_first;
-            self.desk.claiming.watermarks.insert(lane, place_of(&first));
+            self.desk.claiming.set_watermark(lane, place_of(&first));
             if let Some(ahead) = ahead.get_mut(&lane) {
                 ahead.chunks.pop_front();
             }

@@ -65,6 +65,8 @@ pub(super) struct Claiming {
     pub(super) lanes: Lanes,
     /// Nothing ready of ours lies up to and including this place of a lane.
     pub(super) watermarks: HashMap<LaneId, (i64, i64)>,
+    /// With so many of them, those of lanes that have no work are forgotten.
+    watermarks_max: usize,
     /// Lanes with due work that are known by number only.
     pub(super) strangers: HashMap<LaneId, Timestamp>,
     /// When leases that we gave end; a chunk number of zero stands for others'.
@@ -95,6 +97,9 @@ const PAYLOAD_BYTES: usize = 7_900;
 const PAYLOADS_MAX: usize = 16;
 /// Lanes whose numbers are known by heart. Whoever meets more asks again.
 const LANE_NUMBERS_MAX: usize = 100_000;
+/// Places of lanes that are known by heart even when the lanes have no work. One that is forgotten is found again from the
+/// lane's beginning.
+const WATERMARKS: usize = 65_536;
 /// The number of virtual partitions.
 const PARTITIONS: u64 = limits::PARTITIONS as u64;
 
@@ -184,6 +189,16 @@ impl Effects {
 // === impl Claiming ===
 
 impl Claiming {
+    /// Claimed from `lane`, up to a place of it. With as many lanes as there are destinations, not all can be remembered: at
+    /// most twice as many as have work.
+    pub(super) fn set_watermark(&mut self, lane: LaneId, place: (i64, i64)) {
+        self.watermarks.insert(lane, place);
+        if self.watermarks.len() > self.watermarks_max.max(WATERMARKS) {
+            self.watermarks.retain(|lane, _| self.lanes.lane(*lane).is_some());
+            self.watermarks_max = 2 * self.watermarks.len();
+        }
+    }
+
     pub(super) fn add_due(&mut self, lane: LaneId, at: Timestamp) {
         self.lower_watermark(lane, at);
         if self.lanes.lane(lane).is_some() {
@@ -280,6 +295,29 @@ mod tests {
         assert_eq!(told, many);
         let too_many: Vec<Notice> = (0..50_000).map(due).collect();
         assert_eq!(to_payloads(5, &too_many), ["5 *"]);
+    }
+
+    #[test]
+    fn no_more_places_are_remembered_than_twice_the_lanes_that_have_work() {
+        let mut claiming = Claiming::default();
+        let lane = |id: LaneId| Lane {
+            channel: crate::conformance::name("channel"),
+            destination: id.to_string().into(),
+            priority: notification::Priority::Normal,
+        };
+        let many = i64::try_from(WATERMARKS).unwrap();
+        let now = Timestamp::from_millis(0);
+        (0..100).for_each(|id| claiming.add_read(id, lane(id), now));
+        for id in 0..3 * many {
+            claiming.set_watermark(id, (id, 1));
+            assert!(claiming.watermarks.len() <= WATERMARKS);
+        }
+        assert!((0..100).all(|id| claiming.watermarks.contains_key(&id)), "these have work");
+        for id in 100..2 * many {
+            claiming.add_read(id, lane(id), now);
+            claiming.set_watermark(id, (id, 1));
+        }
+        assert_eq!(claiming.watermarks.len(), 2 * WATERMARKS, "all of these have work");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Leases on chunks: given, and ended when nobody may act on them any more.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use notification::{ChunkId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
@@ -36,6 +37,10 @@ const UNLEASE: &str = "UPDATE chunk SET lease_until = NULL, worker = NULL, is_ti
 const SELECT_OVERDUE: &str = select_chunk!(
     "lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
 );
+
+/// When a chunk is looked at again whose lease has ended and that somebody has locked. It is not waited for: that may be a
+/// process that was stopped.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 // === impl Round ===
 
@@ -97,13 +102,19 @@ impl Round<'_> {
         }
         self.unlease(&unleased).await?;
         self.write(writes).await?;
-        // What they may hold that others claimed since: the next of them.
+        // What they may hold that others claimed since, and what is locked at the moment: the next of them.
         let select =
             "SELECT min(lease_until) FROM chunk WHERE lease_until > $1 AND partition = ANY($2)";
-        let next: Option<i64> =
-            self.row(select, &[&now.millis(), &partitions]).await?.try_get(0)?;
-        let next = next.map(|next| (Timestamp::from_millis(next), ChunkId(0)));
-        self.desk.claiming.leases.extend(next);
+        let next: Option<i64> = self.row(select, &[&before, &partitions]).await?.try_get(0)?;
+        let Some(next) = next.map(Timestamp::from_millis) else { return Ok(()) };
+        let claiming = &mut self.desk.claiming;
+        let look_at = if next > now {
+            next
+        } else {
+            claiming.checked = Some(Timestamp::from_millis(next.millis() - 1));
+            now.plus(LOOK_AGAIN_AFTER)
+        };
+        claiming.leases.insert((look_at, ChunkId(0)));
         Ok(())
     }
 

@@ -105,6 +105,9 @@ const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE 
 const RELEASE: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 ORDER BY id DESC LIMIT $2 FOR UPDATE)";
 const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
+const LOCK_SELF: &str = "SELECT FROM worker WHERE id = $1 FOR UPDATE";
+const END_SELF: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second', ended = $2 \
+     WHERE id = $1 AND EXISTS (SELECT FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL)";
 /// What a worker says of its end.
 const IN_ORDER: &str = "in order";
 pub(super) const BY_A_FAULT: &str = "by a fault";
@@ -361,18 +364,10 @@ impl Member {
     /// Gives everything back and removes this process.
     async fn leave(&mut self, ending: Ending) -> Result<(), Error> {
         self.beat(true).await?;
-        let Some(session) = &self.session else { return Ok(()) };
+        let Some(mut session) = self.session.take() else { return Ok(()) };
         self.tenure.end();
-        // What it still holds is ended by whoever buries it, at once: its lease on itself is over.
-        let leave = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second', ended = $2 WHERE id = $1 \
-             AND EXISTS (SELECT FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL)";
-        let worker = self.standing.worker;
-        let ended = if ending == Ending::Faulted { BY_A_FAULT } else { IN_ORDER };
-        let holds = session.client.execute(leave, &[&worker, &ended]).await? > 0;
-        if !holds {
-            session.client.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
-        }
-        self.tell_cluster(session).await
+        depart(&mut session, self.standing.worker, ending).await?;
+        self.tell_cluster(&session).await
     }
 
     /// Notifies the cluster's other processes that somebody came or went. What there is no room for they find at their
@@ -412,6 +407,22 @@ async fn owned(session: &Session, worker: i64) -> Result<Vec<i16>, Error> {
     let select = session.prepared(OWNED).await?;
     let rows = session.client.query(&select, &[&worker]).await?;
     rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+/// Removes a worker, or has it buried with what it still holds, by whoever looks next: its lease on itself is over. A claim
+/// of it that is being committed holds its row, and is waited for.
+pub(super) async fn depart(
+    session: &mut Session,
+    worker: i64,
+    ending: Ending,
+) -> Result<(), Error> {
+    let ended = if ending == Ending::Faulted { BY_A_FAULT } else { IN_ORDER };
+    let transaction = session.client.transaction().await?;
+    transaction.execute(LOCK_SELF, &[&worker]).await?;
+    if transaction.execute(END_SELF, &[&worker, &ended]).await? == 0 {
+        transaction.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
+    }
+    transaction.commit().await
 }
 
 /// The store's tag: `drawn`, if it has none yet.

@@ -153,6 +153,11 @@ impl Cluster {
         engines
     }
 
+    /// A connection that is not held up.
+    pub(super) async fn connect(&self) -> Session {
+        self.connector.connect(None).await.unwrap()
+    }
+
     pub(super) async fn owned(&self, worker: i64) -> Vec<i16> {
         let owned = self.control.prepared(OWNED).await.unwrap();
         let rows = self.control.client.query(&owned, &[&worker]).await.unwrap();

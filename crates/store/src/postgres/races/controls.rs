@@ -74,6 +74,13 @@ impl Cluster {
         }
     }
 
+    /// All partitions are an engine's, and it knows.
+    pub(super) async fn give_all(&self, engine: &Engine) {
+        let worker = engine.worker();
+        self.change(ONLY_ONE, &[&worker]).await;
+        self.tell(engine, worker).await;
+    }
+
     async fn beat(&self, engine: &Engine) {
         let mut worker = engine.worker();
         if self.change(RENEW, &[&worker]).await == 0 {

@@ -2,12 +2,15 @@
 
 use notification::State;
 
-use super::super::{broadcast, bury};
+use super::super::membership::depart;
+use super::super::{broadcast, bury, claim};
 use super::cluster::Cluster;
+use super::cluster::are_blocked;
 use super::controls::Event;
+use super::finish::STRANDED;
 use super::schedule::Schedule;
-use crate::conformance::{BroadcastShape, Shape, at};
-use crate::{BroadcastOpened, RecipientGroup, StoreError};
+use crate::conformance::{BroadcastShape, Shape, at, claim_request};
+use crate::{BroadcastOpened, ClaimRequest, Ending, RecipientGroup, StoreError};
 
 /// How often the two processes meet, each time in another order of statements.
 const MEETINGS: u64 = 100;
@@ -64,4 +67,50 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
     // The writers end when nobody can ask them any more.
     drop((intake, work));
     schedule.conclude().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_leaves_while_a_claim_is_committed_is_buried_with_what_it_holds() {
+    let mut cluster = Cluster::start().await;
+    let mut session = cluster.connect().await;
+    let mut schedule = Schedule::begin(&mut cluster, 1).await;
+    let ingest = schedule.caller().ingest_like(0, &Shape::default());
+    schedule.interleave(vec![ingest]).await;
+    schedule.cluster.give_all(&schedule.engines[0]).await;
+    let (worker, leaver) = (schedule.engines[0].worker(), session.backend);
+    let claim = schedule.caller().claim(0);
+    let claimer = schedule.go_until(claim, "COMMIT").await;
+    let leaving = async move { depart(&mut session, worker, Ending::Left).await.unwrap() };
+    let mut leaving = std::pin::pin!(leaving);
+    let control = &schedule.cluster.control;
+    while !are_blocked(control, &[leaver], &[claimer].into()).await {
+        assert!(futures_util::poll!(&mut leaving).is_pending(), "it waits for the claim");
+    }
+    schedule.interleave(Vec::new()).await;
+    leaving.await;
+    let stranded: i64 = schedule.cluster.ask(STRANDED).await.get(0);
+    assert_eq!(stranded, 0, "held by nobody who is known");
+    schedule.conclude().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_locked_when_its_lease_ends_is_looked_at_again_soon() {
+    let mut cluster = Cluster::start().await;
+    let mut schedule = Schedule::begin(&mut cluster, 1).await;
+    let ingest = schedule.caller().ingest_like(0, &Shape::default());
+    schedule.interleave(vec![ingest]).await;
+    schedule.cluster.give_all(&schedule.engines[0]).await;
+    let work = schedule.engines[0].work.clone();
+    let ask = |now| {
+        let lease = std::time::Duration::from_mins(1);
+        work.ask(claim::ClaimChunks(ClaimRequest { lease, ..claim_request(now) }))
+    };
+    assert_eq!(schedule.through(ask(0)).await.unwrap().chunks.len(), 1);
+    let lock = "BEGIN; SELECT FROM chunk FOR UPDATE";
+    schedule.cluster.control.client.batch_execute(lock).await.unwrap();
+    let meanwhile = schedule.through(ask(60_000)).await.unwrap();
+    assert_eq!((meanwhile.chunks.len(), meanwhile.next_at), (0, Some(at(61_000))));
+    schedule.cluster.control.client.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(schedule.through(ask(61_000)).await.unwrap().chunks.len(), 1);
+    drop(work);
 }

@@ -185,6 +185,21 @@ impl<'a> Schedule<'a> {
         }
     }
 
+    /// Plays `call` until its writer stands before `statement`; the server's process of its session.
+    pub(super) async fn go_until(&mut self, call: Call, statement: &str) -> i32 {
+        let actor = call.actor;
+        self.call(call);
+        loop {
+            self.come_to_rest().await;
+            if let Standing::Paused(arrival) = &self.actors[actor].standing
+                && arrival.statement == statement
+            {
+                return arrival.backend;
+            }
+            self.go(actor, Verdict::Go);
+        }
+    }
+
     /// Plays until every call is answered, nobody in nobody's way.
     pub(super) async fn finish_calls(&mut self) {
         loop {
