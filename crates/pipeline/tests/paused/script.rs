@@ -120,7 +120,7 @@ impl Sender for Script {
         assert!(!is_defective, "as the script says");
         let attempt = async |delivery| match Start::of(&job, delivery).begin().await {
             Ok(()) => self.attempt(&delivery.recipient).await,
-            Err(not_begun) => not_begun,
+            Err(report) => Attempt::not_started(report),
         };
         let mut driving = pin!(drive(job, attempt));
         poll_fn(|context| {
