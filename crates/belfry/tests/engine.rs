@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bench::workload::token;
 use bench::{Guarantee, Setup, Trial, Webhook, Workload};
+use provider_sim::journal::Reader;
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -153,6 +154,54 @@ fn a_kill_leaves_in_doubt_what_was_on_the_wire_and_two_slices() {
     assert!(audit.in_doubt <= on_the_wire + 256, "{on_the_wire} on the wire: {audit:?}");
     let books = trial.books(&Workload { tokens: 2_000, webhooks: Vec::new() }).unwrap();
     assert!(books.tally().processed_max <= 1);
+}
+
+/// Requests that the provider has had, those for its access token not counted.
+fn requests(trial: &Trial) -> u64 {
+    let mut reader = Reader::open(&trial.simulator().ready.journal).unwrap();
+    let mut requests = 0;
+    while let Some(record) = reader.next_record().unwrap() {
+        requests += u64::from(record.id != "access-token");
+    }
+    requests
+}
+
+#[test]
+fn a_kill_with_100_silent_streams_leaves_in_doubt_what_was_on_the_wire_and_two_slices() {
+    const COUNT: u64 = 2_000;
+    const STREAMS: u64 = 100;
+    let directory = tempfile::tempdir().unwrap();
+    // A service that a credential need not prove itself to first grants all of its streams.
+    let streams = STREAMS.to_string();
+    let fcm = ["--fcm", "127.0.0.1:0"];
+    let silent = [fcm, ["--silent-to", "device"], ["--max-streams", &streams]].concat();
+    let mut trial = start(directory.path(), &silent);
+    // One sender with one connection: when its streams are used up, nothing more goes out.
+    trial.set("BELFRY__DELIVERY__SENDERS", "1");
+    trial.set("BELFRY__CHANNELS__ANDROID__CONNECTIONS_MAX", "1");
+    trial.kill().unwrap();
+    trial.restart().unwrap();
+    let row = |number| {
+        format!(
+            r#"{{"channel":"android","to":"device","content":{{"data":{{"n":"{number}"}}}},"guarantee":"at_most_once"}}"#
+        )
+    };
+    trial.submit((0..COUNT).map(row)).unwrap();
+    trial.wait_for_requests("device", usize::try_from(STREAMS).unwrap(), PATIENCE).unwrap();
+    trial.kill().unwrap();
+    let on_the_wire = requests(&trial);
+    assert_eq!(on_the_wire, STREAMS);
+    trial.replace_simulator(&fcm).unwrap();
+    trial.restart().unwrap();
+    trial.drain(PATIENCE, || Ok(())).unwrap();
+    let audit = trial.audit().unwrap();
+    assert!(
+        audit.balanced && audit.in_doubt >= on_the_wire,
+        "{on_the_wire} on the wire: {audit:?}"
+    );
+    assert!(audit.in_doubt <= on_the_wire + 256, "{on_the_wire} on the wire: {audit:?}");
+    assert_eq!(audit.delivered + audit.in_doubt, COUNT, "{audit:?}");
+    assert_eq!(requests(&trial), on_the_wire + audit.delivered, "nothing was sent twice");
 }
 
 #[test]
