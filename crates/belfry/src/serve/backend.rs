@@ -9,7 +9,7 @@ use flow::{Clock, Tenure};
 use notification::Ticket;
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Claims, Ending, Outbox, Store, StoreError, Take};
+use store::{Claims, Ending, Outbox, Recovery, Store, StoreError, Take};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -48,7 +48,16 @@ impl Backend {
                 let options = config.store.options(seed);
                 let (store, recovery) =
                     Sqlite::open(directory, options, pipeline::timestamp(clock))?;
-                tracing::info!(?recovery, "store opened");
+                let Recovery { returned, suspected, in_doubt, quarantined, abandoned_broadcasts } =
+                    recovery;
+                tracing::info!(
+                    returned,
+                    suspected,
+                    in_doubt,
+                    quarantined,
+                    abandoned_broadcasts,
+                    "store opened"
+                );
                 Ok(Self::Sqlite(Arc::new(store)))
             }
             StorePlace::Server(url) => {

@@ -12,7 +12,11 @@ pub(super) struct Failed {
     ending: Ending,
 }
 
-/// The stages that handle claimed deliveries, beside the senders: a delivery may be what they panic at.
+/// The stages that handle claimed deliveries, beside the senders: a delivery may be what they panic at. Dispatch and collect
+/// count its bytes and pass it on, and settle reads what its provider said. Without blame, a delivery that one of them panics
+/// at would end the process after each start, and everything else would wait for ever. One that is blamed although the
+/// fault has another cause is dead only if it was in flight alone at several such ends and at none was absent, and
+/// `belfry requeue` sends it again.
 const HANDLE_DELIVERIES: [&str; 3] = ["dispatch", "collect", "settle"];
 
 // === impl Failed ===

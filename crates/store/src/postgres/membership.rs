@@ -23,7 +23,7 @@ use super::notify::NotifyPolicy;
 use super::round::NOTIFY_CLUSTER;
 use super::time::{DatabaseTime, now_micros};
 use super::writer::Desktop;
-use crate::{Ending, StoreError};
+use crate::{Ending, Recovery, StoreError};
 
 /// This process as a worker.
 #[derive(Debug)]
@@ -355,7 +355,18 @@ impl Member {
         let now = self.time.now();
         // A writer that is held up must not keep this process from saying that it is alive.
         match tokio::time::timeout(limits::WORKER_BEAT, stats.work.ask(Bury { now })).await {
-            Ok(Ok(recovery)) => tracing::warn!(?recovery, "took over from workers that are gone"),
+            Ok(Ok(recovery)) => {
+                let Recovery { returned, suspected, in_doubt, quarantined, abandoned_broadcasts } =
+                    recovery;
+                tracing::warn!(
+                    returned,
+                    suspected,
+                    in_doubt,
+                    quarantined,
+                    abandoned_broadcasts,
+                    "took over from workers that are gone"
+                );
+            }
             Ok(Err(error)) => tracing::warn!(%error, "cannot take over from workers that are gone"),
             Err(_elapsed) => tracing::warn!("taking over from workers that are gone takes long"),
         }
