@@ -19,7 +19,7 @@ pub(crate) struct Statement {
 pub(crate) struct Case {
     /// File of the statement.
     pub(crate) file: &'static str,
-    /// A part of it that no other statement of the file has.
+    /// A part of it that no other statement of the file has; a semicolon stands for its end.
     pub(crate) part: &'static str,
     /// A list of SQL expressions.
     pub(crate) parameters: &'static str,
@@ -66,7 +66,7 @@ impl Case {
     }
 
     fn is_of(&self, statement: &Statement) -> bool {
-        self.file == statement.file && statement.sql.contains(self.part)
+        self.file == statement.file && format!("{};", statement.sql).contains(self.part)
     }
 }
 

@@ -183,15 +183,16 @@ impl<'a> Snapshot<'a> {
         let number = id.0.cast_signed();
         let select = "SELECT tenant, channel, sealed_at, \
              (SELECT coalesce(sum(count), 0)::int8 FROM batch WHERE broadcast = $1), \
-             (SELECT coalesce(sum(chunk.count), 0)::int8 FROM batch JOIN chunk ON chunk.batch = batch.id \
-              WHERE broadcast = $1) \
+             (SELECT coalesce(sum((SELECT sum(count) FROM chunk WHERE chunk.batch = batch.id)), 0)::int8 \
+              FROM batch WHERE broadcast = $1) \
              FROM broadcast WHERE id = $1 AND sealed_at IS NOT NULL";
         let rows = self.transaction.query(select, &[&number]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let mut account = Account { accepted: unsigned(row, 3)?, ..Account::default() };
         account.add(State::Pending, unsigned(row, 4)?);
-        let select =
-            "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = $1";
+        // Batch by batch: a join would read all of the log while nothing is known of it.
+        let select = "SELECT entries FROM batch \
+             CROSS JOIN LATERAL (SELECT entries FROM log WHERE log.batch = batch.id OFFSET 0) AS its WHERE broadcast = $1";
         let mut entries = pin!(self.transaction.query_raw(select, [number]).await?);
         let mut requeued = 0;
         while let Some(row) = entries.try_next().await? {
@@ -227,10 +228,12 @@ impl<'a> Snapshot<'a> {
         Ok(account)
     }
 
+    /// What is claimed is a span of leases: of a span the planner knows that it is small, before it knows anything.
     pub(super) async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         let select = "SELECT channel, destination, priority, claimed, \
              (SELECT due_at FROM chunk WHERE lane = held.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \
-             FROM (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk WHERE lease_until IS NOT NULL GROUP BY lane) \
+             FROM (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk \
+               WHERE lease_until BETWEEN 0 AND 9223372036854775807 GROUP BY lane) \
              AS held JOIN lane USING (id)";
         let mut lanes = BTreeMap::new();
         for row in self.transaction.query(select, &[]).await? {

@@ -118,7 +118,8 @@ struct Sent {
 }
 
 /// Every statement of a writer starts from a few keys and follows indexes. Its plan is made once, often while the tables
-/// are still empty, and must be as good when they are full.
+/// are new, and must be as good when they are full: without the switches it would join all of a table by hash. What a plan
+/// reads is counted by a test, so they can hide no scan.
 pub(super) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off";
