@@ -1,7 +1,7 @@
 //! The JSON objects that requests are.
 
 use notification::ByteString;
-pub(crate) use pipeline::ingest::object::{Address, Object, ReadError, list, share, text, utf8};
+pub(crate) use pipeline::ingest::json::{Address, Object, ReadError, list, share, text, utf8};
 use pipeline::ingest::{Fault, Terms};
 
 /// The fields of [`Terms`].

@@ -5,16 +5,16 @@
 //! What is not scheduled is due at the whole second in which it was accepted, so that callers of the same
 //! second share an envelope, and with it a batch.
 
-mod broadcast;
 mod budget;
 mod check;
 mod content;
-pub mod object;
+pub mod json;
 mod outbox;
 mod renderer;
 mod template;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,12 +26,12 @@ use tokio::sync::watch;
 
 use crate::Channels;
 
-pub use broadcast::{Addressee, Opening, Upload};
 pub use budget::Reservation;
 pub use check::{FallbackTerms, Fault, Terms};
 pub use outbox::Drain;
 pub use renderer::Renderer;
 pub use template::{TemplateSource, Templates};
+pub use upload::{Addressee, Opening, Upload};
 
 use budget::Budget;
 use check::{Broadcast, Catalog};

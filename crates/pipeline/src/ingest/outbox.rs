@@ -8,7 +8,7 @@ use notification::{ByteString, Bytes, Draft, Name, Timestamp};
 use store::{ErrorKind, Outbox, OutboxRow, Screen, StoreError};
 use tokio::sync::watch;
 
-use super::object::{self, Address};
+use super::json::{self, Address};
 use super::{Fault, Intake, Terms};
 
 /// Takes in what is in the outbox, row by row with the checks of every other way in.
@@ -77,7 +77,7 @@ fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, Str
         let text = ByteString::try_from(row.fallback.clone()).unwrap_or_default();
         let fallback = match text.trim_ascii() {
             "" | "null" => Vec::new(),
-            json => object::fallback(json, &text, Address::Here)?,
+            json => json::fallback(json, &text, Address::Here)?,
         };
         intake.check(&tenant, &Terms { fallback, ..terms }, recipient, asked_at)
     });

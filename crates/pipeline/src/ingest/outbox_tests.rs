@@ -274,7 +274,7 @@ async fn the_same_key_and_words_through_both_ways_are_one_notification() {
         channel: "a".into(),
         template: Some("welcome".into()),
         variables: Some(Bytes::from_static(br#"{"name":"Ann","n":1}"#)),
-        fallback: object::fallback(fallback, &ByteString::from_static(fallback), Address::Here)
+        fallback: json::fallback(fallback, &ByteString::from_static(fallback), Address::Here)
             .unwrap(),
         send_at: Some(at(9_000).to_string().into()),
         idempotency_key: Some("k".into()),
