@@ -13,9 +13,9 @@ use http_body_util::BodyExt;
 use notification::{ByteString, Name, limits};
 use pipeline::Intake;
 use pipeline::ingest::Reservation;
+use pipeline::ingest::json::utf8;
 use tokio::time::timeout;
 
-use crate::object::utf8;
 use crate::problem::Problem;
 
 /// A body that is being read.

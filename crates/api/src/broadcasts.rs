@@ -9,23 +9,22 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use notification::{BroadcastId, ByteString, Bytes, limits};
-use pipeline::ingest::{Addressee, Fault, IngestError, Opening, Reservation, Terms, Upload};
+use notification::{BroadcastId, Bytes, limits};
+use pipeline::ingest::json::{ParseError, utf8};
+use pipeline::ingest::parse::{self, BroadcastWithRecipients};
+use pipeline::ingest::{
+    BroadcastRecipient, IngestError, InvalidField, Opening, Reservation, Submission, Upload,
+};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use store::{BroadcastStatus, CancelTarget};
 
 use crate::Shared;
 use crate::body::{Format, Incoming, format, with_body};
-use crate::create::{add_key, header_key, too_many};
+use crate::draft::{add_key, header_key};
 use crate::input::Input;
 use crate::keys::Caller;
 use crate::lines::Line;
 use crate::notifications::cancel_answer;
-use crate::object::{
-    Address, BROADCAST, BROADCAST_WHOLE, Object, RECIPIENT, ReadError, list, share, terms, text,
-    utf8,
-};
 use crate::problem::{Located, Problem};
 use crate::turn::Turn;
 use crate::view::{Totals, show};
@@ -46,18 +45,14 @@ struct Broadcast {
     totals: Totals,
 }
 
+/// A recipient as it was read, and whether it was a text and no object with `to`.
+type Recipient = (BroadcastRecipient, bool);
+
 /// Recipients that are looked at together, each from its place in the body: as many as may be without delaying others.
 struct Slice<P> {
     head_bytes: usize,
     turn: Turn,
-    read: Vec<(P, Result<Recipient, ReadError>)>,
-}
-
-/// A recipient as it was read.
-struct Recipient {
-    addressee: Addressee,
-    /// Whether it was a text, and no object with `to`.
-    is_text: bool,
+    read: Vec<(P, Result<Recipient, ParseError>)>,
 }
 
 pub(crate) async fn create(
@@ -109,44 +104,34 @@ async fn create_whole(
 ) -> Result<Created, Problem> {
     let (whole, _reservation) =
         incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
-    let object = Object::read(&whole, BROADCAST_WHOLE)?;
-    let recipients = Object::required("recipients", object.raw("recipients"))?;
-    let head_bytes = whole.len() - recipients.get().len();
-    let Ok((recipients, count)) = list(recipients.get(), limits::REQUEST_ITEMS) else {
-        return Err(Fault::new("/recipients", "must be an array").into());
+    let BroadcastWithRecipients { submission, recipients, head_bytes } =
+        parse::broadcast_with_recipients(&whole)?;
+    let mut upload = match open(shared, caller, parts, submission, None).await? {
+        Opening::Open(upload) => upload,
+        Opening::Replayed(id) => return replayed(shared, id).await,
     };
-    if count > limits::REQUEST_ITEMS {
-        return Err(too_many("/recipients", count).into());
-    }
-    let mut upload =
-        match open(shared, caller, parts, terms(&object, &whole, Address::WithRecipient)?, None)
-            .await?
-        {
-            Opening::Open(upload) => upload,
-            Opening::Replayed(id) => return replayed(shared, id).await,
-        };
-    let (mut faults, mut slice) = (Vec::new(), Slice::new(head_bytes));
+    let (mut invalid_fields, mut slice) = (Vec::new(), Slice::new(head_bytes));
     let mut recipients = recipients.into_iter().enumerate().peekable();
     while let Some((index, recipient)) = recipients.next() {
-        slice.push(index, recipient.get().len(), read_recipient(&whole, recipient));
+        slice.push(index, recipient.get().len(), parse::recipient(&whole, recipient));
         if !slice.is_full() && recipients.peek().is_some() {
             continue;
         }
         for (index, error) in slice.add_to(&mut upload).await? {
-            faults.push(in_recipients(index, error)?);
+            invalid_fields.push(in_recipients(index, error)?);
         }
         // Rendered contents may be larger than the body was.
         if upload.is_full() {
             upload.flush().await?;
         }
-        if faults.len() >= limits::FAULTS {
-            faults.truncate(limits::FAULTS);
+        if invalid_fields.len() >= limits::FAULTS {
+            invalid_fields.truncate(limits::FAULTS);
             break;
         }
     }
-    if !faults.is_empty() {
+    if !invalid_fields.is_empty() {
         upload.abandon().await;
-        return Err(Problem::unprocessable(faults));
+        return Err(Problem::unprocessable(invalid_fields));
     }
     seal(upload).await
 }
@@ -192,10 +177,8 @@ async fn create_from_input(
     let number = first.number;
     let text = first.text.ok_or_else(too_long).and_then(utf8);
     let whole = text.map_err(|error| in_line(number, error))?;
-    let terms = Object::read(&whole, BROADCAST)
-        .and_then(|object| Ok(terms(&object, &whole, Address::WithRecipient)?))
-        .map_err(|error| in_line(number, error))?;
-    let mut upload = match open(shared, caller, parts, terms, Some(number)).await? {
+    let submission = parse::broadcast(&whole).map_err(|error| in_line(number, error))?;
+    let mut upload = match open(shared, caller, parts, submission, Some(number)).await? {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => {
             input.skip().await?;
@@ -211,7 +194,7 @@ async fn create_from_input(
     }
 }
 
-/// Adds every further line to `upload`, whose terms had `head_bytes`; gives up at the first that is wrong.
+/// Adds every further line to `upload`, whose first line had `head_bytes`; gives up at the first that is wrong.
 async fn fill(upload: &mut Upload, input: &mut Input, head_bytes: usize) -> Result<(), Problem> {
     let mut slice = Slice::new(head_bytes);
     loop {
@@ -235,7 +218,7 @@ async fn fill(upload: &mut Upload, input: &mut Input, head_bytes: usize) -> Resu
 fn push_line(slice: &mut Slice<u64>, line: Line) {
     let bytes = line.text.as_ref().map_or(0, Bytes::len);
     let text = line.text.ok_or_else(too_long).and_then(utf8);
-    let read = text.and_then(|text| read_recipient(&text, serde_json::from_str(&text)?));
+    let read = text.and_then(|text| parse::recipient(&text, serde_json::from_str(&text)?));
     slice.push(line.number, bytes, read);
 }
 
@@ -248,33 +231,19 @@ async fn add_lines(upload: &mut Upload, slice: &mut Slice<u64>) -> Result<(), Pr
     }
     Ok(())
 }
-/// Reads a recipient, a string or an object with `to`, from `json`, a part of `whole`.
-fn read_recipient(whole: &ByteString, json: &RawValue) -> Result<Recipient, ReadError> {
-    if json.get().starts_with('{') {
-        let object = Object::read(json.get(), RECIPIENT)?;
-        let to = Object::required("to", object.text("to")?)?;
-        let variables = object.object("variables", whole)?;
-        let fallback = object.addresses(whole)?;
-        let addressee = Addressee { to: share(whole, to), variables, fallback };
-        return Ok(Recipient { addressee, is_text: false });
-    }
-    let to = text(json).map_err(|_| Fault::new("", "must be a string, or an object with `to`"))?;
-    let addressee = Addressee { to: share(whole, to), ..Addressee::default() };
-    Ok(Recipient { addressee, is_text: true })
-}
 
-/// Opens the broadcast whose terms stand in `line`, if the body has lines.
+/// Opens the broadcast that stands in `line`, if the body has lines.
 async fn open(
     shared: &Shared,
     caller: &Caller,
     parts: &Parts,
-    mut terms: Terms<'_>,
+    mut submission: Submission<'_>,
     line: Option<u64>,
 ) -> Result<Opening, Problem> {
-    add_key(&mut terms, header_key(&parts.headers)?)?;
-    let opened = shared.intake.open_broadcast(&caller.tenant, terms).await;
+    add_key(&mut submission, header_key(&parts.headers)?)?;
+    let opened = shared.intake.open_broadcast(&caller.tenant, submission).await;
     opened.map_err(|error| match (error, line) {
-        (IngestError::Invalid(fault), Some(line)) => in_line(line, fault.into()),
+        (IngestError::Invalid(invalid), Some(line)) => in_line(line, invalid.into()),
         (error, _) => error.into(),
     })
 }
@@ -299,7 +268,7 @@ impl<P: Copy> Slice<P> {
     }
 
     /// Adds what was read at `place` from so many bytes.
-    fn push(&mut self, place: P, bytes: usize, read: Result<Recipient, ReadError>) {
+    fn push(&mut self, place: P, bytes: usize, read: Result<Recipient, ParseError>) {
         self.turn.count(self.head_bytes + bytes);
         self.read.push((place, read));
     }
@@ -309,29 +278,29 @@ impl<P: Copy> Slice<P> {
     }
 
     /// Adds what it has to `upload`, and says where something was wrong, in order.
-    async fn add_to(&mut self, upload: &mut Upload) -> Result<Vec<(P, ReadError)>, Problem> {
+    async fn add_to(&mut self, upload: &mut Upload) -> Result<Vec<(P, ParseError)>, Problem> {
         self.turn.pass().await;
-        let (mut faults, mut places, mut good) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut invalid_fields, mut places, mut good) = (Vec::new(), Vec::new(), Vec::new());
         for (order, (place, read)) in std::mem::take(&mut self.read).into_iter().enumerate() {
             match read {
-                Ok(Recipient { addressee, is_text }) => {
+                Ok((recipient, is_text)) => {
                     places.push((order, place, is_text));
-                    good.push(addressee);
+                    good.push(recipient);
                 }
-                Err(error) => faults.push((order, place, error)),
+                Err(error) => invalid_fields.push((order, place, error)),
             }
         }
         for ((order, place, is_text), added) in places.into_iter().zip(upload.add(good).await?) {
-            let Err(fault) = added else { continue };
+            let Err(invalid) = added else { continue };
             // What is wrong with a recipient that is a text is wrong with the line.
-            let fault = match &*fault.pointer {
-                "/to" if is_text => Fault::new("", fault.message),
-                _ => fault,
+            let invalid = match &*invalid.pointer {
+                "/to" if is_text => InvalidField::new("", invalid.message),
+                _ => invalid,
             };
-            faults.push((order, place, fault.into()));
+            invalid_fields.push((order, place, invalid.into()));
         }
-        faults.sort_by_key(|(order, ..)| *order);
-        Ok(faults.into_iter().map(|(_, place, error)| (place, error)).collect())
+        invalid_fields.sort_by_key(|(order, ..)| *order);
+        Ok(invalid_fields.into_iter().map(|(_, place, error)| (place, error)).collect())
     }
 }
 
@@ -345,23 +314,25 @@ fn unknown(id: BroadcastId) -> Problem {
     Problem::not_found(format!("there is no broadcast {id}"))
 }
 
-fn too_long() -> ReadError {
-    Fault::new("", format!("has more than {} bytes", limits::LINE_BYTES)).into()
+fn too_long() -> ParseError {
+    InvalidField::new("", format!("has more than {} bytes", limits::LINE_BYTES)).into()
 }
 
-fn in_line(line: u64, error: ReadError) -> Problem {
+fn in_line(line: u64, error: ParseError) -> Problem {
     match error {
-        ReadError::Syntax(detail) => Problem::bad_request(format!("line {line}: {detail}")),
-        ReadError::Fault(fault) => Problem::unprocessable(vec![Located::in_line(line, fault)]),
+        ParseError::Syntax(detail) => Problem::bad_request(format!("line {line}: {detail}")),
+        ParseError::Invalid(invalid) => {
+            Problem::unprocessable(vec![Located::in_line(line, invalid)])
+        }
     }
 }
 
-fn in_recipients(index: usize, error: ReadError) -> Result<Located, Problem> {
+fn in_recipients(index: usize, error: ParseError) -> Result<Located, Problem> {
     match error {
-        ReadError::Syntax(detail) => Err(Problem::bad_request(detail)),
-        ReadError::Fault(Fault { pointer, message }) => {
+        ParseError::Syntax(detail) => Err(Problem::bad_request(detail)),
+        ParseError::Invalid(InvalidField { pointer, message }) => {
             let pointer = Cow::Owned(format!("/recipients/{index}{pointer}"));
-            Ok(Fault { pointer, message }.into())
+            Ok(InvalidField { pointer, message }.into())
         }
     }
 }

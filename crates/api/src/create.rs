@@ -6,20 +6,21 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use notification::{ByteString, Draft, Name, Timestamp, limits};
+use notification::{ByteString, Name, limits};
 use pipeline::Intake;
-use pipeline::ingest::{Fault, IngestError, Preview, Reservation, Terms};
+use pipeline::ingest::json::ParseError;
+use pipeline::ingest::{InvalidField, Preview, Reservation, parse};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::Admission;
 
 use crate::Shared;
 use crate::body::{Format, Incoming, format, with_body};
+use crate::draft::{header_key, read_draft};
 use crate::keys::Caller;
-use crate::object::{Address, NOTIFICATION, Object, ReadError, list, share, terms};
 use crate::problem::{Located, Problem};
 use crate::stream;
 use crate::turn::Turn;
@@ -47,61 +48,6 @@ struct Previewed {
     accepted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Located>,
-}
-
-/// Reads one notification from `json`, a part of `whole`. The outer error is not of the notification: there is too much
-/// under way to look at it.
-pub(crate) async fn read_draft(
-    intake: &Intake,
-    tenant: &Name,
-    (whole, json): (&ByteString, &str),
-    header_key: Option<&str>,
-    now: Timestamp,
-) -> Result<Result<Draft, ReadError>, IngestError> {
-    let read = || {
-        let (mut terms, to) = read_terms(whole, json)?;
-        add_key(&mut terms, header_key)?;
-        Ok((terms, to))
-    };
-    let (terms, to) = match read() {
-        Ok(read) => read,
-        Err(error) => return Ok(Err(error)),
-    };
-    match intake.check_in_turn(tenant, terms, to, now).await {
-        Ok(draft) => Ok(Ok(draft)),
-        Err(IngestError::Invalid(fault)) => Ok(Err(fault.into())),
-        Err(error) => Err(error),
-    }
-}
-
-/// Reads what a notification says, and whom it is for, from `json`, a part of `whole`.
-fn read_terms<'a>(whole: &ByteString, json: &'a str) -> Result<(Terms<'a>, ByteString), ReadError> {
-    let object = Object::read(json, NOTIFICATION)?;
-    let terms = terms(&object, whole, Address::Here)?;
-    let to = Object::required("to", object.text("to")?)?;
-    Ok((terms, share(whole, to)))
-}
-
-/// The key in the header, if there is one.
-pub(crate) fn header_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let unreadable = |_| Problem::bad_request("Idempotency-Key must be plain ASCII");
-    value.to_str().map(Some).map_err(unreadable)
-}
-
-/// Gives `terms` the key in the header, which must be the same if both are given.
-pub(crate) fn add_key(terms: &mut Terms<'_>, header_key: Option<&str>) -> Result<(), ReadError> {
-    match (&terms.idempotency_key, header_key) {
-        (Some(own), Some(key)) if &**own != key => {
-            let message = "the header Idempotency-Key and idempotency_key differ: give one of them";
-            Err(ReadError::Syntax(message.to_owned()))
-        }
-        (None, Some(key)) => {
-            terms.idempotency_key = Some(key.into());
-            Ok(())
-        }
-        _ => Ok(()),
-    }
 }
 
 pub(crate) async fn create(
@@ -170,8 +116,8 @@ pub(crate) async fn preview(
         format(&parts.headers, &[Format::Json])?;
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
-        let (terms, to) = read_terms(&whole, &whole)?;
-        let preview = shared.intake.preview(&caller.tenant, terms, to).await?;
+        let (submission, to) = parse::notification(&whole, &whole)?;
+        let preview = shared.intake.preview(&caller.tenant, submission, to).await?;
         Ok(Json(Previewed::from(preview)).into_response())
     })
     .await
@@ -187,7 +133,7 @@ fn hold(
     if rendered > limits::REQUEST_BYTES {
         let bytes_max = limits::REQUEST_BYTES;
         let message = format!("render to more than {bytes_max} bytes: send application/x-ndjson");
-        return Err(Fault::new("", message).into());
+        return Err(InvalidField::new("", message).into());
     }
     if rendered > *held {
         intake.reserve(tenant, rendered - *held, reservation)?;
@@ -202,13 +148,10 @@ async fn create_many(
     whole: &ByteString,
     reservation: &mut Reservation,
 ) -> Result<Response, Problem> {
-    let (items, count) = list(whole, limits::REQUEST_ITEMS)?;
-    if count > limits::REQUEST_ITEMS {
-        return Err(too_many("", count).into());
-    }
+    let items = parse::notifications(whole)?;
     let now = intake.now();
     let mut drafts = Vec::with_capacity(items.len());
-    let mut faults = Vec::new();
+    let mut invalid_fields = Vec::new();
     let (mut held, mut rendered) = (whole.len(), 0);
     let mut turn = Turn::default();
     for (index, item) in items.into_iter().enumerate() {
@@ -218,16 +161,18 @@ async fn create_many(
                 hold((intake, tenant), reservation, &mut held, rendered)?;
                 drafts.push(draft);
             }
-            Err(ReadError::Fault(fault)) => faults.push(Located::in_item(index, fault)),
-            Err(error @ ReadError::Syntax(_)) => return Err(error.into()),
+            Err(ParseError::Invalid(invalid)) => {
+                invalid_fields.push(Located::in_item(index, invalid));
+            }
+            Err(error @ ParseError::Syntax(_)) => return Err(error.into()),
         }
-        if faults.len() >= limits::FAULTS {
+        if invalid_fields.len() >= limits::FAULTS {
             break;
         }
         turn.counted(item.get().len()).await;
     }
-    if !faults.is_empty() {
-        return Err(Problem::unprocessable(faults));
+    if !invalid_fields.is_empty() {
+        return Err(Problem::unprocessable(invalid_fields));
     }
     let admissions = intake.accept_all(drafts).await.map_err(|error| {
         Problem::from_store(&error, |index| Cow::Owned(format!("/{index}/idempotency_key")))
@@ -248,15 +193,6 @@ async fn create_many(
     Ok((StatusCode::CREATED, Json(many)).into_response())
 }
 
-/// More items in one atomic request than it may have.
-pub(crate) fn too_many(pointer: &'static str, count: usize) -> Fault {
-    let limit = limits::REQUEST_ITEMS;
-    Fault::new(
-        pointer,
-        format!("must have at most {limit} items, has {count}: send application/x-ndjson instead"),
-    )
-}
-
 impl From<Preview> for Previewed {
     fn from(Preview { content, refused }: Preview) -> Self {
         Self {
@@ -265,15 +201,6 @@ impl From<Preview> for Previewed {
             options: raw(&content.options),
             accepted: refused.is_none(),
             error: refused.map(Located::from),
-        }
-    }
-}
-
-impl From<ReadError> for Problem {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Syntax(detail) => Self::bad_request(detail),
-            ReadError::Fault(fault) => fault.into(),
         }
     }
 }

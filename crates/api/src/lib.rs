@@ -1,17 +1,17 @@
 //! The HTTP API. `docs/reference/http-api.md` says what it promises.
 //!
-//! Edge only: bytes become [`pipeline::ingest::Terms`], answers become JSON. What may be asked for is decided
+//! Edge only: bodies go to [`pipeline::ingest::parse`], answers become JSON. What may be asked for is decided
 //! by the ingest stage, what is known by the store's [`Ledger`](store::Ledger).
 
 mod body;
 mod broadcasts;
 mod create;
+mod draft;
 mod input;
 mod keys;
 mod lines;
 mod metrics;
 mod notifications;
-mod object;
 mod operate;
 mod problem;
 mod query;

@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use notification::limits;
-use pipeline::ingest::{Fault, IngestError};
+use pipeline::ingest::json::ParseError;
+use pipeline::ingest::{IngestError, InvalidField};
 use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
@@ -75,9 +76,9 @@ impl Problem {
         let detail = match errors.as_slice() {
             [only] => only.to_string(),
             several if several.len() >= limits::FAULTS => {
-                format!("{} or more faults; the first ones are listed", limits::FAULTS)
+                format!("{} or more invalid_fields; the first ones are listed", limits::FAULTS)
             }
-            several => format!("{} faults", several.len()),
+            several => format!("{} invalid_fields", several.len()),
         };
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
@@ -99,9 +100,9 @@ impl Problem {
     ) -> Self {
         if let StoreError::KeyReused { index } = error {
             let message = "was used before for something else: take a new key";
-            let fault = Fault::new(pointer(*index), message);
-            let conflict = Self::new(StatusCode::CONFLICT, fault.to_string());
-            return conflict.with_errors(vec![fault.into()]);
+            let invalid = InvalidField::new(pointer(*index), message);
+            let conflict = Self::new(StatusCode::CONFLICT, invalid.to_string());
+            return conflict.with_errors(vec![invalid.into()]);
         }
         if let StoreError::NoSpace(words) = error {
             return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
@@ -120,9 +121,18 @@ impl Problem {
     }
 }
 
-impl From<Fault> for Problem {
-    fn from(fault: Fault) -> Self {
-        Self::unprocessable(vec![fault.into()])
+impl From<ParseError> for Problem {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::Syntax(detail) => Self::bad_request(detail),
+            ParseError::Invalid(invalid) => invalid.into(),
+        }
+    }
+}
+
+impl From<InvalidField> for Problem {
+    fn from(invalid: InvalidField) -> Self {
+        Self::unprocessable(vec![invalid.into()])
     }
 }
 
@@ -135,7 +145,7 @@ impl From<StoreError> for Problem {
 impl From<IngestError> for Problem {
     fn from(error: IngestError) -> Self {
         match error {
-            IngestError::Invalid(fault) => fault.into(),
+            IngestError::Invalid(invalid) => invalid.into(),
             IngestError::Store(error) => error.into(),
             IngestError::TenantOverloaded { retry_after } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string())
@@ -184,20 +194,20 @@ impl Advice {
 
 impl Located {
     /// `fault` of the item at `index` of an array.
-    pub(crate) fn in_item(index: usize, fault: Fault) -> Self {
-        let pointer = format!("/{index}{}", fault.pointer);
-        Self { pointer: pointer.into(), line: None, message: fault.message }
+    pub(crate) fn in_item(index: usize, invalid: InvalidField) -> Self {
+        let pointer = format!("/{index}{}", invalid.pointer);
+        Self { pointer: pointer.into(), line: None, message: invalid.message }
     }
 
     /// `fault` in a line of a stream.
-    pub(crate) fn in_line(line: u64, fault: Fault) -> Self {
-        Self { pointer: fault.pointer, line: Some(line), message: fault.message }
+    pub(crate) fn in_line(line: u64, invalid: InvalidField) -> Self {
+        Self { pointer: invalid.pointer, line: Some(line), message: invalid.message }
     }
 }
 
-impl From<Fault> for Located {
-    fn from(fault: Fault) -> Self {
-        Self { pointer: fault.pointer, line: None, message: fault.message }
+impl From<InvalidField> for Located {
+    fn from(invalid: InvalidField) -> Self {
+        Self { pointer: invalid.pointer, line: None, message: invalid.message }
     }
 }
 

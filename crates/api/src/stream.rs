@@ -15,15 +15,15 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesOrdered, StreamExt};
 use notification::{Draft, Name, limits};
 use pipeline::Intake;
-use pipeline::ingest::{Fault, Reservation};
+use pipeline::ingest::json::{ParseError, utf8};
+use pipeline::ingest::{InvalidField, Reservation};
 use serde::Serialize;
 use store::{Admission, StoreError};
 
 use crate::body::Incoming;
-use crate::create::read_draft;
+use crate::draft::read_draft;
 use crate::input::Input;
 use crate::lines::Line;
-use crate::object::{ReadError, utf8};
 use crate::problem::Problem;
 use crate::turn::Turn;
 
@@ -277,7 +277,7 @@ impl Group {
                 Some(error) => Err(error),
                 None => match admissions.next() {
                     Some(Ok(admission)) => Ok(admission),
-                    Some(Err(fault)) => Err(LineError::conflict(fault)),
+                    Some(Err(invalid)) => Err(LineError::conflict(invalid)),
                     None => Err(LineError::new(500, "no answer".to_owned())),
                 },
             };
@@ -317,17 +317,17 @@ impl LineError {
         Self::new(413, format!("the line has more than {} bytes", limits::LINE_BYTES))
     }
 
-    fn conflict(fault: Fault) -> Self {
-        Self { status: 409, pointer: fault.pointer, detail: fault.message }
+    fn conflict(invalid: InvalidField) -> Self {
+        Self { status: 409, pointer: invalid.pointer, detail: invalid.message }
     }
 }
 
-impl From<ReadError> for LineError {
-    fn from(error: ReadError) -> Self {
+impl From<ParseError> for LineError {
+    fn from(error: ParseError) -> Self {
         match error {
-            ReadError::Syntax(detail) => Self::new(400, detail),
-            ReadError::Fault(fault) => {
-                Self { status: 422, pointer: fault.pointer, detail: fault.message }
+            ParseError::Syntax(detail) => Self::new(400, detail),
+            ParseError::Invalid(invalid) => {
+                Self { status: 422, pointer: invalid.pointer, detail: invalid.message }
             }
         }
     }

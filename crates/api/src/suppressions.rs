@@ -13,16 +13,16 @@ use bytes::Bytes;
 use feed::EventLine;
 use futures_util::stream;
 use notification::{ByteString, Name, Timestamp, limits};
-use pipeline::ingest::Fault;
+use pipeline::ingest::InvalidField;
+use pipeline::ingest::json::{Object, list, share, text};
+use pipeline::ingest::parse::too_many_items;
 use serde::Serialize;
 use store::{EventPosition, Ledger, Lift, StoreError, Suppression, SuppressionPage};
 use tokio::time::{sleep, timeout};
 
 use crate::Shared;
 use crate::body::{Format, format, with_body};
-use crate::create::too_many;
 use crate::keys::Caller;
-use crate::object::{Object, list, share, text};
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -139,7 +139,7 @@ pub(crate) async fn lift(
         let registered_at = object.text("registered_at")?;
         let registered_at = registered_at.map(|text| text.parse::<Timestamp>()).transpose();
         let registered_at = registered_at
-            .map_err(|error| Fault::new("/registered_at", error.to_string()))
+            .map_err(|error| InvalidField::new("/registered_at", error.to_string()))
             .and_then(|instant| check_registered_at(instant, shared.intake.now()))?;
         let Named { channel, recipients } = named(&shared, &whole, &object, Strictness::Any)?;
         check_channel(&shared, &channel).await?;
@@ -306,18 +306,19 @@ fn named(
     let (values, count) =
         if is_list { list(to.get(), limits::REQUEST_ITEMS)? } else { (vec![to], 1) };
     if count > limits::REQUEST_ITEMS {
-        return Err(too_many("/to", count).into());
+        return Err(too_many_items("/to", count).into());
     }
     let mut channel: Name = name.parse().map_err(|error: <Name as std::str::FromStr>::Err| {
-        Fault::new("/channel", error.to_string())
+        InvalidField::new("/channel", error.to_string())
     })?;
     let mut recipients = Vec::with_capacity(values.len());
     for (index, value) in values.into_iter().enumerate() {
-        let which = |fault: Fault| match &*fault.pointer {
-            "/to" if is_list => Fault::new(format!("/to/{index}"), fault.message),
-            _ => fault,
+        let which = |invalid: InvalidField| match &*invalid.pointer {
+            "/to" if is_list => InvalidField::new(format!("/to/{index}"), invalid.message),
+            _ => invalid,
         };
-        let must_be = |_| which(Fault::new("/to", "must be a string, or an array of strings"));
+        let must_be =
+            |_| which(InvalidField::new("/to", "must be a string, or an array of strings"));
         let recipient = share(whole, text(value).map_err(must_be)?);
         recipients.push(match strictness {
             Strictness::Any => as_listed(shared, &channel, recipient),
@@ -335,9 +336,9 @@ fn named(
 /// Refuses a channel that is neither configured nor on the list: it is mistyped.
 async fn check_channel(shared: &Shared, channel: &Name) -> Result<(), Problem> {
     match shared.intake.check_recipient(channel.as_str(), ByteString::default()) {
-        Err(fault) if fault.pointer == "/channel" => {
+        Err(invalid) if invalid.pointer == "/channel" => {
             let listed = shared.ledger.suppressions(channel.clone(), None, 1).await?;
-            if listed.is_empty() { Err(fault.into()) } else { Ok(()) }
+            if listed.is_empty() { Err(invalid.into()) } else { Ok(()) }
         }
         _ => Ok(()),
     }
@@ -352,10 +353,10 @@ fn as_listed(shared: &Shared, channel: &Name, to: ByteString) -> ByteString {
 fn check_registered_at(
     instant: Option<Timestamp>,
     now: Timestamp,
-) -> Result<Option<Timestamp>, Fault> {
+) -> Result<Option<Timestamp>, InvalidField> {
     match instant {
         // Else nothing that a provider says until then would be believed.
-        Some(instant) if instant > now.plus(limits::CLOCK_TOLERANCE) => Err(Fault::new(
+        Some(instant) if instant > now.plus(limits::CLOCK_TOLERANCE) => Err(InvalidField::new(
             "/registered_at",
             format!(
                 "{instant} is ahead (it is {now}): give the time at which the recipient registered"

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use notification::{ByteString, Idempotency, Name, NotificationId, State, Timestamp, limits};
 use pipeline::Intake;
-use pipeline::ingest::Terms;
+use pipeline::ingest::Submission;
 use store::{
     Admission, Attempted, ErrorKind, EventPosition, FeedCursor, History, Ledger, StoreError,
     SuppressionEvent,
@@ -234,10 +234,13 @@ impl Run {
         let Feed { name, intake, tenant, channel, to, .. } = &self.feed;
         let json = serde_json::to_vec(&Content::new(position, until, events))
             .map_err(|error| StoreError::Damaged(format!("a change of the list: {error}")))?;
-        let terms =
-            Terms { channel: channel.as_str().into(), content: json.into(), ..Terms::default() };
+        let submission = Submission {
+            channel: channel.as_str().into(),
+            content: json.into(),
+            ..Submission::default()
+        };
         let now = intake.now();
-        let mut draft = match intake.check(tenant, &terms, to.clone(), now) {
+        let mut draft = match intake.check(tenant, &submission, to.clone(), now) {
             Ok(draft) => draft,
             Err(fault) => {
                 let channel = channel.clone();

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use channel::dry_run::{DryRunChannel, Settings};
 use flow::Clock;
 use notification::{ByteString, Bytes};
-use pipeline::ingest::{Addressee, Opening, Terms};
+use pipeline::ingest::{BroadcastRecipient, Opening, Submission};
 use pipeline::{Channels, Intake};
 
 /// A push message with two strings, as most are.
@@ -66,16 +66,16 @@ fn worst() {
         ("split and join", &numbers, looped("text|split('&')|join(text)")),
         ("print", &numbers, "{% for x in xs %}{{ text }}{% endfor %}".to_owned()),
     ] {
-        let terms = Terms {
+        let submission = Submission {
             channel: "dry".into(),
             content: serde_json::json!({ "a": template }).to_string().into(),
             variables: Some(variables(xs).into()),
-            ..Terms::default()
+            ..Submission::default()
         };
         let started = Instant::now();
-        let said = intake.check(&tenant, &terms, "somebody".into(), intake.now());
+        let said = intake.check(&tenant, &submission, "somebody".into(), intake.now());
         let millis = started.elapsed().as_secs_f64() * 1e3;
-        let said = said.err().map_or_else(|| "accepted".to_owned(), |fault| fault.to_string());
+        let said = said.err().map_or_else(|| "accepted".to_owned(), |invalid| invalid.to_string());
         println!("{name:32} {millis:8.2} ms: {said}");
     }
 }
@@ -84,17 +84,17 @@ fn worst() {
 fn single(name: &str, count: usize) {
     let intake = intake();
     let tenant = "default".parse().expect("a name");
-    let terms = Terms {
+    let submission = Submission {
         channel: "dry".into(),
         content: Bytes::from_static(PUSH.as_bytes()),
         variables: Some(Bytes::from_static(
             br#"{"shop":"The shop","name":"Ann","order":1,"count":3}"#,
         )),
-        ..Terms::default()
+        ..Submission::default()
     };
     let started = Instant::now();
     for _ in 0..count {
-        intake.check(&tenant, &terms, "somebody".into(), intake.now()).expect("a good one");
+        intake.check(&tenant, &submission, "somebody".into(), intake.now()).expect("a good one");
     }
     show(name, started, count);
 }
@@ -112,19 +112,20 @@ async fn run(name: &str, content: &str, is_template: bool, count: usize) {
             (format!("recipient-{number:040}").into(), is_template.then(|| variables.into()))
         })
         .collect();
-    let terms = Terms {
+    let submission = Submission {
         channel: "dry".into(),
         content: Bytes::copy_from_slice(content.as_bytes()),
         variables: is_template.then(|| Bytes::from_static(br#"{"shop":"The shop"}"#)),
-        ..Terms::default()
+        ..Submission::default()
     };
     let tenant = "default".parse().expect("a name");
-    let Ok(Opening::Open(mut upload)) = intake.open_broadcast(&tenant, terms).await else {
+    let Ok(Opening::Open(mut upload)) = intake.open_broadcast(&tenant, submission).await else {
         panic!("the broadcast is not open");
     };
     let started = Instant::now();
     for (to, variables) in recipients {
-        let added = upload.add(vec![Addressee { to, variables, fallback: Vec::new() }]).await;
+        let added =
+            upload.add(vec![BroadcastRecipient { to, variables, fallback: Vec::new() }]).await;
         assert_eq!(added.expect("there is room"), [Ok(())]);
     }
     show(name, started, count);

@@ -1,22 +1,19 @@
 //! JSON objects whose fields are known, read without copying: requests, and what is within them or in a row of the outbox.
 //!
-//! Values stay as they stand in the text until somebody asks for one, so a value of the wrong type is a
-//! [`Fault`] with its pointer, and a content is kept byte for byte.
+//! Values stay as they stand in the text until one is asked for, so a value of the wrong type is an [`InvalidField`] with
+//! its pointer, and a content is kept byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use notification::limits::{DETAIL_BYTES, FALLBACKS};
+use notification::limits::DETAIL_BYTES;
 use notification::{ByteString, Bytes};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use super::{FallbackTerms, Fault};
-
-/// The fields of a fallback.
-const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
+use super::invalid_field::InvalidField;
 
 /// More fields than any object has.
 const SLOTS: usize = 16;
@@ -28,22 +25,13 @@ pub struct Object<'a> {
     values: [Option<&'a RawValue>; SLOTS],
 }
 
-/// Where it says whom a fallback is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Address {
-    /// In the fallback: a notification has one recipient.
-    Here,
-    /// With each recipient of a broadcast.
-    WithRecipient,
-}
-
 /// Why a text is not what was expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReadError {
+pub enum ParseError {
     /// It is not JSON.
     Syntax(String),
     /// It is JSON, but not the right one.
-    Fault(Fault),
+    Invalid(InvalidField),
 }
 
 /// Reads an object into its slots; the first wrong name is kept, so that a syntax error after it wins.
@@ -60,18 +48,18 @@ struct ListSeed {
 struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The text of a request, checked to be UTF-8.
-pub fn utf8(bytes: Bytes) -> Result<ByteString, ReadError> {
+pub fn utf8(bytes: Bytes) -> Result<ByteString, ParseError> {
     match std::str::from_utf8(&bytes) {
         Err(error) => {
-            Err(ReadError::Syntax(format!("not UTF-8 from byte {} on", error.valid_up_to() + 1)))
+            Err(ParseError::Syntax(format!("not UTF-8 from byte {} on", error.valid_up_to() + 1)))
         }
         Ok(_) => ByteString::try_from(bytes)
-            .map_err(|error| ReadError::Syntax(format!("not UTF-8: {error}"))),
+            .map_err(|error| ParseError::Syntax(format!("not UTF-8: {error}"))),
     }
 }
 
 /// The values of an array, at most `items_max`, and how many there are.
-pub fn list(text: &str, items_max: usize) -> Result<(Vec<&RawValue>, usize), ReadError> {
+pub fn list(text: &str, items_max: usize) -> Result<(Vec<&RawValue>, usize), ParseError> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let list = ListSeed { items_max }.deserialize(&mut reader);
     Ok(list.and_then(|list| reader.end().map(|()| list))?)
@@ -97,39 +85,16 @@ pub fn share(whole: &ByteString, text: Cow<'_, str>) -> ByteString {
     }
 }
 
-/// What stands in for a notification, from an array; `json` is a part of `whole`.
-pub fn fallback<'a>(
-    json: &'a str,
-    whole: &ByteString,
-    address: Address,
-) -> Result<Vec<FallbackTerms<'a>>, Fault> {
-    let Ok((items, count)) = list(json, FALLBACKS) else {
-        return Err(Fault::new("/fallback", "must be an array"));
-    };
-    if count > FALLBACKS {
-        return Err(too_many(count));
-    }
-    let mut fallback = Vec::with_capacity(count);
-    for (index, item) in items.into_iter().enumerate() {
-        let item = read_fallback(item.get(), whole, address);
-        fallback.push(item.map_err(|fault| {
-            let pointer = format!("/fallback/{index}{}", fault.pointer);
-            Fault::new(pointer, fault.message)
-        })?);
-    }
-    Ok(fallback)
-}
-
 // === impl Object ===
 
 impl<'a> Object<'a> {
     /// Reads `json`, an object that has no other fields than `fields`, none of them twice.
-    pub fn read(json: &'a str, fields: &'static [&'static str]) -> Result<Self, ReadError> {
+    pub fn read(json: &'a str, fields: &'static [&'static str]) -> Result<Self, ParseError> {
         let mut reader = serde_json::Deserializer::from_str(json);
         let object = ObjectSeed { fields }.deserialize(&mut reader);
-        let (object, fault) = object.and_then(|object| reader.end().map(|()| object))?;
-        match fault {
-            Some(fault) => Err(fault.into()),
+        let (object, invalid) = object.and_then(|object| reader.end().map(|()| object))?;
+        match invalid {
+            Some(invalid) => Err(invalid.into()),
             None => Ok(object),
         }
     }
@@ -141,90 +106,47 @@ impl<'a> Object<'a> {
     }
 
     /// The value of `field`, a string.
-    pub fn text(&self, field: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
-        let wrong = |message| Fault::new(format!("/{field}"), message);
+    pub fn text(&self, field: &'static str) -> Result<Option<Cow<'a, str>>, InvalidField> {
+        let wrong = |message| InvalidField::new(format!("/{field}"), message);
         self.raw(field).map(|value| text(value).map_err(wrong)).transpose()
     }
 
     /// The value of `field`, which must be there.
-    pub fn required<T>(field: &'static str, value: Option<T>) -> Result<T, Fault> {
-        value.ok_or_else(|| Fault::new(format!("/{field}"), "is missing"))
+    pub fn required<T>(field: &'static str, value: Option<T>) -> Result<T, InvalidField> {
+        value.ok_or_else(|| InvalidField::new(format!("/{field}"), "is missing"))
     }
 
     /// The value of `field`, an object, as a part of `whole`, the text that was read.
-    pub fn object(&self, field: &'static str, whole: &ByteString) -> Result<Option<Bytes>, Fault> {
+    pub fn object(
+        &self,
+        field: &'static str,
+        whole: &ByteString,
+    ) -> Result<Option<Bytes>, InvalidField> {
         match self.raw(field).map(RawValue::get) {
             Some(json) if !json.starts_with('{') => {
-                Err(Fault::new(format!("/{field}"), "must be a JSON object"))
+                Err(InvalidField::new(format!("/{field}"), "must be a JSON object"))
             }
             Some(json) => Ok(Some(whole.as_bytes().slice_ref(json.as_bytes()))),
             None => Ok(None),
         }
     }
+}
 
-    /// The fields `content` and `template`: one of them, the other is `None` or empty.
-    pub fn content(&self, whole: &ByteString) -> Result<(Option<Cow<'a, str>>, Bytes), Fault> {
-        let template = self.text("template")?;
-        let content = match (self.raw("content"), &template) {
-            (Some(_), Some(_)) => {
-                let message = "is a content already: give `content` or `template`";
-                return Err(Fault::new("/template", message));
-            }
-            (None, Some(_)) => Bytes::new(),
-            (content, None) => {
-                let content = Self::required("content", content)?;
-                whole.as_bytes().slice_ref(content.get().as_bytes())
-            }
-        };
-        Ok((template, content))
-    }
+// === impl ParseError ===
 
-    /// What stands in for a notification, in the field `fallback`. In a broadcast it has no addresses.
-    pub fn fallback(
-        &self,
-        whole: &ByteString,
-        address: Address,
-    ) -> Result<Vec<FallbackTerms<'a>>, Fault> {
-        self.raw("fallback").map_or(Ok(Vec::new()), |json| fallback(json.get(), whole, address))
-    }
-
-    /// Where the fallbacks of a broadcast reach one recipient, in the field `fallback`.
-    pub fn addresses(&self, whole: &ByteString) -> Result<Vec<Option<ByteString>>, Fault> {
-        let Some(json) = self.raw("fallback") else { return Ok(Vec::new()) };
-        let Ok((items, count)) = list(json.get(), FALLBACKS) else {
-            return Err(Fault::new("/fallback", "must be an array of addresses"));
-        };
-        if count > FALLBACKS {
-            return Err(too_many(count));
-        }
-        let address = |(index, item): (usize, &'a RawValue)| {
-            if item.get() == "null" {
-                return Ok(None);
-            }
-            let wrong = |_| {
-                Fault::new(format!("/fallback/{index}"), "must be an address, a string, or null")
-            };
-            text(item).map(|text| Some(share(whole, text))).map_err(wrong)
-        };
-        items.into_iter().enumerate().map(address).collect()
+impl From<InvalidField> for ParseError {
+    fn from(invalid: InvalidField) -> Self {
+        Self::Invalid(invalid)
     }
 }
 
-// === impl ReadError ===
-
-impl From<Fault> for ReadError {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<serde_json::Error> for ReadError {
+impl From<serde_json::Error> for ParseError {
     fn from(error: serde_json::Error) -> Self {
         match error.classify() {
             Category::Data => {
                 let message = error.to_string();
                 let message: String = message.chars().take(DETAIL_BYTES).collect();
-                Self::Fault(Fault::new("", message))
+                Self::Invalid(InvalidField::new("", message))
             }
             Category::Io | Category::Syntax | Category::Eof => {
                 Self::Syntax(format!("not JSON: {error}"))
@@ -236,7 +158,7 @@ impl From<serde_json::Error> for ReadError {
 // === impl ObjectSeed ===
 
 impl<'de> DeserializeSeed<'de> for ObjectSeed {
-    type Value = (Object<'de>, Option<Fault>);
+    type Value = (Object<'de>, Option<InvalidField>);
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
         reader.deserialize_map(self)
@@ -244,7 +166,7 @@ impl<'de> DeserializeSeed<'de> for ObjectSeed {
 }
 
 impl<'de> Visitor<'de> for ObjectSeed {
-    type Value = (Object<'de>, Option<Fault>);
+    type Value = (Object<'de>, Option<InvalidField>);
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "an object with {}", self.fields.join(", "))
@@ -252,20 +174,20 @@ impl<'de> Visitor<'de> for ObjectSeed {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut values = [None; SLOTS];
-        let mut fault = None;
+        let mut invalid = None;
         while let Some(FieldName(name)) = map.next_key()? {
             let value = map.next_value()?;
             let position = self.fields.iter().position(|field| *field == name);
             match position.and_then(|position| values.get_mut(position)) {
                 Some(slot @ None) => *slot = Some(value),
-                Some(Some(_)) => fault = fault.or_else(|| Some(wrong(&name, "is given twice"))),
+                Some(Some(_)) => invalid = invalid.or_else(|| Some(wrong(&name, "is given twice"))),
                 None => {
                     let message = format!("is unknown: the fields are {}", self.fields.join(", "));
-                    fault = fault.or_else(|| Some(wrong(&name, message)));
+                    invalid = invalid.or_else(|| Some(wrong(&name, message)));
                 }
             }
         }
-        Ok((Object { fields: self.fields, values }, fault))
+        Ok((Object { fields: self.fields, values }, invalid))
     }
 }
 
@@ -303,39 +225,8 @@ impl<'de> Visitor<'de> for ListSeed {
 
 // === helpers ===
 
-fn too_many(count: usize) -> Fault {
-    Fault::new("/fallback", format!("must have at most {FALLBACKS} items, has {count}"))
-}
-
-fn read_fallback<'a>(
-    json: &'a str,
-    whole: &ByteString,
-    address: Address,
-) -> Result<FallbackTerms<'a>, Fault> {
-    let object = Object::read(json, FALLBACK).map_err(|error| match error {
-        ReadError::Fault(fault) => fault,
-        ReadError::Syntax(message) => Fault::new("", message),
-    })?;
-    let to = match (address, object.text("to")?) {
-        (Address::Here, to) => share(whole, Object::required("to", to)?),
-        (Address::WithRecipient, None) => ByteString::new(),
-        (Address::WithRecipient, Some(_)) => {
-            let message = "is given by each recipient: {\"to\": ..., \"fallback\": [...]}";
-            return Err(Fault::new("/to", message));
-        }
-    };
-    let (template, content) = object.content(whole)?;
-    Ok(FallbackTerms {
-        channel: Object::required("channel", object.text("channel")?)?,
-        to,
-        content,
-        options: object.object("options", whole)?.unwrap_or_default(),
-        template,
-    })
-}
-
 /// A fault of the field called `name`, which may be anything.
-fn wrong(name: &str, message: impl Into<String>) -> Fault {
+fn wrong(name: &str, message: impl Into<String>) -> InvalidField {
     let name: String = name.chars().take(64).collect();
-    Fault::new(format!("/{}", name.replace('~', "~0").replace('/', "~1")), message)
+    InvalidField::new(format!("/{}", name.replace('~', "~0").replace('/', "~1")), message)
 }

@@ -1,40 +1,67 @@
-//! The way in: checks what callers ask for, and hands drafts to the store.
+//! Ingest: what callers ask for becomes drafts, and drafts are stored.
 //!
-//! An edge (HTTP, command line) cuts a request into [`Terms`] and recipients without understanding them;
-//! everything a caller can get wrong is said here, once, as a [`Fault`] with the JSON pointer of its field.
-//! What is not scheduled is due at the whole second in which it was accepted, so that callers of the same
-//! second share an envelope, and with it a batch.
+//! One direction, file by file:
+//! ```text
+//! parse      JSON -> Submission (a notification or a broadcast in the caller's words)
+//! check      Submission -> Checked: channel, times, key       recipient, content: what the channel takes
+//! render     content_source, fallback, broadcast_content      template: what the words of contents mean
+//! draft      Checked and rendered -> Draft                    upload: the recipients of a broadcast
+//! ```
+//! Everything a caller can get wrong is said here, once, as an [`InvalidField`] with the JSON pointer of its field. An edge
+//! (HTTP, the outbox, a feed) brings the text or the submission, and says the answer in its own protocol.
+//!
+//! What is not scheduled is due at the whole second in which it was accepted, so that callers of the same second share an
+//! envelope, and with it a batch.
 
-mod budget;
+mod invalid_field;
+mod submission;
+
+pub mod json;
+pub mod parse;
+
+mod catalog;
 mod check;
 mod content;
-pub mod json;
-mod outbox;
-mod renderer;
+mod recipient;
+
+mod broadcast_content;
+mod content_source;
+mod fallback;
 mod template;
-#[cfg(test)]
-mod tests;
+
+mod draft;
 mod upload;
 
+mod budget;
+mod error;
+mod outbox;
+mod renderer;
+
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use flow::Clock;
-use notification::{BroadcastId, ByteString, Content, Draft, Name, Timestamp, limits};
+use notification::{BroadcastId, ByteString, Draft, Name, Timestamp, limits};
 use store::{Admission, BroadcastOpened, Ingest, StoreError};
 use tokio::sync::watch;
 
 use crate::Channels;
 
 pub use budget::Reservation;
-pub use check::{FallbackTerms, Fault, Terms};
+pub use draft::Preview;
+pub use error::IngestError;
+pub use invalid_field::InvalidField;
 pub use outbox::Drain;
 pub use renderer::Renderer;
+pub use submission::{BroadcastRecipient, FallbackSubmission, Submission};
 pub use template::{TemplateSource, Templates};
-pub use upload::{Addressee, Opening, Upload};
+pub use upload::{Opening, Upload};
 
 use budget::Budget;
-use check::{Broadcast, Catalog};
+use catalog::Catalog;
+use recipient::{CheckedRecipient, check_recipient};
 
 /// The ingest stage. Shared by all edges.
 #[derive(Debug)]
@@ -48,41 +75,6 @@ pub struct Intake {
     renderer: Option<Renderer>,
     /// Broadcasts whose upload was dropped half-way, for [`Intake::sweep`].
     left_open: Mutex<Vec<BroadcastId>>,
-}
-
-/// What a notification would send.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preview {
-    /// What is sent, rendered.
-    pub content: Content,
-    /// Why its channel will not have it.
-    pub refused: Option<Fault>,
-}
-
-/// Why nothing was accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum IngestError {
-    /// The caller asked for something that cannot be.
-    #[error("{0}")]
-    Invalid(#[from] Fault),
-    /// The tenant has too much under way at the moment.
-    #[error(
-        "too much of this tenant is being taken in: try again in {} s, with fewer requests at a time",
-        retry_after.as_secs()
-    )]
-    TenantOverloaded {
-        /// When it is worth trying again.
-        retry_after: Duration,
-    },
-    /// Too much is being taken in at the moment, of all tenants together.
-    #[error("too much is being taken in: try again in {} s", retry_after.as_secs())]
-    Overloaded {
-        /// When it is worth trying again.
-        retry_after: Duration,
-    },
-    /// The store refused or failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 // === impl Intake ===
@@ -145,11 +137,11 @@ impl Intake {
     pub fn check(
         &self,
         tenant: &Name,
-        terms: &Terms<'_>,
+        submission: &Submission<'_>,
         to: ByteString,
         now: Timestamp,
-    ) -> Result<Draft, Fault> {
-        check::notification(&self.catalog(), tenant, terms, to, now)
+    ) -> Result<Draft, InvalidField> {
+        draft::notification(&self.catalog(), tenant, submission, to, now)
     }
 
     /// [`Intake::check`] for callers whose templates must not delay others: these are rendered on threads of their own.
@@ -159,13 +151,15 @@ impl Intake {
     pub async fn check_in_turn(
         &self,
         tenant: &Name,
-        terms: Terms<'_>,
+        submission: Submission<'_>,
         to: ByteString,
         now: Timestamp,
     ) -> Result<Draft, IngestError> {
         let (catalog, whose) = (self.catalog(), tenant.clone());
-        let check = move |terms: &Terms<'_>| check::notification(&catalog, &whose, terms, to, now);
-        Ok(self.render(tenant, terms, check).await??)
+        let check = move |submission: &Submission<'_>| {
+            draft::notification(&catalog, &whose, submission, to, now)
+        };
+        Ok(self.render(tenant, submission, check).await??)
     }
 
     /// What [`Intake::check`] would accept, also when the channel will not have the content. Stores nothing.
@@ -175,27 +169,29 @@ impl Intake {
     pub async fn preview(
         &self,
         tenant: &Name,
-        terms: Terms<'_>,
+        submission: Submission<'_>,
         to: ByteString,
     ) -> Result<Preview, IngestError> {
         let (catalog, whose, now) = (self.catalog(), tenant.clone(), self.now());
-        let check = move |terms: &Terms<'_>| check::preview(&catalog, &whose, terms, to, now);
-        Ok(self.render(tenant, terms, check).await??)
+        let check = move |submission: &Submission<'_>| {
+            draft::preview(&catalog, &whose, submission, to, now)
+        };
+        Ok(self.render(tenant, submission, check).await??)
     }
 
-    /// Does `work` with `terms`: on the threads for templates, if there are such and it takes one.
+    /// Does `work` with `submission`: on the threads for templates, if there are such and it takes one.
     async fn render<T: Send + 'static>(
         &self,
         tenant: &Name,
-        terms: Terms<'_>,
-        work: impl FnOnce(&Terms<'_>) -> T + Send + 'static,
+        submission: Submission<'_>,
+        work: impl FnOnce(&Submission<'_>) -> T + Send + 'static,
     ) -> Result<T, IngestError> {
         match &self.renderer {
-            Some(renderer) if terms.has_templates() => {
-                let terms = terms.into_owned();
-                renderer.run(tenant, move || work(&terms)).await
+            Some(renderer) if submission.has_templates() => {
+                let submission = submission.into_owned();
+                renderer.run(tenant, move || work(&submission)).await
             }
-            _ => Ok(work(&terms)),
+            _ => Ok(work(&submission)),
         }
     }
 
@@ -205,10 +201,11 @@ impl Intake {
         &self,
         channel: &str,
         to: ByteString,
-    ) -> Result<(Name, ByteString), Fault> {
+    ) -> Result<(Name, ByteString), InvalidField> {
         let catalog = self.catalog();
-        let (name, channel) = check::channel(&catalog.channels, channel)?;
-        Ok((name.clone(), check::recipient(&**channel, to)?.to))
+        let (name, channel) = catalog.channel(channel)?;
+        let CheckedRecipient { recipient, destination: _ } = check_recipient(&**channel, to)?;
+        Ok((name.clone(), recipient))
     }
 
     /// Stores all of `drafts`, or none. Durable on return.
@@ -223,7 +220,7 @@ impl Intake {
     pub async fn accept_each(
         &self,
         drafts: Vec<Draft>,
-    ) -> Result<Vec<Result<Admission, Fault>>, StoreError> {
+    ) -> Result<Vec<Result<Admission, InvalidField>>, StoreError> {
         if drafts.iter().all(|draft| draft.idempotency.is_none()) {
             return Ok(self.accept_all(drafts).await?.into_iter().map(Ok).collect());
         }
@@ -238,7 +235,7 @@ impl Intake {
                     end = drafts.len();
                 }
                 Err(StoreError::KeyReused { index: 0 }) => {
-                    answers.push(Err(Fault::key_reused()));
+                    answers.push(Err(InvalidField::key_reused()));
                     end = drafts.len();
                 }
                 Err(StoreError::KeyReused { index }) => end = answers.len() + index,
@@ -248,21 +245,22 @@ impl Intake {
         Ok(answers)
     }
 
-    /// Opens a broadcast: checks its terms, and stores them.
+    /// Opens a broadcast: checks its submission, and stores them.
     pub async fn open_broadcast(
         self: &Arc<Self>,
         tenant: &Name,
-        terms: Terms<'_>,
+        submission: Submission<'_>,
     ) -> Result<Opening, IngestError> {
         self.sweep().await;
         let (catalog, whose, now) = (self.catalog(), tenant.clone(), self.now());
-        let check = move |terms: &Terms<'_>| check::broadcast(&catalog, &whose, terms, now);
-        let Broadcast { draft, recipe } = self.render(tenant, terms, check).await??;
+        let check =
+            move |submission: &Submission<'_>| draft::broadcast(&catalog, &whose, submission, now);
+        let (draft, content) = self.render(tenant, submission, check).await??;
         let whose = tenant.clone();
         Ok(match self.store.open_broadcast(draft, now).await? {
             BroadcastOpened::Replayed(id) => Opening::Replayed(id),
             BroadcastOpened::Opened(id) => {
-                Opening::Open(Upload::new(Arc::clone(self), id, (whose, recipe)))
+                Opening::Open(Upload::new(Arc::clone(self), id, (whose, content)))
             }
         })
     }

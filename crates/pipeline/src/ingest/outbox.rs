@@ -8,8 +8,8 @@ use notification::{ByteString, Bytes, Draft, Name, Timestamp};
 use store::{ErrorKind, Outbox, OutboxRow, Screen, StoreError};
 use tokio::sync::watch;
 
-use super::json::{self, Address};
-use super::{Fault, Intake, Terms};
+use super::parse::{self, Address};
+use super::{Intake, InvalidField, Submission};
 
 /// Takes in what is in the outbox, row by row with the checks of every other way in.
 #[derive(Debug)]
@@ -73,33 +73,36 @@ impl Drain {
 fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, String> {
     let tenant: Name = row.tenant.parse().map_err(|error| format!("tenant: {error}"))?;
     let recipient = ByteString::from(row.recipient.as_str());
-    let checked = terms(row, now).and_then(|(terms, asked_at)| {
+    let checked = submission(row, now).and_then(|(submission, asked_at)| {
         let text = ByteString::try_from(row.fallback.clone()).unwrap_or_default();
         let fallback = match text.trim_ascii() {
             "" | "null" => Vec::new(),
-            json => json::fallback(json, &text, Address::Here)?,
+            json => parse::fallback(json, &text, Address::Here)?,
         };
-        intake.check(&tenant, &Terms { fallback, ..terms }, recipient, asked_at)
+        intake.check(&tenant, &Submission { fallback, ..submission }, recipient, asked_at)
     });
-    checked.map_err(|fault| in_its_columns(&fault))
+    checked.map_err(|invalid| in_its_columns(&invalid))
 }
 
 /// What a row says, and as of when.
-fn terms(row: &OutboxRow, now: Timestamp) -> Result<(Terms<'_>, Timestamp), Fault> {
+fn submission(
+    row: &OutboxRow,
+    now: Timestamp,
+) -> Result<(Submission<'_>, Timestamp), InvalidField> {
     let content = match (trimmed(&row.content), &row.template) {
         (content, None) if content.is_empty() => {
-            return Err(Fault::new("/content", "is missing: give `content` or `template`"));
+            return Err(InvalidField::new("/content", "is missing: give `content` or `template`"));
         }
         (_, None) => row.content.clone(),
         (content, Some(_)) if content.is_empty() => content,
         (_, Some(_)) => {
             let message = "is a content already: give `content` or `template`";
-            return Err(Fault::new("/template", message));
+            return Err(InvalidField::new("/template", message));
         }
     };
     let object = |pointer, json: &Bytes| match trimmed(json) {
         object if object.is_empty() || object.starts_with(b"{") => Ok(object),
-        _ => Err(Fault::new(pointer, "must be a JSON object")),
+        _ => Err(InvalidField::new(pointer, "must be a JSON object")),
     };
     let (options, variables) =
         (object("/options", &row.options)?, object("/variables", &row.variables)?);
@@ -107,7 +110,7 @@ fn terms(row: &OutboxRow, now: Timestamp) -> Result<(Terms<'_>, Timestamp), Faul
     // the last instant at which it could have been.
     let last = [row.send_at, row.expires_at.map(|end| end.minus(Duration::from_millis(1)))];
     let asked_at = last.into_iter().flatten().fold(now, Timestamp::min);
-    let terms = Terms {
+    let submission = Submission {
         channel: row.channel.as_str().into(),
         content,
         options,
@@ -121,7 +124,7 @@ fn terms(row: &OutboxRow, now: Timestamp) -> Result<(Terms<'_>, Timestamp), Faul
         late: None,
         idempotency_key: row.idempotency_key.as_deref().map(ByteString::from),
     };
-    Ok((terms, asked_at))
+    Ok((submission, asked_at))
 }
 
 /// A JSON text without the white space around it; empty when it says nothing.
@@ -133,10 +136,10 @@ fn trimmed(json: &Bytes) -> Bytes {
 }
 
 /// The fault in the words of the table.
-fn in_its_columns(fault: &Fault) -> String {
-    match fault.pointer.strip_prefix("/to") {
-        Some(part) => format!("recipient{part}: {}", fault.message),
-        None => fault.to_string(),
+fn in_its_columns(invalid: &InvalidField) -> String {
+    match invalid.pointer.strip_prefix("/to") {
+        Some(part) => format!("recipient{part}: {}", invalid.message),
+        None => invalid.to_string(),
     }
 }
 

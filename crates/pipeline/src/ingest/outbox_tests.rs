@@ -270,17 +270,18 @@ async fn the_same_key_and_words_through_both_ways_are_one_notification() {
         ..templated(r#"{"name":"Ann","n":1}"#)
     };
     let by_row = screen(&intake, &keyed, intake.now()).unwrap();
-    let terms = Terms {
+    let submission = Submission {
         channel: "a".into(),
         template: Some("welcome".into()),
         variables: Some(Bytes::from_static(br#"{"name":"Ann","n":1}"#)),
-        fallback: json::fallback(fallback, &ByteString::from_static(fallback), Address::Here)
+        fallback: parse::fallback(fallback, &ByteString::from_static(fallback), Address::Here)
             .unwrap(),
         send_at: Some(at(9_000).to_string().into()),
         idempotency_key: Some("k".into()),
-        ..Terms::default()
+        ..Submission::default()
     };
-    let by_call = intake.check(&"t".parse().unwrap(), &terms, "x@h".into(), intake.now()).unwrap();
+    let by_call =
+        intake.check(&"t".parse().unwrap(), &submission, "x@h".into(), intake.now()).unwrap();
     let admissions = rows.store.ingest(vec![by_row, by_call], intake.now()).await.unwrap();
     assert!(matches!(admissions[1], Admission::Replayed(_)), "{admissions:?}");
 }

@@ -10,7 +10,7 @@ use notification::{
 };
 use store::{Admission, Ledger, Memory};
 
-use super::{Addressee, Fault, IngestError, Intake, Opening, Renderer, Terms};
+use super::{BroadcastRecipient, IngestError, Intake, InvalidField, Opening, Renderer, Submission};
 use crate::Channels;
 
 /// Takes everything; what stands before an `@` is the token, what stands after it the destination.
@@ -59,31 +59,31 @@ fn tenant() -> Name {
     "t".parse().unwrap()
 }
 
-fn terms() -> Terms<'static> {
-    Terms { channel: "a".into(), content: Bytes::from_static(b"{}"), ..Terms::default() }
+fn submission() -> Submission<'static> {
+    Submission { channel: "a".into(), content: Bytes::from_static(b"{}"), ..Submission::default() }
 }
 
-fn check(terms: &Terms<'_>) -> Result<Draft, Fault> {
+fn check(submission: &Submission<'_>) -> Result<Draft, InvalidField> {
     let (intake, _) = intake();
-    intake.check(&tenant(), terms, "x@h".into(), intake.now())
+    intake.check(&tenant(), submission, "x@h".into(), intake.now())
 }
 
-fn whom(to: &str) -> Addressee {
-    Addressee { to: to.into(), ..Addressee::default() }
+fn whom(to: &str) -> BroadcastRecipient {
+    BroadcastRecipient { to: to.into(), ..BroadcastRecipient::default() }
 }
 
-/// The terms with times in milliseconds before or after now.
-fn at(send: Option<i64>, expires: Option<i64>, late: LatePolicy) -> Terms<'static> {
+/// The submission with times in milliseconds before or after now.
+fn at(send: Option<i64>, expires: Option<i64>, late: LatePolicy) -> Submission<'static> {
     let text = |offset: i64| Timestamp::from_millis(1_000_700 + offset).to_string().into();
     let (send_at, expires_at) = (send.map(text), expires.map(text));
-    Terms { send_at, expires_at, late: Some(late.as_str().into()), ..terms() }
+    Submission { send_at, expires_at, late: Some(late.as_str().into()), ..submission() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn times_become_a_due_time_and_an_end() {
     use LatePolicy::{Send, Skip};
     let late = i64::try_from(limits::LATE_AFTER.as_millis()).unwrap();
-    for (terms, due, ends) in [
+    for (submission, due, ends) in [
         (at(None, None, Send), -700, None),
         (at(None, None, Skip), -700, None),
         (at(None, Some(5), Skip), -700, Some(5)),
@@ -93,10 +93,10 @@ async fn times_become_a_due_time_and_an_end() {
         (at(Some(9_000), Some(9_000 + late + 1), Skip), 9_000, Some(9_000 + late)),
         (at(Some(9_000), Some(9_000 + late + 1), Send), 9_000, Some(9_000 + late + 1)),
     ] {
-        let envelope = check(&terms).unwrap().envelope;
-        assert_eq!(envelope.due_at.millis() - 1_000_700, due, "{terms:?}");
+        let envelope = check(&submission).unwrap().envelope;
+        assert_eq!(envelope.due_at.millis() - 1_000_700, due, "{submission:?}");
         let end = envelope.expires_at.map(|end| end.millis() - 1_000_700);
-        assert_eq!(end, ends, "{terms:?}");
+        assert_eq!(end, ends, "{submission:?}");
     }
 }
 
@@ -105,8 +105,8 @@ async fn times_that_cannot_be_are_refused_at_their_bounds() {
     let tolerance = i64::try_from(limits::CLOCK_TOLERANCE.as_millis()).unwrap();
     let ahead = i64::try_from(limits::SCHEDULE_AHEAD.as_millis()).unwrap();
     let check = |send, expires, expect: Option<&str>| {
-        let fault = check(&at(send, expires, LatePolicy::Send)).err();
-        assert_eq!(fault.as_ref().map(|fault| &*fault.pointer), expect, "{fault:?}");
+        let invalid = check(&at(send, expires, LatePolicy::Send)).err();
+        assert_eq!(invalid.as_ref().map(|invalid| &*invalid.pointer), expect, "{invalid:?}");
     };
     check(Some(-tolerance), None, None);
     check(Some(-tolerance - 1), None, Some("/send_at"));
@@ -120,28 +120,28 @@ async fn times_that_cannot_be_are_refused_at_their_bounds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fingerprint_tells_apart_what_was_asked_for_and_nothing_else() {
-    let keyed = |terms: Terms<'static>, key: &str| {
-        let terms = Terms { idempotency_key: Some(key.into()), ..terms };
-        check(&terms).unwrap().idempotency.unwrap().fingerprint
+    let keyed = |submission: Submission<'static>, key: &str| {
+        let submission = Submission { idempotency_key: Some(key.into()), ..submission };
+        check(&submission).unwrap().idempotency.unwrap().fingerprint
     };
-    let words = |guarantee: Guarantee, priority: Priority| Terms {
+    let words = |guarantee: Guarantee, priority: Priority| Submission {
         guarantee: Some(guarantee.as_str().into()),
         priority: Some(priority.as_str().into()),
-        ..terms()
+        ..submission()
     };
-    let plain = keyed(terms(), "k");
-    assert_eq!(plain, keyed(terms(), "other"));
+    let plain = keyed(submission(), "k");
+    assert_eq!(plain, keyed(submission(), "other"));
     assert_eq!(plain, keyed(words(Guarantee::default(), Priority::default()), "k"));
     let others = [
         words(Guarantee::AtMostOnce, Priority::Normal),
         words(Guarantee::AtLeastOnce, Priority::Bulk),
-        Terms { content: Bytes::from_static(b"{ }"), ..terms() },
-        Terms { options: Bytes::from_static(b"{}"), ..terms() },
+        Submission { content: Bytes::from_static(b"{ }"), ..submission() },
+        Submission { options: Bytes::from_static(b"{}"), ..submission() },
         at(Some(5), None, LatePolicy::Send),
         at(None, Some(5), LatePolicy::Send),
         at(None, None, LatePolicy::Skip),
     ];
-    let mut all: Vec<_> = others.into_iter().map(|terms| keyed(terms, "k")).collect();
+    let mut all: Vec<_> = others.into_iter().map(|submission| keyed(submission, "k")).collect();
     all.push(plain);
     all.sort_unstable();
     all.dedup();
@@ -152,8 +152,8 @@ async fn a_fingerprint_tells_apart_what_was_asked_for_and_nothing_else() {
 async fn of_many_drafts_those_with_a_used_key_are_refused_alone() {
     let (intake, store) = intake();
     let draft = |key: Option<&str>, to: &str| {
-        let terms = Terms { idempotency_key: key.map(Into::into), ..terms() };
-        intake.check(&tenant(), &terms, to.into(), intake.now()).unwrap()
+        let submission = Submission { idempotency_key: key.map(Into::into), ..submission() };
+        intake.check(&tenant(), &submission, to.into(), intake.now()).unwrap()
     };
     intake.accept_all(vec![draft(Some("used"), "x@h")]).await.unwrap();
     let drafts = vec![
@@ -180,7 +180,7 @@ async fn of_many_drafts_those_with_a_used_key_are_refused_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     let (intake, store) = intake();
-    let open = async || match intake.open_broadcast(&tenant(), terms()).await.unwrap() {
+    let open = async || match intake.open_broadcast(&tenant(), submission()).await.unwrap() {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => panic!("{id} has no key"),
     };
@@ -222,17 +222,17 @@ async fn a_template_waits_for_the_threads_for_templates_and_nothing_else_does() 
     tokio::pin!(busy);
     assert!(futures_util::poll!(&mut busy).is_pending());
 
-    let template = Terms {
+    let template = Submission {
         content: Bytes::from_static(br#"{"a":"{{ name }}"}"#),
         variables: Some(Bytes::from_static(br#"{"name":"Ann"}"#)),
-        ..terms()
+        ..submission()
     };
     let checked = intake.check_in_turn(&tenant, template.clone(), "x@h".into(), now);
     let shown = intake.preview(&tenant, template, "x@h".into());
     tokio::pin!(checked, shown);
     assert!(futures_util::poll!(&mut checked).is_pending());
     assert!(futures_util::poll!(&mut shown).is_pending());
-    let plain = intake.check_in_turn(&tenant, terms(), "x@h".into(), now);
+    let plain = intake.check_in_turn(&tenant, submission(), "x@h".into(), now);
     assert!(plain.await.is_ok(), "while the thread is busy");
 
     go.send(()).unwrap();

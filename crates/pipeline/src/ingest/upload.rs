@@ -7,12 +7,13 @@ use std::task::Poll;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use notification::{BroadcastId, ByteString, Bytes, Name, limits};
+use notification::{BroadcastId, Name, limits};
 use store::{RecipientGroup, StoreError};
 
-use super::check::{Recipient, recipient};
-use super::content::{Own, Recipe};
-use super::{Fault, IngestError, Intake};
+use super::broadcast_content::{BroadcastContent, RecipientContent};
+use super::recipient::{CheckedRecipient, check_recipient};
+use super::submission::BroadcastRecipient;
+use super::{IngestError, Intake, InvalidField};
 
 /// The answer to opening a broadcast.
 #[derive(Debug)]
@@ -23,24 +24,13 @@ pub enum Opening {
     Replayed(BroadcastId),
 }
 
-/// A recipient of a broadcast, in the caller's own words.
-#[derive(Debug, Clone, Default)]
-pub struct Addressee {
-    /// Device token, endpoint, address.
-    pub to: ByteString,
-    /// Its variables (JSON), if the content is a template: they go before those of all.
-    pub variables: Option<Bytes>,
-    /// Where the broadcast's fallbacks reach it, in their order; `None` where they do not.
-    pub fallback: Vec<Option<ByteString>>,
-}
-
 /// An open broadcast that takes recipients. Nothing of it counts before [`Upload::seal`]; one that is
 /// dropped is abandoned.
 pub struct Upload {
     intake: Arc<Intake>,
     id: BroadcastId,
     tenant: Name,
-    recipe: Arc<Recipe>,
+    content: Arc<BroadcastContent>,
     groups: Vec<RecipientGroup>,
     group_of: HashMap<Arc<str>, usize>,
     collected_items: usize,
@@ -50,37 +40,39 @@ pub struct Upload {
     is_closed: bool,
 }
 
-/// A recipient that was checked, and what it is sent.
+/// A recipient that was checked, with its content.
 struct Made {
-    to: ByteString,
-    destination: Arc<str>,
-    own: Own,
+    checked: CheckedRecipient,
+    content: RecipientContent,
 }
 
 // === impl Made ===
 
 impl Made {
-    fn new(recipe: &Recipe, addressee: Addressee) -> Result<Self, Fault> {
-        let Addressee { to, variables, fallback } = addressee;
-        let Recipient { to, destination } = recipient(recipe.channel(), to)?;
-        Ok(Self { to, destination, own: recipe.own(variables, fallback)? })
+    fn new(
+        broadcast: &BroadcastContent,
+        recipient: BroadcastRecipient,
+    ) -> Result<Self, InvalidField> {
+        let BroadcastRecipient { to, variables, fallback } = recipient;
+        let checked = check_recipient(broadcast.channel(), to)?;
+        Ok(Self { checked, content: broadcast.for_recipient(variables, fallback)? })
     }
 }
 
 // === impl Upload ===
 
 impl Upload {
-    /// An upload for a tenant's open broadcast `id`. Everybody gets its content, or one of its own by the recipe.
+    /// An upload for a tenant's open broadcast `id`. Each recipient is sent its content, or one of its own.
     pub(super) fn new(
         intake: Arc<Intake>,
         id: BroadcastId,
-        (tenant, recipe): (Name, Recipe),
+        (tenant, content): (Name, BroadcastContent),
     ) -> Self {
         Self {
             intake,
             id,
             tenant,
-            recipe: Arc::new(recipe),
+            content: Arc::new(content),
             groups: Vec::new(),
             group_of: HashMap::new(),
             collected_items: 0,
@@ -103,26 +95,27 @@ impl Upload {
     /// Those of [`Renderer::run`](super::Renderer::run). Then none of them is collected.
     pub async fn add(
         &mut self,
-        addressees: Vec<Addressee>,
-    ) -> Result<Vec<Result<(), Fault>>, IngestError> {
-        let recipe = Arc::clone(&self.recipe);
+        recipients: Vec<BroadcastRecipient>,
+    ) -> Result<Vec<Result<(), InvalidField>>, IngestError> {
+        let content = Arc::clone(&self.content);
         let work = move || {
-            let made = addressees.into_iter().map(|addressee| Made::new(&recipe, addressee));
+            let made = recipients.into_iter().map(|recipient| Made::new(&content, recipient));
             made.collect::<Vec<_>>()
         };
         let made = match &self.intake.renderer {
-            Some(renderer) if self.recipe.renders() => renderer.run(&self.tenant, work).await?,
+            Some(renderer) if self.content.renders() => renderer.run(&self.tenant, work).await?,
             _ => work(),
         };
         Ok(made.into_iter().map(|made| made.map(|made| self.collect(made))).collect())
     }
 
-    fn collect(&mut self, Made { to, destination, own }: Made) {
-        let Own { content, bytes } = own;
+    fn collect(&mut self, Made { checked, content }: Made) {
+        let CheckedRecipient { recipient, destination } = checked;
+        let RecipientContent { content, bytes } = content;
         self.collected_items += 1;
-        self.collected_bytes += to.len() + bytes;
+        self.collected_bytes += recipient.len() + bytes;
         let group = self.group(destination);
-        group.recipients.push(to);
+        group.recipients.push(recipient);
         group.contents.extend(content);
     }
 
@@ -134,7 +127,7 @@ impl Upload {
 
     /// Whether each recipient's content is rendered, which takes its time.
     pub fn renders(&self) -> bool {
-        self.recipe.renders()
+        self.content.renders()
     }
 
     /// Hands what is collected to the store. Waits only while too many calls are under way.
@@ -181,7 +174,7 @@ impl Upload {
             done?;
         }
         if self.accepted == 0 {
-            return Err(Fault::new("/recipients", "must have at least one recipient").into());
+            return Err(InvalidField::new("/recipients", "must have at least one recipient").into());
         }
         let sealed = self.intake.store.seal_broadcast(self.id, self.intake.now()).await?;
         debug_assert_eq!(sealed, self.accepted, "every recipient is one notification");

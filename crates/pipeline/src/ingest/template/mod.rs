@@ -16,6 +16,7 @@ mod nest;
 mod strings;
 #[cfg(test)]
 mod tests;
+mod variables;
 mod vet;
 mod work;
 
@@ -26,13 +27,13 @@ use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind};
 use notification::limits::{
     OPTIONS_BYTES, PAYLOAD_BYTES, TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, TEMPLATE_WORK,
-    VARIABLES_BYTES,
 };
 use notification::{Bytes, Content};
 
-use super::{Fault, Terms};
-use engine::{Limited, Scope};
+use super::InvalidField;
+use engine::Limited;
 pub use named::{TemplateSource, Templates};
+pub(super) use variables::Variables;
 
 /// A compiled content. What it renders still has to pass the channel.
 #[derive(Debug)]
@@ -44,14 +45,6 @@ pub(super) struct Template {
     compares: bool,
     payload: Pattern,
     options: Pattern,
-}
-
-/// What a template is rendered with: a JSON object.
-#[derive(Debug, Clone)]
-pub(super) struct Variables {
-    value: Value,
-    /// About how many values there are to look at.
-    weight: u64,
 }
 
 /// A JSON text with strings to be rendered.
@@ -101,12 +94,12 @@ enum Reason {
 
 impl Template {
     /// Compiles a content. Strings below the top-level keys `html` are HTML.
-    pub(super) fn compile(content: &Content, html: &[&str]) -> Result<Self, Fault> {
+    pub(super) fn compile(content: &Content, html: &[&str]) -> Result<Self, InvalidField> {
         let bytes = content.bytes();
         if bytes > TEMPLATE_BYTES {
             let message =
                 format!("a template must have at most {TEMPLATE_BYTES} bytes, has {bytes}");
-            return Err(Fault::new("/content", message));
+            return Err(InvalidField::new("/content", message));
         }
         let mut environment = engine::environment();
         let payload = Pattern::compile(
@@ -120,7 +113,7 @@ impl Template {
         let strings = payload.slots.len() + options.slots.len();
         if strings > TEMPLATE_STRINGS {
             let message = format!("must have at most {TEMPLATE_STRINGS} strings with tags");
-            return Err(Fault::new("/content", message));
+            return Err(InvalidField::new("/content", message));
         }
         let steps = TEMPLATE_STEPS / strings.max(1) as u64;
         environment.set_fuel(Some(steps));
@@ -143,7 +136,7 @@ impl Template {
     }
 
     /// Renders it. A fault names the string that could not be rendered.
-    pub(super) fn render(&self, variables: &Variables) -> Result<Content, Fault> {
+    pub(super) fn render(&self, variables: &Variables) -> Result<Content, InvalidField> {
         let environment = self.environment_for(variables.weight);
         Ok(Content {
             payload: self.payload.render(&environment, &variables.value)?,
@@ -164,36 +157,6 @@ impl Template {
     }
 }
 
-// === impl Variables ===
-
-impl Variables {
-    /// Those of a request: none when it gives none.
-    pub(super) fn of(terms: &Terms<'_>) -> Result<Self, Fault> {
-        Self::read(terms.variables.as_deref().unwrap_or_default())
-    }
-
-    /// Reads `json`, which is valid. Empty stands for no variables.
-    pub(super) fn read(json: &[u8]) -> Result<Self, Fault> {
-        if json.len() > VARIABLES_BYTES {
-            let message = format!("must have at most {VARIABLES_BYTES} bytes, has {}", json.len());
-            return Err(Fault::new("/variables", message));
-        }
-        let json = if json.is_empty() { b"{}" } else { json };
-        if !json.starts_with(b"{") {
-            return Err(Fault::new("/variables", "must be a JSON object"));
-        }
-        let value = serde_json::from_slice(json)
-            .map_err(|error| Fault::new("/variables", format!("cannot be read: {error}")))?;
-        Ok(Self { value, weight: work::weight_of_json(json) })
-    }
-
-    /// These, and those of `common` that are not among them.
-    pub(super) fn over(self, common: &Self) -> Self {
-        let scope = Scope { own: self.value, common: common.value.clone() };
-        Self { value: Value::from_object(scope), weight: self.weight + common.weight }
-    }
-}
-
 // === impl Pattern ===
 
 impl Pattern {
@@ -202,7 +165,7 @@ impl Pattern {
         html: &[&str],
         bytes_max: usize,
         environment: &mut Environment<'static>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, InvalidField> {
         let text = std::str::from_utf8(json).unwrap_or_default();
         let template = |json: &str| {
             // A brace may be written as an escape.
@@ -214,7 +177,7 @@ impl Pattern {
         for found in strings::values(text, TEMPLATE_STRINGS, template) {
             let template = found.made;
             let refuse =
-                |message: String| Fault::new(format!("{pointer}{}", found.pointer), message);
+                |message: String| InvalidField::new(format!("{pointer}{}", found.pointer), message);
             compares |= vet::vet(&template).map_err(refuse)?;
             let is_html = |key: &&str| is_below(&found.pointer, key);
             let kind = Kind::of(&template, html.iter().any(is_html), environment);
@@ -227,7 +190,11 @@ impl Pattern {
         Ok(Self { pointer, json: json.clone(), slots, compares, bytes_max })
     }
 
-    fn render(&self, environment: &Environment<'_>, variables: &Value) -> Result<Bytes, Fault> {
+    fn render(
+        &self,
+        environment: &Environment<'_>,
+        variables: &Value,
+    ) -> Result<Bytes, InvalidField> {
         if self.slots.is_empty() {
             return Ok(self.json.clone());
         }
@@ -237,20 +204,21 @@ impl Pattern {
             rendered.extend_from_slice(self.json.get(copied..slot.at.start).unwrap_or_default());
             copied = slot.at.end;
             slot.render(environment, variables, self.bytes_max, &mut rendered)
-                .map_err(|reason| self.fault(slot, reason))?;
+                .map_err(|reason| self.invalid(slot, reason))?;
         }
         rendered.extend_from_slice(self.json.get(copied..).unwrap_or_default());
         Ok(rendered.into())
     }
 
     /// A variable that is missing is the variables' fault, anything else the template's.
-    fn fault(&self, slot: &Slot, reason: Reason) -> Fault {
+    fn invalid(&self, slot: &Slot, reason: Reason) -> InvalidField {
         let place = format!("{}{}", self.pointer, slot.pointer);
         match reason {
-            Reason::Missing(variable) => {
-                Fault::new("/variables", format!("`{variable}` is missing: {place} needs it"))
-            }
-            Reason::Other(message) => Fault::new(place, message),
+            Reason::Missing(variable) => InvalidField::new(
+                "/variables",
+                format!("`{variable}` is missing: {place} needs it"),
+            ),
+            Reason::Other(message) => InvalidField::new(place, message),
         }
     }
 }

@@ -7,7 +7,7 @@ use notification::{Bytes, Content, Name};
 
 use super::{Template, Variables};
 use crate::Channels;
-use crate::ingest::Fault;
+use crate::ingest::InvalidField;
 use crate::ingest::content::check_content;
 
 /// A named template as the configuration has it.
@@ -39,10 +39,10 @@ impl Templates {
     pub fn compile(
         sources: &BTreeMap<Name, TemplateSource>,
         channels: &Channels,
-    ) -> Result<Self, (Name, Fault)> {
+    ) -> Result<Self, (Name, InvalidField)> {
         let mut compiled = BTreeMap::new();
         for (name, source) in sources {
-            let templates = source.compile(channels).map_err(|fault| (name.clone(), fault))?;
+            let templates = source.compile(channels).map_err(|invalid| (name.clone(), invalid))?;
             let named = templates
                 .into_iter()
                 .map(|(channel, template)| ((name.clone(), channel), template));
@@ -56,7 +56,7 @@ impl Templates {
         &self,
         name: &str,
         channel: &Name,
-    ) -> Result<Arc<Template>, Fault> {
+    ) -> Result<Arc<Template>, InvalidField> {
         let found = name.parse().ok().and_then(|name| self.compiled.get(&(name, channel.clone())));
         found.cloned().ok_or_else(|| {
             let known: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
@@ -68,7 +68,7 @@ impl Templates {
                     known.join(", ")
                 ),
             };
-            Fault::new("/template", message)
+            InvalidField::new("/template", message)
         })
     }
 }
@@ -76,7 +76,7 @@ impl Templates {
 // === impl TemplateSource ===
 
 impl TemplateSource {
-    fn compile(&self, channels: &Channels) -> Result<Vec<(Name, Arc<Template>)>, Fault> {
+    fn compile(&self, channels: &Channels) -> Result<Vec<(Name, Arc<Template>)>, InvalidField> {
         // Also where there is no channel yet.
         let plain = Template::compile(&self.content, &[])?;
         self.render_sample(&plain)?;
@@ -86,11 +86,12 @@ impl TemplateSource {
             if self.channel.as_ref() == Some(name)
                 && let Some(content) = self.render_sample(&template)?
             {
-                check_content(&**channel, &content).map_err(|fault| match self.sample {
-                    Some(_) => {
-                        Fault::new(fault.pointer, format!("with the sample, {}", fault.message))
-                    }
-                    None => fault,
+                check_content(&**channel, &content).map_err(|invalid| match self.sample {
+                    Some(_) => InvalidField::new(
+                        invalid.pointer,
+                        format!("with the sample, {}", invalid.message),
+                    ),
+                    None => invalid,
                 })?;
             }
             compiled.push((name.clone(), Arc::new(template)));
@@ -99,13 +100,13 @@ impl TemplateSource {
     }
 
     /// What it would send, if that can be known.
-    fn render_sample(&self, template: &Template) -> Result<Option<Content>, Fault> {
+    fn render_sample(&self, template: &Template) -> Result<Option<Content>, InvalidField> {
         if self.sample.is_none() && !template.is_constant() {
             return Ok(None);
         }
-        let in_sample = |fault: Fault| match fault.pointer.strip_prefix("/variables") {
-            Some(rest) => Fault::new(format!("/sample{rest}"), fault.message),
-            None => fault,
+        let in_sample = |invalid: InvalidField| match invalid.pointer.strip_prefix("/variables") {
+            Some(rest) => InvalidField::new(format!("/sample{rest}"), invalid.message),
+            None => invalid,
         };
         let variables = Variables::read(self.sample.as_deref().unwrap_or_default());
         let content = variables.and_then(|variables| template.render(&variables));

@@ -1,14 +1,16 @@
 //! What templates render to, and what they say when they do not.
 
+use notification::limits::VARIABLES_BYTES;
+
 use super::*;
 
-fn compile(payload: &str) -> Result<Template, Fault> {
+fn compile(payload: &str) -> Result<Template, InvalidField> {
     let content =
         Content { payload: Bytes::copy_from_slice(payload.as_bytes()), ..Content::default() };
     Template::compile(&content, &["html"])
 }
 
-fn render(payload: &str, variables: &str) -> Result<String, Fault> {
+fn render(payload: &str, variables: &str) -> Result<String, InvalidField> {
     let variables = Variables::read(variables.as_bytes())?;
     let content = compile(payload)?.render(&variables)?;
     let text = String::from_utf8(content.payload.to_vec()).unwrap();
@@ -68,9 +70,9 @@ fn strings_are_rendered_and_everything_else_stays_as_it_is() {
 #[test]
 fn a_fault_names_the_string_or_the_variable() {
     let check = |payload: &str, variables: &str, pointer: &str, part: &str| {
-        let fault = render(payload, variables).unwrap_err();
-        assert_eq!(fault.pointer, pointer, "{payload}: {fault}");
-        assert!(fault.message.contains(part), "{payload}: {fault}");
+        let invalid = render(payload, variables).unwrap_err();
+        assert_eq!(invalid.pointer, pointer, "{payload}: {invalid}");
+        assert!(invalid.message.contains(part), "{payload}: {invalid}");
     };
     check(r#"{"a": ["{{ nobody }} {{ 1 2 }}"]}"#, "{}", "/content/a/0", "is no template");
     check(
@@ -121,9 +123,9 @@ fn steps_and_what_is_rendered_are_bounded() {
     let variables =
         format!("{{\"xs\": [{}], \"text\": \"{}\"}}", numbers.join(","), "x".repeat(60_000));
     let check = |template: &str, part: &str| {
-        let fault = render(&format!("{{\"a\": \"{template}\"}}"), &variables).unwrap_err();
-        assert_eq!(fault.pointer, "/content/a", "{fault}");
-        assert!(fault.message.contains(part), "{template}: {fault}");
+        let invalid = render(&format!("{{\"a\": \"{template}\"}}"), &variables).unwrap_err();
+        assert_eq!(invalid.pointer, "/content/a", "{invalid}");
+        assert!(invalid.message.contains(part), "{template}: {invalid}");
     };
     let loops = |depth: usize, inner: &str| {
         format!("{}{inner}{}", "{% for x in xs %}".repeat(depth), "{% endfor %}".repeat(depth))
@@ -162,9 +164,9 @@ fn what_would_take_all_memory_or_all_time_is_refused() {
         "a,".repeat(8_000)
     );
     let check = |template: &str, part: &str| {
-        let fault = render(&format!("{{\"a\": \"{template}\"}}"), &variables).unwrap_err();
-        assert_eq!(fault.pointer, "/content/a", "{fault}");
-        assert!(fault.message.contains(part), "{template}: {fault}");
+        let invalid = render(&format!("{{\"a\": \"{template}\"}}"), &variables).unwrap_err();
+        assert_eq!(invalid.pointer, "/content/a", "{invalid}");
+        assert!(invalid.message.contains(part), "{template}: {invalid}");
     };
     check("{{ 'x' * 1000000000 }}", "`*` is not available");
     check("{{ 10 ** 1000000000 }}", "`*` is not available");
@@ -253,8 +255,8 @@ fn templates_that_compare_have_steps_for_a_list_of_ninety_lines() {
     let row = "{% if item.name == best %}{{ item.price }} {% endif %}";
     let text = format!(r#"{{"text": "{{% for item in items %}}{row}{{% endfor %}}"}}"#);
     assert_eq!(render(&text, &variables(90)).unwrap().matches("12.5 ").count(), 90);
-    let fault = render(&text, &variables(600)).unwrap_err();
-    assert_eq!(fault.message, "takes too many steps");
+    let invalid = render(&text, &variables(600)).unwrap_err();
+    assert_eq!(invalid.message, "takes too many steps");
 }
 
 #[test]
@@ -267,8 +269,8 @@ fn steps_times_values_compared_stay_within_the_work_of_a_template() {
         let template = compile(&format!("[\"{{% for x in xs %}}{each}{{% endfor %}}\"]")).unwrap();
         let steps = template.environment_for(variables.weight).fuel().unwrap();
         assert!(steps * variables.weight <= TEMPLATE_WORK, "{hostile}: {steps} steps");
-        let fault = template.render(&variables).unwrap_err();
-        assert_eq!(fault.message, "takes too many steps", "{hostile}");
+        let invalid = template.render(&variables).unwrap_err();
+        assert_eq!(invalid.message, "takes too many steps", "{hostile}");
     }
 }
 
@@ -285,8 +287,8 @@ fn filters_are_charged_for_the_texts_they_measure_and_make() {
     {
         let template =
             format!("[\"{{% for x in xs %}}{{% if {hostile} %}}{{% endif %}}{{% endfor %}}\"]");
-        let fault = render(&template, &variables).unwrap_err();
-        assert_eq!(fault.message, "takes too many steps", "{hostile}");
+        let invalid = render(&template, &variables).unwrap_err();
+        assert_eq!(invalid.message, "takes too many steps", "{hostile}");
     }
     let cheap = r#"["{% for x in xs %}{% if xs|length > 1 and xs|last and xs|first %}y{% endif %}{% endfor %}"]"#;
     assert_eq!(render(cheap, &variables).unwrap().matches('y').count(), 1_000);
@@ -294,17 +296,17 @@ fn filters_are_charged_for_the_texts_they_measure_and_make() {
 
 #[test]
 fn an_empty_text_is_no_way_to_a_panic() {
-    let fault = render(r#"["{{ x[::-1] }}"]"#, r#"{"x": ""}"#).unwrap_err();
-    assert!(fault.message.contains("a slice has no step"), "{fault}");
+    let invalid = render(r#"["{{ x[::-1] }}"]"#, r#"{"x": ""}"#).unwrap_err();
+    assert!(invalid.message.contains("a slice has no step"), "{invalid}");
     assert_eq!(render(r#"["{{ x|reverse }}-{{ x[1:] }}"]"#, r#"{"x": ""}"#).unwrap(), r#"["-"]"#);
 }
 
 #[test]
 fn variables_nested_too_deep_are_refused_and_others_are_written_as_they_are() {
     let nested = |depth: usize| format!("{{\"x\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
-    let fault = render(r#"["{{ x }}"]"#, &nested(200)).unwrap_err();
-    assert_eq!(fault.pointer, "/variables", "{fault}");
-    assert!(fault.message.contains("recursion limit exceeded"), "{fault}");
+    let invalid = render(r#"["{{ x }}"]"#, &nested(200)).unwrap_err();
+    assert_eq!(invalid.pointer, "/variables", "{invalid}");
+    assert!(invalid.message.contains("recursion limit exceeded"), "{invalid}");
     let deep = nested(100);
     let value = deep.strip_prefix("{\"x\": ").and_then(|rest| rest.strip_suffix('}')).unwrap();
     let expect = format!("[{value}]");
@@ -344,7 +346,7 @@ fn a_variable_cannot_add_a_header_to_a_mail() {
         let content = Content { payload: payload.into(), ..Content::default() };
         let refused = crate::ingest::content::check_content(&mail, &content).err();
         assert_eq!(
-            refused.as_ref().map(|fault| &*fault.pointer),
+            refused.as_ref().map(|invalid| &*invalid.pointer),
             expect,
             "{variable}: {refused:?}"
         );
@@ -389,8 +391,8 @@ fn a_template_without_tags_is_the_same_for_everybody() {
 fn long_keys_around_many_strings_cost_no_more_than_they_are() {
     let key = "k".repeat(60_000);
     let content = format!("{{\"{key}\": [{}]}}", vec![r#""{{a}}""#; 8_000].join(","));
-    let fault = compile(&content).map(|_| ()).unwrap_err();
-    assert!(fault.message.contains("at most 64 strings"), "{}", fault.message);
+    let invalid = compile(&content).map(|_| ()).unwrap_err();
+    assert!(invalid.message.contains("at most 64 strings"), "{}", invalid.message);
     let escapes = format!("{{\"{key}\": [{}]}}", vec![r#""\n""#; 8_000].join(","));
     assert!(compile(&escapes).is_ok());
 }

@@ -1,0 +1,126 @@
+//! A submission becomes a draft, which is what is stored: checked, rendered, and complete.
+
+use std::sync::Arc;
+
+use notification::{ByteString, Content, Draft, Envelope, Lane, Name, Timestamp};
+use store::BroadcastDraft;
+
+use super::InvalidField;
+use super::broadcast_content::BroadcastContent;
+use super::catalog::Catalog;
+use super::check::Checked;
+use super::content::check_content;
+use super::fallback::fallback;
+use super::recipient::{CheckedRecipient, check_recipient};
+use super::submission::Submission;
+use super::template::Variables;
+
+/// The content that a notification would have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// Rendered.
+    pub content: Content,
+    /// Why its channel refuses it.
+    pub refused: Option<InvalidField>,
+}
+
+/// The content of a notification, before its channel has checked it.
+struct Rendered<'a> {
+    checked: Checked<'a>,
+    variables: Variables,
+    content: Content,
+}
+
+/// Checks one notification.
+pub(super) fn notification(
+    catalog: &Catalog,
+    tenant: &Name,
+    submission: &Submission<'_>,
+    to: ByteString,
+    now: Timestamp,
+) -> Result<Draft, InvalidField> {
+    let rendered = Rendered::new(catalog, submission, now)?;
+    complete((catalog, tenant, submission), to, now, rendered)
+}
+
+/// Checks one notification of which the content is to be shown, also when its channel will not have it.
+pub(super) fn preview(
+    catalog: &Catalog,
+    tenant: &Name,
+    submission: &Submission<'_>,
+    to: ByteString,
+    now: Timestamp,
+) -> Result<Preview, InvalidField> {
+    let rendered = Rendered::new(catalog, submission, now)?;
+    let content = rendered.content.clone();
+    match complete((catalog, tenant, submission), to, now, rendered) {
+        Ok(draft) => Ok(Preview { content: draft.content, refused: None }),
+        Err(invalid) if invalid.is_about_content() => {
+            Ok(Preview { content, refused: Some(invalid) })
+        }
+        Err(invalid) => Err(invalid),
+    }
+}
+
+/// Checks what is rendered, and what goes with it.
+fn complete(
+    (catalog, tenant, submission): (&Catalog, &Name, &Submission<'_>),
+    to: ByteString,
+    now: Timestamp,
+    rendered: Rendered<'_>,
+) -> Result<Draft, InvalidField> {
+    let Rendered { checked, variables, mut content } = rendered;
+    check_content(&**checked.channel, &content)?;
+    content.fallback = fallback(catalog, submission, &variables)?;
+    let CheckedRecipient { recipient, destination } = check_recipient(&**checked.channel, to)?;
+    let idempotency = checked.idempotency(submission, &recipient)?;
+    let envelope = Envelope {
+        tenant: tenant.clone(),
+        lane: Lane { channel: checked.name.clone(), destination, priority: checked.priority },
+        guarantee: checked.guarantee,
+        due_at: checked.due_at(now),
+        expires_at: checked.ends_at(),
+        broadcast: None,
+    };
+    Ok(Draft { envelope, recipient, content, idempotency })
+}
+
+/// Checks a broadcast before its recipients are known.
+pub(super) fn broadcast(
+    catalog: &Catalog,
+    tenant: &Name,
+    submission: &Submission<'_>,
+    now: Timestamp,
+) -> Result<(BroadcastDraft, BroadcastContent), InvalidField> {
+    let checked = Checked::new(catalog, submission, now)?;
+    let idempotency = checked.idempotency(submission, "")?;
+    let (due_at, expires_at) = (checked.due_at(now), checked.ends_at());
+    let source = (Arc::clone(checked.channel), checked.source);
+    let content = BroadcastContent::new(catalog, source, submission)?;
+    let draft = BroadcastDraft {
+        tenant: tenant.clone(),
+        channel: checked.name.clone(),
+        priority: checked.priority,
+        guarantee: checked.guarantee,
+        due_at,
+        expires_at,
+        idempotency,
+        content: content.written(),
+    };
+    Ok((draft, content))
+}
+
+// === impl Rendered ===
+
+impl<'a> Rendered<'a> {
+    fn new(
+        catalog: &'a Catalog,
+        submission: &Submission<'_>,
+        now: Timestamp,
+    ) -> Result<Self, InvalidField> {
+        let checked = Checked::new(catalog, submission, now)?;
+        let variables = Variables::read(submission.variables.as_deref().unwrap_or_default())?;
+        let content = checked.source.render(&variables)?;
+        Ok(Self { checked, variables, content })
+    }
+}

@@ -1,0 +1,33 @@
+//! Why nothing was accepted.
+
+use std::time::Duration;
+
+use store::StoreError;
+
+use super::invalid_field::InvalidField;
+
+/// Why nothing was accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IngestError {
+    /// The caller asked for something that cannot be.
+    #[error("{0}")]
+    Invalid(#[from] InvalidField),
+    /// The tenant has too much under way at the moment.
+    #[error(
+        "too much of this tenant is being taken in: try again in {} s, with fewer requests at a time",
+        retry_after.as_secs()
+    )]
+    TenantOverloaded {
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
+    /// Too much is being taken in at the moment, of all tenants together.
+    #[error("too much is being taken in: try again in {} s", retry_after.as_secs())]
+    Overloaded {
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
+    /// The store refused or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,60 @@
+//! A field of a request that cannot be accepted, and why.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use channel::Invalid;
+
+/// A field that cannot be accepted. Callers see both parts, so neither holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct InvalidField {
+    /// JSON pointer of the field (RFC 6901); empty when it is the whole.
+    pub pointer: Cow<'static, str>,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+// === impl InvalidField ===
+
+impl InvalidField {
+    /// The field at `pointer` is wrong.
+    pub fn new(pointer: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), message: message.into() }
+    }
+
+    /// The same field, of a part of the request that stands at `pointer`. All parts share the variables, so a pointer to
+    /// these stays.
+    pub(super) fn within(self, pointer: &str) -> Self {
+        if self.pointer.starts_with("/variables") {
+            return self;
+        }
+        Self { pointer: format!("{pointer}{}", self.pointer).into(), ..self }
+    }
+
+    /// The idempotency key belongs to another request.
+    pub(super) fn key_reused() -> Self {
+        Self::new("/idempotency_key", "was used before for something else: take a new key")
+    }
+
+    /// Whether it is a part of the content or its options.
+    pub(super) fn is_about_content(&self) -> bool {
+        self.pointer.starts_with("/content") || self.pointer.starts_with("/options")
+    }
+
+    /// What a channel refused of the field at `pointer`.
+    pub(super) fn below(pointer: &'static str, invalid: Invalid) -> Self {
+        if invalid.pointer.is_empty() {
+            return Self::new(pointer, invalid.message);
+        }
+        Self::new(format!("{pointer}{}", invalid.pointer), invalid.message)
+    }
+}
+
+impl fmt::Display for InvalidField {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pointer.strip_prefix('/') {
+            Some(field) => write!(formatter, "{field}: {}", self.message),
+            None => formatter.write_str(&self.message),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Reads JSON into submissions. It checks names and types of fields; what their values mean, the next step checks.
+
+use std::borrow::Cow;
+
+use notification::limits::{FALLBACKS, REQUEST_ITEMS};
+use notification::{ByteString, Bytes};
+use serde_json::value::RawValue;
+
+use super::InvalidField;
+use super::json::{Object, ParseError, list, share, text};
+use super::submission::{BroadcastRecipient, FallbackSubmission, Submission};
+
+/// The fields of a [`Submission`], and more.
+macro_rules! with_submission {
+    ($($more:literal),*) => {
+        &["channel", "content", "options", "template", "variables", "guarantee", "priority", "send_at",
+          "expires_at", "late", "idempotency_key", "fallback", $($more),*]
+    };
+}
+
+const NOTIFICATION: &[&str] = with_submission!("to");
+/// A broadcast whose recipients follow in lines of their own.
+const BROADCAST: &[&str] = with_submission!();
+const BROADCAST_WITH_RECIPIENTS: &[&str] = with_submission!("recipients");
+/// A recipient of a broadcast that is not just a text.
+const RECIPIENT: &[&str] = &["to", "variables", "fallback"];
+const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
+
+/// A broadcast with all of its recipients in one text.
+#[derive(Debug)]
+pub struct BroadcastWithRecipients<'a> {
+    /// What is sent.
+    pub submission: Submission<'a>,
+    /// Its recipients, for [`recipient`].
+    pub recipients: Vec<&'a RawValue>,
+    /// How long the text is without its recipients.
+    pub head_bytes: usize,
+}
+
+/// Where it says whom a fallback is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Address {
+    /// In the fallback: a notification has one recipient.
+    Here,
+    /// With each recipient of a broadcast.
+    WithRecipient,
+}
+
+/// A notification and whom it is for, from `json`, a part of `whole`.
+///
+/// # Errors
+/// What is no JSON, or no notification.
+pub fn notification<'a>(
+    whole: &ByteString,
+    json: &'a str,
+) -> Result<(Submission<'a>, ByteString), ParseError> {
+    let object = Object::read(json, NOTIFICATION)?;
+    let submission = submission(&object, whole, Address::Here)?;
+    let to = Object::required("to", object.text("to")?)?;
+    Ok((submission, share(whole, to)))
+}
+
+/// The notifications in the array `json`, each for [`notification`].
+///
+/// # Errors
+/// What is no JSON array, or has more than [`REQUEST_ITEMS`].
+pub fn notifications(json: &str) -> Result<Vec<&RawValue>, ParseError> {
+    let (items, count) = list(json, REQUEST_ITEMS)?;
+    if count > REQUEST_ITEMS { Err(too_many_items("", count).into()) } else { Ok(items) }
+}
+
+/// A broadcast whose recipients follow.
+///
+/// # Errors
+/// What is no JSON, or no broadcast.
+pub fn broadcast(whole: &ByteString) -> Result<Submission<'_>, ParseError> {
+    let object = Object::read(whole, BROADCAST)?;
+    Ok(submission(&object, whole, Address::WithRecipient)?)
+}
+
+/// A broadcast that has its recipients with it.
+///
+/// # Errors
+/// What is no JSON, no broadcast, or has more than [`REQUEST_ITEMS`] recipients.
+pub fn broadcast_with_recipients(
+    whole: &ByteString,
+) -> Result<BroadcastWithRecipients<'_>, ParseError> {
+    let object = Object::read(whole, BROADCAST_WITH_RECIPIENTS)?;
+    let recipients = Object::required("recipients", object.raw("recipients"))?;
+    let head_bytes = whole.len() - recipients.get().len();
+    let Ok((recipients, count)) = list(recipients.get(), REQUEST_ITEMS) else {
+        return Err(InvalidField::new("/recipients", "must be an array").into());
+    };
+    if count > REQUEST_ITEMS {
+        return Err(too_many_items("/recipients", count).into());
+    }
+    let submission = submission(&object, whole, Address::WithRecipient)?;
+    Ok(BroadcastWithRecipients { submission, recipients, head_bytes })
+}
+
+/// A recipient of a broadcast from `json`, a part of `whole`: a text, or an object with `to`. Says whether it was a text.
+///
+/// # Errors
+/// What is no recipient.
+pub fn recipient(
+    whole: &ByteString,
+    json: &RawValue,
+) -> Result<(BroadcastRecipient, bool), ParseError> {
+    if json.get().starts_with('{') {
+        let object = Object::read(json.get(), RECIPIENT)?;
+        let to = Object::required("to", object.text("to")?)?;
+        let variables = object.object("variables", whole)?;
+        let fallback = addresses(&object, whole)?;
+        return Ok((BroadcastRecipient { to: share(whole, to), variables, fallback }, false));
+    }
+    let to = text(json)
+        .map_err(|_| InvalidField::new("", "must be a string, or an object with `to`"))?;
+    Ok((BroadcastRecipient { to: share(whole, to), ..BroadcastRecipient::default() }, true))
+}
+
+/// More items in one atomic request than it may have.
+pub fn too_many_items(pointer: &'static str, count: usize) -> InvalidField {
+    let message = format!(
+        "must have at most {REQUEST_ITEMS} items, has {count}: send application/x-ndjson instead"
+    );
+    InvalidField::new(pointer, message)
+}
+
+/// What stands in for a notification, from an array; `json` is a part of `whole`.
+pub(super) fn fallback<'a>(
+    json: &'a str,
+    whole: &ByteString,
+    address: Address,
+) -> Result<Vec<FallbackSubmission<'a>>, InvalidField> {
+    let Ok((items, count)) = list(json, FALLBACKS) else {
+        return Err(InvalidField::new("/fallback", "must be an array"));
+    };
+    if count > FALLBACKS {
+        return Err(too_many(count));
+    }
+    let mut fallback = Vec::with_capacity(count);
+    for (index, item) in items.into_iter().enumerate() {
+        let item = read_fallback(item.get(), whole, address);
+        fallback.push(item.map_err(|invalid| {
+            let pointer = format!("/fallback/{index}{}", invalid.pointer);
+            InvalidField::new(pointer, invalid.message)
+        })?);
+    }
+    Ok(fallback)
+}
+
+/// Everything that `object` says but the recipient. `whole` is the text that was read.
+fn submission<'a>(
+    object: &Object<'a>,
+    whole: &ByteString,
+    address: Address,
+) -> Result<Submission<'a>, InvalidField> {
+    let channel = Object::required("channel", object.text("channel")?)?;
+    let (template, content) = content(object, whole)?;
+    let fallback = object.raw("fallback").map(|json| fallback(json.get(), whole, address));
+    Ok(Submission {
+        channel,
+        content,
+        options: object.object("options", whole)?.unwrap_or_default(),
+        template,
+        variables: object.object("variables", whole)?,
+        fallback: fallback.transpose()?.unwrap_or_default(),
+        guarantee: object.text("guarantee")?,
+        priority: object.text("priority")?,
+        send_at: object.text("send_at")?,
+        expires_at: object.text("expires_at")?,
+        late: object.text("late")?,
+        idempotency_key: object.text("idempotency_key")?.map(|key| share(whole, key)),
+    })
+}
+
+/// The fields `content` and `template`: one of them, the other is `None` or empty.
+fn content<'a>(
+    object: &Object<'a>,
+    whole: &ByteString,
+) -> Result<(Option<Cow<'a, str>>, Bytes), InvalidField> {
+    let template = object.text("template")?;
+    let content = match (object.raw("content"), &template) {
+        (Some(_), Some(_)) => {
+            let message = "is a content already: give `content` or `template`";
+            return Err(InvalidField::new("/template", message));
+        }
+        (None, Some(_)) => Bytes::new(),
+        (content, None) => {
+            let content = Object::required("content", content)?;
+            whole.as_bytes().slice_ref(content.get().as_bytes())
+        }
+    };
+    Ok((template, content))
+}
+
+/// Where the fallbacks of a broadcast reach one recipient, in the field `fallback`.
+fn addresses(
+    object: &Object<'_>,
+    whole: &ByteString,
+) -> Result<Vec<Option<ByteString>>, InvalidField> {
+    let Some(json) = object.raw("fallback") else { return Ok(Vec::new()) };
+    let Ok((items, count)) = list(json.get(), FALLBACKS) else {
+        return Err(InvalidField::new("/fallback", "must be an array of addresses"));
+    };
+    if count > FALLBACKS {
+        return Err(too_many(count));
+    }
+    let address = |(index, item): (usize, &RawValue)| {
+        if item.get() == "null" {
+            return Ok(None);
+        }
+        let wrong = |_| {
+            InvalidField::new(format!("/fallback/{index}"), "must be an address, a string, or null")
+        };
+        text(item).map(|text| Some(share(whole, text))).map_err(wrong)
+    };
+    items.into_iter().enumerate().map(address).collect()
+}
+
+fn too_many(count: usize) -> InvalidField {
+    InvalidField::new("/fallback", format!("must have at most {FALLBACKS} items, has {count}"))
+}
+
+fn read_fallback<'a>(
+    json: &'a str,
+    whole: &ByteString,
+    address: Address,
+) -> Result<FallbackSubmission<'a>, InvalidField> {
+    let object = Object::read(json, FALLBACK).map_err(|error| match error {
+        ParseError::Invalid(invalid) => invalid,
+        ParseError::Syntax(message) => InvalidField::new("", message),
+    })?;
+    let to = match (address, object.text("to")?) {
+        (Address::Here, to) => share(whole, Object::required("to", to)?),
+        (Address::WithRecipient, None) => ByteString::new(),
+        (Address::WithRecipient, Some(_)) => {
+            let message = "is given by each recipient: {\"to\": ..., \"fallback\": [...]}";
+            return Err(InvalidField::new("/to", message));
+        }
+    };
+    let (template, content) = content(&object, whole)?;
+    Ok(FallbackSubmission {
+        channel: Object::required("channel", object.text("channel")?)?,
+        to,
+        content,
+        options: object.object("options", whole)?.unwrap_or_default(),
+        template,
+    })
+}

@@ -1,0 +1,40 @@
+//! Recipients, checked and spelled as their channel does.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use channel::Channel;
+use notification::ByteString;
+use notification::limits::RECIPIENT_BYTES;
+
+use super::InvalidField;
+
+/// A recipient that its channel accepts.
+pub(super) struct CheckedRecipient {
+    /// In the channel's canonical spelling.
+    pub(super) recipient: ByteString,
+    /// Where the channel sends it to.
+    pub(super) destination: Arc<str>,
+}
+
+/// Checks a recipient, and says where its channel sends it to.
+pub(super) fn check_recipient(
+    channel: &dyn Channel,
+    to: ByteString,
+) -> Result<CheckedRecipient, InvalidField> {
+    if to.is_empty() || to.len() > RECIPIENT_BYTES {
+        let message = format!("must have 1 to {RECIPIENT_BYTES} bytes, has {}", to.len());
+        return Err(InvalidField::new("/to", message));
+    }
+    if to.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err(InvalidField::new("/to", "must not have control characters"));
+    }
+    let below = |invalid| InvalidField::below("/to", invalid);
+    let respelled = match channel.canonical(&to).map_err(below)? {
+        Cow::Borrowed(_as_given) => None,
+        Cow::Owned(canonical) => Some(canonical),
+    };
+    let recipient = respelled.map_or(to, ByteString::from);
+    let destination = channel.destination(&recipient).map_err(below)?;
+    Ok(CheckedRecipient { recipient, destination })
+}

@@ -1,0 +1,95 @@
+//! What callers submit: fields as texts, read and not yet checked.
+
+use std::borrow::Cow;
+
+use notification::{ByteString, Bytes};
+
+/// A notification without its recipient, or a broadcast without its recipients, as the caller wrote it.
+#[derive(Debug, Clone, Default)]
+pub struct Submission<'a> {
+    /// The channel's name.
+    pub channel: Cow<'a, str>,
+    /// The payload: valid JSON, byte for byte. A template when there are variables.
+    pub content: Bytes,
+    /// The channel's options: a JSON object, empty when there are none. A template likewise.
+    pub options: Bytes,
+    /// The name of a configured template, in place of content and options.
+    pub template: Option<Cow<'a, str>>,
+    /// What is put into the template: valid JSON.
+    pub variables: Option<Bytes>,
+    /// What stands in for it once it is definitely refused, in order.
+    pub fallback: Vec<FallbackSubmission<'a>>,
+    /// A [`Guarantee`](notification::Guarantee).
+    pub guarantee: Option<Cow<'a, str>>,
+    /// A [`Priority`](notification::Priority).
+    pub priority: Option<Cow<'a, str>>,
+    /// When to send it (RFC 3339); now when absent.
+    pub send_at: Option<Cow<'a, str>>,
+    /// When it is no longer worth sending (RFC 3339).
+    pub expires_at: Option<Cow<'a, str>>,
+    /// A [`LatePolicy`](notification::LatePolicy); without effect when `send_at` is absent.
+    pub late: Option<Cow<'a, str>>,
+    /// The caller's key.
+    pub idempotency_key: Option<ByteString>,
+}
+
+/// A content for another channel, sent once the one before it is definitely refused.
+#[derive(Debug, Clone, Default)]
+pub struct FallbackSubmission<'a> {
+    /// The channel's name.
+    pub channel: Cow<'a, str>,
+    /// Device token, endpoint, address. Unused in a broadcast, where each recipient has its own.
+    pub to: ByteString,
+    /// As in [`Submission`].
+    pub content: Bytes,
+    /// As in [`Submission`].
+    pub options: Bytes,
+    /// As in [`Submission`].
+    pub template: Option<Cow<'a, str>>,
+}
+
+/// A recipient of a broadcast, as the caller wrote it.
+#[derive(Debug, Clone, Default)]
+pub struct BroadcastRecipient {
+    /// Device token, endpoint, address.
+    pub to: ByteString,
+    /// Its variables (JSON), if the content is a template: they go before those of all.
+    pub variables: Option<Bytes>,
+    /// Where the broadcast's fallbacks reach it, in their order; `None` where they do not.
+    pub fallback: Vec<Option<ByteString>>,
+}
+
+// === impl Submission ===
+
+impl Submission<'_> {
+    /// Whether a template of it is rendered, which takes milliseconds.
+    pub(super) fn has_templates(&self) -> bool {
+        self.template.is_some() || self.variables.is_some()
+    }
+
+    /// An owned copy, for work on another thread. Contents are shared and not copied.
+    pub(super) fn into_owned(self) -> Submission<'static> {
+        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+        let fallback = self.fallback.into_iter().map(|item| FallbackSubmission {
+            channel: Cow::Owned(item.channel.into_owned()),
+            template: owned(item.template),
+            to: item.to,
+            content: item.content,
+            options: item.options,
+        });
+        Submission {
+            channel: Cow::Owned(self.channel.into_owned()),
+            template: owned(self.template),
+            fallback: fallback.collect(),
+            guarantee: owned(self.guarantee),
+            priority: owned(self.priority),
+            send_at: owned(self.send_at),
+            expires_at: owned(self.expires_at),
+            late: owned(self.late),
+            content: self.content,
+            options: self.options,
+            variables: self.variables,
+            idempotency_key: self.idempotency_key,
+        }
+    }
+}

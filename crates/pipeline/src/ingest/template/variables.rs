@@ -1,0 +1,41 @@
+//! What a template is rendered with.
+
+use minijinja::value::Value;
+use notification::limits::VARIABLES_BYTES;
+
+use super::engine::Scope;
+use super::work;
+use crate::ingest::InvalidField;
+
+/// What a template is rendered with: a JSON object.
+#[derive(Debug, Clone)]
+pub(in crate::ingest) struct Variables {
+    pub(super) value: Value,
+    /// About how many values there are to look at.
+    pub(super) weight: u64,
+}
+
+// === impl Variables ===
+
+impl Variables {
+    /// Reads `json`, which is valid. Empty stands for no variables.
+    pub(in crate::ingest) fn read(json: &[u8]) -> Result<Self, InvalidField> {
+        if json.len() > VARIABLES_BYTES {
+            let message = format!("must have at most {VARIABLES_BYTES} bytes, has {}", json.len());
+            return Err(InvalidField::new("/variables", message));
+        }
+        let json = if json.is_empty() { b"{}" } else { json };
+        if !json.starts_with(b"{") {
+            return Err(InvalidField::new("/variables", "must be a JSON object"));
+        }
+        let value = serde_json::from_slice(json)
+            .map_err(|error| InvalidField::new("/variables", format!("cannot be read: {error}")))?;
+        Ok(Self { value, weight: work::weight_of_json(json) })
+    }
+
+    /// These, and those of `common` that are not among them.
+    pub(in crate::ingest) fn over(self, common: &Self) -> Self {
+        let scope = Scope { own: self.value, common: common.value.clone() };
+        Self { value: Value::from_object(scope), weight: self.weight + common.weight }
+    }
+}
