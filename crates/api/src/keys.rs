@@ -16,7 +16,8 @@ use notification::Name;
 use crate::Shared;
 use crate::problem::{Advice, Problem};
 
-const PREFIX: &str = "bfy_";
+/// What keys begin with, so that scanners of leaked secrets know whose they are.
+const PREFIX: &str = "belfry_";
 const RANDOM_BYTES: usize = 32;
 
 /// One key of the configuration.
@@ -143,7 +144,7 @@ impl Keys {
         let parts = given.and_then(|text| text.split_once(' '));
         let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         else {
-            return Err(unauthorized("give an API key: Authorization: Bearer bfy_..."));
+            return Err(unauthorized("give an API key: Authorization: Bearer belfry_..."));
         };
         let hash = sha256(key.trim());
         let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
@@ -190,9 +191,19 @@ mod tests {
     #[test]
     fn a_new_key_is_known_by_its_hash_only() {
         let (key, other) = (generate().unwrap(), generate().unwrap());
-        assert!(key.starts_with("bfy_") && key.len() == 4 + 43 && key != other);
+        assert!(key.starts_with("belfry_") && key.len() == 7 + 43 && key != other);
         assert_eq!(parse_hash(&hash(&key)), Ok(sha256(&key)));
         assert!(parse_hash("abc").is_err() && parse_hash(&"é".repeat(32)).is_err());
+    }
+
+    #[test]
+    fn a_digest_is_64_hexadecimal_digits() {
+        let mut expect = [0; 32];
+        expect[31] = 0xaf;
+        assert_eq!(parse_hash(&format!("{}aF", "0".repeat(62))), Ok(expect));
+        for bad in ["", "0", &"0".repeat(63), &"0".repeat(66), &"g".repeat(64)] {
+            assert!(parse_hash(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -4,12 +4,23 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use api::Totals;
+use clap::Args;
 use serde::Serialize;
 use store::Audit;
 
-use crate::cli::AuditArgs;
+use crate::args::StoreArgs;
 use crate::config::StoreConfig;
 use crate::{account, ledger, output};
+
+/// `belfry audit`
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// The account in the words of `--json`.
 #[derive(Debug, Serialize)]

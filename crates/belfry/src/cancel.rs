@@ -2,13 +2,23 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::CancelArgs;
 use crate::client::Client;
 use crate::exit::{Failure, FailureKind};
 use crate::output;
+
+/// `belfry cancel`
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// A notification (a UUID) or a broadcast (`bc_` and a number)
+    pub(crate) id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {

@@ -1,12 +1,26 @@
 //! `belfry check-config`: names everything that is wrong with a configuration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli::CheckConfigArgs;
+use clap::Args;
+
 use crate::config::{self, Config, Flags};
 use crate::exit::complain;
 use crate::output;
+
+/// `belfry check-config`
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfigArgs {
+    /// File to check [default: what the other commands would read]
+    pub(crate) file: Option<PathBuf>,
+    /// Print the default configuration, documented
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) print_default: bool,
+    /// Print the reference page of the configuration
+    #[arg(long, conflicts_with_all = ["file", "print_default"])]
+    pub(crate) reference: bool,
+}
 
 /// Checks the file named, or the one that the other commands would read.
 pub(crate) fn run(args: &CheckConfigArgs, usual: Option<&Path>) -> anyhow::Result<ExitCode> {

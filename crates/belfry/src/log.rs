@@ -3,14 +3,34 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Args;
 use notification::NotificationId;
 use serde::Serialize;
 use store::{Attempted, History, Ledger, LogEntry, LogPosition};
 
-use crate::cli::LogArgs;
+use crate::args::StoreArgs;
 use crate::config::StoreConfig;
 use crate::exit::{Failure, FailureKind};
 use crate::{ledger, output};
+
+/// `belfry log`
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Position to start from, as an earlier line showed it
+    #[arg(long, value_name = "NUMBER", default_value = "0")]
+    pub(crate) position: u64,
+    /// Wait for more at the end
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Show the history of one notification
+    #[arg(long, value_name = "NOTIFICATION", conflicts_with_all = ["position", "follow"])]
+    pub(crate) id: Option<NotificationId>,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Entries read at once.
 const PAGE_ENTRIES: usize = 1_000;

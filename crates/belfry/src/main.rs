@@ -2,6 +2,7 @@
 
 mod account;
 mod api_key;
+mod args;
 mod audit;
 mod cancel;
 mod check_config;

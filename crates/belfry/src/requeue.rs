@@ -3,13 +3,47 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use clap::Args;
 use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::RequeueArgs;
 use crate::client::Client;
 use crate::exit::{Failure, FailureKind};
 use crate::output;
+
+/// `belfry requeue`
+#[derive(Debug, Args)]
+pub(crate) struct RequeueArgs {
+    /// A notification (a UUID), or a broadcast (`bc_` and a number) whose dead ones are meant
+    pub(crate) id: Option<String>,
+    /// All dead ones that match the other options
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) all: bool,
+    /// Those of this channel
+    #[arg(long)]
+    pub(crate) channel: Option<String>,
+    /// Those to this destination: a host, a bundle, a domain, as the lanes of `belfry status` name it
+    #[arg(long)]
+    pub(crate) destination: Option<String>,
+    /// Those that died at this instant or later (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) since: Option<String>,
+    /// Those that died before this instant (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) until: Option<String>,
+    /// Those whose last words in the log have this in them
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<u64>,
+    /// Only count
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// What came of some of those that match, and where the rest begins.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -2,16 +2,73 @@
 
 mod recipients;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use notification::{Guarantee, LatePolicy, Name, Priority};
+use clap::Args;
+use notification::{Guarantee, LatePolicy, Name, Priority, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::cli::SendArgs;
+use crate::args::json;
 use crate::client::Client;
 use crate::exit::{self, Failure, FailureKind};
 use crate::output;
+
+/// `belfry send`
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// Channel, as the configuration names it
+    #[arg(long)]
+    pub(crate) channel: Name,
+    /// Device token, URL, address
+    #[arg(long, value_name = "RECIPIENT", required_unless_present = "to_file")]
+    pub(crate) to: Option<String>,
+    /// One recipient per line (`-` is standard input): a broadcast, accepted whole or not at all. With a template or
+    /// fallbacks, a line may be {"to": ..., "variables": {...}, "fallback": [...]}
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    pub(crate) to_file: Option<PathBuf>,
+    /// What to send, in the channel's own format
+    #[arg(long, value_name = "JSON", value_parser = json, required_unless_present = "template")]
+    pub(crate) content: Option<Box<RawValue>>,
+    /// Name of a configured template, in place of a content
+    #[arg(long, value_name = "NAME", conflicts_with = "content")]
+    pub(crate) template: Option<Name>,
+    /// A JSON object: the content is a template, and this is put into it
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub(crate) variables: Option<Box<RawValue>>,
+    /// A JSON array of {"channel", "to", "content"}: tried in order once the one before is definitely refused. With a file of
+    /// recipients it has no "to"
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub(crate) fallback: Option<Box<RawValue>>,
+    /// Show what would be sent, and send nothing
+    #[arg(long, conflicts_with = "to_file")]
+    pub(crate) preview: bool,
+    /// The channel's options
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub(crate) options: Option<Box<RawValue>>,
+    /// What a crash may cost: `at_least_once` or `at_most_once`
+    #[arg(long)]
+    pub(crate) guarantee: Option<Guarantee>,
+    /// Who goes first: `urgent`, `normal` or `bulk`
+    #[arg(long)]
+    pub(crate) priority: Option<Priority>,
+    /// Not to be sent before this instant (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) send_at: Option<Timestamp>,
+    /// Not to be sent at or after this instant (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) expires_at: Option<Timestamp>,
+    /// What to do when it could not be sent in time: `send` or `skip`
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) late: Option<LatePolicy>,
+    /// The same key twice is one notification
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// Print the engine's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Serialize)]
 struct Body<'a> {
@@ -112,6 +169,15 @@ fn preview(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
 
 fn show(args: &SendArgs, answer: &impl Serialize, line: &str) -> anyhow::Result<()> {
     if args.json { output::json(answer) } else { Ok(output::line(line)?) }
+}
+
+// === impl SendArgs ===
+
+impl SendArgs {
+    /// Whether recipients may have variables or fallbacks.
+    pub(crate) fn takes_objects(&self) -> bool {
+        self.template.is_some() || self.variables.is_some() || self.fallback.is_some()
+    }
 }
 
 // === impl Body ===

@@ -16,16 +16,37 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use channel::Secret;
+use clap::Args;
 use flow::Clock;
 use store::Ending;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::Config;
+use crate::args::{StoreArgs, secret};
+use crate::config::{Config, Flags};
 use crate::exit::Failure;
 use crate::logging;
 use engine::Engine;
 use live::Changes;
 pub(crate) use role::Role;
+
+/// `belfry serve`, `belfry produce`, `belfry consume`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A password in a URL is seen by everybody on the machine: set it in the environment \
+                        (BELFRY__STORE__URL) or name a file (`password_file`) instead."
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = secret,
+        help = "Broker: amqp://USER@HOST, amqps://USER@HOST or nats://HOST [default: as configured]"
+    )]
+    pub(crate) queue: Option<Secret>,
+}
 
 /// Threads for dispatch, settle and the store. They mostly wait: for the store's writer. Callers have threads of their own.
 const CONTROL_THREADS: usize = 2;
@@ -34,6 +55,15 @@ const CONTROL_THREADS: usize = 2;
 const START_PATIENCE: Duration = Duration::from_mins(1);
 /// Between two tries to reach the store, each of which may take its own time.
 const START_RETRY: Duration = Duration::from_secs(1);
+
+// === impl RunArgs ===
+
+impl RunArgs {
+    /// What they say of the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { queue: self.queue.clone(), ..self.store.flags() }
+    }
+}
 
 /// Runs the engine until SIGTERM or SIGINT. With SIGHUP it goes by what `read` reads then. The exit code is 1 when it had to stop by itself.
 pub(crate) fn run(

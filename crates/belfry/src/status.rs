@@ -5,12 +5,32 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use api::{Cluster, Lane, Status, SuppressionFeed, Worker};
+use channel::Secret;
+use clap::Args;
 use notification::Name;
 
-use crate::cli::StatusArgs;
+use crate::args::secret;
 use crate::client::Client;
-use crate::config::StoreConfig;
+use crate::config::{Flags, StoreConfig};
 use crate::{account, ledger, output};
+
+/// `belfry status`
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[arg(
+        long,
+        value_name = "STORE",
+        value_parser = secret,
+        help = "Ask the store and no engine: a directory (SQLite), or postgres://USER@HOST/DATABASE"
+    )]
+    pub(crate) store: Option<Secret>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print again every second, until interrupted
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
 
 /// Between two prints of `--watch`.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -46,6 +66,15 @@ pub(crate) fn run(args: &StatusArgs, source: &Source) -> anyhow::Result<ExitCode
             return Ok(ExitCode::SUCCESS);
         }
         std::thread::sleep(WATCH_PERIOD);
+    }
+}
+
+// === impl StatusArgs ===
+
+impl StatusArgs {
+    /// What they say of the configuration, if it is the store that is asked.
+    pub(crate) fn flags(&self) -> Option<Flags> {
+        self.store.clone().map(|store| Flags { store: Some(store), queue: None })
     }
 }
 

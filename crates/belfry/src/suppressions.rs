@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{EventPosition, Ledger, Suppression};
 
-use crate::cli::StoreArgs;
+use crate::args::StoreArgs;
 use crate::client::Client;
 use crate::config::StoreConfig;
 use crate::exit::complain;

@@ -9,7 +9,7 @@ use hyper::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cli::Global;
+use crate::args::Global;
 use crate::config::Config;
 use crate::exit::Failure;
 

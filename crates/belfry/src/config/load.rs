@@ -1,19 +1,19 @@
 //! Reads the configuration and names everything that is wrong with it at once.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use channel::Secret;
 use notification::Name;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
-use crate::credential::Credentials;
+use crate::credential::{self, Credentials};
 use crate::exit::{Failure, FailureKind};
 
+use super::flags::Flags;
+use super::problem::Problem;
+use super::table::read_table;
 use super::{
     ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
     SuppressionsConfig, TemplateConfig,
@@ -28,15 +28,6 @@ const VARIABLE_PREFIX: &str = "BELFRY__";
 
 /// Keys of which one takes the place of the other: whichever is said closest to the command wins.
 const RIVALS: [[&str; 2]; 2] = [["store.directory", "store.url"], ["store.url", "store.directory"]];
-
-/// What the command line says of the configuration; goes before the environment and the file.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Flags {
-    /// `--store`: a URL, or a directory.
-    pub(crate) store: Option<Secret>,
-    /// `--queue`: a URL.
-    pub(crate) queue: Option<Secret>,
-}
 
 /// What a configuration is made of.
 #[derive(Clone, Default)]
@@ -59,15 +50,6 @@ struct Setting<'a> {
     said_by: &'a str,
     path: Vec<String>,
     value: Value,
-}
-
-/// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
-    /// The key, such as `channels.ios.team_id`; empty when it is the file as a whole.
-    pub(super) path: String,
-    /// What is wrong and what would be right.
-    pub(super) message: String,
 }
 
 /// The file as it is written: channels are read by their kind, in a second step.
@@ -127,7 +109,7 @@ impl Source {
     pub(super) fn read(&self) -> Result<Config, Vec<Problem>> {
         let mut table = self.text.parse::<Table>().map_err(|error| vec![self.malformed(&error)])?;
         let mut problems = Vec::new();
-        for layer in [self.of_variables(), self.flags.settings()] {
+        for layer in [self.of_variables(), of_flags(&self.flags)] {
             put(&mut table, layer, &mut problems);
         }
         let mut faults = Vec::new();
@@ -159,7 +141,7 @@ impl Source {
 
     /// One line for `problem`: where to look, what is wrong.
     pub(super) fn describe(&self, problem: &Problem) -> String {
-        let flags = self.flags.settings();
+        let flags = of_flags(&self.flags);
         let variables = self.of_variables();
         let mut settings = flags.iter().chain(&variables);
         let setting = settings.find(|setting| setting.path.join(".") == problem.path);
@@ -195,49 +177,8 @@ pub(crate) fn service_directory() -> Option<PathBuf> {
 
 /// The master key, if the environment has it.
 pub(crate) fn master_key() -> Option<Secret> {
-    let key = std::env::var_os("BELFRY_MASTER_KEY")?.into_string().unwrap_or_default();
+    let key = std::env::var_os(credential::VARIABLE)?.into_string().unwrap_or_default();
     Some(Secret::new(key))
-}
-
-// === impl Flags ===
-
-impl Flags {
-    fn settings(&self) -> Vec<Setting<'static>> {
-        let setting = |said_by, table: &str, key: &str, value: &str| Setting {
-            said_by,
-            path: vec![table.to_owned(), key.to_owned()],
-            value: Value::String(value.to_owned()),
-        };
-        let store = self.store.as_ref().map(Secret::expose).map(|place| {
-            // No URL is without a colon, and hardly a directory has one.
-            let key = if place.contains(':') { "url" } else { "directory" };
-            setting("--store", "store", key, place)
-        });
-        let queue = self
-            .queue
-            .as_ref()
-            .map(Secret::expose)
-            .map(|url| setting("--queue", "queue", "url", url));
-        store.into_iter().chain(queue).collect()
-    }
-}
-
-// === impl Problem ===
-
-impl Problem {
-    /// `message` about the key at `path`.
-    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() {
-            return formatter.write_str(&self.message);
-        }
-        write!(formatter, "{}: {}", self.path, self.message)
-    }
 }
 
 // === impl Document ===
@@ -274,99 +215,21 @@ impl Document {
     }
 }
 
-/// Reads `table`. Serde stops at the first error, so what it names is taken out and the rest read again:
-/// that way every problem is found. `None` when nothing useful is left.
-pub(super) fn read_table<T: DeserializeOwned>(
-    mut table: Table,
-    prefix: &str,
-    problems: &mut Vec<Problem>,
-) -> Option<T> {
-    let mut removed = Vec::new();
-    loop {
-        let error = match serde_path_to_error::deserialize::<_, T>(table.clone()) {
-            Ok(value) => return Some(value),
-            Err(error) => error,
-        };
-        let message = error.inner().message();
-        let segments: Vec<Segment> = error.path().iter().cloned().collect();
-        let path = join(prefix, &segments);
-        let is_missing_by_removal = quoted(message, "missing field ")
-            .is_some_and(|field| removed.contains(&dotted(&path, field)));
-        if !is_missing_by_removal {
-            problems.push(Problem::new(path.clone(), explain(message)));
-        }
-        if !remove(&mut table, &segments) {
-            return None;
-        }
-        removed.push(path);
-    }
-}
-
-/// Serde's words, as a person would put them. A text of the wrong type is not shown: it may be a secret.
-fn explain(message: &str) -> String {
-    if message.starts_with("invalid type: string ")
-        && let Some((_text, expected)) = message.rsplit_once(", expected ")
-    {
-        return format!("invalid type: a string, expected {expected}");
-    }
-    let Some(key) = quoted(message, "unknown field ") else { return message.replace('\n', ", ") };
-    let known: Vec<&str> = expected(message).collect();
-    match nearest(key, &known) {
-        Some(near) => format!("unknown key, did you mean `{near}`?"),
-        None => format!("unknown key, known here: {}", known.join(", ")),
-    }
-}
-
-/// The word in backticks right after `intro`.
-fn quoted<'a>(message: &'a str, intro: &str) -> Option<&'a str> {
-    message.strip_prefix(intro)?.split('`').nth(1)
-}
-
-/// The names that serde says it expected.
-pub(super) fn expected(message: &str) -> impl Iterator<Item = &str> {
-    let (_, list) = message.split_once(", expected ").unwrap_or_default();
-    list.split('`').skip(1).step_by(2)
-}
-
-/// The name that differs least from `key`, if it is close enough to be meant.
-fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distances = known.iter().map(|name| (edits(key, name), *name));
-    let (distance, name) = distances.min()?;
-    (distance <= 1 + key.len() / 4).then_some(name)
-}
-
-/// Edits that turn `from` into `to` (Levenshtein).
-fn edits(from: &str, to: &str) -> usize {
-    let mut above: Vec<usize> = (0..=to.chars().count()).collect();
-    for (i, left) in from.chars().enumerate() {
-        let mut before = i + 1;
-        let mut row = vec![before];
-        for (&[diagonal, up], right) in above.array_windows().zip(to.chars()) {
-            before = (diagonal + usize::from(left != right)).min(up + 1).min(before + 1);
-            row.push(before);
-        }
-        above = row;
-    }
-    above.last().copied().unwrap_or_default()
-}
-
-fn join(prefix: &str, segments: &[Segment]) -> String {
-    segments.iter().fold(prefix.to_owned(), |path, segment| match segment {
-        Segment::Seq { index } => format!("{path}[{index}]"),
-        Segment::Map { key } => dotted(&path, key),
-        Segment::Enum { .. } | Segment::Unknown => path,
-    })
-}
-
-fn dotted(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
-}
-
-/// Takes out what `segments` name; of an array all of it, for the indexes behind it would shift.
-fn remove(table: &mut Table, segments: &[Segment]) -> bool {
-    let [Segment::Map { key }, rest @ ..] = segments else { return false };
-    let inner = table.get_mut(key).and_then(Value::as_table_mut);
-    inner.is_some_and(|inner| remove(inner, rest)) || table.remove(key).is_some()
+/// What `flags` set.
+fn of_flags(flags: &Flags) -> Vec<Setting<'static>> {
+    let setting = |said_by, table: &str, key: &str, value: &str| Setting {
+        said_by,
+        path: vec![table.to_owned(), key.to_owned()],
+        value: Value::String(value.to_owned()),
+    };
+    let store = flags.store.as_ref().map(Secret::expose).map(|place| {
+        // No URL is without a colon, and hardly a directory has one.
+        let key = if place.contains(':') { "url" } else { "directory" };
+        setting("--store", "store", key, place)
+    });
+    let queue =
+        flags.queue.as_ref().map(Secret::expose).map(|url| setting("--queue", "queue", "url", url));
+    store.into_iter().chain(queue).collect()
 }
 
 /// Puts the settings of one place over what stands in `table`.

@@ -4,18 +4,22 @@
 //! tests hold it against these structures.
 
 mod channels;
+mod flags;
+mod kinds;
 mod load;
 mod places;
+mod problem;
 mod reference;
+mod retry;
 mod server_url;
 mod suppressions;
+mod table;
 mod templates;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use flow::Backoff;
@@ -24,15 +28,18 @@ use pipeline::ingest::TemplateSource;
 use pipeline::{Channels, RetryPolicy};
 use serde::Deserialize;
 
-pub(crate) use channels::{ChannelConfig, Shared};
-pub(crate) use load::{Flags, USUAL_FILE, master_key, service_directory};
+pub(crate) use channels::ChannelConfig;
+pub(crate) use flags::Flags;
+pub(crate) use kinds::Shared;
+pub(crate) use load::{USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::ServerUrl;
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 
-use load::Problem;
+use problem::Problem;
+use retry::RetryConfig;
 
 /// Everything that can be configured.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -95,21 +102,6 @@ pub(crate) struct DeliveryConfig {
     pub(crate) senders: usize,
 }
 
-/// `[channels.NAME.retry]`: what happens to a notification that the provider put off.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct RetryConfig {
-    /// Attempts before a notification is given up, 1 to 1,000. Default 32, about three hours; of `smtp` 240, a day without
-    /// a connection, or five days at half an hour after each refusal (RFC 5321, section 4.5.4.1).
-    pub(crate) attempts: Option<u16>,
-    /// Longest wait after the first attempt; it doubles with each. Default `1s`.
-    #[serde(deserialize_with = "units::duration")]
-    pub(crate) base: Duration,
-    /// Longest wait after any attempt. Default `15m`.
-    #[serde(deserialize_with = "units::duration")]
-    pub(crate) cap: Duration,
-}
-
 /// `[log]`: what is logged, to standard error.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
@@ -166,7 +158,11 @@ impl Config {
             });
             let built = match same {
                 Some(same) => Arc::clone(same),
-                None => channel.kind.build(shared).with_context(|| format!("channels.{name}"))?,
+                None => channel
+                    .kind
+                    .settings()
+                    .build(shared)
+                    .with_context(|| format!("channels.{name}"))?,
             };
             channels.insert(name.clone(), built);
         }
@@ -178,7 +174,7 @@ impl Config {
         &'a self,
         shared: &'a Shared,
     ) -> impl Iterator<Item = &'a Name> {
-        let forgets = |channel: &ChannelConfig| channel.kind.forgets_its_token(shared);
+        let forgets = |channel: &ChannelConfig| channel.kind.settings().forgets_its_token(shared);
         self.channels.iter().filter(move |(_, channel)| forgets(channel)).map(|(name, _)| name)
     }
 
@@ -234,7 +230,7 @@ impl Config {
     pub(crate) fn retry_policies(&self) -> anyhow::Result<BTreeMap<Name, RetryPolicy>> {
         let policy = |(name, channel): (&Name, &ChannelConfig)| {
             let RetryConfig { attempts, base, cap } = channel.retry;
-            let attempts = attempts.unwrap_or_else(|| channel.kind.attempts());
+            let attempts = attempts.unwrap_or_else(|| channel.kind.settings().attempts());
             Ok((name.clone(), RetryPolicy { attempts, backoff: Backoff::new(base, cap)? }))
         };
         self.channels.iter().map(policy).collect()
@@ -303,28 +299,6 @@ impl DeliveryConfig {
     pub(crate) fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         if self.senders == 0 { cores() } else { self.senders }
-    }
-}
-
-// === impl RetryConfig ===
-
-impl Default for RetryConfig {
-    fn default() -> Self {
-        Self { attempts: None, base: Duration::from_secs(1), cap: Duration::from_mins(15) }
-    }
-}
-
-impl RetryConfig {
-    fn check(&self, path: &str) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if self.attempts.is_some_and(|attempts| !(1..=1_000).contains(&attempts)) {
-            let path = format!("{path}.attempts");
-            problems.push(Problem::new(path, "must be from 1 to 1000"));
-        }
-        if let Err(error) = Backoff::new(self.base, self.cap) {
-            problems.push(Problem::new(path, error.to_string()));
-        }
-        problems
     }
 }
 

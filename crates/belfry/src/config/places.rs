@@ -7,7 +7,7 @@ use notification::Name;
 use serde::Deserialize;
 use store::sqlite;
 
-use super::Problem;
+use super::problem::Problem;
 use super::server_url::{self, ServerUrl};
 
 /// `[store]`: where notifications are kept.

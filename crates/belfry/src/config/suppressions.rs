@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use notification::Name;
 use serde::Deserialize;
 
-use super::{ChannelConfig, Problem, units};
+use super::channels::ChannelConfig;
+use super::kinds::Shared;
+use super::problem::Problem;
+use super::units;
 
 /// `[suppressions]`: what becomes of recipients that are gone.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
@@ -41,7 +44,7 @@ impl SuppressionsConfig {
             return vec![Problem::new("suppressions.feed.channel", message)];
         };
         // One that cannot be built is told of already.
-        let Ok(built) = config.kind.build(&super::channels::Shared::default()) else {
+        let Ok(built) = config.kind.settings().build(&Shared::default()) else {
             return Vec::new();
         };
         if built.kind() != "webhook" {

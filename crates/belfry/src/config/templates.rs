@@ -9,8 +9,9 @@ use pipeline::ingest::{TemplateSource, Templates};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::Problem;
-use super::channels::{ChannelConfig, Shared};
+use super::channels::ChannelConfig;
+use super::kinds::Shared;
+use super::problem::Problem;
 use super::units;
 
 /// A named template.
@@ -89,7 +90,7 @@ impl TemplateConfig {
                 return Some(problem("channel", message));
             };
             // What is wrong with the channel is said of the channel.
-            if let Ok(channel_built) = config.kind.build(&Shared::default()) {
+            if let Ok(channel_built) = config.kind.settings().build(&Shared::default()) {
                 built.insert(channel.clone(), channel_built);
             }
         }

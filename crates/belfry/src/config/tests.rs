@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::load::{Source, expected};
+use super::load::Source;
+use super::table::expected;
 use super::*;
 
 fn source(text: &str, variables: &[(&str, &str)]) -> Source {

@@ -51,31 +51,6 @@ where
 /// Reads 32 bytes written as 64 hexadecimal digits.
 pub(super) fn sha256<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
     let text = String::deserialize(deserializer)?;
-    from_hex(&text).ok_or_else(|| {
-        de::Error::custom("must be the 64 hexadecimal digits that `belfry api-key` prints")
-    })
-}
-
-fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let digits =
-        text.chars().map(|digit| digit.to_digit(16).and_then(|value| value.try_into().ok()));
-    let digits: Vec<u8> = digits.collect::<Option<_>>()?;
-    let (pairs, []) = digits.as_chunks::<2>() else { return None };
-    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
-    bytes.try_into().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_digest_is_64_hexadecimal_digits() {
-        let mut expect = [0; 32];
-        expect[31] = 0xaf;
-        assert_eq!(from_hex(&format!("{}aF", "0".repeat(62))), Some(expect));
-        for bad in ["", "0", &"0".repeat(63), &"0".repeat(66), &"g".repeat(64)] {
-            assert_eq!(from_hex(bad), None, "{bad:?}");
-        }
-    }
+    let message = "must be the 64 hexadecimal digits that `belfry api-key` prints";
+    api::parse_hash(&text).map_err(|_| de::Error::custom(message))
 }

@@ -11,14 +11,11 @@ use clap::{Args, Subcommand};
 use notification::Name;
 use toml::Table;
 
-use super::sealed::{self, Label, MasterKey, PREFIX};
+use super::sealed::{self, Label, MasterKey, PREFIX, VARIABLE};
 use super::settings;
 use crate::config;
 use crate::exit::{Failure, FailureKind, complain};
 use crate::output;
-
-/// Where the master key may stand in the environment.
-pub(crate) const VARIABLE: &str = "BELFRY_MASTER_KEY";
 
 /// What to do with credentials.
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ pub(crate) use command::{CredentialCommand, run};
 #[cfg(test)]
 pub(crate) use published::refusal;
 pub(crate) use resolve::Credentials;
+pub(crate) use sealed::VARIABLE;
 #[cfg(test)]
 pub(crate) use sealed::{Label, MasterKey, generate};
 #[cfg(test)]

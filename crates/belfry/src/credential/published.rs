@@ -1,8 +1,6 @@
 //! Secrets that everybody knows: placeholders of the documentation, and those that standards and libraries publish. Whoever
 //! copies one into a configuration has no secret.
 
-use crate::api_key::sha256_hex;
-
 /// What a placeholder has in it, wherever the documentation shows a secret.
 const PLACEHOLDER: &str = "<your ";
 
@@ -56,8 +54,7 @@ pub(crate) fn refusal(secret: &str) -> Option<String> {
 
 /// Why the key whose SHA-256 is `digits` is none, if everybody knows it.
 pub(crate) fn refusal_of_key(digits: &str) -> Option<String> {
-    let is_of =
-        |word: &&&str| sha256_hex(word).is_ok_and(|hash| hash.eq_ignore_ascii_case(digits.trim()));
+    let is_of = |word: &&&str| api::hash(word).eq_ignore_ascii_case(digits.trim());
     let word = WORDS.iter().find(is_of)?;
     Some(format!("is the SHA-256 of {word:?}, which everybody knows: `belfry api-key` makes a key"))
 }

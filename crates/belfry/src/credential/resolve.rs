@@ -10,7 +10,7 @@ use std::path::Path;
 use channel::Secret;
 use toml::{Table, Value};
 
-use super::sealed::{MasterKey, SealError, exposure, is_sealed};
+use super::sealed::{MasterKey, SealError, VARIABLE, exposure, is_sealed};
 use super::{published, settings};
 
 /// What opens secrets: the master key, if there is one, and the named groups of settings.
@@ -70,9 +70,9 @@ impl Credentials {
             }
         };
         let key = match (from_environment, tables.remove(KEY_FILE)) {
-            (Some(text), _) => MasterKey::parse(text.expose(), super::command::VARIABLE)
+            (Some(text), _) => MasterKey::parse(text.expose(), VARIABLE)
                 .map(Some)
-                .map_err(|error| (super::command::VARIABLE.to_owned(), error.to_string())),
+                .map_err(|error| (VARIABLE.to_owned(), error.to_string())),
             (None, Some(Value::String(file))) => {
                 credentials.warnings.extend(exposure(Path::new(&file)));
                 MasterKey::read(Path::new(&file))
@@ -139,8 +139,7 @@ impl Credentials {
         }
         let Some(key) = &self.key else {
             return Err(format!(
-                "is sealed, and there is no master key: set {} in the environment, or key_file in [credentials]",
-                super::command::VARIABLE
+                "is sealed, and there is no master key: set {VARIABLE} in the environment, or key_file in [credentials]"
             ));
         };
         let (label, secret) = key.open(text).map_err(|error| error.to_string())?;

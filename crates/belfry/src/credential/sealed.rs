@@ -16,6 +16,8 @@ use notification::Name;
 
 use super::settings;
 
+/// Where the master key may stand in the environment.
+pub(crate) const VARIABLE: &str = "BELFRY_MASTER_KEY";
 /// What sealed texts begin with.
 pub(crate) const PREFIX: &str = "sealed:v2:";
 /// What those of the first version begin with.

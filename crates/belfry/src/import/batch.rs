@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::Context as _;
 use tokio::sync::mpsc::Sender;
 
-use crate::cli::{Format, ImportArgs, OnError};
 use crate::exit::{Failure, FailureKind};
 
+use super::args::{Format, ImportArgs, OnError};
 use super::csv::Csv;
 use super::ndjson::Ndjson;
 use super::row::{BadRow, Parsed, Row};

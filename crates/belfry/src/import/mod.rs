@@ -10,6 +10,7 @@
 //! accepted is always the beginning of the file and `--from-line` resumes exactly; with keys it may be
 //! [`BATCHES_UNDER_WAY`], for repeating some of them does no harm.
 
+mod args;
 mod batch;
 mod csv;
 mod ndjson;
@@ -26,35 +27,18 @@ use futures_util::stream::FuturesUnordered;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::cli::{ImportArgs, OnError};
 use crate::client::{Client, Connection, Engine};
 use crate::exit::{Failure, FailureKind};
 use crate::output;
 use crate::progress::Progress;
 
+pub(crate) use args::ImportArgs;
+
+use args::OnError;
 use batch::{Read, Reading};
 use rejects::Rejects;
 use row::BadRow;
 use submit::{Broken, Submitted, submit};
-
-/// At the end of `belfry import --help`.
-pub(crate) const HELP: &str = "\
-NDJSON: one notification per line, as for POST /v1/notifications:
-  {\"channel\":\"ios\",\"to\":\"...\",\"content\":{...},\"send_at\":\"2026-11-21T08:30:00Z\"}
-
-CSV: the header names the fields. `content` and `options` hold JSON, or are put together from
-columns such as `content.aps.alert`, whose cells are texts. An empty cell is a field that is not
-there. With `template` or `variables` the content is a template; columns `variables.NAME` are put
-into it.
-
-Rejects: bad rows go to the rejects file as they are (under the header, for CSV), ready to be
-mended and imported. REJECTS.reasons says why, one JSON object per bad row, in the same order:
-  {\"line\":17,\"field\":\"to\",\"message\":\"...\",\"kept\":true}
-A row that is too long is named there with \"kept\":false, and not copied.
-
-Interrupted: the message says from which line to go on. Without --idempotency-prefix the rows of
-one request may have been accepted although the answer was lost; with it, no re-run doubles
-anything.";
 
 /// Requests under way at a time, when rows have idempotency keys.
 const BATCHES_UNDER_WAY: usize = 4;

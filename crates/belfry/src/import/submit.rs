@@ -7,10 +7,10 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use crate::cli::OnError;
 use crate::client::{Answer, CallError, Connection, Engine};
 use crate::exit::{Failure, FailureKind};
 
+use super::args::OnError;
 use super::batch::Batch;
 use super::row::{BadRow, Row};
 

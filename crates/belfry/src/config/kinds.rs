@@ -1,0 +1,178 @@
+//! The kinds of channels: one row and one implementation of [`Settings`] each.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use channel::{Channel, ChannelError, apns, dry_run, fcm, smtp, webhook, webpush};
+use toml::{Table, Value};
+
+use super::places::StorePlace;
+use super::problem::Problem;
+use super::table::read_table;
+
+/// The settings of one kind of channel.
+pub(super) trait Settings {
+    /// Builds the channel. Reads the files that it names, and connects to nothing.
+    fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError>;
+
+    /// Attempts before a notification is given up, unless the configuration says otherwise.
+    fn attempts(&self) -> u16 {
+        32
+    }
+
+    /// A setting that is allowed and makes some contents fail, and why.
+    fn warning(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether its token for Apple is made anew with every start.
+    fn forgets_its_token(&self, _shared: &Shared) -> bool {
+        false
+    }
+}
+
+/// Makes [`ChannelKind`] and what reads it from one row for each kind.
+macro_rules! kinds {
+    ($($name:literal => $kind:ident($settings:ty),)+) => {
+        /// The protocol and its settings.
+        #[derive(Debug, Clone, PartialEq)]
+        pub(crate) enum ChannelKind {
+            $(#[doc = concat!("`", $name, "`")] $kind(Box<$settings>),)+
+        }
+
+        /// What the setting `kind` may be.
+        const NAMES: &[&str] = &[$($name),+];
+
+        impl ChannelKind {
+            /// As the setting `kind` has it.
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$kind(_) => $name,)+
+                }
+            }
+
+            /// The settings, to build a channel from.
+            pub(super) fn settings(&self) -> &dyn Settings {
+                match self {
+                    $(Self::$kind(settings) => &**settings,)+
+                }
+            }
+
+            /// Reads `table`, which stands at `path`, as its `kind` says. An internally tagged enum would do the same, and
+            /// forget which key was wrong.
+            pub(super) fn read(
+                kind: Option<&Value>,
+                table: Table,
+                path: &str,
+                problems: &mut Vec<Problem>,
+            ) -> Option<Self> {
+                let message = match kind.and_then(Value::as_str) {
+                    $(Some($name) => return read_table(table, path, problems).map(Self::$kind),)+
+                    Some(name) => format!("{name:?} is not {}", names()),
+                    None => format!("missing: {}", names()),
+                };
+                problems.push(Problem::new(format!("{path}.kind"), message));
+                None
+            }
+        }
+    };
+}
+
+kinds! {
+    "apns" => Apns(apns::Settings),
+    "fcm" => Fcm(fcm::Settings),
+    "webhook" => Webhook(webhook::Settings),
+    "webpush" => WebPush(webpush::Settings),
+    "smtp" => Smtp(smtp::Settings),
+    "dry-run" => DryRun(dry_run::Settings),
+}
+
+/// What all channels of a process share, also those that replace others.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// The tokens for Apple.
+    pub(crate) apns_tokens: apns::Tokens,
+    /// What Google grants each project.
+    pub(crate) fcm_quotas: fcm::Quotas,
+    /// Where channels keep what must outlive a restart, unless they say where.
+    pub(crate) state_directory: Option<PathBuf>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// For the channels of a process that was started with a store at `place`. `service_directory` is where the service
+    /// manager wants state to be kept, if one does.
+    pub(crate) fn new(place: StorePlace<'_>, service_directory: Option<PathBuf>) -> Self {
+        let directory = match place {
+            StorePlace::Directory(directory) => Some(directory.to_owned()),
+            StorePlace::Server(_) => service_directory,
+        };
+        let state_directory = directory.map(|directory| directory.join("state"));
+        Self { state_directory, ..Self::default() }
+    }
+}
+
+// === impl Settings ===
+
+impl Settings for apns::Settings {
+    fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+        let mut settings = self.clone();
+        settings.state_directory =
+            settings.state_directory.or_else(|| shared.state_directory.clone());
+        Ok(Arc::new(apns::ApnsChannel::new(&settings, &shared.apns_tokens)?))
+    }
+
+    fn forgets_its_token(&self, shared: &Shared) -> bool {
+        let directory = self.state_directory.as_ref().or(shared.state_directory.as_ref());
+        self.certificate_file.is_none() && directory.is_none()
+    }
+}
+
+impl Settings for fcm::Settings {
+    fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(Arc::new(fcm::FcmChannel::new(self, &shared.fcm_quotas)?))
+    }
+}
+
+impl Settings for webhook::Settings {
+    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(Arc::new(webhook::WebhookChannel::new(self)?))
+    }
+}
+
+impl Settings for webpush::Settings {
+    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(Arc::new(webpush::WebPushChannel::new(self)?))
+    }
+}
+
+impl Settings for smtp::Settings {
+    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(Arc::new(smtp::SmtpChannel::new(self)?))
+    }
+
+    fn attempts(&self) -> u16 {
+        240
+    }
+
+    fn warning(&self) -> Option<&'static str> {
+        let message = "from: is not set: mail whose content has no `from` of its own is refused";
+        self.from.is_none().then_some(message)
+    }
+}
+
+impl Settings for dry_run::Settings {
+    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(Arc::new(dry_run::DryRunChannel::new(self.clone())?))
+    }
+}
+
+// === helpers ===
+
+/// All kinds, for people: "`a`, `b` or `c`".
+fn names() -> String {
+    let names: Vec<String> = NAMES.iter().map(|name| format!("`{name}`")).collect();
+    let list = names.join(", ");
+    list.rsplit_once(", ").map_or(list.clone(), |(others, last)| format!("{others} or {last}"))
+}
