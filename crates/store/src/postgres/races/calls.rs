@@ -18,9 +18,7 @@ use super::cluster::{Engine, WRITERS, recipient};
 use super::feed;
 use super::themes::Kind;
 use crate::conformance::{BroadcastShape, Shape, at, groups, name};
-use crate::{
-    BroadcastOpened, CancelTarget, ClaimRequest, FeedCursor, Lift, Mark, StoreError, Suppression,
-};
+use crate::{BroadcastOpened, CancelTarget, ClaimRequest, Lift, Mark, StoreError, Suppression};
 
 /// Writes an answer down.
 pub(super) type Heard = Box<dyn FnOnce(&mut Book) + Send>;
@@ -73,7 +71,7 @@ impl Caller<'_> {
             Kind::Bury => Some(self.bury(engine)),
             Kind::Requeue => self.requeue(engine),
             Kind::Drain => Some(self.drain(engine)),
-            Kind::MoveFeed => self.move_feed(engine),
+            Kind::MoveFeed => Some(self.move_feed(engine)),
         }
     }
 
@@ -332,18 +330,16 @@ impl Caller<'_> {
     }
 
     /// From where the feed is known to stand, or stood, to a place of its own.
-    fn move_feed(&mut self, engine: usize) -> Option<Call> {
-        let known: Vec<FeedCursor> = self.book.feed.known.iter().rev().take(2).copied().collect();
-        let from = *self.pick(&known)?;
-        let to = self.book.feed.next();
+    fn move_feed(&mut self, engine: usize) -> Call {
+        let (from, to) = (self.book.feed.draw(self.random), self.book.feed.next());
         let ask = suppress::MoveFeed { feed: feed::name(), from, to };
         let words = format!("move the feed from {} to {}", from.position, to.position);
-        Some(self.work(engine, words, ask, move |book, answer| {
+        self.work(engine, words, ask, move |book, answer| {
             if let Some(answer) = book.answer(answer) {
                 let finding = book.feed.moved(from, to, answer);
                 book.findings.extend(finding);
             }
-        }))
+        })
     }
 
     fn request(&self) -> ClaimRequest {

@@ -26,6 +26,12 @@ impl Default for Feed {
 }
 
 impl Feed {
+    /// Where the feed is known to stand, or stood before that.
+    pub(super) fn draw(&self, random: &mut fastrand::Rng) -> FeedCursor {
+        let back = usize::from(random.u8(..4) == 0).min(self.known.len() - 1);
+        self.known[self.known.len() - 1 - back]
+    }
+
     /// A place that nobody else asks for.
     pub(super) fn next(&mut self) -> FeedCursor {
         self.asked += 1;

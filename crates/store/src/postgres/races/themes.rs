@@ -100,6 +100,19 @@ pub(super) const THEMES: [&[Kind]; 6] = [
         Claim, Claim, Claim, Die, Die, Die, Settle, Requeue, Requeue, Requeue, Requeue, Requeue,
         Requeue, CancelOne, Bury,
     ],
-    // Applications write to the outbox, and feeds hand on.
-    &[Drain, Drain, Drain, Drain, IngestKeyed, IngestKeyed, Claim, Settle, MoveFeed, MoveFeed],
+    // Applications write to the outbox, and a feed hands on.
+    &[
+        Drain,
+        Drain,
+        Drain,
+        Drain,
+        IngestKeyed,
+        IngestKeyed,
+        Claim,
+        Settle,
+        MoveFeed,
+        MoveFeed,
+        MoveFeed,
+        MoveFeed,
+    ],
 ];
