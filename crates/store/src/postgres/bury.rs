@@ -45,7 +45,7 @@ const SELECT_OVERDUE: &str = "SELECT id, ended, (extract(epoch FROM alive_until)
      FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
 /// What was being delivered first, so that it is in one round.
 const SELECT_HELD: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
-     members, is_ticket FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL AND id IN ( \
+     members, weight, is_ticket FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL AND id IN ( \
        SELECT id FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL ORDER BY is_ticket, id LIMIT $2) \
      ORDER BY id FOR UPDATE";
 const COUNT: &str = "UPDATE chunk SET crashes = counted.crashes, due_at = counted.due_at \
@@ -67,7 +67,7 @@ impl Ask for Bury {
         let mut writes = Writes::default();
         let (mut ended, mut returned) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
-            let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get(11)?);
+            let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get(12)?);
             let rest = round.end_lease(&mut writes, &chunk, self.now, "process ended");
             round.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
