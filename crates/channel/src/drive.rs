@@ -175,7 +175,6 @@ where
     Attempting: Future<Output = Attempt>,
 {
     async move {
-        let started = job.clock.monotonic();
         // Reporting may have waited long for settle since this was let in.
         if let Some(report) = pace.may_start(job).report_otherwise() {
             return (delivery.index, report);
@@ -186,7 +185,7 @@ where
             Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
             Err(_elapsed) => Attempt::lost("no answer in time"),
         };
-        pass.finish(job.clock.monotonic().duration_since(started), finished.signal);
+        pass.finish(finished.signal, finished.timing);
         (delivery.index, finished.report)
     }
 }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Clock, Gate, Signal, Tenure};
+use flow::{Clock, Gate, Signal, Tenure, Timing};
 use net::endpoint::Malformed;
 use net::exchange::{Failure, Unsent};
 use net::tls;
@@ -129,8 +129,10 @@ pub trait Reports: std::fmt::Debug {
 pub struct Attempt {
     /// For settle.
     pub report: Report,
-    /// For the gate.
+    /// For the gate: what it says about load.
     pub signal: Signal,
+    /// For the gate: how long the provider took to answer; `None` when it did not.
+    pub timing: Option<Timing>,
 }
 
 /// Whether an attempt may start.
@@ -292,14 +294,24 @@ impl From<Malformed> for Invalid {
 // === impl Attempt ===
 
 impl Attempt {
+    const fn new(report: Report, signal: Signal) -> Self {
+        Self { report, signal, timing: None }
+    }
+
+    /// This attempt, whose answer took so long.
+    #[must_use]
+    pub fn timed(self, timing: Timing) -> Self {
+        Self { timing: Some(timing), ..self }
+    }
+
     /// The provider answered in its normal way.
     pub fn answered(answer: Answer) -> Self {
-        Self { report: Report::Attempted(answer), signal: Signal::Answered }
+        Self::new(Report::Attempted(answer), Signal::Answered)
     }
 
     /// The provider answered that it has too much to do.
     pub fn pushed_back(answer: Answer) -> Self {
-        Self { report: Report::Attempted(answer), signal: Signal::PushedBack }
+        Self::new(Report::Attempted(answer), Signal::PushedBack)
     }
 
     /// What the provider said, for a line in the log.
@@ -315,23 +327,23 @@ impl Attempt {
 
     /// Nobody knows what became of it.
     pub fn lost(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { report: Report::Attempted(Answer::unknown(detail)), signal: Signal::Dropped }
+        Self::new(Report::Attempted(Answer::unknown(detail)), Signal::Dropped)
     }
 
     /// It failed before a byte of it reached the provider: due again `after`, one attempt poorer.
     pub fn unsent(detail: impl Into<Cow<'static, str>>, after: Option<Duration>) -> Self {
         let answer = Answer::deferred(0, after, detail);
-        Self { report: Report::Attempted(answer), signal: Signal::Silent }
+        Self::new(Report::Attempted(answer), Signal::Silent)
     }
 
     /// The provider had no room for it, so it was never tried: due again `after`, no attempt poorer.
     pub fn handed_back(after: Duration) -> Self {
-        Self { report: Report::HandedBack { after }, signal: Signal::PushedBack }
+        Self::new(Report::HandedBack { after }, Signal::PushedBack)
     }
 
     /// It was not tried, for a reason that [`MayStart::report_otherwise`] gives.
     pub fn not_started(report: Report) -> Self {
-        Self { report, signal: Signal::Silent }
+        Self::new(report, Signal::Silent)
     }
 
     /// It cannot be tried: the store is damaged.
@@ -342,7 +354,7 @@ impl Attempt {
     /// It cannot be tried, now or ever: what the store holds is not what was checked when it came in.
     pub fn impossible(detail: impl Into<Cow<'static, str>>) -> Self {
         let answer = Answer::refused(0, false, detail);
-        Self { report: Report::Attempted(answer), signal: Signal::Silent }
+        Self::new(Report::Attempted(answer), Signal::Silent)
     }
 }
 

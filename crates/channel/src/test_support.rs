@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use flow::Timing;
 use http::HeaderMap;
 use net::exchange::Reply;
 use notification::{Report, Verdict};
@@ -43,7 +44,7 @@ pub(crate) fn check_suppressions(
 
 /// An answer.
 pub(crate) fn reply(status: u16, headers: HeaderMap, body: impl Into<Vec<u8>>) -> Reply {
-    Reply { status, headers, body: body.into() }
+    Reply { status, headers, body: body.into(), timing: Timing::default() }
 }
 
 /// Compares what `check` says of a payload and its options with what is expected: nothing, or a pointer and some words of the

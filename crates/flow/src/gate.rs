@@ -5,11 +5,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::limit::{Limit, Sample, Signal};
+use crate::limit::{Limit, Sample, Signal, Timing};
 
 /// Admits up to `limit` holders of a [`Pass`]. Cloning gives another handle on the same gate.
 #[derive(Debug, Clone)]
@@ -80,8 +79,8 @@ impl Gate {
 
 impl Pass {
     /// Ends the attempt and lets the limit learn from it.
-    pub fn finish(self, latency: Duration, signal: Signal) {
-        let sample = Sample { latency, signal, in_flight: self.inner.in_flight.get() };
+    pub fn finish(self, signal: Signal, timing: Option<Timing>) {
+        let sample = Sample { timing, signal, in_flight: self.inner.in_flight.get() };
         self.inner.limit.borrow_mut().learn(sample);
     }
 }
@@ -141,9 +140,9 @@ mod tests {
         let gate = Gate::new(Box::new(Growing(1)));
         drop(gate.try_enter().unwrap());
         assert_eq!(gate.limit(), 1);
-        gate.try_enter().unwrap().finish(Duration::from_millis(1), Signal::Answered);
+        gate.try_enter().unwrap().finish(Signal::Answered, Some(Timing::default()));
         assert_eq!(gate.limit(), 2);
-        gate.try_enter().unwrap().finish(Duration::from_millis(1), Signal::Dropped);
+        gate.try_enter().unwrap().finish(Signal::Dropped, None);
         assert_eq!(gate.limit(), 2);
     }
 

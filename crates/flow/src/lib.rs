@@ -20,7 +20,7 @@ pub mod tenure;
 pub use backoff::Backoff;
 pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
-pub use limit::{Fixed, Limit, Sample, Signal};
+pub use limit::{Fixed, Limit, Sample, Signal, Timing};
 pub use quota::Quota;
 pub use reference::Reference;
 pub use tasks::Tasks;

@@ -10,17 +10,28 @@ pub enum Signal {
     Answered,
     /// An explicit "slow down": 429, 503, `REFUSED_STREAM`, `GOAWAY`.
     PushedBack,
-    /// No answer in time, or a lost connection: a drop, never a latency sample.
+    /// No answer in time, or a lost connection: a drop, which has no latency.
     Dropped,
     /// Says nothing about load: the attempt failed before it reached the destination.
     Silent,
 }
 
+/// How long the try of an attempt took that was answered, as stamped where its bytes leave and arrive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// From when the attempt first had to wait for a stream or a connection until the first byte of this try: tries that were
+    /// refused meanwhile are in it. Zero when it did not wait.
+    pub waited: Duration,
+    /// From the first byte of this try to the last byte of its answer.
+    pub on_wire: Duration,
+}
+
 /// One finished attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// From the first byte to the answer, of this attempt alone, without any retry.
-    pub latency: Duration,
+    /// Of the try that was answered; `None` when none was. A limit learns from the time on the wire: the waits are what the
+    /// limit itself causes.
+    pub timing: Option<Timing>,
     /// What it says about load.
     pub signal: Signal,
     /// How many were under way when it finished, itself included.

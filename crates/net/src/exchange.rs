@@ -1,6 +1,7 @@
 //! One request and its answer, over any version of HTTP: what a pool asks before it sends, what it gives back, and what is
 //! certain when there is no answer.
 
+use flow::Timing;
 use http::HeaderMap;
 use notification::Priority;
 
@@ -40,6 +41,8 @@ pub struct Reply {
     /// The beginning of the body, without the request's credentials: at most [`crate::ANSWER_BYTES`] over HTTP/2, and
     /// [`DETAIL_BYTES`](notification::limits::DETAIL_BYTES) over HTTP/1.1; empty for an acceptance.
     pub body: Vec<u8>,
+    /// How long the try took that was answered.
+    pub timing: Timing,
 }
 
 /// Why there is no answer, and what is certain.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use flow::Clock;
+use flow::{Clock, Timing};
 use futures_util::FutureExt as _;
 use http::Request;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -114,6 +114,7 @@ impl Pool {
                 Err(NoReply { message, .. }) => return Err(Failure::Lost(message)),
             }
         }
+        let waiting_since = self.idle.clock.monotonic();
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
         let fresh = Box::pin(connecting).await.unwrap_or_else(|_| {
             let origin = &target.origin;
@@ -122,14 +123,17 @@ impl Pool {
         })?;
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
-        self.try_over(next, fresh, request).await.map_err(|no_reply| {
+        let waited = self.idle.clock.monotonic() - waiting_since;
+        let mut reply = self.try_over(next, fresh, request).await.map_err(|no_reply| {
             let NoReply { unsent, is_refused, message } = no_reply;
             if unsent.is_some() || is_refused {
                 Failure::Unsent(Unsent::Unreachable(message))
             } else {
                 Failure::Lost(message)
             }
-        })
+        })?;
+        reply.timing.waited = waited;
+        Ok(reply)
     }
 
     /// One try over one connection, which is kept for the next request to a target if there is one; gives the request back if
@@ -141,13 +145,16 @@ impl Pool {
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, NoReply> {
         let credentials = Credentials::of(request.headers());
+        let sent_at = self.idle.clock.monotonic();
         match requests.try_send_request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 let is_kept = !head.status.is_success() && !head.status.is_redirection();
                 let mut body = self.keep(next, requests, body, is_kept).await;
                 credentials.remove_from(&mut body);
-                Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
+                let on_wire = self.idle.clock.monotonic() - sent_at;
+                let timing = Timing { on_wire, ..Timing::default() };
+                Ok(Reply { status: head.status.as_u16(), headers: head.headers, body, timing })
             }
             Err(mut error) => {
                 let unsent = error.take_message();
@@ -240,7 +247,7 @@ impl Pool {
 }
 
 /// Sends `request` to `origin` over TLS and a connection of its own, and waits for the answer with its whole body, at most
-/// [`ANSWER_BYTES`]. The caller bounds the time, and redacts what it keeps.
+/// [`ANSWER_BYTES`]; it is not timed. The caller bounds the time, and redacts what it keeps.
 ///
 /// # Errors
 /// Why there is no answer, in words.
@@ -263,7 +270,8 @@ pub async fn exchange_once(
         let (head, body) = answer.into_parts();
         let body = Limited::new(body, ANSWER_BYTES).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes().to_vec();
-        Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
+        let timing = Timing::default();
+        Ok(Reply { status: head.status.as_u16(), headers: head.headers, body, timing })
     };
     // The connection moves while the answer is waited for, and ends with it.
     let moving = connection.fuse();

@@ -211,7 +211,7 @@ impl ApnsSender {
                     self.proof.add(encoded.is_own_topic);
                 }
                 self.follow(advice, &attempt, &stream, common);
-                attempt
+                attempt.timed(reply.timing)
             }
             Err(failure) => failure.into(),
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flow::Timing;
 use notification::{Answer, ByteString, Bytes, Delivery, NotificationId, Timestamp};
 
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, timestamp};
@@ -186,9 +187,10 @@ impl DoubleSender {
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
+        let timing = Timing { on_wire: latency, ..Timing::default() };
         match step {
-            Step::Answer(answer) => Attempt::answered(answer),
-            Step::PushBack(answer) => Attempt::pushed_back(answer),
+            Step::Answer(answer) => Attempt::answered(answer).timed(timing),
+            Step::PushBack(answer) => Attempt::pushed_back(answer).timed(timing),
             Step::CutOff => Attempt::lost("cut off, as scripted"),
             Step::Silence => std::future::pending().await,
             Step::Unreachable => Attempt::unsent("unreachable, as scripted", None),

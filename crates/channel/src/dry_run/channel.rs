@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flow::Timing;
 use notification::{Answer, Delivery, limits};
 
 use super::Settings;
@@ -84,10 +85,12 @@ impl DryRunSender {
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
-        if fails {
-            return Attempt::answered(Answer::deferred(503, None, "drawn by failure_rate"));
-        }
-        Attempt::answered(Answer::accepted(200))
+        let answer = if fails {
+            Answer::deferred(503, None, "drawn by failure_rate")
+        } else {
+            Answer::accepted(200)
+        };
+        Attempt::answered(answer).timed(Timing { on_wire: latency, ..Timing::default() })
     }
 }
 

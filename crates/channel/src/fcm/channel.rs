@@ -236,7 +236,8 @@ impl FcmSender {
     ) -> Result<(Attempt, Advice), Failure<Report>> {
         let make = || self.encoder.request(authorization);
         let (reply, _stream) = self.pool.exchange(start, body, &make).await?;
-        Ok(interpret(&reply, start.attempt_number(), timestamp(self.clock)))
+        let (attempt, advice) = interpret(&reply, start.attempt_number(), timestamp(self.clock));
+        Ok((attempt.timed(reply.timing), advice))
     }
 
     /// The body for `delivery`; otherwise what is to be reported.

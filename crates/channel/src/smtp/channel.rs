@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock, Signal};
+use flow::{Backoff, Clock, Signal, Timing};
 use net::guard::Guard;
 use net::{tls, words};
 use notification::{Answer, Delivery, Report, Timestamp};
@@ -236,7 +236,8 @@ impl SmtpSender {
         destination: &Arc<str>,
         message: &Message<'_>,
     ) -> Attempt {
-        let deadline = self.clock.monotonic() + UNTIL_SENT;
+        let waiting_since = self.clock.monotonic();
+        let deadline = waiting_since + UNTIL_SENT;
         let mut refusal = None;
         while self.clock.monotonic() < deadline {
             let placing = Box::pin(self.pool.place(destination));
@@ -258,6 +259,7 @@ impl SmtpSender {
                 self.pool.keep(place);
                 return Attempt::not_started(report);
             }
+            let sent_at = self.clock.monotonic();
             match transact(&mut place.connection, message, deadline).await {
                 // On an old connection the server speaks of that, and not of this mail.
                 End::Replied(stage, reply)
@@ -277,7 +279,8 @@ impl SmtpSender {
                     let reply = self.channel.manners.hidden_in(reply);
                     let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
                     self.conclude(place, &reply, advice);
-                    return attempt;
+                    let on_wire = self.clock.monotonic() - sent_at;
+                    return attempt.timed(Timing { waited: sent_at - waiting_since, on_wire });
                 }
                 End::Cut(why) => return Attempt::unsent(why, None),
                 End::Lost(why) => return Attempt::lost(why),
@@ -316,7 +319,7 @@ impl SmtpSender {
                 }
                 let answer = Answer::deferred(reply.code, Some(SETTINGS_DELAY), why).acted(false);
                 let report = Report::Attempted(answer);
-                Attempt { report, signal: Signal::Silent }
+                Attempt::new(report, Signal::Silent)
             }
             NoConnection::Misconfigured(why) => {
                 if is_new {

@@ -146,7 +146,7 @@ impl WebhookSender {
         };
         let target = Target { origin: endpoint.origin, tls: manner.tls };
         match self.pool.exchange(Start::of(&job, delivery), &target, request).await {
-            Ok(reply) => interpret(&reply, timestamp(self.clock)),
+            Ok(reply) => interpret(&reply, timestamp(self.clock)).timed(reply.timing),
             Err(failure) => failure.into(),
         }
     }

@@ -221,6 +221,6 @@ impl WebPushSender {
                 "a push service refuses to know us: check key, subject and clock, and with which key pages subscribe"
             );
         }
-        attempt
+        attempt.timed(reply.timing)
     }
 }

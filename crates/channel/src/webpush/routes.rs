@@ -113,13 +113,17 @@ impl Routes {
         body: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<Reply, Failure<Report>> {
+        let waiting_since = self.tools.clock.monotonic();
         let place = tokio::time::timeout(HTTP1_WAIT, route.http1_places.acquire());
         let Ok(Ok(_place)) = place.await else { return Err(Unsent::Full.into()) };
         start.may_send().map_err(Unsent::Withheld)?;
         let request = make().and_then(|request| over_http1(request, route, body));
         let request = request.ok_or(Unsent::Unwritable)?;
         let target = Target { origin: route.origin.clone(), tls: 0 };
-        self.http1.exchange(start, &target, request).await
+        let waited = self.tools.clock.monotonic() - waiting_since;
+        let mut reply = self.http1.exchange(start, &target, request).await?;
+        reply.timing.waited += waited;
+        Ok(reply)
     }
 
     /// The way to `origin`.

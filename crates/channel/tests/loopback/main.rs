@@ -17,6 +17,8 @@ mod http1_answers;
 #[cfg(test)]
 mod mail_servers;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod smtp;
 #[cfg(test)]
 mod smtp_hostile;

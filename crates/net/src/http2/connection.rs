@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use flow::Timing;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use h2::client::{ResponseFuture, SendRequest};
@@ -350,7 +351,12 @@ fn read(answer: Response<RecvStream>) -> Result<Reply, LocalBoxFuture<'static, R
     let (head, mut stream) = answer.into_parts();
     let is_kept = !head.status.is_success();
     let mut body = Body { bytes: 0, kept: Vec::new(), is_kept };
-    let mut reply = Reply { status: head.status.as_u16(), headers: head.headers, body: Vec::new() };
+    let mut reply = Reply {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body: Vec::new(),
+        timing: Timing::default(),
+    };
     // What there is has nearly always come with the head.
     while let Some(piece) = stream.data().now_or_never() {
         if body.take(&mut stream, piece).is_break() {

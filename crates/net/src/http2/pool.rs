@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use flow::{Backoff, Clock};
+use flow::{Backoff, Clock, Timing};
 use http::Request;
 use notification::Priority;
 use tokio::task::{AbortHandle, JoinSet};
@@ -105,16 +105,22 @@ impl Pool {
         payload: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<(Reply, Stream), Failure<P::Refusal>> {
-        let mut wait_until = None;
+        let mut waiting_since = None;
         for _ in 0..TRIES_MAX {
-            let stream = self.stream(permit.priority(), &mut wait_until).await?;
+            let stream = self.stream(permit.priority(), &mut waiting_since).await?;
             if stream.waited {
                 permit.may_send().map_err(Unsent::Withheld)?;
             }
             let request = make().ok_or(Unsent::Unwritable)?;
             permit.begin().await.map_err(Unsent::Withheld)?;
+            // The connection's task writes the request in the same turn of the thread.
+            let sent_at = self.shared.clock.monotonic();
             match stream.connection.exchange(request, payload.clone()).await {
                 Ok(mut reply) => {
+                    reply.timing = Timing {
+                        waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
+                        on_wire: self.shared.clock.monotonic() - sent_at,
+                    };
                     // Another one, for few are answered with words: keeping each would cost those that are not.
                     if !reply.body.is_empty()
                         && let Some(request) = make()
@@ -140,18 +146,18 @@ impl Pool {
         Err(Unsent::Declined(message).into())
     }
 
-    /// Takes a stream, when it is `priority`'s turn. All waits of one attempt end at `until`.
+    /// Takes a stream, when it is `priority`'s turn. All waits of one request end [`STREAM_WAIT`] after the first, `since`.
     async fn stream<Refusal>(
         &self,
         priority: Priority,
-        until: &mut Option<Instant>,
+        since: &mut Option<Instant>,
     ) -> Result<Stream, Unsent<Refusal>> {
         if self.shared.waiting.none_before(priority)
             && let Some(stream) = self.take(false)
         {
             return Ok(stream);
         }
-        let until = *until.get_or_insert_with(|| self.shared.clock.monotonic() + STREAM_WAIT);
+        let until = *since.get_or_insert_with(|| self.shared.clock.monotonic()) + STREAM_WAIT;
         // Boxed: every attempt would carry the room for it.
         let found = Box::pin(tokio::time::timeout_at(until, self.wait(priority))).await;
         found.unwrap_or_else(|_| Err(self.shared.no_stream()))

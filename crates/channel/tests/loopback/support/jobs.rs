@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{Fence, Job, Reports, Sender};
-use flow::{Clock, Fixed, Gate};
+use flow::{Clock, Fixed, Gate, Limit, Sample};
 use futures_util::future::LocalBoxFuture;
 use notification::{
     Answer, BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch,
@@ -29,6 +30,23 @@ impl Reports for Reported {
             let earlier = self.0.borrow_mut().insert(index, report);
             assert_eq!(earlier, None, "{index} was reported twice");
         }
+    }
+}
+
+/// A limit that keeps the samples it gets.
+#[derive(Debug)]
+struct Recorder {
+    limit: usize,
+    samples: Rc<RefCell<Vec<Sample>>>,
+}
+
+impl Limit for Recorder {
+    fn current(&self) -> usize {
+        self.limit
+    }
+
+    fn learn(&mut self, sample: Sample) {
+        self.samples.borrow_mut().push(sample);
     }
 }
 
@@ -87,7 +105,7 @@ pub(crate) async fn send(
     chunk: &Chunk,
     limit: usize,
 ) -> Vec<Report> {
-    send_job(sender, clock, chunk, (limit, None)).await
+    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(limit))), None)).await
 }
 
 /// Sends all of `chunk`, one at a time and each behind `fence`, and gives the reports in order.
@@ -97,22 +115,35 @@ pub(crate) async fn send_behind(
     clock: Clock,
     chunk: &Chunk,
 ) -> Vec<Report> {
-    send_job(sender, clock, chunk, (1, Some(fence))).await
+    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(1))), Some(fence))).await
+}
+
+/// Sends all of `chunk`, `limit` at a time, behind `fence` if there is one, and gives the samples in the order of the answers.
+pub(crate) async fn sample(
+    (sender, clock): (&dyn Sender, Clock),
+    chunk: &Chunk,
+    limit: usize,
+    fence: Option<&dyn Fence>,
+) -> Vec<Sample> {
+    let recorder = Recorder { limit, samples: Rc::default() };
+    let samples = Rc::clone(&recorder.samples);
+    let gate = Gate::new(Box::new(recorder));
+    send_job(sender, clock, chunk, (&gate, fence)).await;
+    samples.take()
 }
 
 async fn send_job(
     sender: &dyn Sender,
     clock: Clock,
     chunk: &Chunk,
-    (limit, fence): (usize, Option<&dyn Fence>),
+    (gate, fence): (&Gate, Option<&dyn Fence>),
 ) -> Vec<Report> {
-    let gate = Gate::new(Box::new(Fixed(limit)));
     let reports = Reported::default();
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let job = Job {
         chunk,
         deliveries: &chunk.deliveries,
-        gate: &gate,
+        gate,
         fence,
         reports: &reports,
         clock,

@@ -45,6 +45,8 @@ pub(crate) struct Manner {
     pub(crate) cut_after: Option<Step>,
     /// Before the reply to a message.
     pub(crate) message_takes: Duration,
+    /// Before the reply to a message too, on a paused clock that stands still.
+    pub(crate) time_passes: Duration,
     /// Mails after which it closes the connection, saying so or not.
     pub(crate) closes_after: Option<(usize, bool)>,
     /// Mails that it takes in a session, and what it replies to the next `MAIL`.
@@ -267,6 +269,9 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     *mails += 1;
     if !manner.message_takes.is_zero() {
         tokio::time::sleep(manner.message_takes).await;
+    }
+    if !manner.time_passes.is_zero() {
+        tokio::time::advance(manner.time_passes).await;
     }
     reply(stream, manner, Step::Message, "250 2.0.0 queued").await?;
     match manner.closes_after {
