@@ -1,4 +1,5 @@
-//! Every bound of the system, with its owner and its reason. There are no unbounded queues.
+//! The bounds that crates share or hold against each other, with their owners and reasons. A bound of one crate alone stands
+//! where it is used. There are no unbounded queues.
 
 use std::time::Duration;
 
@@ -280,19 +281,10 @@ pub const DEAD_MESSAGES: u64 = 1_000;
 /// How long they are kept.
 pub const DEAD_MESSAGES_AGE: Duration = Duration::from_hours(7 * 24);
 
-// --- What one e-mail may hold (owner: channel) ---
-
-/// Attachments of one e-mail.
-pub const ATTACHMENTS: usize = 16;
-/// Their bytes before base64, in all: within [`PAYLOAD_BYTES`] that leaves 16 KiB for everything else.
-pub const ATTACHMENT_BYTES: usize = 180 * 1024;
-
 // --- What is kept of answers (owner: channel) ---
 
 /// The provider's words kept per attempt, bytes.
 pub const DETAIL_BYTES: usize = 200;
-/// A provider's answer read at most, bytes.
-pub const ANSWER_BYTES: usize = 16 * 1024;
 
 const _: () = {
     assert!(BATCH_ITEMS <= u16::MAX as usize, "an index within a batch has 16 bits");
@@ -340,7 +332,6 @@ const _: () = {
     assert!(INGEST_SMALL < INGEST_RESERVE && RENDER_WAITING_OF_TENANT < RENDER_WAITING);
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
     assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
-    assert!(ATTACHMENT_BYTES.div_ceil(3) * 4 + 16 * 1024 <= PAYLOAD_BYTES);
     assert!(
         BATCH_BYTES >= PAYLOAD_BYTES + RECIPIENT_BYTES + OPTIONS_BYTES + FALLBACK_BYTES,
         "any one must fit"

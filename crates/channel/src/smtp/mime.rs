@@ -5,11 +5,16 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use mail_builder::MessageBuilder;
 use mail_builder::headers::content_type::ContentType;
 use mail_builder::mime::{BodyPart, MimePart};
-use notification::limits::{ATTACHMENT_BYTES, ATTACHMENTS};
+use notification::limits::PAYLOAD_BYTES;
 
 use super::request::{AttachmentForm, Form, plain};
 use crate::Invalid;
 
+/// Attachments of one mail.
+pub(super) const ATTACHMENTS: usize = 16;
+/// Their bytes before base64, in all: within [`PAYLOAD_BYTES`] that leaves 16 KiB for everything else.
+pub(super) const ATTACHMENT_BYTES: usize = 180 * 1024;
+const _: () = assert!(ATTACHMENT_BYTES.div_ceil(3) * 4 + 16 * 1024 <= PAYLOAD_BYTES);
 /// A line of a message, without its end (RFC 5322, section 2.1.1).
 const LINE_BYTES_MAX: usize = 998;
 const BASE64_LINE_BYTES: usize = 76;

@@ -1,9 +1,9 @@
 //! What callers write, as mail: read back by another library, and everything hostile refused.
 
+use super::super::mime::{ATTACHMENT_BYTES, ATTACHMENTS};
 use super::*;
 use base64::prelude::BASE64_STANDARD;
 use mail_parser::{MessageParser, MimeHeaders as _};
-use notification::limits::{ATTACHMENT_BYTES, ATTACHMENTS};
 use notification::{BatchId, Bytes};
 use serde_json::{Value, json};
 
