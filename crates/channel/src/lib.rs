@@ -7,7 +7,6 @@
 mod answers;
 pub mod apns;
 mod checks;
-mod complaint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "double")]

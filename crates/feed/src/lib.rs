@@ -10,6 +10,7 @@ mod standing;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flow::LogThrottle;
 use notification::{ByteString, Idempotency, Name, NotificationId, State, Timestamp, limits};
 use pipeline::Intake;
 use pipeline::ingest::Submission;
@@ -52,7 +53,7 @@ struct Run {
     feed: Feed,
     under_way: Option<UnderWay>,
     /// When it was last said that it stands still.
-    complained_at: Option<Timestamp>,
+    log_throttle: LogThrottle,
     /// Whether that is the last that was said.
     is_said_to_stand: bool,
 }
@@ -112,8 +113,12 @@ impl Feed {
     /// # Errors
     /// When the store failed, or cannot be read.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
-        let mut run =
-            Run { feed: self, under_way: None, complained_at: None, is_said_to_stand: false };
+        let mut run = Run {
+            feed: self,
+            under_way: None,
+            log_throttle: LogThrottle::new(COMPLAIN_EVERY),
+            is_said_to_stand: false,
+        };
         while !*stopping.borrow() {
             // What changes from here on wakes the wait below, also if it changes during the step.
             run.feed.changes.mark_unchanged();
@@ -225,7 +230,7 @@ impl Run {
         let FeedCursor { position, tries, .. } = cursor;
         let Some(events) = self.feed.events(position, until).await? else {
             // Another transaction may hide them for a moment. Whatever it is, no other notification need wait for it.
-            if self.may_complain(self.feed.intake.now()) {
+            if self.may_complain() {
                 tracing::error!(%position, %until, "the suppression feed waits for changes that cannot be read");
             }
             return Ok(None);
@@ -244,7 +249,7 @@ impl Run {
             Ok(draft) => draft,
             Err(fault) => {
                 let channel = channel.clone();
-                if self.may_complain(now) {
+                if self.may_complain() {
                     tracing::error!(%fault, %channel, "the suppression feed cannot be sent: it waits");
                 }
                 return Ok(None);
@@ -277,7 +282,7 @@ impl Run {
             return self.feed.move_on(cursor, done).await;
         }
         let is_stalled = history.state.is_terminal() || now.since(since) >= STALLED_AFTER;
-        if is_stalled && self.may_complain(now) {
+        if is_stalled && self.may_complain() {
             complain(&history, now.since(since));
         }
         if !history.state.is_terminal() {
@@ -295,12 +300,9 @@ impl Run {
     }
 
     /// Whether it is time for a line in the log; then it is taken to be written.
-    fn may_complain(&mut self, now: Timestamp) -> bool {
-        let is_due = self.complained_at.is_none_or(|at| now.since(at) >= COMPLAIN_EVERY);
-        if is_due {
-            self.complained_at = Some(now);
-            self.is_said_to_stand = true;
-        }
+    fn may_complain(&mut self) -> bool {
+        let is_due = self.log_throttle.admits(self.feed.intake.clock());
+        self.is_said_to_stand |= is_due;
         is_due
     }
 }

@@ -6,6 +6,7 @@
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
 //! - [`quota`]: how many in a minute.
 //! - [`tenure`]: until when this process may act at all.
+//! - [`throttle`]: how often the same trouble is logged.
 //! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
 
 pub mod backoff;
@@ -16,6 +17,7 @@ pub mod quota;
 pub mod reference;
 pub mod tasks;
 pub mod tenure;
+pub mod throttle;
 
 pub use backoff::Backoff;
 pub use clock::{Clock, Steering};
@@ -25,3 +27,4 @@ pub use quota::Quota;
 pub use reference::Reference;
 pub use tasks::Tasks;
 pub use tenure::Tenure;
+pub use throttle::LogThrottle;

@@ -1,8 +1,5 @@
 //! HTTP/1.1: the connections of one thread, to any number of origins. They are kept for a while after use.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +14,12 @@ use hyper_util::rt::TokioIo;
 use notification::limits;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::endpoint::Origin;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
+use crate::idle::{Idle, Keep};
 use crate::redact::Credentials;
+use crate::tasks::LocalTasks;
 use crate::tcp::{self, Reach};
 use crate::{ANSWER_BYTES, tls, words};
 
@@ -55,9 +52,10 @@ pub struct Target {
 pub struct Pool {
     reach: Arc<dyn Reach>,
     tls: Vec<Arc<ClientConfig>>,
-    idle: Rc<Idle>,
-    /// Ends with the pool.
-    tasks: RefCell<JoinSet<()>>,
+    idle: Idle<Target, Requests>,
+    clock: Clock,
+    /// Move the connections.
+    tasks: LocalTasks,
 }
 
 /// Why a try has no answer.
@@ -72,21 +70,13 @@ struct NoReply {
 
 type Requests = SendRequest<Full<Bytes>>;
 
-/// Connections without work, the one that is idle longest first.
-#[derive(Debug)]
-struct Idle {
-    clock: Clock,
-    connections: RefCell<VecDeque<(Target, Requests, Instant)>>,
-    is_swept: Cell<bool>,
-}
-
 // === impl Pool ===
 
 impl Pool {
     /// A pool without connections, to the addresses that `reach` admits, with the configurations `tls`.
     pub fn new(reach: Arc<dyn Reach>, tls: Vec<Arc<ClientConfig>>, clock: Clock) -> Self {
-        let idle = Idle { clock, connections: RefCell::default(), is_swept: Cell::new(false) };
-        Self { reach, tls, idle: Rc::new(idle), tasks: RefCell::default() }
+        let idle = Idle::new(clock, IDLE_MAX, IDLE_CONNECTIONS_MAX);
+        Self { reach, tls, idle, clock, tasks: LocalTasks::default() }
     }
 
     /// Sends `request` to `target` and waits for the answer. A kept connection that turns out
@@ -114,7 +104,7 @@ impl Pool {
                 Err(NoReply { message, .. }) => return Err(Failure::Lost(message)),
             }
         }
-        let waiting_since = self.idle.clock.monotonic();
+        let waiting_since = self.clock.monotonic();
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
         let fresh = Box::pin(connecting).await.unwrap_or_else(|_| {
             let origin = &target.origin;
@@ -123,7 +113,7 @@ impl Pool {
         })?;
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
-        let waited = self.idle.clock.monotonic() - waiting_since;
+        let waited = self.clock.monotonic() - waiting_since;
         let mut reply = self.try_over(next, fresh, request).await.map_err(|no_reply| {
             let NoReply { unsent, is_refused, message } = no_reply;
             if unsent.is_some() || is_refused {
@@ -145,14 +135,14 @@ impl Pool {
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, NoReply> {
         let credentials = Credentials::of(request.headers());
-        let sent_at = self.idle.clock.monotonic();
+        let sent_at = self.clock.monotonic();
         match requests.try_send_request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 let is_kept = !head.status.is_success() && !head.status.is_redirection();
                 let mut body = self.keep(next, requests, body, is_kept).await;
                 credentials.remove_from(&mut body);
-                let on_wire = self.idle.clock.monotonic() - sent_at;
+                let on_wire = self.clock.monotonic() - sent_at;
                 let timing = Timing { on_wire, ..Timing::default() };
                 Ok(Reply { status: head.status.as_u16(), headers: head.headers, body, timing })
             }
@@ -184,16 +174,8 @@ impl Pool {
             && let Some(target) = next
         {
             self.idle.put(target.clone(), requests);
-            self.sweep();
         }
         beginning
-    }
-
-    /// Sees to it that idle connections end, with one timer for all, and none when there are none.
-    fn sweep(&self) {
-        if !self.idle.is_swept.replace(true) {
-            self.spawn(sweep(Rc::downgrade(&self.idle)));
-        }
     }
 
     async fn connect<Refusal>(&self, target: &Target) -> Result<Requests, Unsent<Refusal>> {
@@ -222,7 +204,7 @@ impl Pool {
     ) -> Result<Requests, String> {
         let (requests, connection) =
             builder().handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        self.spawn(async move {
+        self.tasks.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "HTTP/1.1 connection ended");
             }
@@ -230,19 +212,10 @@ impl Pool {
         Ok(requests)
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        let mut tasks = self.tasks.borrow_mut();
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn_local(task);
-    }
-
     /// Closes what is idle.
     pub async fn close(&self) {
-        self.idle.connections.borrow_mut().clear();
-        let mut tasks = self.tasks.take();
-        tasks.abort_all();
-        while tasks.join_next().await.is_some() {}
-        self.idle.is_swept.set(false);
+        self.idle.close().await;
+        self.tasks.abort().await;
     }
 }
 
@@ -312,45 +285,13 @@ async fn drain(mut body: Incoming, beginning: &mut Vec<u8>, room: usize) -> bool
     true
 }
 
-/// Ends connections that have been idle for long, until none is left.
-async fn sweep(idle: Weak<Idle>) {
-    loop {
-        tokio::time::sleep(IDLE_MAX).await;
-        let Some(idle) = idle.upgrade() else { return };
-        let expired = idle.clock.monotonic().checked_sub(IDLE_MAX);
-        let mut connections = idle.connections.borrow_mut();
-        while connections.front().is_some_and(|(_, requests, since)| {
-            requests.is_closed() || expired.is_some_and(|expired| *since <= expired)
-        }) {
-            connections.pop_front();
-        }
-        if connections.is_empty() {
-            idle.is_swept.set(false);
-            return;
-        }
-    }
-}
+// === impl Requests ===
 
-// === impl Idle ===
-
-impl Idle {
-    /// The connection to `target` that was used last, if any is open.
-    fn take(&self, target: &Target) -> Option<Requests> {
-        let mut connections = self.connections.borrow_mut();
-        loop {
-            let place = connections.iter().rposition(|(other, ..)| other == target)?;
-            let (_, requests, _) = connections.remove(place)?;
-            if !requests.is_closed() {
-                return Some(requests);
-            }
-        }
+impl Keep for Requests {
+    fn is_usable(&mut self) -> bool {
+        !self.is_closed()
     }
 
-    fn put(&self, target: Target, requests: Requests) {
-        let mut connections = self.connections.borrow_mut();
-        if connections.len() >= IDLE_CONNECTIONS_MAX {
-            connections.pop_front();
-        }
-        connections.push_back((target, requests, self.clock.monotonic()));
-    }
+    /// Dropped, it ends its connection.
+    async fn end(self) {}
 }

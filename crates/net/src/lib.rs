@@ -5,6 +5,7 @@
 //! endpoint   which URLs are accepted               guard   which addresses may be connected to
 //! tcp        the only way to a connection          tls     trusted roots, client certificates, handshakes
 //! redact     secrets stay out of logs              words   what the log keeps of errors
+//! idle       connections kept after use           tasks   tasks that end with their owner
 //! http1, http2   pools of connections              exchange   their reply and their failure (feature `http`)
 //! ```
 //!
@@ -19,7 +20,9 @@ pub mod guard;
 pub mod http1;
 #[cfg(feature = "http")]
 pub mod http2;
+pub mod idle;
 pub mod redact;
+pub mod tasks;
 pub mod tcp;
 pub mod tls;
 pub mod words;

@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("queue", &["notification", "flow"]),
     ("channel", &["notification", "flow", "net"]),
     ("pipeline", &["notification", "flow", "store", "queue", "channel"]),
-    ("feed", &["notification", "store", "pipeline"]),
+    ("feed", &["notification", "flow", "store", "pipeline"]),
     ("api", &["notification", "flow", "store", "channel", "pipeline", "feed"]),
     ("provider-sim", &[]),
     ("testbed", &["flow"]),

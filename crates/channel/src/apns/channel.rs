@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use flow::Clock;
+use flow::{Clock, LogThrottle};
 use http::uri::Authority;
 use net::http2::{Dial, Pool, Priming, Stream};
 use net::tcp::Anywhere;
@@ -18,7 +18,6 @@ use super::response::{Advice, Delays, Known, interpret};
 use super::state::StateFile;
 use super::token::{Signer, Token, Tokens};
 use crate::checks::both;
-use crate::complaint::Complaint;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
     timestamp,
@@ -55,7 +54,7 @@ struct ApnsSender {
     proof: Arc<Proof>,
     delays: Delays,
     clock: Clock,
-    complaint: Complaint,
+    log_throttle: LogThrottle,
 }
 
 /// A job, with what its deliveries share.
@@ -161,7 +160,7 @@ impl Channel for ApnsChannel {
             proof: Arc::clone(&self.proof),
             delays: self.delays,
             clock,
-            complaint: Complaint::default(),
+            log_throttle: LogThrottle::default(),
         }))
     }
 }
@@ -237,7 +236,7 @@ impl ApnsSender {
     }
 
     fn complain(&self, attempt: &Attempt, advice: &str) {
-        if self.complaint.is_due(self.clock) {
+        if self.log_throttle.admits(self.clock) {
             tracing::error!(answer = %attempt.words(), advice, "APNs refuses");
         }
     }

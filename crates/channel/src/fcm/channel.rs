@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use flow::{Clock, Quota};
+use flow::{Clock, LogThrottle, Quota};
 use http::HeaderValue;
 use http::uri::Authority;
 use net::exchange::Failure;
 use net::http2::{Dial, Pool, Priming};
+use net::tasks::LocalTasks;
 use net::tcp::Anywhere;
 use net::tls;
 use notification::{Delivery, Report, Verdict};
-use tokio::task::JoinSet;
 
 use super::config::{Checked, Settings};
 use super::oauth::Refused;
@@ -23,7 +23,6 @@ use super::request::{Encoded, Encoder, Target, check_content};
 use super::response::{Advice, interpret};
 use super::token::TokenSource;
 use crate::checks::both;
-use crate::complaint::Complaint;
 use crate::drive::{Admission, drive_admitted};
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
@@ -58,8 +57,8 @@ struct FcmSender {
     clock: Clock,
     random: RefCell<fastrand::Rng>,
     /// Asks for the next token. Ends with the sender.
-    renewal: RefCell<JoinSet<()>>,
-    complaint: Complaint,
+    renewal: LocalTasks,
+    log_throttle: LogThrottle,
 }
 
 /// A job, with what its deliveries share.
@@ -138,8 +137,8 @@ impl Channel for FcmChannel {
             quota: self.quota.clone(),
             clock: tools.clock,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
-            renewal: RefCell::default(),
-            complaint: Complaint::default(),
+            renewal: LocalTasks::default(),
+            log_throttle: LogThrottle::default(),
         }))
     }
 }
@@ -164,9 +163,7 @@ impl Sender for FcmSender {
 
     async fn close(&self) {
         self.pool.close().await;
-        let mut renewal = self.renewal.take();
-        renewal.abort_all();
-        while renewal.join_next().await.is_some() {}
+        self.renewal.abort().await;
     }
 }
 
@@ -257,9 +254,7 @@ impl FcmSender {
         let (clock, mut random) = (self.clock, self.random.borrow_mut().fork());
         let (authorization, renewal) = self.tokens.authorization(clock, &mut random).await?;
         if let Some(asking) = renewal {
-            let mut tasks = self.renewal.borrow_mut();
-            while tasks.try_join_next().is_some() {}
-            tasks.spawn_local(async move { asking.ask(clock, &mut random).await });
+            self.renewal.spawn(async move { asking.ask(clock, &mut random).await });
         }
         Ok(authorization)
     }
@@ -291,7 +286,7 @@ impl FcmSender {
                 }
             }
             Advice::RenewToken | Advice::Complain => {
-                if self.complaint.is_due(self.clock) {
+                if self.log_throttle.admits(self.clock) {
                     tracing::error!(
                         answer = %attempt.words(),
                         "FCM refuses the service account: check its project, its rights and the project's set-up"

@@ -1,16 +1,14 @@
 //! SMTP as a channel.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock, Signal, Timing};
+use flow::{Backoff, Clock, LogThrottle, Signal, Timing};
 use net::guard::Guard;
 use net::{tls, words};
 use notification::{Answer, Delivery, Report, Timestamp};
-use tokio::time::Instant;
 
 use super::SETTINGS_DELAY;
 use super::address;
@@ -37,8 +35,6 @@ use crate::{
 const UNTIL_SENT: Duration = Duration::from_mins(5);
 /// How soon a mail that found all connections in use is worth another try.
 const NO_PLACE_DELAY: Duration = Duration::from_secs(1);
-/// How often what a person should look at is worth a line in the log.
-const COMPLAINT_EVERY: Duration = Duration::from_mins(1);
 
 /// A way to mailboxes.
 #[derive(Debug, Clone)]
@@ -62,7 +58,7 @@ struct SmtpSender {
     channel: SmtpChannel,
     pool: Pool,
     clock: Clock,
-    complain_at: Cell<Option<Instant>>,
+    log_throttle: LogThrottle,
 }
 
 // === impl SmtpChannel ===
@@ -171,7 +167,7 @@ impl Channel for SmtpChannel {
             pool: Pool::new(self.router()?, self.limits, self.backoff, tools),
             channel: self.clone(),
             clock: tools.clock,
-            complain_at: Cell::new(None),
+            log_throttle: LogThrottle::default(),
         }))
     }
 }
@@ -337,9 +333,7 @@ impl SmtpSender {
 
     /// Codes and our own words only: servers repeat addresses in theirs.
     fn complain(&self, what: &str) {
-        let now = self.clock.monotonic();
-        if self.complain_at.get().is_none_or(|at| at <= now) {
-            self.complain_at.set(Some(now + COMPLAINT_EVERY));
+        if self.log_throttle.admits(self.clock) {
             tracing::error!(
                 what,
                 "a mail server refuses more than one mail: check the channel's settings, and what the server's documentation says of this code"

@@ -6,13 +6,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flow::{Backoff, Clock};
+use net::idle::{Idle, Keep};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::route::Router;
@@ -40,11 +40,9 @@ pub(super) struct Pool {
     clock: Clock,
     backoff: Backoff,
     random: RefCell<fastrand::Rng>,
-    destinations: Rc<RefCell<HashMap<Arc<str>, Rc<Destination>>>>,
+    destinations: RefCell<HashMap<Arc<str>, Rc<Destination>>>,
+    idle: Idle<Arc<str>, Connection>,
     session_limits: SessionLimits,
-    is_swept: Rc<Cell<bool>>,
-    /// Ends with the pool.
-    tasks: RefCell<JoinSet<()>>,
 }
 
 /// How many connections, and for how long.
@@ -81,8 +79,6 @@ pub(super) enum NoPlace {
 struct Destination {
     name: Arc<str>,
     places: Arc<Semaphore>,
-    /// The one that was used last comes last.
-    idle: RefCell<Vec<(Connection, Instant)>>,
     failures: Cell<u16>,
     /// Why and until when nobody tries.
     closed: RefCell<Option<(NoConnection, Instant)>>,
@@ -99,10 +95,10 @@ impl Pool {
             clock: tools.clock,
             backoff,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
-            destinations: Rc::default(),
+            destinations: RefCell::default(),
+            // Places bound them.
+            idle: Idle::new(tools.clock, IDLE_MAX, usize::MAX),
             session_limits: SessionLimits::new(tools.clock),
-            is_swept: Rc::default(),
-            tasks: RefCell::default(),
         }
     }
 
@@ -139,14 +135,10 @@ impl Pool {
         if connection.transactions >= self.limits.deliveries_per_connection
             || self.is_full(&connection)
         {
-            self.spawn(quit(connection, self.clock));
+            self.idle.end(connection);
             return;
         }
-        destination.idle.borrow_mut().push((connection, self.clock.monotonic()));
-        if !self.is_swept.replace(true) {
-            let swept = Rc::clone(&self.is_swept);
-            self.spawn(sweep(Rc::downgrade(&self.destinations), swept, self.clock));
-        }
+        self.idle.put(Arc::clone(&destination.name), connection);
     }
 
     /// Ends the connection, whose server takes no more mails over it. What it refused is tried over another one, and
@@ -154,7 +146,7 @@ impl Pool {
     pub(super) fn retire(&self, place: Place) -> Refusal {
         let Place { connection, .. } = place;
         let (host, mails_taken) = (Arc::clone(&connection.host), connection.mails_taken);
-        self.spawn(quit(connection, self.clock));
+        self.idle.end(connection);
         Refusal { host, mails_taken }
     }
 
@@ -170,24 +162,18 @@ impl Pool {
     /// The idle connection that was used last, is still good, and has room for a mail as far as is known.
     fn take_idle(&self, destination: &Destination) -> Option<Connection> {
         loop {
-            let connection = destination.take_idle()?;
+            let connection = self.idle.take(&destination.name)?;
             if !self.is_full(&connection) {
                 return Some(connection);
             }
-            self.spawn(quit(connection, self.clock));
+            self.idle.end(connection);
         }
     }
 
-    /// Ends idle connections politely.
+    /// Ends idle connections in good order.
     pub(super) async fn close(&self) {
-        let destinations: Vec<_> = self.destinations.borrow_mut().drain().collect();
-        let mut tasks = self.tasks.take();
-        tasks.abort_all();
-        while tasks.join_next().await.is_some() {}
-        self.is_swept.set(false);
-        let idle = destinations.iter().flat_map(|(_, destination)| destination.idle.take());
-        let farewells = idle.map(|(connection, _)| quit(connection, self.clock));
-        futures_util::future::join_all(farewells).await;
+        self.destinations.borrow_mut().clear();
+        self.idle.close().await;
     }
 
     fn destination(&self, name: &Arc<str>) -> Rc<Destination> {
@@ -197,12 +183,12 @@ impl Pool {
         }
         if destinations.len() >= DESTINATIONS_KEPT {
             let now = self.clock.monotonic();
-            destinations.retain(|_, destination| destination.is_of_use(now));
+            destinations
+                .retain(|name, destination| destination.is_of_use(now) || self.idle.has(name));
         }
         let destination = Rc::new(Destination {
             name: Arc::clone(name),
             places: Arc::new(Semaphore::new(self.limits.connections_max)),
-            idle: RefCell::default(),
             failures: Cell::new(0),
             closed: RefCell::default(),
         });
@@ -231,62 +217,25 @@ impl Pool {
             }
         }
     }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        let mut tasks = self.tasks.borrow_mut();
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn_local(task);
-    }
 }
 
 // === impl Destination ===
 
 impl Destination {
-    /// The idle connection that was used last and is still good.
-    fn take_idle(&self) -> Option<Connection> {
-        loop {
-            let (mut connection, _) = self.idle.borrow_mut().pop()?;
-            if connection.wire.is_quiet() {
-                return Some(connection);
-            }
-        }
-    }
-
     fn is_of_use(&self, now: Instant) -> bool {
         let is_closed = self.closed.borrow().as_ref().is_some_and(|(_, until)| *until > now);
-        let is_idle = self.idle.borrow().is_empty() && Arc::strong_count(&self.places) == 1;
-        is_closed || !is_idle
+        is_closed || Arc::strong_count(&self.places) > 1
     }
 }
 
-/// Ends connections that have been idle for long, until none is left.
-async fn sweep(
-    destinations: Weak<RefCell<HashMap<Arc<str>, Rc<Destination>>>>,
-    is_swept: Rc<Cell<bool>>,
-    clock: Clock,
-) {
-    loop {
-        tokio::time::sleep(IDLE_MAX).await;
-        let Some(destinations) = destinations.upgrade() else { return };
-        let expired = clock.monotonic().checked_sub(IDLE_MAX);
-        let (mut ended, mut is_any_left) = (Vec::new(), false);
-        for destination in destinations.borrow().values() {
-            let mut idle = destination.idle.borrow_mut();
-            let is_kept = |since: &Instant| expired.is_none_or(|expired| *since > expired);
-            let kept = idle.iter().position(|(_, since)| is_kept(since)).unwrap_or(idle.len());
-            ended.extend(idle.drain(..kept));
-            is_any_left |= !idle.is_empty();
-        }
-        if !is_any_left {
-            is_swept.set(false);
-        }
-        drop(destinations);
-        futures_util::future::join_all(
-            ended.into_iter().map(|(connection, _)| quit(connection, clock)),
-        )
-        .await;
-        if !is_any_left {
-            return;
-        }
+// === impl Connection ===
+
+impl Keep for Connection {
+    fn is_usable(&mut self) -> bool {
+        self.wire.is_quiet()
+    }
+
+    async fn end(self) {
+        quit(self).await;
     }
 }

@@ -14,7 +14,6 @@
 
 use std::borrow::Cow;
 
-use flow::Clock;
 use tokio::time::Instant;
 
 use super::FINAL_TIMEOUT;
@@ -101,14 +100,13 @@ pub(super) async fn transact(
 }
 
 /// Ends a conversation politely. Nothing depends on it.
-pub(super) async fn quit(mut connection: Connection, clock: Clock) {
-    let deadline = clock.monotonic() + super::QUIT_TIMEOUT;
-    let farewell = tokio::time::timeout_at(deadline, async {
+pub(super) async fn quit(mut connection: Connection) {
+    let quitting = tokio::time::timeout(super::QUIT_TIMEOUT, async {
         connection.wire.send(b"QUIT\r\n").await?;
         connection.wire.reply().await
     });
-    // Whether the server answers or is gone already is the same to us.
-    drop(farewell.await);
+    // Whether the server answers or has closed already makes no difference.
+    drop(quitting.await);
 }
 
 /// What is said of the message beside its sender (RFC 1870).

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use flow::Clock;
+use flow::{Clock, LogThrottle};
 use net::endpoint::Host;
 use net::exchange::Reply;
 use net::guard::{Guard, Resolve};
@@ -22,7 +22,6 @@ use super::subscription::Subscription;
 use super::turns::Turns;
 use super::vapid::{Proof, Vapid};
 use crate::checks::both;
-use crate::complaint::Complaint;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
     timestamp,
@@ -47,7 +46,7 @@ struct WebPushSender {
     routes: Routes,
     turns: Turns,
     clock: Clock,
-    complaint: Complaint,
+    log_throttle: LogThrottle,
 }
 
 // === impl WebPushChannel ===
@@ -131,7 +130,7 @@ impl Channel for WebPushChannel {
             routes: Routes::new(self.dial.clone(), tools),
             turns: Turns::new(),
             clock: tools.clock,
-            complaint: Complaint::default(),
+            log_throttle: LogThrottle::default(),
         }))
     }
 }
@@ -215,7 +214,7 @@ impl WebPushSender {
         if (200..300).contains(&reply.status) {
             proof.accepted();
         }
-        if advice == Advice::Complain && self.complaint.is_due(self.clock) {
+        if advice == Advice::Complain && self.log_throttle.admits(self.clock) {
             tracing::error!(
                 answer = %attempt.words(),
                 "a push service refuses to know us: check key, subject and clock, and with which key pages subscribe"

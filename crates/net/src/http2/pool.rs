@@ -12,7 +12,7 @@ use bytes::Bytes;
 use flow::{Backoff, Clock, Timing};
 use http::Request;
 use notification::Priority;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::connection::{ConnectError, Connection, Dial, Ending, NoReply, Wire};
@@ -20,6 +20,7 @@ use super::waiting::{Line, Waiting};
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::guard::Forbidden;
 use crate::redact::Credentials;
+use crate::tasks::LocalTasks;
 use crate::words;
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
@@ -31,8 +32,7 @@ const TRIES_MAX: usize = 3;
 #[derive(Debug)]
 pub struct Pool {
     shared: Rc<Shared>,
-    /// Ends with the pool.
-    tasks: RefCell<JoinSet<()>>,
+    tasks: LocalTasks,
 }
 
 /// A stream that may be used. Dropping it frees the stream.
@@ -90,7 +90,7 @@ impl Pool {
             is_spoken: Cell::new(true),
             last_failure: RefCell::default(),
         };
-        Self { shared: Rc::new(shared), tasks: RefCell::default() }
+        Self { shared: Rc::new(shared), tasks: LocalTasks::default() }
     }
 
     /// Sends what `make` makes, with `payload`, when it is the request's turn, and waits for the answer; the stream says over
@@ -203,10 +203,7 @@ impl Pool {
         }
         shared.forbidden.set(None);
         shared.is_spoken.set(true);
-        let mut tasks = self.tasks.borrow_mut();
-        while tasks.try_join_next().is_some() {}
-        let task = tasks.spawn_local(live(Rc::clone(shared)));
-        shared.connecting.replace(Some(task));
+        shared.connecting.replace(Some(self.tasks.spawn(live(Rc::clone(shared)))));
     }
 
     /// Lets go of all connections and waits until they have said goodbye.
@@ -216,8 +213,7 @@ impl Pool {
         if let Some(connecting) = self.shared.connecting.take() {
             connecting.abort();
         }
-        let mut tasks = self.tasks.take();
-        while tasks.join_next().await.is_some() {}
+        self.tasks.join().await;
     }
 }
 

@@ -128,6 +128,11 @@ impl Intake {
         self.budget.wait(tenant, limits::STREAM_BYTES).await
     }
 
+    /// The clock that it goes by.
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// The time it is. One value serves a whole request.
     pub fn now(&self) -> Timestamp {
         channel::timestamp(self.clock)
