@@ -7,7 +7,7 @@ use mail_builder::headers::content_type::ContentType;
 use mail_builder::mime::{BodyPart, MimePart};
 use notification::limits::PAYLOAD_BYTES;
 
-use super::request::{AttachmentForm, Form, plain};
+use super::form::{AttachmentForm, Form, plain};
 use crate::Invalid;
 
 /// Attachments of one mail.

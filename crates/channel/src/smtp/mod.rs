@@ -21,6 +21,7 @@ mod channel;
 mod config;
 mod dkim;
 mod dns;
+mod form;
 mod mime;
 mod pool;
 mod request;

@@ -3,7 +3,6 @@
 //! Everything but date, identifier and recipient is the same for all mails of a content, so it is encoded once
 //! ([`Mail`]), and each recipient's message is that with a few lines before it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
@@ -14,10 +13,10 @@ use mail_builder::headers::address::Address;
 use mail_builder::headers::raw::Raw;
 use mail_builder::headers::text::Text;
 use notification::{Content, NotificationId, Timestamp};
-use serde::Deserialize;
 
 use super::address::Mailbox;
 use super::dkim::{BodyHash, Signer};
+use super::form::{Form, UnsubscribeForm, plain, read};
 use super::mime::{check_lines, encode_body, read_attachments, split_body, stuffed};
 use crate::Invalid;
 
@@ -54,50 +53,6 @@ pub(super) struct Message<'a> {
     pub(super) head: Vec<u8>,
 }
 
-/// What a caller writes.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
-pub(super) struct Form<'a> {
-    #[serde(default, borrow)]
-    from: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    reply_to: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) subject: Cow<'a, str>,
-    #[serde(default, borrow)]
-    pub(super) text: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    pub(super) html: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    pub(super) attachments: Vec<AttachmentForm<'a>>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default, borrow)]
-    unsubscribe: Option<UnsubscribeForm<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AttachmentForm<'a> {
-    #[serde(borrow)]
-    pub(super) name: Cow<'a, str>,
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) content: Cow<'a, str>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UnsubscribeForm<'a> {
-    #[serde(default, borrow)]
-    url: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    mailto: Option<Cow<'a, str>>,
-    #[serde(default)]
-    one_click: bool,
-}
-
 /// What the form of the mail and we ourselves decide.
 const RESERVED: &[&str] = &[
     "authentication-results",
@@ -121,8 +76,6 @@ const RESERVED_PREFIXES: &[&str] = &["arc-", "content-", "resent-"];
 
 /// Bytes of text in an encoded word: with `Subject: ` before it, a line has at most 76 characters (RFC 2047, section 2).
 const ENCODED_WORD_BYTES: usize = 39;
-/// A header field's value as the caller writes it.
-const VALUE_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 76;
 /// A way to unsubscribe, which has to fit into one line.
 const WAY_BYTES_MAX: usize = 900;
@@ -244,30 +197,6 @@ impl Message<'_> {
 
 // === reading ===
 
-fn read(payload: &[u8]) -> Result<Form<'_>, Invalid> {
-    let mut reader = serde_json::Deserializer::from_slice(payload);
-    let form: Form<'_> = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let pointer = if path == "." { String::new() } else { pointer(&path) };
-        Invalid::at(pointer, error.inner().to_string())
-    })?;
-    reader.end().map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
-    if form.text.is_none() && form.html.is_none() {
-        return Err(Invalid::new("needs `text`, `html` or both"));
-    }
-    for (field, text) in [("/text", &form.text), ("/html", &form.html)] {
-        if text.as_ref().is_some_and(|text| text.contains('\0')) {
-            return Err(Invalid::at(field, "must not contain NUL"));
-        }
-    }
-    Ok(form)
-}
-
-/// `attachments[0].type` as `/attachments/0/type`.
-fn pointer(path: &str) -> String {
-    format!("/{}", path.replace(['.', '['], "/").replace(']', ""))
-}
-
 fn check_options(options: &[u8]) -> Result<(), Invalid> {
     if options.is_empty() {
         return Ok(());
@@ -282,18 +211,6 @@ fn check_options(options: &[u8]) -> Result<(), Invalid> {
 
 fn below(pointer: &str, invalid: Invalid) -> Invalid {
     Invalid::at(pointer, invalid.message)
-}
-
-/// A text that may go into a header field once it is encoded.
-pub(super) fn plain<'a>(pointer: &str, text: &'a str) -> Result<Cow<'a, str>, Invalid> {
-    if text.chars().any(char::is_control) {
-        return Err(Invalid::at(pointer, "must not have control characters or line breaks"));
-    }
-    if text.len() > VALUE_BYTES_MAX {
-        let message = format!("must have at most {VALUE_BYTES_MAX} bytes, has {}", text.len());
-        return Err(Invalid::at(pointer, message));
-    }
-    Ok(Cow::Borrowed(text))
 }
 
 // === writing ===

@@ -140,11 +140,11 @@ impl WebhookSender {
         };
         let id = job.chunk.notification_id(delivery.index);
         let now = timestamp(self.clock);
-        let manner = self.channel.endpoints.manner(&endpoint);
-        let Some(request) = prepared.request(&endpoint, id, manner, now) else {
+        let profile = self.channel.endpoints.profile(&endpoint);
+        let Some(request) = prepared.request(&endpoint, id, profile, now) else {
             return Attempt::impossible("the endpoint cannot be written as a request");
         };
-        let target = Target { origin: endpoint.origin, tls: manner.tls };
+        let target = Target { origin: endpoint.origin, tls: profile.tls };
         match self.pool.exchange(Start::of(&job, delivery), &target, request).await {
             Ok(reply) => interpret(&reply, timestamp(self.clock)).timed(reply.timing),
             Err(failure) => failure.into(),

@@ -1,4 +1,4 @@
-//! What is different for some endpoints: secrets, headers, and as whom we show ourselves.
+//! What is different for some endpoints: secrets, headers, and the client certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use net::tls::{self, Identity, Pem};
 use rustls::ClientConfig;
 
 use super::config::{EndpointSettings, Settings};
-use super::request::check_header;
+use super::headers::check_header;
 use super::signature::Signer;
 use crate::checks::{both, each};
 use crate::{ChannelError, Invalid};
 
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 
-/// How requests are made ready, for each kind of endpoint.
+/// The profiles of endpoints.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoints {
-    /// For those of which nothing special is said.
-    usual: Manner,
-    /// Those with the longest path first.
-    special: Arc<[(Prefix, Manner)]>,
-    /// The ways to speak TLS that manners name by their place.
+    /// The profile of all others.
+    usual: Profile,
+    /// Profiles of some endpoints, those with the longest path first.
+    special: Arc<[(Prefix, Profile)]>,
+    /// The TLS configurations; a profile names one by its index.
     pub(super) tls: Vec<Arc<ClientConfig>>,
 }
 
-/// How requests to an endpoint are made ready.
+/// How requests to an endpoint are signed and sent.
 #[derive(Debug, Clone)]
-pub(super) struct Manner {
+pub(super) struct Profile {
     pub(super) signer: Signer,
     pub(super) headers: HeaderMap,
-    /// Which TLS.
+    /// The index of its TLS configuration.
     pub(super) tls: usize,
 }
 
@@ -43,13 +43,13 @@ struct Prefix {
     path: String,
 }
 
-/// What one table of the settings says.
-struct Own {
+/// The checked form of one table of the settings.
+struct Table {
     prefix: Prefix,
     /// `None` for the channel's own.
     signer: Option<Signer>,
     headers: HeaderMap,
-    /// With a certificate of ours.
+    /// With a client certificate.
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -61,31 +61,31 @@ impl Endpoints {
         let ca_file = settings.ca_file.as_deref();
         let signer = Signer::new(&settings.secrets)
             .map_err(|message| ChannelError::Setting { setting: "secrets", message });
-        let own = each(settings.endpoints.iter().map(|endpoint| Own::read(endpoint, ca_file)));
+        let own = each(settings.endpoints.iter().map(|endpoint| Table::read(endpoint, ca_file)));
         let (tls, (signer, own)) = both(tls::client(ca_file, PROTOCOLS, None), both(signer, own))?;
-        let usual = Manner { signer, headers: HeaderMap::new(), tls: 0 };
+        let usual = Profile { signer, headers: HeaderMap::new(), tls: 0 };
         let mut tls = vec![tls];
         let mut special = Vec::new();
-        for Own { prefix, signer, headers, tls: own_tls } in own {
+        for Table { prefix, signer, headers, tls: own_tls } in own {
             let tls_place = if own_tls.is_some() { tls.len() } else { 0 };
             tls.extend(own_tls);
             let signer = signer.unwrap_or_else(|| usual.signer.clone());
-            special.push((prefix, Manner { signer, headers, tls: tls_place }));
+            special.push((prefix, Profile { signer, headers, tls: tls_place }));
         }
         special.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.path.len()));
         Ok(Self { usual, special: special.into(), tls })
     }
 
-    /// How a request to `endpoint` is made ready.
-    pub(super) fn manner(&self, endpoint: &Endpoint) -> &Manner {
+    /// The profile of `endpoint`.
+    pub(super) fn profile(&self, endpoint: &Endpoint) -> &Profile {
         let special = self.special.iter().find(|(prefix, _)| prefix.covers(endpoint));
-        special.map_or(&self.usual, |(_, manner)| manner)
+        special.map_or(&self.usual, |(_, profile)| profile)
     }
 }
 
-// === impl Own ===
+// === impl Table ===
 
-impl Own {
+impl Table {
     /// Reads the certificate and key that `endpoint` names.
     fn read(endpoint: &EndpointSettings, ca_file: Option<&Path>) -> Result<Self, ChannelError> {
         let prefix = Prefix::parse(&endpoint.url)
@@ -182,8 +182,8 @@ mod tests {
         ])))
         .unwrap();
         let check = |url: &str, expect: &str| {
-            let manner = endpoints.manner(&Endpoint::parse(url).unwrap());
-            let which = manner.headers.get("x-which").map_or("", |value| value.to_str().unwrap());
+            let profile = endpoints.profile(&Endpoint::parse(url).unwrap());
+            let which = profile.headers.get("x-which").map_or("", |value| value.to_str().unwrap());
             assert_eq!(which, expect, "{url}");
         };
         check("https://b.example/", "");

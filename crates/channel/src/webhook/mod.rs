@@ -8,6 +8,7 @@
 mod channel;
 mod config;
 mod endpoints;
+mod headers;
 mod request;
 mod response;
 mod signature;

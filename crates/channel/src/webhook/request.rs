@@ -8,7 +8,8 @@ use net::endpoint::Endpoint;
 use notification::{Content, NotificationId, Timestamp};
 use serde_json::value::RawValue;
 
-use super::endpoints::Manner;
+use super::endpoints::Profile;
+use super::headers::check_header;
 use crate::Invalid;
 
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -17,24 +18,6 @@ static WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signatur
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Belfry/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// What the connection, the signature and we ourselves decide.
-const RESERVED: &[&str] = &[
-    "connection",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-];
-const RESERVED_PREFIX: &str = "webhook-";
 
 /// A content, ready but for what differs per attempt.
 #[derive(Debug, Clone)]
@@ -60,18 +43,18 @@ impl Prepared {
         &self,
         endpoint: &Endpoint,
         id: NotificationId,
-        manner: &Manner,
+        profile: &Profile,
         now: Timestamp,
     ) -> Option<Request<Full<Bytes>>> {
         let mut buffer = [0; 36];
         let id: &str = id.encode(&mut buffer);
         let timestamp = now.seconds().to_string();
-        let signature = manner.signer.sign(id, &timestamp, &self.payload);
+        let signature = profile.signer.sign(id, &timestamp, &self.payload);
         let mut request = Request::new(Full::new(self.payload.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = endpoint.path.clone().into();
         let headers = request.headers_mut();
-        headers.clone_from(&manner.headers);
+        headers.clone_from(&profile.headers);
         headers.extend(self.headers.clone());
         headers.insert(HOST, HeaderValue::from_str(&endpoint.origin.authority()).ok()?);
         headers.insert(WEBHOOK_ID.clone(), HeaderValue::from_str(id).ok()?);
@@ -110,24 +93,9 @@ fn read_options(options: &[u8]) -> Result<HeaderMap, Invalid> {
     Ok(headers)
 }
 
-/// A header that somebody else chose; an error says what is wrong with it.
-pub(super) fn check_header(
-    name: &str,
-    value: &str,
-) -> Result<(HeaderName, HeaderValue), &'static str> {
-    let name = name.to_ascii_lowercase();
-    if RESERVED.contains(&name.as_str()) || name.starts_with(RESERVED_PREFIX) {
-        return Err("is set by Belfry itself");
-    }
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "is not a header name")?;
-    let mut value =
-        HeaderValue::from_str(value).map_err(|_| "must have visible ASCII characters only")?;
-    value.set_sensitive(true);
-    Ok((name, value))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::headers::RESERVED;
     use super::*;
     use crate::test_support::content_check;
 

@@ -1,0 +1,157 @@
+//! Jobs: some deliveries of one chunk, and when each of them may start.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow::{Clock, Gate, Tenure};
+use net::exchange::Permit;
+use notification::{Chunk, Delivery, Priority, Report, limits};
+use tokio::sync::watch;
+
+use crate::fence::Fence;
+use crate::time::timestamp;
+
+/// Some deliveries of one chunk, to be sent now.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The chunk they belong to.
+    pub chunk: &'a Chunk,
+    /// Those to send: all of the chunk's, or a run of them.
+    pub deliveries: &'a [Delivery],
+    /// Admits attempts.
+    pub gate: &'a Gate,
+    /// Begins each delivery before its first byte; `None` where one may be sent more than once.
+    pub fence: Option<&'a dyn Fence>,
+    /// Takes the reports.
+    pub reports: &'a dyn Reports,
+    /// The time.
+    pub clock: Clock,
+    /// Turns true when no attempt may start any more: the process is being stopped.
+    pub stopping: &'a watch::Receiver<bool>,
+    /// Until when this process may start attempts at all.
+    pub tenure: &'a Tenure,
+}
+
+/// Takes reports, a batch at a time. Waits when settle cannot keep up: that is back-pressure.
+#[async_trait(?Send)]
+pub trait Reports: std::fmt::Debug {
+    /// Takes reports of deliveries by their index.
+    async fn report(&self, reports: Vec<(u16, Report)>);
+}
+
+/// Whether an attempt may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MayStart {
+    /// It may.
+    Yes,
+    /// The notification's time is over.
+    Expired,
+    /// Too little is left of the lease, the process is being stopped, or others may be taking over from it: hand it back.
+    No {
+        /// Due again after so long.
+        after: Duration,
+    },
+}
+
+/// A delivery of a job that is about to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    job: &'a Job<'a>,
+    index: u16,
+}
+
+// === impl Job ===
+
+impl Job<'_> {
+    /// Whether an attempt may start now.
+    pub fn may_start(&self) -> MayStart {
+        self.may_start_with(limits::LEASE_MARGIN)
+    }
+
+    /// Whether an attempt may start now that needs `margin` of the lease.
+    pub(crate) fn may_start_with(&self, margin: Duration) -> MayStart {
+        let now = timestamp(self.clock);
+        if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            return MayStart::Expired;
+        }
+        if now.plus(margin) >= self.chunk.lease_until || *self.stopping.borrow() {
+            return MayStart::No { after: Duration::ZERO };
+        }
+        if !self.tenure.holds(self.chunk.tenure, self.clock) {
+            // Claimed again at once, it would go to and fro until this process is sure that it is alive.
+            return MayStart::No { after: limits::WORKER_BEAT };
+        }
+        MayStart::Yes
+    }
+
+    /// The priority of the job's lane.
+    pub fn priority(&self) -> Priority {
+        self.chunk.envelope.lane.priority
+    }
+}
+
+// === impl MayStart ===
+
+impl MayStart {
+    /// What is reported of a delivery that must not start; `None` when it may.
+    pub fn report_otherwise(self) -> Option<Report> {
+        match self {
+            Self::Yes => None,
+            Self::Expired => Some(Report::Expired),
+            Self::No { after } => Some(Report::HandedBack { after }),
+        }
+    }
+}
+
+// === impl Start ===
+
+impl<'a> Start<'a> {
+    /// The start of `delivery`, which is of `job`.
+    pub const fn of(job: &'a Job<'a>, delivery: &Delivery) -> Self {
+        Self { job, index: delivery.index }
+    }
+
+    /// To be called with the connection or stream in hand over which the delivery is sent, before its first byte; every time it
+    /// is tried. Does nothing but for deliveries that must be sent at most once.
+    ///
+    /// # Errors
+    /// What to report instead, when it must not be sent.
+    pub async fn begin(self) -> Result<(), Report> {
+        let Some(fence) = self.job.fence.filter(|fence| !fence.is_begun(self.index)) else {
+            return Ok(());
+        };
+        fence.begin(self.index).await?;
+        // Time has passed.
+        self.may_send()
+    }
+
+    /// Whether the attempt may start, as of now.
+    pub fn may_start(self) -> MayStart {
+        self.job.may_start()
+    }
+
+    /// The number of the attempt.
+    pub const fn attempt_number(self) -> u16 {
+        self.job.chunk.attempt
+    }
+}
+
+impl Permit for Start<'_> {
+    type Refusal = Report;
+
+    fn priority(self) -> Priority {
+        self.job.priority()
+    }
+
+    fn is_at_most_once(self) -> bool {
+        self.job.fence.is_some()
+    }
+
+    fn may_send(self) -> Result<(), Report> {
+        self.may_start().report_otherwise().map_or(Ok(()), Err)
+    }
+
+    fn begin(self) -> impl Future<Output = Result<(), Report>> {
+        Self::begin(self)
+    }
+}
