@@ -90,8 +90,8 @@ impl Pool {
         target: &Target,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Reply, Failure<P::Refusal>> {
-        // A server may end an idle connection at the very moment a request leaves for it. Then nobody knows whether it was read,
-        // and what must be sent at most once cannot be repeated: so it is sent over a connection of its own.
+        // A server may end an idle connection at the very moment a request leaves for it. Then it is unknown whether it was read,
+        // and a request that must be sent at most once cannot be repeated: so it gets a connection of its own.
         while !permit.is_at_most_once()
             && let Some(mut kept) = self.idle.take(target)
         {

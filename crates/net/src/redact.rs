@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 const HIDDEN: &[u8] = b"[hidden]";
 /// The least part of a secret that is recognized, bytes. Secrets are not always whole: servers cut what they repeat, and
 /// answers are cut here.

@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Listens, and answers nobody: its queue is full.
+    /// Listens, and answers no connect: its queue is full.
     fn black_hole() -> (SocketAddr, Vec<Socket>) {
         let stream = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let listener = stream();

@@ -35,7 +35,7 @@ pub enum Pem<'a> {
     Text(&'static str, &'a Secret),
 }
 
-/// What an [`Error`] is about.
+/// The setting or file that an [`Error`] is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// The file of this path.
@@ -48,7 +48,7 @@ pub enum Subject {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {message}", name = .subject.name())]
 pub struct Error {
-    /// What is wrong.
+    /// The setting or file.
     pub subject: Subject,
     /// Why, and what would be right.
     pub message: String,
@@ -254,7 +254,7 @@ const fn is_of_handshake(alert: AlertDescription) -> bool {
 }
 
 /// A client that accepts any certificate. For opportunistic encryption only, where the alternative is none (RFC 7435): it keeps
-/// out those who listen, and not those who stand in between.
+/// out eavesdroppers, and no active attacker.
 ///
 /// # Errors
 /// When the library lacks what it needs.

@@ -1,4 +1,4 @@
-//! What the log of an attempt keeps of errors.
+//! Errors as the log of an attempt keeps them.
 
 use notification::limits;
 

@@ -29,22 +29,21 @@ use crate::{ANSWER_BYTES, tls, words};
 
 /// How long TCP, TLS and the HTTP/2 preface may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a connection is looked at; one that had no answer since the last look is asked for a sign of
-/// life, so after 30 to 60 s of quiet.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How long it may think about that.
+/// How often a connection is checked; one without an answer since the last check is sent a ping, so after 30 to 60 s of quiet.
+const CHECK_EVERY: Duration = Duration::from_secs(30);
+/// How long the answer to a ping may take.
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection may be without work before it is closed.
 const IDLE_MAX: Duration = Duration::from_mins(10);
-/// Attempts given up in a row, without an answer to any other request, after which a connection counts as mute. One may
-/// be the provider's trouble with that request; whoever does not answer two answers pings only.
+/// Requests given up in a row, without an answer to any other, after which a connection counts as unresponsive. One may be the
+/// server's trouble with that request; a peer that does not answer two answers pings only.
 const GIVEN_UP_MAX: u32 = 2;
 /// Bytes of answers that may be under way on a connection: none waits for a window to open.
 const ANSWERS_WINDOW_BYTES: u32 = 1 << 20;
-/// How long the body of an answer may take once its head has come: the head says nearly all.
+/// How long the body of an answer may take once its head has come: the status decides nearly all, so little is waited for.
 const BODY_WITHIN: Duration = Duration::from_secs(5);
-/// How long a connection without work may take to say goodbye.
-const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
+/// How long a connection without work may take to close gracefully.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How connections are made.
 #[derive(Debug, Clone)]
@@ -89,7 +88,7 @@ pub(super) struct Wire {
     load: Rc<Load>,
 }
 
-/// What both sides know of a connection's work.
+/// The work of a connection, as both sides know it.
 #[derive(Debug, Default)]
 struct Load {
     in_flight: Cell<usize>,
@@ -124,7 +123,7 @@ pub(super) enum NoReply {
 pub(super) enum Ending {
     /// It is over: the peer ended it, or we did.
     Over,
-    /// Nobody needed it any more; it is still open.
+    /// It had no work for long; it is still open.
     Idle,
 }
 
@@ -141,7 +140,7 @@ pub(super) enum ConnectError {
     TimedOut { origin: String },
 }
 
-/// What has been read of an answer.
+/// The part of an answer's body that has been read.
 #[derive(Debug)]
 struct Body {
     bytes: usize,
@@ -187,7 +186,8 @@ impl Dial {
             .await
             .map_err(|error| self.failed(&error))?;
         let mut pings = connection.ping_pong().ok_or_else(|| self.failed(&"cannot ping"))?;
-        // Whoever refuses our certificate, or has nobody behind it, says so only now. A request would be in doubt then.
+        // With TLS 1.3 a peer that refuses our certificate, and a proxy without a server, say so only now. A request would be
+        // in doubt then.
         tokio::select! {
             biased;
             ended = &mut connection => {
@@ -225,8 +225,8 @@ impl Connection {
         self.proven.get() || self.priming == Priming::Unprimed
     }
 
-    /// Whether it answers pings, if anything, and no requests.
-    pub(super) fn is_mute(&self) -> bool {
+    /// Whether the peer answers no requests, even if it answers pings.
+    pub(super) fn is_unresponsive(&self) -> bool {
         self.load.given_up.get() >= GIVEN_UP_MAX
     }
 
@@ -240,8 +240,8 @@ impl Connection {
         self.load.in_flight.set(self.load.in_flight.get().saturating_sub(1));
     }
 
-    /// Sends a request over a stream that was taken; the future waits for the answer. The request is gone by then: thousands of
-    /// these futures wait at a time, and each has to be small.
+    /// Sends a request over a stream that was taken; the future waits for the answer. It does not hold the request: thousands
+    /// of these futures wait at a time, and each has to be small.
     pub(super) fn exchange(
         &self,
         request: Request<()>,
@@ -314,9 +314,9 @@ impl Wire {
         }
     }
 
-    /// Says goodbye; call it when the sending side is gone.
+    /// Closes gracefully. To be called when the sending side was dropped.
     pub(super) async fn close(self) {
-        match tokio::time::timeout(FAREWELL_WITHIN, self.connection).await {
+        match tokio::time::timeout(CLOSE_WITHIN, self.connection).await {
             Ok(Ok(())) | Err(_) => {}
             Ok(Err(error)) => tracing::debug!(provider = self.provider, %error, "connection ended"),
         }
@@ -328,12 +328,12 @@ async fn watch(provider: &str, pings: &mut PingPong, load: &Load) -> Ending {
     let mut seen = load.answers.get();
     let mut quiet = Duration::ZERO;
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
         if std::mem::replace(&mut seen, load.answers.get()) != load.answers.get() {
             quiet = Duration::ZERO;
             continue;
         }
-        quiet += LOOK_EVERY;
+        quiet += CHECK_EVERY;
         if quiet >= IDLE_MAX && load.in_flight.get() == 0 {
             return Ending::Idle;
         }
@@ -384,7 +384,7 @@ async fn read_slowly(mut stream: RecvStream, mut body: Body) -> Vec<u8> {
     body.kept
 }
 
-/// What an error of a stream says about its request.
+/// The meaning of a stream's error for its request.
 ///
 /// `h2` ends streams above a GOAWAY's last stream with that GOAWAY, and those below it, if the connection
 /// breaks before their answers, with what broke it.

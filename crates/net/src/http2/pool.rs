@@ -1,7 +1,7 @@
-//! The connections of one sender thread, and who may use them.
+//! The connections of one thread to one origin, and the requests that wait for their streams.
 //!
-//! A connection is full when all streams that its peer grants are taken. When all connections are full and
-//! somebody waits, another is opened, one at a time; what a new one takes before its first answer is a matter of
+//! A connection is full when all streams that its peer grants are taken. When all connections are full and a request waits,
+//! another is opened, one at a time; how many requests a new one takes before its first answer is its
 //! [`Priming`](super::Priming).
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::connection::{ConnectError, Connection, Dial, Ending, NoReply, Wire};
-use super::waiting::{Line, Waiting};
+use super::waiting::{Queue, Waiting};
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::guard::Forbidden;
 use crate::redact::Credentials;
@@ -64,10 +64,10 @@ struct Shared {
     last_failure: RefCell<Option<String>>,
 }
 
-/// A place in a line. Leaving it, served or not, passes the turn on.
+/// A request in a queue. Leaving it, served or not, passes the turn on.
 #[derive(Debug)]
-struct Place<'a> {
-    line: &'a Line,
+struct Queued<'a> {
+    queue: &'a Queue,
     shared: &'a Shared,
 }
 
@@ -121,7 +121,7 @@ impl Pool {
                         waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
                         on_wire: self.shared.clock.monotonic() - sent_at,
                     };
-                    // Another one, for few are answered with words: keeping each would cost those that are not.
+                    // Made again, since few answers have a body: to keep each request would cost all the others.
                     if !reply.body.is_empty()
                         && let Some(request) = make()
                     {
@@ -164,12 +164,12 @@ impl Pool {
     }
 
     async fn wait<Refusal>(&self, priority: Priority) -> Result<Stream, Unsent<Refusal>> {
-        let place = Place::new(self.shared.waiting.line(priority), &self.shared);
+        let queued = Queued::new(self.shared.waiting.queue(priority), &self.shared);
         loop {
             self.grow();
-            place.line.turn.notified().await;
+            queued.queue.turn.notified().await;
             if let Some(stream) = self.take(true) {
-                drop(place);
+                drop(queued);
                 self.grow();
                 return Ok(stream);
             }
@@ -190,10 +190,10 @@ impl Pool {
         Some(Stream { connection, waited, shared: Rc::clone(&self.shared) })
     }
 
-    /// Opens a connection if somebody waits and those there are cannot serve.
+    /// Opens a connection if a request waits and the open ones have no stream for it.
     fn grow(&self) {
         let shared = &self.shared;
-        let may_grow = shared.connecting.borrow().is_none() && shared.waiting.anyone() && {
+        let may_grow = shared.connecting.borrow().is_none() && shared.waiting.is_any() && {
             let connections = shared.connections.borrow();
             connections.len() < shared.connections_max
                 && connections.iter().all(|one| one.is_settled() && one.free_streams() == 0)
@@ -206,10 +206,10 @@ impl Pool {
         shared.connecting.replace(Some(self.tasks.spawn(live(Rc::clone(shared)))));
     }
 
-    /// Lets go of all connections and waits until they have said goodbye.
+    /// Closes all connections gracefully.
     pub async fn close(&self) {
         self.shared.connections.borrow_mut().clear();
-        // It would be one that nobody lets go of.
+        // Nothing would close what it makes.
         if let Some(connecting) = self.shared.connecting.take() {
             connecting.abort();
         }
@@ -222,7 +222,7 @@ async fn live(shared: Rc<Shared>) {
     let connected = shared.connect().await;
     shared.connecting.take();
     let Some((connection, mut wire)) = connected else { return };
-    // Not held here: the connection ends in good order when the pool and its last stream let go of it.
+    // Not held here: the connection closes gracefully when the pool and its last stream have dropped it.
     let connection = {
         let connection = Rc::new(connection);
         let weak = Rc::downgrade(&connection);
@@ -241,9 +241,9 @@ async fn live(shared: Rc<Shared>) {
 // === impl Shared ===
 
 impl Shared {
-    /// Connects, again and again while somebody waits.
+    /// Connects, again and again while a request waits.
     async fn connect(&self) -> Option<(Connection, Wire)> {
-        while self.waiting.anyone() {
+        while self.waiting.is_any() {
             if let Some(at) = self.dial_at.get() {
                 tokio::time::sleep_until(at).await;
             }
@@ -287,8 +287,8 @@ impl Shared {
         None
     }
 
-    /// Takes a connection out of use, if it is not already; those under way on it go on. Who waits must look for
-    /// another.
+    /// Takes a connection out of use, if it is not already; requests under way on it go on. Waiting ones look for another.
+    /// Says whether it was in use.
     fn leave(&self, connection: &Weak<Connection>) -> bool {
         let mut connections = self.connections.borrow_mut();
         let is_it = |other: &Rc<Connection>| std::ptr::eq(Rc::as_ptr(other), connection.as_ptr());
@@ -300,11 +300,11 @@ impl Shared {
         was_in_use
     }
 
-    /// Wakes whose turn it is, if there is a stream for them.
+    /// Wakes the request whose turn it is, if there is a stream for it.
     fn wake(&self) {
         let serves =
             || self.connections.borrow().iter().any(|connection| connection.free_streams() > 0);
-        if self.waiting.anyone() && serves() {
+        if self.waiting.is_any() && serves() {
             self.waiting.wake_next();
         }
     }
@@ -329,7 +329,7 @@ impl Shared {
 // === impl Stream ===
 
 impl Stream {
-    /// Takes the stream's connection out of use.
+    /// Takes the stream's connection out of use. Says whether it was in use.
     pub fn leave_connection(&self) -> bool {
         self.shared.leave(&Rc::downgrade(&self.connection))
     }
@@ -338,7 +338,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.connection.give_stream_back();
-        if self.connection.is_mute() && self.leave_connection() {
+        if self.connection.is_unresponsive() && self.leave_connection() {
             let provider = self.shared.dial.provider;
             tracing::warn!(provider, "a connection answers no requests: it is replaced");
         }
@@ -346,18 +346,18 @@ impl Drop for Stream {
     }
 }
 
-// === impl Place ===
+// === impl Queued ===
 
-impl<'a> Place<'a> {
-    fn new(line: &'a Line, shared: &'a Shared) -> Self {
-        line.length.set(line.length.get() + 1);
-        Self { line, shared }
+impl<'a> Queued<'a> {
+    fn new(queue: &'a Queue, shared: &'a Shared) -> Self {
+        queue.length.set(queue.length.get() + 1);
+        Self { queue, shared }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.line.length.set(self.line.length.get().saturating_sub(1));
+        self.queue.length.set(self.queue.length.get().saturating_sub(1));
         self.shared.wake();
     }
 }

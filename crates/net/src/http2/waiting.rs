@@ -1,29 +1,30 @@
-//! Who waits for a stream: in the order of priority, then of arrival.
+//! Requests that wait for a stream: in the order of priority, then of arrival.
 
 use std::cell::Cell;
 
 use notification::Priority;
 use tokio::sync::Notify;
 
-/// Who waits, by priority.
+/// Waiting requests, by priority.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    urgent: Line,
-    normal: Line,
-    bulk: Line,
+    urgent: Queue,
+    normal: Queue,
+    bulk: Queue,
 }
 
-/// Who waits of one priority.
+/// Waiting requests of one priority, the first to come first.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Queue {
     pub(super) length: Cell<usize>,
+    /// Wakes one when it is its turn.
     pub(super) turn: Notify,
 }
 
 // === impl Waiting ===
 
 impl Waiting {
-    pub(super) fn line(&self, priority: Priority) -> &Line {
+    pub(super) fn queue(&self, priority: Priority) -> &Queue {
         match priority {
             Priority::Urgent => &self.urgent,
             Priority::Normal => &self.normal,
@@ -31,29 +32,29 @@ impl Waiting {
         }
     }
 
-    pub(super) fn anyone(&self) -> bool {
-        self.in_order().iter().any(|line| line.length.get() > 0)
+    pub(super) fn is_any(&self) -> bool {
+        self.in_order().iter().any(|queue| queue.length.get() > 0)
     }
 
-    /// Whether nobody of the same or a higher priority waits.
+    /// Whether no request of this or a higher priority waits.
     pub(super) fn none_before(&self, priority: Priority) -> bool {
-        let lines = Priority::ALL.iter().filter(|other| **other <= priority);
-        lines.map(|other| self.line(*other)).all(|line| line.length.get() == 0)
+        let queues = Priority::ALL.iter().filter(|other| **other <= priority);
+        queues.map(|other| self.queue(*other)).all(|queue| queue.length.get() == 0)
     }
 
     pub(super) fn wake_next(&self) {
-        if let Some(line) = self.in_order().into_iter().find(|line| line.length.get() > 0) {
-            line.turn.notify_one();
+        if let Some(queue) = self.in_order().into_iter().find(|queue| queue.length.get() > 0) {
+            queue.turn.notify_one();
         }
     }
 
     pub(super) fn wake_all(&self) {
-        for line in self.in_order() {
-            line.turn.notify_waiters();
+        for queue in self.in_order() {
+            queue.turn.notify_waiters();
         }
     }
 
-    fn in_order(&self) -> [&Line; 3] {
+    fn in_order(&self) -> [&Queue; 3] {
         [&self.urgent, &self.normal, &self.bulk]
     }
 }
