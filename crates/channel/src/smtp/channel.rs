@@ -15,11 +15,11 @@ use super::address;
 use super::config::{Relay, Settings, Target, Tls};
 use super::dkim::Signer;
 use super::dns::{Dns, ResolveMail};
-use super::pool::{Limits, NoPlace, Place, Pool};
+use super::pool::{Limits, NoSession, Pool, Session};
 use super::request::{Composer, Mail, Message};
 use super::response::{Advice, Delays, declined, interpret};
-use super::route::{Exchangers, Router, Way};
-use super::session::{Manners, NoConnection};
+use super::route::{Exchangers, Router, Servers};
+use super::session::{NoConnection, SessionConfig};
 use super::session_limits::may_end_session;
 use super::transaction::{End, Stage, transact};
 use super::wire::Reply;
@@ -33,16 +33,16 @@ use crate::{
 /// one command; together with the ten for the final dot an attempt stays below
 /// [`notification::limits::PATIENT_ATTEMPT_TIMEOUT`].
 const UNTIL_SENT: Duration = Duration::from_mins(5);
-/// How soon a mail that found all connections in use is worth another try.
-const NO_PLACE_DELAY: Duration = Duration::from_secs(1);
+/// How soon a mail is due again that found all connections in use.
+const NO_SESSION_DELAY: Duration = Duration::from_secs(1);
 
-/// A way to mailboxes.
+/// A channel to mailboxes.
 #[derive(Debug, Clone)]
 pub struct SmtpChannel {
     target: Target,
     /// `None` where each domain is its own.
     destination: Option<Arc<str>>,
-    manners: Manners,
+    session_config: SessionConfig,
     guard: Guard,
     name_servers: Vec<std::net::SocketAddr>,
     /// `None`: the name servers.
@@ -75,8 +75,8 @@ impl SmtpChannel {
         });
         let secrets = both(settings.credentials(), signer(settings));
         let ((checked, connector), (credentials, signer)) = both(checked, secrets)?;
-        let manners =
-            Manners { tls: checked.tls, connector, helo: settings.helo.clone(), credentials };
+        let session_config =
+            SessionConfig { tls: checked.tls, connector, helo: settings.helo.clone(), credentials };
         let composer = Composer { from: checked.from, return_path: checked.return_path, signer };
         let destination = match &checked.target {
             Target::Relay(relay) => Some(Relay::to_string(relay).into()),
@@ -89,7 +89,7 @@ impl SmtpChannel {
         Ok(Self {
             target: checked.target,
             destination,
-            manners,
+            session_config,
             guard: Guard::new(settings.allow_networks.clone()),
             name_servers: settings.name_servers.clone(),
             resolver: None,
@@ -106,30 +106,30 @@ impl SmtpChannel {
         })
     }
 
-    /// The same with mail exchangers and their addresses found by `resolver`. Wherever they lead, they are checked.
+    /// This channel with mail exchangers and their addresses found by `resolver`. The addresses are checked all the same.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn ResolveMail>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// What the domain has to publish for its signatures, as `SELECTOR._domainkey.DOMAIN`; `None` when nothing is signed.
+    /// The record that the domain has to publish for its signatures, as `SELECTOR._domainkey.DOMAIN`; `None` when nothing is signed.
     pub fn dkim_record(&self) -> Option<String> {
         self.composer.signer.as_ref().map(Signer::record)
     }
 
     fn router(&self) -> Result<Router, ChannelError> {
-        let way = match &self.target {
-            Target::Relay(relay) => Way::Relay(relay.clone()),
+        let servers = match &self.target {
+            Target::Relay(relay) => Servers::Relay(relay.clone()),
             Target::Mx { port } => {
                 let resolver = match &self.resolver {
                     Some(resolver) => Arc::clone(resolver),
                     None => Arc::new(Dns::new(&self.name_servers)?),
                 };
-                Way::Exchangers(Exchangers { resolver, guard: self.guard.clone(), port: *port })
+                Servers::Exchangers(Exchangers { resolver, guard: self.guard.clone(), port: *port })
             }
         };
-        Ok(Router { manners: self.manners.clone(), way })
+        Ok(Router { session_config: self.session_config.clone(), servers })
     }
 }
 
@@ -236,35 +236,35 @@ impl SmtpSender {
         let deadline = waiting_since + UNTIL_SENT;
         let mut refusal = None;
         while self.clock.monotonic() < deadline {
-            let placing = Box::pin(self.pool.place(destination));
-            let mut place = match tokio::time::timeout_at(deadline, placing).await {
-                Ok(Ok(place)) => place,
-                Ok(Err(NoPlace::Full)) => return Attempt::handed_back(NO_PLACE_DELAY),
-                Ok(Err(NoPlace::Failed { why, is_new })) => {
+            let waiting = Box::pin(self.pool.session(destination));
+            let mut session = match tokio::time::timeout_at(deadline, waiting).await {
+                Ok(Ok(session)) => session,
+                Ok(Err(NoSession::Full)) => return Attempt::handed_back(NO_SESSION_DELAY),
+                Ok(Err(NoSession::Failed { why, is_new })) => {
                     return self.conclude_without(why, is_new);
                 }
                 Err(_elapsed) => break,
             };
-            if place.waited
+            if session.waited
                 && let Some(report) = start.may_start().report_otherwise()
             {
-                self.pool.keep(place);
+                self.pool.keep(session);
                 return Attempt::not_started(report);
             }
             if let Err(report) = start.begin().await {
-                self.pool.keep(place);
+                self.pool.keep(session);
                 return Attempt::not_started(report);
             }
             let sent_at = self.clock.monotonic();
-            match transact(&mut place.connection, message, deadline).await {
+            match transact(&mut session.connection, message, deadline).await {
                 // On an old connection the server speaks of that, and not of this mail.
                 End::Replied(stage, reply)
-                    if place.is_reused && reply.is_closing() && stage != Stage::Message => {}
-                End::Cut(_) if place.is_reused => {}
+                    if session.is_reused && reply.is_closing() && stage != Stage::Message => {}
+                End::Cut(_) if session.is_reused => {}
                 End::Replied(stage, reply)
-                    if place.connection.mails_taken > 0 && may_end_session(stage, &reply) =>
+                    if session.connection.mails_taken > 0 && may_end_session(stage, &reply) =>
                 {
-                    refusal = Some(self.pool.retire(place));
+                    refusal = Some(self.pool.retire(session));
                 }
                 End::Replied(stage, reply) => {
                     if stage != Stage::Mail
@@ -272,16 +272,16 @@ impl SmtpSender {
                     {
                         self.pool.learn(refusal);
                     }
-                    let reply = self.channel.manners.hidden_in(reply);
+                    let reply = self.channel.session_config.redact(reply);
                     let (attempt, advice) = interpret(stage, &reply, self.channel.delays);
-                    self.conclude(place, &reply, advice);
+                    self.conclude(session, &reply, advice);
                     let on_wire = self.clock.monotonic() - sent_at;
                     return attempt.timed(Timing { waited: sent_at - waiting_since, on_wire });
                 }
                 End::Cut(why) => return Attempt::unsent(why, None),
                 End::Lost(why) => return Attempt::lost(why),
                 End::Impossible(why) => {
-                    self.pool.keep(place);
+                    self.pool.keep(session);
                     return Attempt::impossible(why);
                 }
             }
@@ -289,16 +289,16 @@ impl SmtpSender {
         Attempt::unsent("no connection stood long enough", None)
     }
 
-    fn conclude(&self, place: Place, reply: &Reply, advice: Advice) {
+    fn conclude(&self, session: Session, reply: &Reply, advice: Advice) {
         if advice == Advice::Complain {
             self.complain(&reply.status());
         }
-        if advice != Advice::LeaveConnection && place.connection.is_good() {
-            self.pool.keep(place);
+        if advice != Advice::LeaveConnection && session.connection.is_good() {
+            self.pool.keep(session);
         }
     }
 
-    /// What an attempt comes to that has no connection.
+    /// The result of an attempt without a connection.
     fn conclude_without(&self, why: NoConnection, is_new: bool) -> Attempt {
         match why {
             NoConnection::Unreachable(why) => Attempt::unsent(words::short(why), None),
@@ -323,9 +323,9 @@ impl SmtpSender {
                 }
                 Attempt::unsent(words::short(why), Some(SETTINGS_DELAY))
             }
-            NoConnection::Nowhere(why) => Attempt::impossible(words::short(why)),
+            NoConnection::NoHost(why) => Attempt::impossible(words::short(why)),
             // What a relay would answer (RFC 7505, section 4.2).
-            NoConnection::Gone(why) => {
+            NoConnection::NullMx(why) => {
                 Attempt::answered(Answer::refused(556, true, words::short(why)))
             }
         }

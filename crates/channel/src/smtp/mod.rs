@@ -6,11 +6,11 @@
 //!        ├─ Composer        content -> Mail, once per chunk; Mail -> Message per recipient (request, mime, dkim)
 //!        └─ Pool            up to `connections_max` connections per destination, one mail at a time on each
 //!             ├─ Router     destination -> server: the relay, or MX (route, dns)
-//!             ├─ Manners    greeting, EHLO, STARTTLS, AUTH (session)
+//!             ├─ SessionConfig  greeting, EHLO, STARTTLS, AUTH (session)
 //!             └─ transact   MAIL RCPT DATA, message and dot (transaction), each reply's meaning (response)
 //! ```
 //!
-//! One recipient per mail: a verdict belongs to one notification, and nobody learns of the others.
+//! One recipient per mail: a verdict belongs to one notification, and no recipient learns of another.
 //!
 //! A connection ends in one of two halves of a mail. Before the last byte of the message is handed over nothing came of it,
 //! and it is tried again; after that only the server's reply tells, for which it has ten minutes, and without it the
@@ -45,7 +45,7 @@ const FINAL_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a server may leave sent bytes unread or unacknowledged: more than the 3 minutes that a block of a message has (RFC 5321,
 /// section 4.5.3.2.5), in which a server may well look at what it got so far.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_mins(4);
-/// How long mails wait for settings that somebody has to mend: a campaign must not burn meanwhile.
+/// How long mails wait for settings that an operator has to correct: a campaign must not be lost meanwhile.
 const SETTINGS_DELAY: Duration = Duration::from_mins(15);
-/// How long a farewell may take.
+/// How long QUIT and its reply may take.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! The connections of one sender thread, by destination.
 //!
-//! A connection carries one mail at a time and belongs to the attempt that uses it. A destination has so many places; who
-//! holds a place takes a connection that is idle, or opens one. What a server says or does between two mails (421, or just
-//! closing) costs nobody anything: the connection is forgotten and the next one taken.
+//! A connection carries one mail at a time and belongs to the attempt that uses it. A destination has a bounded number of
+//! sessions; an attempt that may have one takes an idle connection, or opens one. What a server says or does between two mails
+//! (421, or just closing) costs no mail anything: the connection is dropped and the next one taken.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,8 +24,8 @@ use crate::Tools;
 /// How long a connection without work is kept, and how often that is looked at: so up to twice as long. Servers end idle
 /// ones after five minutes (RFC 5321, section 4.5.3.2.7), many sooner.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// How long an attempt waits for a place.
-const PLACE_WAIT: Duration = Duration::from_secs(30);
+/// How long an attempt waits for a session.
+const SESSION_WAIT: Duration = Duration::from_secs(30);
 /// Destinations remembered without a connection or a failure to speak of; beyond it they are forgotten.
 const DESTINATIONS_KEPT: usize = 1_024;
 /// Between connects that fail: at first and at last.
@@ -54,9 +54,9 @@ pub(super) struct Limits {
     pub(super) deliveries_per_connection: u32,
 }
 
-/// A connection that may be used. Dropping it ends it; [`Pool::keep`] does not.
+/// A connection for one mail, with the permit to use it. Dropping it ends the connection; [`Pool::keep`] does not.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Session {
     pub(super) connection: Connection,
     /// Whether it carried a mail before.
     pub(super) is_reused: bool,
@@ -66,21 +66,22 @@ pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why there is no connection.
+/// Why there is no session.
 #[derive(Debug)]
-pub(super) enum NoPlace {
+pub(super) enum NoSession {
     /// All were in use all the time.
     Full,
-    /// None can be made, and this is why; `is_new` when nobody was told yet.
+    /// No connection can be made, and why; `is_new` when this was not reported before.
     Failed { why: NoConnection, is_new: bool },
 }
 
 #[derive(Debug)]
 struct Destination {
     name: Arc<str>,
-    places: Arc<Semaphore>,
+    /// Permits of sessions.
+    sessions: Arc<Semaphore>,
     failures: Cell<u16>,
-    /// Why and until when nobody tries.
+    /// Why and until when no connection is tried.
     closed: RefCell<Option<(NoConnection, Instant)>>,
 }
 
@@ -96,7 +97,7 @@ impl Pool {
             backoff,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
             destinations: RefCell::default(),
-            // Places bound them.
+            // The sessions of each destination bound them.
             idle: Idle::new(tools.clock, IDLE_MAX, usize::MAX),
             session_limits: SessionLimits::new(tools.clock),
         }
@@ -107,18 +108,18 @@ impl Pool {
         Backoff::new(RECONNECT_BASE, RECONNECT_CAP)
     }
 
-    /// A connection to `destination`: an idle one, or a new one when a place is free.
-    pub(super) async fn place(&self, destination: &Arc<str>) -> Result<Place, NoPlace> {
+    /// A session with `destination`, over an idle connection or a new one, when it may have another.
+    pub(super) async fn session(&self, destination: &Arc<str>) -> Result<Session, NoSession> {
         let destination = self.destination(destination);
         let mut waited = false;
-        let permit = match Arc::clone(&destination.places).try_acquire_owned() {
+        let permit = match Arc::clone(&destination.sessions).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_none_free) => {
                 waited = true;
-                let places = Arc::clone(&destination.places);
-                match tokio::time::timeout(PLACE_WAIT, places.acquire_owned()).await {
+                let permits = Arc::clone(&destination.sessions);
+                match tokio::time::timeout(SESSION_WAIT, permits.acquire_owned()).await {
                     Ok(Ok(permit)) => permit,
-                    Ok(Err(_)) | Err(_) => return Err(NoPlace::Full),
+                    Ok(Err(_)) | Err(_) => return Err(NoSession::Full),
                 }
             }
         };
@@ -126,12 +127,12 @@ impl Pool {
             Some(connection) => (connection, true),
             None => (self.connect(&destination).await?, false),
         };
-        Ok(Place { connection, is_reused, waited, destination, _permit: permit })
+        Ok(Session { connection, is_reused, waited, destination, _permit: permit })
     }
 
     /// Keeps the connection for the next mail, unless it has had its share.
-    pub(super) fn keep(&self, place: Place) {
-        let Place { connection, destination, .. } = place;
+    pub(super) fn keep(&self, session: Session) {
+        let Session { connection, destination, .. } = session;
         if connection.transactions >= self.limits.deliveries_per_connection
             || self.is_full(&connection)
         {
@@ -143,8 +144,8 @@ impl Pool {
 
     /// Ends the connection, whose server takes no more mails over it. What it refused is tried over another one, and
     /// if that takes it, the refusal is to be [learned](Self::learn).
-    pub(super) fn retire(&self, place: Place) -> Refusal {
-        let Place { connection, .. } = place;
+    pub(super) fn retire(&self, session: Session) -> Refusal {
+        let Session { connection, .. } = session;
         let (host, mails_taken) = (Arc::clone(&connection.host), connection.mails_taken);
         self.idle.end(connection);
         Refusal { host, mails_taken }
@@ -188,7 +189,7 @@ impl Pool {
         }
         let destination = Rc::new(Destination {
             name: Arc::clone(name),
-            places: Arc::new(Semaphore::new(self.limits.connections_max)),
+            sessions: Arc::new(Semaphore::new(self.limits.connections_max)),
             failures: Cell::new(0),
             closed: RefCell::default(),
         });
@@ -196,11 +197,11 @@ impl Pool {
         destination
     }
 
-    async fn connect(&self, destination: &Destination) -> Result<Connection, NoPlace> {
+    async fn connect(&self, destination: &Destination) -> Result<Connection, NoSession> {
         if let Some((why, until)) = &*destination.closed.borrow()
             && *until > self.clock.monotonic()
         {
-            return Err(NoPlace::Failed { why: why.clone(), is_new: false });
+            return Err(NoSession::Failed { why: why.clone(), is_new: false });
         }
         match self.router.connect(&destination.name, &self.random).await {
             Ok(connection) => {
@@ -213,7 +214,7 @@ impl Pool {
                 destination.failures.set(failures);
                 let wait = self.backoff.delay(failures, None, &mut self.random.borrow_mut());
                 destination.closed.replace(Some((why.clone(), self.clock.monotonic() + wait)));
-                Err(NoPlace::Failed { why, is_new: true })
+                Err(NoSession::Failed { why, is_new: true })
             }
         }
     }
@@ -224,7 +225,7 @@ impl Pool {
 impl Destination {
     fn is_of_use(&self, now: Instant) -> bool {
         let is_closed = self.closed.borrow().as_ref().is_some_and(|(_, until)| *until > now);
-        is_closed || Arc::strong_count(&self.places) > 1
+        is_closed || Arc::strong_count(&self.sessions) > 1
     }
 }
 

@@ -15,21 +15,21 @@ use tokio::net::TcpStream;
 use super::UNACKNOWLEDGED_MAX;
 use super::config::{Relay, Tls};
 use super::dns::ResolveMail;
-use super::session::{Connection, Manners, NoConnection, Server};
+use super::session::{Connection, NoConnection, Server, SessionConfig};
 
-/// Knows the way to destinations.
+/// Connects to the servers of destinations.
 #[derive(Debug)]
 pub(super) struct Router {
-    pub(super) manners: Manners,
-    pub(super) way: Way,
+    pub(super) session_config: SessionConfig,
+    pub(super) servers: Servers,
 }
 
-/// A way.
+/// The servers that take a channel's mail.
 #[derive(Debug)]
-pub(super) enum Way {
-    /// To one server.
+pub(super) enum Servers {
+    /// One server for all destinations.
     Relay(Relay),
-    /// To the servers of each domain.
+    /// The mail exchangers of each domain.
     Exchangers(Exchangers),
 }
 
@@ -37,12 +37,12 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Exchangers {
     pub(super) resolver: Arc<dyn ResolveMail>,
-    /// Passes the addresses that may be connected to: a recipient's domain is a stranger's choice.
+    /// Decides which addresses may be connected to: callers choose the domains.
     pub(super) guard: Guard,
     pub(super) port: u16,
 }
 
-/// What a host's name led to, which is what is checked and connected to.
+/// The addresses of a host: these very ones are checked and connected to.
 #[derive(Debug)]
 struct Found<'a> {
     addresses: Vec<SocketAddr>,
@@ -52,7 +52,7 @@ struct Found<'a> {
 /// How long TCP may take, with the name's resolution.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long everything after it may take until mail can be sent. RFC 5321 has five minutes for the greeting alone, which
-/// is all that an attempt has; who needs more than this will not be faster afterwards.
+/// is all that an attempt has; a server that needs more than this will not be faster afterwards.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(90);
 /// Exchangers of one domain that are called within an attempt (two are the least, RFC 5321, section 5.1), and those that
 /// are looked up for it.
@@ -68,8 +68,8 @@ impl Router {
         destination: &str,
         random: &RefCell<fastrand::Rng>,
     ) -> Result<Connection, NoConnection> {
-        match &self.way {
-            Way::Relay(relay) => {
+        match &self.servers {
+            Servers::Relay(relay) => {
                 let server = Server { name: relay.host.clone(), is_implicit: relay.is_implicit };
                 let host = match relay.host.parse() {
                     Ok(address) => Host::Address(address),
@@ -77,7 +77,7 @@ impl Router {
                 };
                 self.begin(&server, async || dial(&host, relay.port, &Anywhere).await).await
             }
-            Way::Exchangers(exchangers) => {
+            Servers::Exchangers(exchangers) => {
                 let hosts = exchangers.of(destination, random).await?;
                 self.connect_to_one_of(exchangers, hosts).await
             }
@@ -99,9 +99,9 @@ impl Router {
                 // RFC 7504: this host takes no mail at all.
                 Err(NoConnection::Busy(reply)) if reply.code == 521 => {
                     let why = format!("{host} takes no mail: {}", reply.detail());
-                    lasting.get_or_insert(NoConnection::Nowhere(why));
+                    lasting.get_or_insert(NoConnection::NoHost(why));
                 }
-                Err(why @ (NoConnection::Nowhere(_) | NoConnection::Gone(_))) => {
+                Err(why @ (NoConnection::NoHost(_) | NoConnection::NullMx(_))) => {
                     lasting.get_or_insert(why);
                 }
                 Err(
@@ -115,8 +115,8 @@ impl Router {
                 break;
             }
         }
-        let nowhere = || NoConnection::Nowhere("the domain has no mail server".to_owned());
-        Err(passing.pop().or(lasting).unwrap_or_else(nowhere))
+        let no_host = || NoConnection::NoHost("the domain has no mail server".to_owned());
+        Err(passing.pop().or(lasting).unwrap_or_else(no_host))
     }
 
     async fn begin(
@@ -124,12 +124,12 @@ impl Router {
         server: &Server,
         dial: impl AsyncFn() -> Result<TcpStream, NoConnection>,
     ) -> Result<Connection, NoConnection> {
-        let begun = self.begin_with(&self.manners, server, dial().await?).await;
-        if self.manners.tls == Tls::Opportunistic
+        let begun = self.begin_with(&self.session_config, server, dial().await?).await;
+        if self.session_config.tls == Tls::Opportunistic
             && let Err(NoConnection::Misconfigured(why)) = &begun
         {
             tracing::debug!(server = server.name, why, "sends without encryption");
-            let plain = Manners { tls: Tls::Off, ..self.manners.clone() };
+            let plain = SessionConfig { tls: Tls::Off, ..self.session_config.clone() };
             return self.begin_with(&plain, server, dial().await?).await;
         }
         begun
@@ -137,11 +137,11 @@ impl Router {
 
     async fn begin_with(
         &self,
-        manners: &Manners,
+        session_config: &SessionConfig,
         server: &Server,
         tcp: TcpStream,
     ) -> Result<Connection, NoConnection> {
-        let begin = Box::pin(manners.begin(tcp, server));
+        let begin = Box::pin(session_config.begin(tcp, server));
         let mut connection =
             tokio::time::timeout(SESSION_TIMEOUT, begin).await.unwrap_or_else(|_elapsed| {
                 let name = &server.name;
@@ -165,7 +165,7 @@ impl Exchangers {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Our own name servers' word, which may be wrong for a while: the recipient is not listed for it.
-                return Err(NoConnection::Nowhere(format!("{domain} does not exist")));
+                return Err(NoConnection::NoHost(format!("{domain} does not exist")));
             }
             Err(error) => return Err(NoConnection::Unreachable(format!("{domain}: {error}"))),
         };
@@ -175,7 +175,7 @@ impl Exchangers {
         }
         if found.iter().all(|exchanger| exchanger.host.is_empty()) {
             let why = format!("{domain} takes no mail (null MX, RFC 7505)");
-            return Err(NoConnection::Gone(why));
+            return Err(NoConnection::NullMx(why));
         }
         random.borrow_mut().shuffle(&mut found);
         found.sort_by_key(|exchanger| exchanger.preference);
@@ -184,15 +184,15 @@ impl Exchangers {
 
     /// Connects to `host`, if it is a name and all of its addresses may be connected to.
     async fn dial(&self, host: &str) -> Result<TcpStream, NoConnection> {
-        let nowhere = |why: &str| Err(NoConnection::Nowhere(format!("{host:?} {why}")));
+        let no_host = |why: &str| Err(NoConnection::NoHost(format!("{host:?} {why}")));
         let Ok(Host::Name(name)) = Host::parse(host) else {
-            return nowhere("is to take the mail, and is not the name of a host");
+            return no_host("is to take the mail, and is not the name of a host");
         };
         let looking_up = self.resolver.resolve(&name, self.port);
         let addresses = match tokio::time::timeout(CONNECT_TIMEOUT, looking_up).await {
             Ok(Ok(addresses)) => addresses,
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return nowhere("is to take the mail, and has no address");
+                return no_host("is to take the mail, and has no address");
             }
             Ok(Err(error)) => return Err(NoConnection::Unreachable(format!("{name}: {error}"))),
             Err(_elapsed) => {
@@ -222,7 +222,7 @@ async fn dial(host: &Host, port: u16, reach: &dyn Reach) -> Result<TcpStream, No
     match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(ConnectError::Forbidden(forbidden))) => {
-            Err(NoConnection::Nowhere(forbidden.to_string()))
+            Err(NoConnection::NoHost(forbidden.to_string()))
         }
         Ok(Err(ConnectError::Failed(why))) => Err(NoConnection::Unreachable(why)),
         Err(_elapsed) => Err(NoConnection::Unreachable("no connection within 30 s".to_owned())),

@@ -18,7 +18,7 @@ use super::wire::{Broken, Reply, Stream, Wire};
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) wire: Wire<Box<dyn Stream>>,
-    pub(super) offers: Offers,
+    pub(super) capabilities: Capabilities,
     /// The server's name; empty until the router says which.
     pub(super) host: Arc<str>,
     /// Mails begun over it.
@@ -31,18 +31,18 @@ pub(super) struct Connection {
     pub(super) is_broken: bool,
 }
 
-/// What a server offers after EHLO.
+/// The extensions that a server announces after EHLO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Offers {
+pub(super) struct Capabilities {
     bits: u32,
     mechanisms: u64,
     /// The longest message it takes, bytes, if it says.
     pub(super) size_max: Option<usize>,
 }
 
-/// How connections begin.
+/// The settings of a session: encryption, name and login.
 #[derive(Debug, Clone)]
-pub(super) struct Manners {
+pub(super) struct SessionConfig {
     pub(super) tls: Tls,
     pub(super) connector: Arc<rustls::ClientConfig>,
     /// `None`: the address of the connection.
@@ -50,7 +50,7 @@ pub(super) struct Manners {
     pub(super) credentials: Option<Credentials>,
 }
 
-/// Who is called.
+/// The server of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     /// As its certificate has it.
@@ -65,13 +65,13 @@ pub(super) enum NoConnection {
     Unreachable(String),
     /// It speaks, and will not take mail now.
     Busy(Reply),
-    /// There is nobody to take it, now or ever: the domain does not exist or takes no mail.
-    Gone(String),
-    /// There is no host to be connected to, or none that may be.
-    Nowhere(String),
+    /// The domain says that it takes no mail (RFC 7505).
+    NullMx(String),
+    /// There is no host to connect to, or none that may be connected to.
+    NoHost(String),
     /// It refuses user name or password.
     NotLoggedIn(Reply),
-    /// Somebody has to do something about it: certificates, what the server demands.
+    /// An operator has to change something: certificates, or settings that the server demands.
     Misconfigured(String),
 }
 
@@ -79,10 +79,10 @@ pub(super) enum NoConnection {
 
 impl Connection {
     /// A connection over `wire` that carried nothing yet.
-    pub(super) fn new(wire: Wire<Box<dyn Stream>>, offers: Offers) -> Self {
+    pub(super) fn new(wire: Wire<Box<dyn Stream>>, capabilities: Capabilities) -> Self {
         Self {
             wire,
-            offers,
+            capabilities,
             host: Arc::from(""),
             transactions: 0,
             mails_taken: 0,
@@ -97,10 +97,10 @@ impl Connection {
     }
 }
 
-// === impl Offers ===
+// === impl Capabilities ===
 
-impl Offers {
-    /// What the reply to EHLO says.
+impl Capabilities {
+    /// Reads the reply to EHLO.
     pub(super) fn read(reply: &[u8]) -> Self {
         let Ok(response) = EhloResponse::parse(&mut reply.iter()) else { return Self::default() };
         Self {
@@ -131,9 +131,9 @@ impl Offers {
     }
 }
 
-// === impl Manners ===
+// === impl SessionConfig ===
 
-impl Manners {
+impl SessionConfig {
     /// Makes a connection to `server` out of a TCP connection to it.
     pub(super) async fn begin(
         &self,
@@ -152,8 +152,8 @@ impl Manners {
         if self.tls == Tls::Off {
             return self.introduce(wire.boxed(), &helo, false).await;
         }
-        let offers = hello(&mut wire, &helo).await?;
-        if offers.starttls() {
+        let capabilities = hello(&mut wire, &helo).await?;
+        if capabilities.starttls() {
             let reply = ask(&mut wire, "STARTTLS").await?;
             if reply.code == 220 {
                 let tls = self.encrypt(wire.into_stream(), &server.name).await?;
@@ -167,13 +167,13 @@ impl Manners {
                 "the server does not offer STARTTLS, and `tls` requires it".to_owned(),
             ));
         }
-        self.log_in(wire.boxed(), offers, false).await
+        self.log_in(wire.boxed(), capabilities, false).await
     }
 
-    /// `reply` without what was said to log in, which some servers repeat.
-    pub(super) fn hidden_in(&self, reply: Reply) -> Reply {
+    /// `reply` without the credentials, which some servers repeat.
+    pub(super) fn redact(&self, reply: Reply) -> Reply {
         match &self.credentials {
-            Some(credentials) if !reply.is_positive() => credentials.hidden_in(reply),
+            Some(credentials) if !reply.is_positive() => credentials.redact(reply),
             _ => reply,
         }
     }
@@ -195,45 +195,45 @@ impl Manners {
         helo: &str,
         is_encrypted: bool,
     ) -> Result<Connection, NoConnection> {
-        let offers = hello(&mut wire, helo).await?;
-        self.log_in(wire, offers, is_encrypted).await
+        let capabilities = hello(&mut wire, helo).await?;
+        self.log_in(wire, capabilities, is_encrypted).await
     }
 
     async fn log_in(
         &self,
         mut wire: Wire<Box<dyn Stream>>,
-        offers: Offers,
+        capabilities: Capabilities,
         is_encrypted: bool,
     ) -> Result<Connection, NoConnection> {
         if let Some(credentials) = &self.credentials {
             debug_assert!(is_encrypted || self.tls != Tls::Require);
-            let reply = authenticate(&mut wire, credentials, offers).await?;
+            let reply = authenticate(&mut wire, credentials, capabilities).await?;
             match reply.code {
                 235 => {}
-                400..=499 => return Err(NoConnection::Busy(self.hidden_in(reply))),
+                400..=499 => return Err(NoConnection::Busy(self.redact(reply))),
                 _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
         }
-        Ok(Connection::new(wire, offers))
+        Ok(Connection::new(wire, capabilities))
     }
 }
 
 async fn greeted<S: Stream>(mut wire: Wire<S>) -> Result<Wire<S>, NoConnection> {
     let greeting = wire.reply().await.map_err(unreachable)?;
-    // Whoever speaks before it is asked may be anybody in between (and STARTTLS forgets what it said).
+    // Bytes that come before they are asked for may be from anyone on the way; STARTTLS drops them.
     if greeting.code == 220 { Ok(wire) } else { Err(NoConnection::Busy(greeting)) }
 }
 
 /// EHLO; HELO when the server does not know it.
-async fn hello<S: Stream>(wire: &mut Wire<S>, helo: &str) -> Result<Offers, NoConnection> {
+async fn hello<S: Stream>(wire: &mut Wire<S>, helo: &str) -> Result<Capabilities, NoConnection> {
     let reply = ask(wire, &format!("EHLO {helo}")).await?;
     if reply.code == 250 {
-        return Ok(Offers::read(wire.raw()));
+        return Ok(Capabilities::read(wire.raw()));
     }
     if matches!(reply.code, 500 | 502 | 504) {
         let reply = ask(wire, &format!("HELO {helo}")).await?;
         return if reply.code == 250 {
-            Ok(Offers::default())
+            Ok(Capabilities::default())
         } else {
             Err(NoConnection::Busy(reply))
         };
@@ -244,11 +244,11 @@ async fn hello<S: Stream>(wire: &mut Wire<S>, helo: &str) -> Result<Offers, NoCo
 async fn authenticate<S: Stream>(
     wire: &mut Wire<S>,
     credentials: &Credentials,
-    offers: Offers,
+    capabilities: Capabilities,
 ) -> Result<Reply, NoConnection> {
     let Credentials { username, password, mechanism } = credentials;
     let password = password.expose();
-    let offered = |bit: u64| offers.mechanisms & bit != 0;
+    let offered = |bit: u64| capabilities.mechanisms & bit != 0;
     let mechanism = match mechanism {
         Some(mechanism) => *mechanism,
         None if offered(smtp_proto::AUTH_PLAIN) => Mechanism::Plain,
@@ -281,19 +281,19 @@ async fn authenticate<S: Stream>(
 // === impl Credentials ===
 
 impl Credentials {
-    /// What AUTH PLAIN says (RFC 4616).
+    /// The message of AUTH PLAIN (RFC 4616).
     fn plain(&self) -> String {
         BASE64_STANDARD.encode(format!("\0{}\0{}", self.username, self.password.expose()))
     }
 
-    /// What AUTH XOAUTH2 says.
+    /// The message of AUTH XOAUTH2.
     fn bearer(&self) -> String {
         let Self { username, password, .. } = self;
         let password = password.expose();
         BASE64_STANDARD.encode(format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}"))
     }
 
-    fn hidden_in(&self, mut reply: Reply) -> Reply {
+    fn redact(&self, mut reply: Reply) -> Reply {
         let password = self.password.expose();
         let said =
             [self.plain(), self.bearer(), BASE64_STANDARD.encode(password), password.to_owned()];

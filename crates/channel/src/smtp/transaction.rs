@@ -10,7 +10,7 @@
 //!
 //! What a cut means depends on one instant: when the kernel is given the last byte of the message, encrypted if the
 //! connection is. Before it the server cannot have the whole message and must not act (RFC 5321, section 4.2.5); after it
-//! nobody knows.
+//! it is unknown.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub(super) enum End {
     Impossible(String),
 }
 
-/// What a reply answers.
+/// The command that a reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The sender, or that there is a mail at all.
@@ -75,7 +75,7 @@ pub(super) async fn transact(
         (None, None) => {}
     }
     let mut bytes = Vec::with_capacity(message.len() + 64);
-    if connection.offers.chunking() {
+    if connection.capabilities.chunking() {
         bytes.extend_from_slice(format!("BDAT {} LAST\r\n", message.len()).as_bytes());
         message.write_plain(&mut bytes);
     } else {
@@ -88,7 +88,7 @@ pub(super) async fn transact(
     let answer = tokio::time::timeout(FINAL_TIMEOUT, connection.wire.reply());
     match answer.await {
         Ok(Ok(reply)) => {
-            connection.needs_reset = connection.offers.chunking() && !reply.is_positive();
+            connection.needs_reset = connection.capabilities.chunking() && !reply.is_positive();
             connection.mails_taken += u32::from(reply.is_positive());
             End::Replied(Stage::Message, reply)
         }
@@ -99,7 +99,7 @@ pub(super) async fn transact(
     }
 }
 
-/// Ends a conversation politely. Nothing depends on it.
+/// Ends a conversation with QUIT. Nothing depends on it.
 pub(super) async fn quit(mut connection: Connection) {
     let quitting = tokio::time::timeout(super::QUIT_TIMEOUT, async {
         connection.wire.send(b"QUIT\r\n").await?;
@@ -109,13 +109,13 @@ pub(super) async fn quit(mut connection: Connection) {
     drop(quitting.await);
 }
 
-/// What is said of the message beside its sender (RFC 1870).
+/// The parameters of MAIL beside the sender (RFC 1870).
 fn parameters(connection: &Connection, message: &Message<'_>) -> Result<String, String> {
-    let (offers, bytes) = (connection.offers, message.len());
-    if let Some(most) = offers.size_max.filter(|most| bytes > *most) {
+    let (capabilities, bytes) = (connection.capabilities, message.len());
+    if let Some(most) = capabilities.size_max.filter(|most| bytes > *most) {
         return Err(format!("the message has {bytes} bytes, and the server takes at most {most}"));
     }
-    Ok(if offers.size() { format!(" SIZE={bytes}") } else { String::new() })
+    Ok(if capabilities.size() { format!(" SIZE={bytes}") } else { String::new() })
 }
 
 /// Everything before the message, which may follow unless there is a `refusal`.
@@ -130,11 +130,11 @@ async fn open(
         (Stage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")),
         (Stage::Recipient, format!("RCPT TO:<{recipient}>\r\n")),
     ];
-    if !connection.offers.chunking() {
+    if !connection.capabilities.chunking() {
         commands.push((Stage::Data, "DATA\r\n".to_owned()));
     }
     let needs_reset = std::mem::replace(&mut connection.needs_reset, true);
-    if connection.offers.pipelining() {
+    if connection.capabilities.pipelining() {
         open_at_once(connection, &commands, needs_reset, refusal).await
     } else {
         open_one_by_one(connection, &commands, needs_reset, refusal).await
@@ -180,7 +180,7 @@ async fn open_at_once(
         let reply = connection.wire.reply().await?;
         let (goes_ahead, is_closing) = (is_go_ahead(*stage, &reply), reply.is_closing());
         if refusal.is_some() && *stage == Stage::Data && goes_ahead {
-            // Wants a message all the same (RFC 2920, section 3.1): an empty one, which nobody is to receive.
+            // It wants a message all the same (RFC 2920, section 3.1): an empty one, which has no recipient.
             connection.wire.send(b".\r\n").await?;
             connection.wire.reply().await?;
             connection.needs_reset = false;

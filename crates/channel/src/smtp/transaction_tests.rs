@@ -19,7 +19,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::super::address::Mailbox;
 use super::super::request::Composer;
-use super::super::session::Offers;
+use super::super::session::Capabilities;
 use super::super::wire::{Stream, Wire};
 use super::*;
 
@@ -138,7 +138,8 @@ async fn transacted(case: Case) -> (End, usize) {
         } else {
             Box::new(kernel)
         };
-        let offers = Offers::read(format!("250-server\r\n250 {}\r\n", case.offers).as_bytes());
+        let offers =
+            Capabilities::read(format!("250-server\r\n250 {}\r\n", case.offers).as_bytes());
         let wire = Wire::new(stream);
         let mut connection = Connection::new(wire, offers);
         let from = Mailbox::parse("news@example.com").unwrap();

@@ -16,13 +16,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + std::fmt::Debug> Stream for T {}
 pub(super) struct Wire<S> {
     stream: S,
     received: Box<[u8; BUFFER_BYTES]>,
-    /// What of `received` is not read yet.
+    /// The part of `received` that is not read yet.
     unread: std::ops::Range<usize>,
     /// The last reply as it came.
     raw: Vec<u8>,
 }
 
-/// What a server says.
+/// The reply of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     /// Three digits: 200 to 599.
@@ -46,13 +46,13 @@ impl<S: Stream> Wire<S> {
         Self { stream, received: Box::new([0; BUFFER_BYTES]), unread: 0..0, raw: Vec::new() }
     }
 
-    /// The stream alone. What was received and not read is forgotten: whoever sent it before encryption began may be anybody
-    /// (RFC 3207, section 6).
+    /// The stream alone. Bytes that were received and not read are dropped: before encryption, anyone on the way can have sent
+    /// them (RFC 3207, section 6).
     pub(super) fn into_stream(self) -> S {
         self.stream
     }
 
-    /// The same conversation over a stream of any kind.
+    /// This conversation over a stream of any kind.
     pub(super) fn boxed(self) -> Wire<Box<dyn Stream>>
     where
         S: 'static,
@@ -100,12 +100,12 @@ impl<S: Stream> Wire<S> {
         }
     }
 
-    /// The last reply as it came, for those who read more of it than [`Reply`] has.
+    /// The last reply as it came, with the parts that [`Reply`] leaves out.
     pub(super) fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// Whether the server says nothing, as it must while it is not asked; `false` also when it is gone.
+    /// Whether the server is silent, as it must be while it is not asked, and the connection open.
     pub(super) fn is_quiet(&mut self) -> bool {
         use futures_util::FutureExt as _;
         let mut byte = [0];
