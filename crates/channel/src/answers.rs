@@ -1,4 +1,4 @@
-//! What the answers of all providers have in common: how long they ask to wait, and words.
+//! Parts that the answers of all providers have: how long they ask to wait, and words.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use notification::{Timestamp, limits};
 
-/// The longest wait that a stranger's server can ask for; a longer one is shortened to this.
+/// The longest wait that a server can ask for; a longer one is shortened to this.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
 /// How long `headers`, that came at `now`, ask to wait: seconds, or until an instant, which may have passed (RFC 9110,
@@ -24,8 +24,8 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
     Some(Timestamp::from_millis(instant.as_millisecond()).since(now))
 }
 
-/// What the log keeps of an answer: its status in words, and the beginning of its body, on one line. What could upset a
-/// terminal or a reader of lines is escaped; what is not UTF-8 shows as such.
+/// The part of an answer that the log keeps: its status in words, and the beginning of its body, on one line. Characters that
+/// could upset a terminal or a reader of lines are escaped; bytes that are not UTF-8 show as such.
 pub(crate) fn words(status: u16, body: &[u8]) -> String {
     let known = StatusCode::from_u16(status).ok();
     let reason = known.and_then(|status| status.canonical_reason()).unwrap_or("");

@@ -1,4 +1,4 @@
-//! What one attempt came to: for settle, and for the gate.
+//! The result of one attempt: for settle, and for the gate.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use notification::{Answer, Report};
 
 use crate::Invalid;
 
-/// What one attempt came to, and what it says about load.
+/// The result of one attempt, with what it says about load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// For settle.
@@ -46,7 +46,7 @@ impl Attempt {
         Self::new(Report::Attempted(answer), Signal::PushedBack)
     }
 
-    /// What the provider said, for a line in the log.
+    /// The provider's words, for a line in the log.
     pub(crate) fn words(&self) -> Cow<'_, str> {
         match &self.report {
             Report::Attempted(answer) if answer.status > 0 => {
@@ -57,7 +57,7 @@ impl Attempt {
         }
     }
 
-    /// Nobody knows what became of it.
+    /// It is unknown whether the provider acted on it.
     pub fn lost(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Report::Attempted(Answer::unknown(detail)), Signal::Dropped)
     }
@@ -73,7 +73,7 @@ impl Attempt {
         Self::new(Report::HandedBack { after }, Signal::PushedBack)
     }
 
-    /// It was not tried, for a reason that [`MayStart::report_otherwise`] gives.
+    /// It was not tried, for a reason that [`MayStart::report_otherwise`](crate::MayStart::report_otherwise) gives.
     pub fn not_started(report: Report) -> Self {
         Self::new(report, Signal::Silent)
     }
@@ -112,7 +112,10 @@ impl From<Unsent<Report>> for Attempt {
     }
 }
 
-/// What a delivery sends, encoded: its own content, or what its chunk shares. Otherwise what is to be reported.
+/// The encoded content of a delivery: its own, or the chunk's.
+///
+/// # Errors
+/// The result of its attempt, when it has none that can be sent.
 pub(crate) fn own_or_shared<'a, Encoded>(
     own: Option<&'a Result<Encoded, Invalid>>,
     shared: Option<&'a Result<Encoded, Invalid>>,

@@ -12,7 +12,7 @@ pub(crate) fn require(
     if is_right { Ok(()) } else { Err(ChannelError::Setting { setting, message: message.into() }) }
 }
 
-/// What both results hold, or what is wrong with either.
+/// The values of both results, or all that is wrong with either.
 pub(crate) fn both<A, B>(
     first: Result<A, impl Into<ChannelError>>,
     second: Result<B, impl Into<ChannelError>>,
@@ -24,7 +24,7 @@ pub(crate) fn both<A, B>(
     }
 }
 
-/// What each result holds, or what is wrong with any.
+/// The values of all results, or all that is wrong with any.
 pub(crate) fn each<T>(
     results: impl IntoIterator<Item = Result<T, ChannelError>>,
 ) -> Result<Vec<T>, ChannelError> {

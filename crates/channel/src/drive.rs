@@ -20,9 +20,9 @@ const STARTS_PER_TURN: usize = 64;
 /// Runs `attempt` for every delivery of `job`, as many at a time as the gate admits, and reports each.
 ///
 /// Finished attempts are reported in the batches in which they became ready, so a busy lane pays for few
-/// messages and a quiet one waits for nobody. An attempt that panics costs its own delivery an unknown
+/// messages and a quiet one waits for no other. An attempt that panics costs its own delivery an unknown
 /// verdict; an attempt over time is dropped, and its verdict is unknown. Of jobs that share a gate, the one
-/// under way refills its own places first: earlier chunks end before later ones, and their leases are kept.
+/// under way takes the passes that it frees first: earlier chunks end before later ones, and their leases are kept.
 pub async fn drive<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
 where
     Make: Fn(&'job Delivery) -> Attempting,
@@ -32,7 +32,7 @@ where
 }
 
 /// [`drive`] where `admit` decides when each delivery joins those that wait for the gate. It is asked once per delivery, and for
-/// one at a time: who waits for it holds no place.
+/// one at a time: a delivery that waits for it holds no pass.
 pub(crate) async fn drive_admitted<'job, Admit, Make, Attempting>(
     job: Job<'job>,
     admit: Admit,
@@ -139,7 +139,7 @@ async fn drive_with<'job, Admit, Make, Attempting>(
     }
 }
 
-/// Waits for what the next delivery waits for: its admission, or a place.
+/// Waits for what the next delivery waits for: its admission, or a pass.
 async fn wait_to_start(job: Job<'_>, admission: Option<&Admission>) -> Option<Pass> {
     if let Some(Admission::At(at)) = admission {
         tokio::time::sleep_until(*at).await;

@@ -15,6 +15,6 @@ pub trait Fence: std::fmt::Debug {
     /// Waits until the delivery at `index` is begun. The wait may be given up.
     ///
     /// # Errors
-    /// What to report instead, when it cannot be begun: it must not be sent.
+    /// The report instead, when it cannot be begun: it must not be sent.
     async fn begin(&self, index: u16) -> Result<(), Report>;
 }

@@ -93,7 +93,7 @@ impl Job<'_> {
 // === impl MayStart ===
 
 impl MayStart {
-    /// What is reported of a delivery that must not start; `None` when it may.
+    /// The report of a delivery that must not start; `None` when it may.
     pub fn report_otherwise(self) -> Option<Report> {
         match self {
             Self::Yes => None,
@@ -115,7 +115,7 @@ impl<'a> Start<'a> {
     /// is tried. Does nothing but for deliveries that must be sent at most once.
     ///
     /// # Errors
-    /// What to report instead, when it must not be sent.
+    /// The report instead, when it must not be sent.
     pub async fn begin(self) -> Result<(), Report> {
         let Some(fence) = self.job.fence.filter(|fence| !fence.is_begun(self.index)) else {
             return Ok(());

@@ -90,7 +90,7 @@ pub trait Sender: std::fmt::Debug {
     async fn close(&self);
 }
 
-/// What a sender needs from its thread.
+/// The tools that a sender gets from its thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Tools {
     /// The time.

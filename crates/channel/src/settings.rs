@@ -49,7 +49,7 @@ pub(crate) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
     Ok(networks.into_iter().map(|Network(network)| network).collect())
 }
 
-/// One of them, so that whoever reads the settings knows which is wrong.
+/// One network, so that an error names the one that is wrong.
 struct Network(IpNet);
 
 impl<'de> Deserialize<'de> for Network {

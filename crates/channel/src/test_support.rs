@@ -1,4 +1,4 @@
-//! What the tests of all channels share: answers, checks of contents, and the comparison of what channels do with what
+//! Support of the tests of all channels: answers, checks of contents, and the comparison of what channels do with what
 //! `docs/suppressions.md` says of the answers that put a recipient on the suppression list.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::{Attempt, Invalid};
 
 const PAGE: &str = include_str!("../../../docs/suppressions.md");
 
-/// The answers in the page's row of `kind` on which the column number `column` says that the recipient is gone.
+/// The answers in the page's row of `kind` on which the column number `column` says that the recipient is not registered any more.
 fn documented(kind: &str, column: usize) -> BTreeSet<&'static str> {
     let start = format!("| `{kind}` |");
     let row = PAGE.lines().find(|line| line.starts_with(&start)).expect("the page has the row");
@@ -21,7 +21,7 @@ fn documented(kind: &str, column: usize) -> BTreeSet<&'static str> {
 }
 
 /// Whether the recipient is not tried again.
-pub(crate) fn is_gone(attempt: &Attempt) -> bool {
+pub(crate) fn is_unregistered(attempt: &Attempt) -> bool {
     let Report::Attempted(answer) = &attempt.report else { return false };
     answer.verdict == Verdict::Refused { gone: true }
 }
@@ -32,8 +32,8 @@ pub(crate) fn check_suppressions(
     column: usize,
     answers: impl IntoIterator<Item = (String, Attempt)>,
 ) {
-    let gone = answers.into_iter().filter(|(_, attempt)| is_gone(attempt));
-    let found: BTreeSet<String> = gone.map(|(name, _)| name).collect();
+    let unregistered = answers.into_iter().filter(|(_, attempt)| is_unregistered(attempt));
+    let found: BTreeSet<String> = unregistered.map(|(name, _)| name).collect();
     let documented: BTreeSet<String> =
         documented(kind, column).into_iter().map(str::to_owned).collect();
     assert_eq!(

@@ -64,7 +64,7 @@ impl Gate {
         self.inner.in_flight.get()
     }
 
-    /// Whether nobody holds a pass and nobody else holds this gate.
+    /// Whether there is no pass and no other handle on this gate.
     pub fn is_idle(&self) -> bool {
         Rc::strong_count(&self.inner) == 1
     }

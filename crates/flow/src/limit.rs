@@ -47,7 +47,7 @@ pub trait Limit: fmt::Debug {
     fn learn(&mut self, sample: Sample);
 }
 
-/// A limit that somebody chose.
+/// A limit that is set.
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed(pub usize);
 

@@ -61,7 +61,7 @@ impl Quota {
         }
     }
 
-    /// Lets nobody through for `span` from `now`: the other side says that it has had enough. What was reserved stays so.
+    /// Lets nothing through for `span` from `now`: the provider asked for a pause. What was reserved stays so.
     pub fn pause(&self, now: Instant, span: Duration) {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
         let until = self.nanos(now) + span + self.burst_nanos - self.interval_nanos;

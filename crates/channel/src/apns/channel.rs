@@ -14,7 +14,7 @@ use notification::Delivery;
 
 use super::config::{Credential, Settings};
 use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
-use super::response::{Advice, Delays, Known, interpret};
+use super::response::{Advice, Confirmed, Delays, interpret};
 use super::state::StateFile;
 use super::token::{Signer, Token, Tokens};
 use crate::checks::both;
@@ -23,7 +23,7 @@ use crate::{
     timestamp,
 };
 
-/// A way to Apple's devices.
+/// A channel to Apple's devices.
 #[derive(Debug, Clone)]
 pub struct ApnsChannel {
     dial: Dial,
@@ -31,7 +31,7 @@ pub struct ApnsChannel {
     destination: Arc<str>,
     /// `None` with a certificate.
     token: Option<Arc<Token>>,
-    proof: Arc<Proof>,
+    confirmations: Arc<Confirmations>,
     topic: String,
     collapses_on_retry: bool,
     concurrency: usize,
@@ -39,9 +39,9 @@ pub struct ApnsChannel {
     delays: Delays,
 }
 
-/// What acceptances have shown since the start, on any thread.
+/// Facts that acceptances have confirmed since the start, on any thread.
 #[derive(Debug, Default)]
-struct Proof {
+struct Confirmations {
     environment: AtomicBool,
     own_topic: AtomicBool,
 }
@@ -51,7 +51,7 @@ struct ApnsSender {
     pool: Pool,
     encoder: Encoder,
     token: Option<Arc<Token>>,
-    proof: Arc<Proof>,
+    confirmations: Arc<Confirmations>,
     delays: Delays,
     clock: Clock,
     log_throttle: LogThrottle,
@@ -73,8 +73,8 @@ impl ApnsChannel {
     /// nothing.
     pub fn new(settings: &Settings, tokens: &Tokens) -> Result<Self, ChannelError> {
         let client = |identity| tls::client(settings.ca_file.as_deref(), &[b"h2"], identity);
-        let proof = both(proof(settings, tokens), client(None));
-        let ((origin, authority), ((token, identity), tls)) = both(settings.check(), proof)?;
+        let credential = both(credential(settings, tokens), client(None));
+        let ((origin, authority), ((token, identity), tls)) = both(settings.check(), credential)?;
         let tls = if identity.is_some() { client(identity)? } else { tls };
         let dial = Dial {
             provider: "APNs",
@@ -89,7 +89,7 @@ impl ApnsChannel {
             destination: authority.as_str().into(),
             authority,
             token,
-            proof: Arc::default(),
+            confirmations: Arc::default(),
             topic: settings.topic.clone(),
             collapses_on_retry: settings.collapse_on_retry,
             concurrency: settings.concurrency,
@@ -102,8 +102,8 @@ impl ApnsChannel {
     }
 }
 
-/// What proves to Apple who sends: a token, or the certificate of the connections.
-fn proof(
+/// The credential: a token, or the certificate of the connections.
+fn credential(
     settings: &Settings,
     tokens: &Tokens,
 ) -> Result<(Option<Arc<Token>>, Option<Identity>), ChannelError> {
@@ -157,7 +157,7 @@ impl Channel for ApnsChannel {
             pool: Pool::new(self.dial.clone(), self.connections_max, clock, tools.seed),
             encoder: Encoder::new(authority, topic, self.collapses_on_retry),
             token: self.token.clone(),
-            proof: Arc::clone(&self.proof),
+            confirmations: Arc::clone(&self.confirmations),
             delays: self.delays,
             clock,
             log_throttle: LogThrottle::default(),
@@ -205,9 +205,9 @@ impl ApnsSender {
         match self.pool.exchange(Start::of(job, delivery), &encoded.payload, &make).await {
             Ok((reply, stream)) => {
                 let (attempt, advice) =
-                    interpret(&reply, self.delays, self.proof.known(encoded.is_own_topic));
+                    interpret(&reply, self.delays, self.confirmations.so_far(encoded.is_own_topic));
                 if reply.status == 200 {
-                    self.proof.add(encoded.is_own_topic);
+                    self.confirmations.add(encoded.is_own_topic);
                 }
                 self.follow(advice, &attempt, &stream, common);
                 attempt.timed(reply.timing)
@@ -227,27 +227,27 @@ impl ApnsSender {
             Advice::LeaveConnection => {
                 stream.leave_connection();
             }
-            Advice::Complain => self.complain(attempt, "check key, key_id, team_id or the certificate"),
-            Advice::Doubt => self.complain(
+            Advice::Alert => self.log_refusal(attempt, "check key, key_id, team_id or the certificate"),
+            Advice::Doubt => self.log_refusal(
                 attempt,
                 "no device was accepted since the start: check whether endpoint and topic are the app's",
             ),
         }
     }
 
-    fn complain(&self, attempt: &Attempt, advice: &str) {
+    fn log_refusal(&self, attempt: &Attempt, advice: &str) {
         if self.log_throttle.admits(self.clock) {
             tracing::error!(answer = %attempt.words(), advice, "APNs refuses");
         }
     }
 }
 
-// === impl Proof ===
+// === impl Confirmations ===
 
-impl Proof {
-    /// What is known when the next answer is read.
-    fn known(&self, is_own_topic: bool) -> Known {
-        Known {
+impl Confirmations {
+    /// The facts by which the next answer is read.
+    fn so_far(&self, is_own_topic: bool) -> Confirmed {
+        Confirmed {
             environment: self.environment.load(Ordering::Relaxed),
             topic: is_own_topic && self.own_topic.load(Ordering::Relaxed),
         }

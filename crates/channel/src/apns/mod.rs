@@ -8,7 +8,7 @@
 //!        └─ http2::Pool       connections of this channel alone: one team and key, one environment
 //! ```
 //!
-//! What each request costs decides how many notifications a core can send, so whatever is the same for a
+//! The cost of a request decides how many notifications a core can send, so whatever is the same for a
 //! whole job is encoded once per job ([`request`]), and a connection's frames are written many at a time.
 //!
 //! Sources: Apple's "Establishing a token-based connection to APNs", "Establishing a certificate-based connection to

@@ -43,7 +43,7 @@ const DEVICE_TOKEN_DIGITS: std::ops::RangeInclusive<usize> = 64..=200;
 /// Paths and identifiers are cut from blocks of this size: one allocation for about fifty requests.
 const BLOCK_BYTES: usize = 8 * 1024;
 
-/// What all requests to one endpoint share.
+/// The parts that all requests to one endpoint share.
 #[derive(Debug)]
 pub(super) struct Encoder {
     authority: Authority,
@@ -64,10 +64,10 @@ pub(super) struct Encoded {
     pub(super) payload: Bytes,
 }
 
-/// What a job's deliveries share, whatever their content.
+/// The parts that a job's deliveries share, whatever their content.
 #[derive(Debug)]
 pub(super) struct Common {
-    /// The `authorization` header, unless a certificate says who we are.
+    /// The `authorization` header; `None` where connections have a certificate.
     pub(super) authorization: Option<HeaderValue>,
     expires_at: Option<Timestamp>,
     priority: Priority,
@@ -75,7 +75,7 @@ pub(super) struct Common {
     is_repeatable: bool,
 }
 
-/// What the caller asked for by options.
+/// The options of a notification.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     topic: Option<String>,
@@ -91,11 +91,11 @@ struct Options {
 struct Checked {
     options: Options,
     push_type: &'static str,
-    /// What the topic of that type ends in.
+    /// The ending of topics of that type.
     suffix: &'static str,
 }
 
-/// What a payload asks for.
+/// The properties of a payload that decide about its headers.
 #[derive(Debug, Default)]
 struct Asked {
     /// Work in the background.
@@ -222,7 +222,7 @@ impl Encoder {
 // === impl Common ===
 
 impl Common {
-    /// What the deliveries of `chunk` share.
+    /// The parts that the deliveries of `chunk` share.
     pub(super) fn new(chunk: &Chunk, authorization: Option<HeaderValue>) -> Self {
         let Envelope { expires_at, ref lane, guarantee, .. } = chunk.envelope;
         let is_repeatable = guarantee == Guarantee::AtLeastOnce;
@@ -303,7 +303,7 @@ fn check_content(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
     Ok(Checked { options, push_type, suffix })
 }
 
-/// What APNs documents about types, priorities and payloads that do not go together.
+/// The rules that APNs documents about types, priorities and payloads that do not go together.
 fn check_push_type(push_type: &str, options: &Options, asked: &Asked) -> Result<(), Invalid> {
     match (push_type, options.priority) {
         ("background", Some("10")) => {

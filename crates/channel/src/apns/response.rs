@@ -1,4 +1,4 @@
-//! What APNs' answers mean: one table.
+//! The meaning of APNs' answers: one table.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Delays {
     pub(super) throttle: Duration,
 }
 
-/// What else an answer asks for.
+/// The action that an answer asks for beside its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     /// Nothing.
@@ -31,40 +31,40 @@ pub(super) enum Advice {
     RenewToken,
     /// Nothing good will come over this connection any more.
     LeaveConnection,
-    /// Somebody must look at the key, its identifiers or its rights.
-    Complain,
+    /// An operator must check the key, its identifiers or its rights.
+    Alert,
     /// No device has been accepted yet: the channel may be set up for the wrong environment or topic.
     Doubt,
 }
 
-/// What an acceptance since the start has shown.
+/// Facts that acceptances since the start have confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct Confirmed {
     /// That the devices are of this environment.
     pub(super) environment: bool,
     /// That they belong to the topic of this notification.
     pub(super) topic: bool,
 }
 
-/// What a row of the table means.
+/// The meaning of a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     Accepted,
     /// This notification will never be accepted.
     Refused,
     /// This device token will never be accepted again.
-    Gone,
-    /// The same, unless all of them are of the other environment.
+    Unregistered,
+    /// This device token will never be accepted again, unless all of them are of the other environment.
     NotOfEnvironment,
-    /// The same, unless the topic is wrong.
+    /// This device token will never be accepted again, unless the topic is wrong.
     NotOfTopic,
     /// Try again soon.
     Again,
     /// The provider token expired: try again with the next.
     TokenExpired,
-    /// The credential is wrong: try again once somebody could have mended it.
+    /// The credential is wrong: try again when an operator has had time to correct it.
     Credential,
-    /// The connection has used up its patience: try again on another.
+    /// APNs takes no more over this connection: try again on another.
     ConnectionSpent,
     Throttled,
     ServerError,
@@ -74,13 +74,13 @@ pub(super) enum Meaning {
 struct Body<'a> {
     #[serde(borrow)]
     reason: Cow<'a, str>,
-    /// Since when the device is gone, in milliseconds.
+    /// Since when the token is not registered, in milliseconds.
     #[serde(default)]
     timestamp: serde_json::Value,
 }
 
 /// A wrong key fails every notification of a campaign alike. Refusing them would burn the campaign for a
-/// mistake in the configuration, so they wait long enough for somebody to read the log and mend it.
+/// mistake in the configuration, so they wait long enough for an operator to read the log and correct it.
 const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
 
 /// Every reason that Apple documents, under the status it comes with.
@@ -112,8 +112,8 @@ pub(super) const REASONS: &[(u16, &str, Meaning)] = &[
     (403, "MissingProviderToken", Meaning::Credential),
     (404, "BadPath", Meaning::Refused),
     (405, "MethodNotAllowed", Meaning::Refused),
-    (410, "ExpiredToken", Meaning::Gone),
-    (410, "Unregistered", Meaning::Gone),
+    (410, "ExpiredToken", Meaning::Unregistered),
+    (410, "Unregistered", Meaning::Unregistered),
     (413, "PayloadTooLarge", Meaning::Refused),
     (429, "TooManyProviderTokenUpdates", Meaning::ConnectionSpent),
     (429, "TooManyRequests", Meaning::Throttled),
@@ -122,8 +122,8 @@ pub(super) const REASONS: &[(u16, &str, Meaning)] = &[
     (503, "Shutdown", Meaning::ServerError),
 ];
 
-/// What an answer means. Its body may be cut short, or anything at all.
-pub(super) fn interpret(reply: &Reply, delays: Delays, known: Known) -> (Attempt, Advice) {
+/// The meaning of an answer. Its body may be cut short, or anything at all.
+pub(super) fn interpret(reply: &Reply, delays: Delays, confirmed: Confirmed) -> (Attempt, Advice) {
     let status = reply.status;
     let body: Option<Body<'_>> = serde_json::from_slice(&reply.body).ok();
     let (reason, timestamp) = body.map_or((Cow::Borrowed(""), None), |body| {
@@ -135,26 +135,26 @@ pub(super) fn interpret(reply: &Reply, delays: Delays, known: Known) -> (Attempt
         None => (by_status(status), Cow::Owned(words::plain(&reason))),
     };
     let deferred = |after, detail| Answer::deferred(status, after, detail);
-    let refused = |gone, detail| {
-        let advice = if gone { Advice::CarryOn } else { Advice::Doubt };
-        (Attempt::answered(Answer::refused(status, gone, detail)), advice)
+    let refused = |is_unregistered, detail| {
+        let advice = if is_unregistered { Advice::CarryOn } else { Advice::Doubt };
+        (Attempt::answered(Answer::refused(status, is_unregistered, detail)), advice)
     };
     match meaning {
         Meaning::Accepted => (Attempt::answered(accepted(reply)), Advice::CarryOn),
         Meaning::Refused => {
             (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
         }
-        Meaning::NotOfEnvironment => refused(known.environment, detail),
-        Meaning::NotOfTopic => refused(known.environment && known.topic, detail),
-        Meaning::Gone => {
+        Meaning::NotOfEnvironment => refused(confirmed.environment, detail),
+        Meaning::NotOfTopic => refused(confirmed.environment && confirmed.topic, detail),
+        Meaning::Unregistered => {
             let gone_since = timestamp.map(Timestamp::from_millis);
-            let gone = Answer { gone_since, ..Answer::refused(status, true, detail) };
-            (Attempt::answered(gone), Advice::CarryOn)
+            let answer = Answer { gone_since, ..Answer::refused(status, true, detail) };
+            (Attempt::answered(answer), Advice::CarryOn)
         }
         Meaning::Again => (Attempt::answered(deferred(None, detail)), Advice::CarryOn),
         Meaning::TokenExpired => (Attempt::answered(deferred(None, detail)), Advice::RenewToken),
         Meaning::Credential => {
-            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY), detail)), Advice::Complain)
+            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY), detail)), Advice::Alert)
         }
         Meaning::ConnectionSpent => {
             (Attempt::pushed_back(deferred(None, detail)), Advice::LeaveConnection)
@@ -179,11 +179,11 @@ fn accepted(reply: &Reply) -> Answer {
     }
 }
 
-/// What a status means whose reason is unknown, or has none.
+/// The meaning of a status whose reason is unknown, or has none.
 fn by_status(status: u16) -> Meaning {
     match status {
         200..=299 => Meaning::Accepted,
-        410 => Meaning::Gone,
+        410 => Meaning::Unregistered,
         401 | 403 => Meaning::Credential,
         408 | 425 => Meaning::Again,
         429 => Meaning::Throttled,

@@ -20,11 +20,11 @@ fn read(status: u16, body: &str) -> (Answer, Signal, Advice) {
 }
 
 fn read_reply(reply: &Reply) -> (Answer, Signal, Advice) {
-    read_knowing(reply, Known { environment: true, topic: true })
+    read_knowing(reply, Confirmed { environment: true, topic: true })
 }
 
-fn read_knowing(reply: &Reply, known: Known) -> (Answer, Signal, Advice) {
-    let (attempt, advice) = interpret(reply, DELAYS, known);
+fn read_knowing(reply: &Reply, confirmed: Confirmed) -> (Answer, Signal, Advice) {
+    let (attempt, advice) = interpret(reply, DELAYS, confirmed);
     let Report::Attempted(answer) = attempt.report else { panic!("an answer is an attempt") };
     (answer, attempt.signal, advice)
 }
@@ -113,7 +113,7 @@ fn some_answers_ask_for_more_than_a_verdict() {
     let advice = |status, reason: &str| read(status, &format!(r#"{{"reason":"{reason}"}}"#)).2;
     assert_eq!(advice(403, "ExpiredProviderToken"), Advice::RenewToken);
     assert_eq!(advice(429, "TooManyProviderTokenUpdates"), Advice::LeaveConnection);
-    assert_eq!(advice(403, "InvalidProviderToken"), Advice::Complain);
+    assert_eq!(advice(403, "InvalidProviderToken"), Advice::Alert);
     assert_eq!(advice(410, "Unregistered"), Advice::CarryOn);
 }
 
@@ -122,7 +122,7 @@ fn a_device_token_retires_only_when_environment_and_topic_are_known_to_be_right(
     let check = |reason: &str, environment: bool, topic: bool, verdict: Verdict, advice: Advice| {
         let body = format!(r#"{{"reason":"{reason}"}}"#);
         let reply = reply(400, HeaderMap::new(), body);
-        let (answer, _, found) = read_knowing(&reply, Known { environment, topic });
+        let (answer, _, found) = read_knowing(&reply, Confirmed { environment, topic });
         assert_eq!((answer.verdict, found), (verdict, advice), "{reason} {environment} {topic}");
     };
     check("BadDeviceToken", false, false, REFUSED, Advice::Doubt);

@@ -23,7 +23,7 @@ impl StateFile {
         Self { directory: directory.to_owned(), name: format!("apns-{team_id}-{key_id}.token") }
     }
 
-    /// What it holds; nothing when it cannot be read, or when others could have written it.
+    /// The token it holds; `None` when it cannot be read, or accounts other than its owner's could have written it.
     pub(super) fn read(&self) -> Option<String> {
         let metadata = fs::metadata(self.path()).ok()?;
         if metadata.permissions().mode() & 0o077 != 0 {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::response::{Delays, Known, REASONS, interpret};
+use super::response::{Confirmed, Delays, REASONS, interpret};
 use crate::Attempt;
 use crate::test_support::{check_suppressions, reply};
 
 /// Every status alone, and every reason with its own.
-fn answers(known: Known) -> impl Iterator<Item = (String, Attempt)> {
+fn answers(confirmed: Confirmed) -> impl Iterator<Item = (String, Attempt)> {
     let delays = Delays { server_error: Duration::ZERO, throttle: Duration::ZERO };
     let alone = (100..=599).map(|status| (status, ""));
     let reasons = REASONS.iter().map(|(status, reason, _)| (*status, *reason));
@@ -17,18 +17,18 @@ fn answers(known: Known) -> impl Iterator<Item = (String, Attempt)> {
         let body = format!(r#"{{"reason":"{reason}"}}"#);
         let reply = reply(status, HeaderMap::new(), body);
         let name = format!("{status} {reason}").trim_end().to_owned();
-        (name, interpret(&reply, delays, known).0)
+        (name, interpret(&reply, delays, confirmed).0)
     })
 }
 
 #[test]
 fn the_page_says_which_answers_suppress() {
-    check_suppressions("apns", 1, answers(Known { environment: false, topic: false }));
-    let certain = answers(Known { environment: false, topic: false });
+    check_suppressions("apns", 1, answers(Confirmed { environment: false, topic: false }));
+    let certain = answers(Confirmed { environment: false, topic: false });
     let certain: Vec<String> = certain
-        .filter(|(_, attempt)| crate::test_support::is_gone(attempt))
+        .filter(|(_, attempt)| crate::test_support::is_unregistered(attempt))
         .map(|(name, _)| name)
         .collect();
-    let known = answers(Known { environment: true, topic: true });
-    check_suppressions("apns", 2, known.filter(|(name, _)| !certain.contains(name)));
+    let confirmed = answers(Confirmed { environment: true, topic: true });
+    check_suppressions("apns", 2, confirmed.filter(|(name, _)| !certain.contains(name)));
 }

@@ -2,7 +2,7 @@
 //!
 //! APNs wants it renewed no more than once every 20 minutes and no less than once every 60; more often is
 //! answered with `TooManyProviderTokenUpdates`, which makes the connection useless. So one token serves all threads, and
-//! all channels that send with the same key for the same team ([`Tokens`]); whoever needs it first while it is old makes
+//! all channels that send with the same key for the same team ([`Tokens`]); the first to need it while it is old makes
 //! the next one, under the lock. A file keeps it over restarts, so that a process which cannot stay up does not use up
 //! what the team may have.
 
@@ -34,7 +34,7 @@ const RENEW_BEFORE_MIN: Duration = Duration::from_mins(20);
 #[derive(Debug, Default)]
 pub struct Tokens(Mutex<Vec<Weak<Token>>>);
 
-/// Who signs, and for whom.
+/// The key that signs, its identifier, and the team.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signer<'a> {
     /// PKCS#8, PEM.
@@ -180,7 +180,7 @@ impl Token {
         Minted::new(&jwt, now)
     }
 
-    /// What the file keeps, if it is ours and young enough.
+    /// The token in the file, if it is ours and young enough.
     fn load(&self, now: Timestamp) -> Option<Minted> {
         let jwt = self.file.get()?.read()?;
         let (signed, signature) = jwt.rsplit_once('.')?;

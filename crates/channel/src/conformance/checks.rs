@@ -126,7 +126,7 @@ pub(super) async fn own_contents_come_first(subject: &dyn Subject, clock: Clock)
     for delivery in &mut chunk.deliveries {
         delivery.content = Some(subject.content());
     }
-    // Nobody may send this: it is what the chunk has for deliveries without their own.
+    // This must not be sent: the chunk has it for deliveries without their own.
     chunk.content =
         Some(Content { payload: Bytes::from_static(b"\0"), options: Bytes::new(), fallback: None });
     all_accepted(&rig.send(&chunk, &Counting::new(8).gate()).await);

@@ -1,4 +1,4 @@
-//! A service account: who it is, and the assertions it signs (RFC 7523, RS256).
+//! A service account: its identity, and the assertions it signs (RFC 7523, RS256).
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ impl Account {
         })
     }
 
-    /// What is exchanged for an access token at `audience`; `None` when the key does not sign.
+    /// The assertion that is exchanged for an access token at `audience`; `None` when the key does not sign.
     pub(super) fn assertion(&self, audience: &str, now: Timestamp) -> Option<String> {
         let issued = now.seconds();
         let header = serde_json::json!({ "alg": "RS256", "typ": "JWT", "kid": self.key_id });

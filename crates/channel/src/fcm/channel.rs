@@ -32,10 +32,10 @@ use crate::{
 /// How long the messages of a job wait for their places in the quota, one after the other. What is left of the job goes
 /// back to the store then, and makes room for others.
 const QUOTA_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long messages wait whose account is refused: somebody has to mend it.
+/// How long messages wait whose account is refused: an operator has to correct it.
 const ACCOUNT_DELAY: Duration = Duration::from_mins(15);
 
-/// A way to the apps of one Firebase project.
+/// A channel to the apps of one Firebase project.
 #[derive(Debug, Clone)]
 pub struct FcmChannel {
     dial: Dial,
@@ -176,8 +176,8 @@ impl FcmSender {
         let authorization = prepared.authorization.borrow().clone();
         let start = Start::of(&prepared.job, delivery);
         match self.exchange(start, &body, &authorization).await {
-            // Whoever is not known is not listened to: the message was certainly not processed. Boxed: every attempt would
-            // carry the room for it.
+            // FCM checks the token first, so the message was certainly not processed. Boxed: every attempt would carry the room
+            // for it.
             Ok((_, Advice::RenewToken))
                 if self.tokens.rejected(&authorization, self.clock.monotonic()) =>
             {
@@ -200,7 +200,7 @@ impl FcmSender {
         }
     }
 
-    /// The same with another token.
+    /// Sends the message again, with another token.
     async fn attempt_anew(
         &self,
         prepared: &Prepared<'_>,
@@ -285,7 +285,7 @@ impl FcmSender {
                     quota.pause(self.clock.monotonic(), span);
                 }
             }
-            Advice::RenewToken | Advice::Complain => {
+            Advice::RenewToken | Advice::Alert => {
                 if self.log_throttle.admits(self.clock) {
                     tracing::error!(
                         answer = %attempt.words(),
@@ -298,7 +298,7 @@ impl FcmSender {
     }
 }
 
-/// What an attempt comes to without an access token.
+/// The result of an attempt without an access token.
 fn unsent(refused: &Refused) -> Attempt {
     match refused {
         Refused::Account(message) => Attempt::unsent(message.clone(), Some(ACCOUNT_DELAY)),

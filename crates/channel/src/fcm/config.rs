@@ -30,7 +30,7 @@ pub struct Settings {
     #[serde(default = "endpoint_default")]
     pub endpoint: String,
     /// Where access tokens are got. Default `https://oauth2.googleapis.com/token`. What the service account's JSON says is
-    /// never followed: whoever could change it would be sent our assertions.
+    /// never followed: a file that was tampered with would have assertions sent elsewhere.
     #[serde(default)]
     pub token_uri: Option<String>,
     /// More root certificates to trust, PEM, for this channel only.
@@ -50,7 +50,7 @@ pub struct Settings {
     pub connections_max: usize,
 }
 
-/// What the settings are checked into.
+/// The settings once they are checked.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) account: Account,

@@ -25,7 +25,7 @@ pub(super) struct Granted {
 /// Why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// The endpoint does not accept the account: somebody must look at it.
+    /// The endpoint does not accept the account: an operator must check it.
     Account(String),
     /// It may do so later.
     ForNow(String),
@@ -88,7 +88,7 @@ const fn is_success(status: u16) -> bool {
     matches!(status, 200..=299)
 }
 
-/// What an answer means. Its body may be anything at all.
+/// The meaning of an answer. Its body may be anything at all.
 fn read(status: u16, body: &[u8]) -> Result<Granted, String> {
     if !is_success(status) {
         let said = serde_json::from_slice(body).map_or_else(

@@ -1,4 +1,4 @@
-//! The quotas of one process. Google counts per project, whoever sends for it.
+//! The quotas of one process. Google counts per project, over all its senders.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,10 +8,10 @@ use flow::Quota;
 /// The quotas of one process: channels that send for the same project at the same rate share one, and so do a channel and the
 /// one that replaces it. Different rates for one project are shares of its quota that the settings have divided.
 #[derive(Debug, Default)]
-pub struct Quotas(Mutex<Vec<Known>>);
+pub struct Quotas(Mutex<Vec<SharedQuota>>);
 
 #[derive(Debug)]
-struct Known {
+struct SharedQuota {
     project: Arc<str>,
     per_minute: NonZeroU32,
     quota: Weak<Quota>,
@@ -24,12 +24,13 @@ impl Quotas {
     pub(super) fn of(&self, project: &Arc<str>, per_minute: NonZeroU32) -> Arc<Quota> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|known| known.quota.strong_count() > 0);
-        let is_meant = |known: &&Known| known.project == *project && known.per_minute == per_minute;
+        let is_meant =
+            |known: &&SharedQuota| known.project == *project && known.per_minute == per_minute;
         let shared = known.iter().find(is_meant).and_then(|known| known.quota.upgrade());
         shared.unwrap_or_else(|| {
             let quota = Arc::new(Quota::per_minute(per_minute));
             let project = Arc::clone(project);
-            known.push(Known { project, per_minute, quota: Arc::downgrade(&quota) });
+            known.push(SharedQuota { project, per_minute, quota: Arc::downgrade(&quota) });
             quota
         })
     }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_has_one_quota_for_as_long_as_somebody_uses_it() {
+    fn a_project_has_one_quota_for_as_long_as_it_has_users() {
         let quotas = Quotas::default();
         let of = |project: &str, count: u32| {
             quotas.of(&Arc::from(project), NonZeroU32::new(count).unwrap())
@@ -51,6 +52,6 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &of("shop", 300)), "a share of its own");
         drop(first);
         let _next = of("third", 1);
-        assert_eq!(quotas.0.lock().unwrap().len(), 1, "what nobody uses is forgotten");
+        assert_eq!(quotas.0.lock().unwrap().len(), 1, "a quota without users is forgotten");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::Invalid;
 
-/// What all requests of one channel share.
+/// The parts that all requests of one channel share.
 #[derive(Debug)]
 pub(super) struct Encoder {
     uri: Uri,
@@ -22,9 +22,9 @@ pub(super) struct Encoder {
 /// A content, encoded but for its target.
 #[derive(Debug, Clone)]
 pub(super) struct Encoded {
-    /// What stands before the target.
+    /// The bytes before the target.
     head: &'static str,
-    /// What stands behind it.
+    /// The bytes behind the target.
     tail: Bytes,
     /// Of keys and values, as FCM counts.
     bytes: usize,
@@ -51,7 +51,7 @@ const TOPIC_PREFIX: &str = "/topics/";
 const TOPIC_BYTES_MAX: usize = 900;
 const BYTES_MAX: usize = 4096;
 const BYTES_MAX_TOPIC: usize = 2048;
-/// What else than a target may stand in a message.
+/// The fields of a message beside its target.
 const MEMBERS: &[&str] = &["data", "notification", "android", "webpush", "apns", "fcm_options"];
 const TARGETS: &[&str] = &["token", "topic", "condition"];
 /// The longest that FCM keeps a message: four weeks.

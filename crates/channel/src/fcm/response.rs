@@ -1,4 +1,4 @@
-//! What FCM's answers mean.
+//! The meaning of FCM's answers.
 //!
 //! FCM's own code (`details[]` of the type `FcmError`) says more than the status, and the other details say what it is
 //! about: `BadRequest` which field is wrong, `QuotaFailure` whose rate was too high, `ApnsError` what Apple said.
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::Attempt;
 use crate::answers::retry_after;
 
-/// What else an answer asks for.
+/// The action that an answer asks for beside its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     /// Nothing.
@@ -23,20 +23,20 @@ pub(super) enum Advice {
     RenewToken,
     /// The project has used up its quota: nothing else will be accepted for so long.
     Pause(Duration),
-    /// Somebody must look at the account, its rights, or the project.
-    Complain,
+    /// An operator must check the account, its rights, or the project.
+    Alert,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// This message will never be accepted.
     Refused,
     /// This registration token will never be accepted again.
-    Gone,
+    Unregistered,
     /// The account is not known: with another token perhaps.
     TokenRejected,
-    /// The account, its rights or the project's set-up is wrong: try again once somebody could have mended it.
+    /// The account, its rights or the project's set-up is wrong: try again when an operator has had time to correct it.
     Credential,
     /// The project sends too much.
     ProjectRate,
@@ -48,7 +48,7 @@ enum Meaning {
     ServerError,
 }
 
-/// What an error's body says.
+/// The parts of an error's body.
 #[derive(Debug, Default)]
 struct Said {
     /// FCM's own code; empty when there is none.
@@ -56,7 +56,7 @@ struct Said {
     message: String,
     /// The fields that are wrong, if that is what is wrong.
     fields: Option<Vec<String>>,
-    /// What Apple answered, if it was asked.
+    /// Apple's status, if Apple was asked.
     apns_status: Option<u64>,
     /// Subjects and descriptions of the rates that were too high, in lower case.
     quota: String,
@@ -88,7 +88,7 @@ const DELAY_MAX: Duration = Duration::from_hours(1);
 /// How many attempts to a device double the wait.
 const DOUBLINGS_MAX: u16 = 8;
 
-/// What the answer to attempt number `attempt` means, that came at `now`. Its body may be cut short, or anything at all.
+/// The meaning of the answer to attempt number `attempt`, that came at `now`. Its body may be cut short, or anything at all.
 pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt, Advice) {
     let status = reply.status;
     if (200..300).contains(&status) {
@@ -104,15 +104,13 @@ pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt
         Meaning::Refused => {
             (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
         }
-        Meaning::Gone => {
+        Meaning::Unregistered => {
             (Attempt::answered(Answer::refused(status, true, detail)), Advice::CarryOn)
         }
         Meaning::TokenRejected => {
             (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::RenewToken)
         }
-        Meaning::Credential => {
-            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::Complain)
-        }
+        Meaning::Credential => (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::Alert),
         Meaning::ProjectRate => {
             let wait = asked.unwrap_or(RATE_DELAY_MIN).clamp(RATE_DELAY_MIN, DELAY_MAX);
             (Attempt::pushed_back(deferred(Some(wait))), Advice::Pause(wait))
@@ -178,8 +176,8 @@ impl Said {
 
     fn meaning(&self, status: u16) -> Meaning {
         match (status, self.code.as_str()) {
-            (400, "INVALID_ARGUMENT") if self.is_about_the_token() => Meaning::Gone,
-            (404, "UNREGISTERED") => Meaning::Gone,
+            (400, "INVALID_ARGUMENT") if self.is_about_the_token() => Meaning::Unregistered,
+            (404, "UNREGISTERED") => Meaning::Unregistered,
             (403, "SENDER_ID_MISMATCH") => Meaning::Refused,
             (401, "THIRD_PARTY_AUTH_ERROR") | (403 | 404, _) => Meaning::Credential,
             (401, _) => Meaning::TokenRejected,
@@ -206,7 +204,7 @@ impl Said {
         }
     }
 
-    /// What is kept of it.
+    /// The words that the log keeps.
     fn words(&self) -> String {
         let fields = self.fields.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
         let parts = [self.code.as_str(), &fields, &self.message];

@@ -73,7 +73,7 @@ fn every_documented_error_code_has_its_verdict() {
     check(429, "QUOTA_EXCEEDED", after(60), pushed_back, Advice::Pause(MINUTE));
     check(503, "UNAVAILABLE", after(10), pushed_back, Advice::CarryOn);
     check(500, "INTERNAL", after(10), pushed_back, Advice::CarryOn);
-    check(401, "THIRD_PARTY_AUTH_ERROR", after(900), answered, Advice::Complain);
+    check(401, "THIRD_PARTY_AUTH_ERROR", after(900), answered, Advice::Alert);
     check(500, "UNSPECIFIED_ERROR", after(10), pushed_back, Advice::CarryOn);
 }
 
@@ -206,9 +206,9 @@ fn a_status_speaks_for_itself_when_its_body_does_not() {
     check(400, r#"{"error":"registration token"}"#, REFUSED, Advice::CarryOn);
     check(401, "", after(900), Advice::RenewToken);
     check(401, &error("UNAUTHENTICATED", "", &[]), after(900), Advice::RenewToken);
-    check(403, &error("PERMISSION_DENIED", "", &[]), after(900), Advice::Complain);
-    check(404, html, after(900), Advice::Complain);
-    check(404, &error("NOT_FOUND", "", &[]), after(900), Advice::Complain);
+    check(403, &error("PERMISSION_DENIED", "", &[]), after(900), Advice::Alert);
+    check(404, html, after(900), Advice::Alert);
+    check(404, &error("NOT_FOUND", "", &[]), after(900), Advice::Alert);
     check(405, "", REFUSED, Advice::CarryOn);
     check(408, "", after(10), Advice::CarryOn);
     check(409, "", after(10), Advice::CarryOn);

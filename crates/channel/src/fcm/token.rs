@@ -1,7 +1,7 @@
 //! The access token of one service account, for all threads.
 //!
-//! It is asked for by whoever needs it first; the others wait for that one answer. At 80 % of its life one of those that
-//! use it asks for the next, in the background, and they all go on with the old one. When the endpoint fails, it is
+//! The first attempt that needs one asks for it; the others wait for that one answer. At 80 % of its life one attempt asks for
+//! the next, in the background, and all go on with the old one. When the endpoint fails, it is
 //! asked again after a growing pause, and not by every message in the meantime.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use crate::timestamp;
 
 /// A token younger than this that was never accepted is not too old: another would fare no better.
 const YOUNG: Duration = Duration::from_mins(1);
-/// How long it is not asked again after the account was refused: somebody has to mend it.
+/// How long no token is asked for after the account was refused: an operator has to correct it.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
 /// Gets access tokens, and keeps the current one.
@@ -28,13 +28,13 @@ pub(super) struct TokenSource {
     account: Account,
     uri: TokenUri,
     tls: Arc<rustls::ClientConfig>,
-    state: Mutex<State>,
-    /// Told whenever an answer has come, or nobody asks any more.
+    state: Mutex<TokenState>,
+    /// Notified when an answer has come, or the question was given up.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TokenState {
     current: Option<Held>,
     is_asking: bool,
     failures: u16,
@@ -52,7 +52,7 @@ struct Held {
     good_until: Instant,
 }
 
-/// What a look at the state says is to be done.
+/// The next step of an attempt that needs a token.
 #[derive(Debug)]
 enum Step {
     Use(HeaderValue),
@@ -177,7 +177,7 @@ impl TokenSource {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TokenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn canonical(address: &str) -> Result<Cow<'_, str>, Invalid> {
     })
 }
 
-/// What follows the `@` of a checked address.
+/// The part of a checked address behind its `@`.
 pub(super) fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }

@@ -290,8 +290,8 @@ impl SmtpSender {
     }
 
     fn conclude(&self, session: Session, reply: &Reply, advice: Advice) {
-        if advice == Advice::Complain {
-            self.complain(&reply.status());
+        if advice == Advice::Alert {
+            self.log_refusal(&reply.status());
         }
         if advice != Advice::LeaveConnection && session.connection.is_good() {
             self.pool.keep(session);
@@ -304,14 +304,14 @@ impl SmtpSender {
             NoConnection::Unreachable(why) => Attempt::unsent(words::short(why), None),
             NoConnection::Busy(reply) => {
                 if is_new && !matches!(reply.code, 400..=499) {
-                    self.complain(&reply.status());
+                    self.log_refusal(&reply.status());
                 }
                 Attempt::pushed_back(declined(&reply, None))
             }
             NoConnection::NotLoggedIn(reply) => {
                 let why = format!("the server refuses user name or password: {}", reply.status());
                 if is_new {
-                    self.complain(&why);
+                    self.log_refusal(&why);
                 }
                 let answer = Answer::deferred(reply.code, Some(SETTINGS_DELAY), why).acted(false);
                 let report = Report::Attempted(answer);
@@ -319,7 +319,7 @@ impl SmtpSender {
             }
             NoConnection::Misconfigured(why) => {
                 if is_new {
-                    self.complain(&why);
+                    self.log_refusal(&why);
                 }
                 Attempt::unsent(words::short(why), Some(SETTINGS_DELAY))
             }
@@ -332,7 +332,7 @@ impl SmtpSender {
     }
 
     /// Codes and our own words only: servers repeat addresses in theirs.
-    fn complain(&self, what: &str) {
+    fn log_refusal(&self, what: &str) {
         if self.log_throttle.admits(self.clock) {
             tracing::error!(
                 what,

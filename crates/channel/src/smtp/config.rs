@@ -143,7 +143,7 @@ pub(super) struct Relay {
     pub(super) is_implicit: bool,
 }
 
-/// Who logs in.
+/// User name and password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Credentials {
     pub(super) username: String,
@@ -278,7 +278,7 @@ impl Settings {
         }
     }
 
-    /// Who logs in, with the password from where it is. [`Self::check`] sees to it that there is one.
+    /// User name and password, which may be in a file. [`Self::check`] makes sure that there is a password.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, ChannelError> {
         let Some(username) = self.username.clone() else { return Ok(None) };
         let password = match (&self.password, &self.password_file) {

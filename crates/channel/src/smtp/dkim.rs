@@ -51,7 +51,7 @@ const SIGNED: &[&str] = &[
 ];
 /// Named once more than they occur, so that none can be added (section 8.15).
 const OVERSIGNED: &[&str] = &["from", "reply-to", "subject", "to", "content-type"];
-/// What is said of an elliptic curve's key, which is what people take by mistake, and of one that is damaged.
+/// The message about an elliptic curve's key, which is the usual mistake, and about a damaged one.
 const WRONG_KEY: &str = "is no key for DKIM, or damaged: it must be an RSA key (PKCS#8 or PKCS#1), which `openssl genrsa 2048` \
                          makes, or an Ed25519 key (PKCS#8), which `openssl genpkey -algorithm ed25519` makes";
 /// RFC 8301, section 3.2, wants 2048 at least; the library has no more than 8192.
@@ -86,7 +86,7 @@ impl Signer {
         Ok(Self { key: Arc::new(key), domain: domain.into(), selector: selector.into() })
     }
 
-    /// What is to be published as TXT record of `SELECTOR._domainkey.DOMAIN`.
+    /// The text of the TXT record of `SELECTOR._domainkey.DOMAIN`.
     pub(super) fn record(&self) -> String {
         match &*self.key {
             Key::Rsa(pair) => {

@@ -23,7 +23,7 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// The body with the header fields that say its form.
 pub(super) fn encode_body(form: &Form<'_>) -> Result<Vec<u8>, Invalid> {
-    // A boundary must not occur in what it separates; nobody can write a text with this in it.
+    // A boundary must not occur in the parts it separates; no text can hold its own digest.
     let boundary = |part: &str| {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
         for text in
@@ -74,7 +74,7 @@ fn attachments(forms: &[AttachmentForm<'_>]) -> Result<Vec<MimePart<'static>>, I
     Ok(forms.iter().zip(contents).map(part).collect())
 }
 
-/// What is attached, checked and decoded.
+/// The attachments, checked and decoded.
 pub(super) fn read_attachments(forms: &[AttachmentForm<'_>]) -> Result<Vec<Vec<u8>>, Invalid> {
     if forms.len() > ATTACHMENTS {
         let message = format!("must be at most {ATTACHMENTS}, are {}", forms.len());

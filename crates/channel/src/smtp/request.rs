@@ -39,7 +39,7 @@ pub(super) struct Mail {
     head: Vec<u8>,
     /// From the empty line on, with a line's end as its own.
     body: Vec<u8>,
-    /// The same with the dots that `DATA` wants doubled, when it has any.
+    /// The body with the dots doubled that `DATA` wants doubled, when it has any.
     stuffed: Option<Vec<u8>>,
     signature: Option<(Signer, BodyHash)>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Message<'a> {
     pub(super) head: Vec<u8>,
 }
 
-/// What the form of the mail and we ourselves decide.
+/// Names of fields that this channel sets.
 const RESERVED: &[&str] = &[
     "authentication-results",
     "bcc",
@@ -112,7 +112,7 @@ impl Composer {
         })
     }
 
-    /// Who writes, and the header fields but for those that say the body's form.
+    /// The sender, and the header fields but for those that say the body's form.
     fn head(&self, form: &Form<'_>) -> Result<(Mailbox, Vec<u8>), Invalid> {
         let from = match (&form.from, &self.from) {
             (Some(text), _) => Mailbox::parse(text).map_err(|invalid| below("/from", invalid))?,

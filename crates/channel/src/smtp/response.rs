@@ -1,7 +1,7 @@
-//! What a server's replies mean.
+//! The meaning of a server's replies.
 //!
 //! The first digit decides (RFC 5321, section 4.2.1): 4yz may be tried again, 5yz not. The enhanced code (RFC 3463, and the
-//! registry of RFC 5248) says who is meant: the recipient, the mailbox, the policy. `docs/channels/email.md` has the table.
+//! registry of RFC 5248) says what is meant: the recipient, the mailbox, the policy. `docs/channels/email.md` has the table.
 
 use std::time::Duration;
 
@@ -21,17 +21,17 @@ pub(super) struct Delays {
     pub(super) greylisted: Duration,
 }
 
-/// What else to do about a reply.
+/// The action that a reply asks for beside its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     CarryOn,
     /// The connection is of no more use.
     LeaveConnection,
-    /// A person should look: it concerns more than this mail.
-    Complain,
+    /// An operator must check: it concerns more than this mail.
+    Alert,
 }
 
-/// What `reply` to `stage` means.
+/// The meaning of `reply` to `stage`.
 pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     match reply.code {
         200..=299 if stage == Stage::Message => {
@@ -63,7 +63,7 @@ fn temporary(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     match reply.enhanced {
         _ if is_greylisting => (Attempt::answered(answer), Advice::CarryOn),
         // Policy: often a limit on how much or how fast.
-        [_, 7, _] => (Attempt::pushed_back(answer), Advice::Complain),
+        [_, 7, _] => (Attempt::pushed_back(answer), Advice::Alert),
         // The server itself: no space, too much to do, too many recipients.
         [_, 3, _] | [_, 4, 5] | [_, 5, 3] => (Attempt::pushed_back(answer), Advice::CarryOn),
         _ => (Attempt::answered(answer), Advice::CarryOn),
@@ -71,12 +71,14 @@ fn temporary(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
 }
 
 fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
-    let refused = |gone| Attempt::answered(Answer::refused(reply.code, gone, reply.detail()));
+    let refused = |is_unregistered| {
+        Attempt::answered(Answer::refused(reply.code, is_unregistered, reply.detail()))
+    };
     let is_about_recipient = matches!(stage, Stage::Recipient | Stage::Message);
     match (reply.code, reply.enhanced) {
         // We are not logged in, or not encrypted: it is our settings, and waits until they are mended.
         (523 | 525 | 530 | 534 | 535 | 538, _) => {
-            (not_now(reply, Some(SETTINGS_DELAY)), Advice::Complain)
+            (not_now(reply, Some(SETTINGS_DELAY)), Advice::Alert)
         }
         // The mailbox is full. That passes, although this server calls it permanent.
         (_, [_, 2, 2]) => (not_now(reply, Some(delays.deferred)), Advice::CarryOn),
@@ -95,7 +97,7 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
         }
         // Our sender, our commands, or policy.
         (_, [_, 1, 7 | 8] | [_, 5 | 7, _]) | (500..=504 | 521 | 555, _) => {
-            (refused(false), Advice::Complain)
+            (refused(false), Advice::Alert)
         }
         _ => (refused(false), Advice::CarryOn),
     }

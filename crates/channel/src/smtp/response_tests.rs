@@ -92,7 +92,7 @@ fn a_temporary_refusal_is_tried_again_after_the_delay_of_its_kind() {
     let policy = "451 4.7.1 try later
         450 4.7.0 rate limited
         454 4.7.0 auth later";
-    check(ALL, policy, (DEFERRED, Signal::PushedBack, Advice::Complain));
+    check(ALL, policy, (DEFERRED, Signal::PushedBack, Advice::Alert));
     let greylisting = "450 4.2.0 Greylisted, see http://postgrey.example
         451 4.7.1 Greylisting in action
         450 4.7.1 <a@b>: Recipient address rejected: Greylisted
@@ -118,7 +118,7 @@ fn a_temporary_refusal_is_tried_again_after_the_delay_of_its_kind() {
         534 5.7.9 x
         538 5.7.11 x";
     let mended = Verdict::Deferred { after: Some(SETTINGS_DELAY) };
-    check(ALL, settings, (mended, Signal::Answered, Advice::Complain));
+    check(ALL, settings, (mended, Signal::Answered, Advice::Alert));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_permanent_refusal_says_whether_the_recipient_is_gone() {
         504 x x
         521 x no mail
         555 5.5.4 x";
-    check(ALL, ours, (REFUSED, Signal::Answered, Advice::Complain));
+    check(ALL, ours, (REFUSED, Signal::Answered, Advice::Alert));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::{
     timestamp,
 };
 
-/// A way to endpoints.
+/// A channel to endpoints.
 #[derive(Debug, Clone)]
 pub struct WebhookChannel {
     guard: Guard,
@@ -60,7 +60,7 @@ impl WebhookChannel {
         })
     }
 
-    /// The same with names resolved by `resolver`.
+    /// This channel with names resolved by `resolver`.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.guard = self.guard.with_resolver(resolver);

@@ -1,4 +1,4 @@
-//! What is different for some endpoints: secrets, headers, and the client certificate.
+//! Profiles of endpoints: secrets, headers, and the client certificate.
 
 use std::path::Path;
 use std::sync::Arc;

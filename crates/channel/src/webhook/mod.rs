@@ -1,7 +1,7 @@
-//! Webhooks: a signed POST to an endpoint that somebody else chose
+//! Webhooks: a signed POST to an endpoint that a caller chose
 //! (Standard Webhooks 1.0.0, <https://github.com/standard-webhooks/standard-webhooks>).
 //!
-//! Because a stranger chose the endpoint, nothing is connected to before the guard has passed the very
+//! Because a caller chose the endpoint, nothing is connected to before the guard has passed the very
 //! address; a redirect is a refusal and never followed; and of an answer that is not an acceptance the first words are
 //! kept, escaped.
 

@@ -1,4 +1,4 @@
-//! What an endpoint's answers mean. An endpoint is code that others deploy: what a deploy can cause for a while is tried
+//! The meaning of an endpoint's answers. An endpoint is its owner's code: what a deploy can cause for a while is tried
 //! again, what judges the request itself is final. Between us and it stand others' proxies: only what says that it was
 //! declined is known not to have been acted on.
 
@@ -8,20 +8,22 @@ use notification::{Answer, Timestamp};
 use crate::Attempt;
 use crate::answers::{RETRY_AFTER_MAX, retry_after, words};
 
-/// What an answer means that came at `now`. Of the body of whatever is not an acceptance some words are kept.
+/// The meaning of an answer that came at `now`. Some words of the body are kept unless it is an acceptance.
 pub(super) fn interpret(reply: &Reply, now: Timestamp) -> Attempt {
     let Reply { status, headers, body, .. } = reply;
     let code = *status;
-    let refused = |gone| Attempt::answered(Answer::refused(code, gone, words(code, body)));
+    let refused = |is_unregistered| {
+        Attempt::answered(Answer::refused(code, is_unregistered, words(code, body)))
+    };
     let wait = || retry_after(headers, now).map(|wait| wait.min(RETRY_AFTER_MAX));
     let deferred = || {
-        // A proxy may say 503 of an endpoint that fell silent over the request; who declines says for how long.
+        // A proxy may say 503 of an endpoint that stopped answering over the request; a server that declines says for how long.
         let declined = matches!(code, 400..=407 | 409..=499) || (code == 503 && wait().is_some());
         Answer::deferred(code, wait(), words(code, body)).acted(!declined)
     };
     match code {
         200..=299 => Attempt::answered(Answer::accepted(code)),
-        // Following it could lead anywhere, and with our signature; a body is for whoever follows.
+        // Following it could lead anywhere, and with our signature; its body is for clients that follow.
         300..=399 => {
             Attempt::answered(Answer::refused(code, false, "a redirect, which is never followed"))
         }

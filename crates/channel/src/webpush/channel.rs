@@ -19,15 +19,15 @@ use super::request::{Prepared, Terms, check_content};
 use super::response::{Advice, interpret};
 use super::routes::{Dial, Routes};
 use super::subscription::Subscription;
-use super::turns::Turns;
 use super::vapid::{Proof, Vapid};
+use super::yield_budget::YieldBudget;
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
     timestamp,
 };
 
-/// A way to browsers.
+/// A channel to browsers.
 #[derive(Debug, Clone)]
 pub struct WebPushChannel {
     guard: Guard,
@@ -44,7 +44,7 @@ pub struct WebPushChannel {
 struct WebPushSender {
     channel: WebPushChannel,
     routes: Routes,
-    turns: Turns,
+    yield_budget: YieldBudget,
     clock: Clock,
     log_throttle: LogThrottle,
 }
@@ -78,7 +78,7 @@ impl WebPushChannel {
         })
     }
 
-    /// The same with names resolved by `resolver`.
+    /// This channel with names resolved by `resolver`.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.guard = self.guard.with_resolver(resolver);
@@ -128,14 +128,14 @@ impl Channel for WebPushChannel {
         Ok(Box::new(WebPushSender {
             channel: self.clone(),
             routes: Routes::new(self.dial.clone(), tools),
-            turns: Turns::new(),
+            yield_budget: YieldBudget::new(),
             clock: tools.clock,
             log_throttle: LogThrottle::default(),
         }))
     }
 }
 
-/// The key that proves who sends.
+/// The key that identifies the sender.
 fn vapid(settings: &Settings) -> Result<Vapid, ChannelError> {
     let key = settings.key_text()?;
     Vapid::new(&key, &settings.subject).map_err(|message| match &settings.key_file {
@@ -187,8 +187,8 @@ impl WebPushSender {
             return Attempt::unsent("the Web Push key does not sign", None);
         };
         let encrypting = self
-            .turns
-            .take(|| encrypt(&prepared.plaintext, &keys, &Ephemeral::generate()?, *pad_to));
+            .yield_budget
+            .run(|| encrypt(&prepared.plaintext, &keys, &Ephemeral::generate()?, *pad_to));
         let Ok(body) = encrypting.await else {
             return Attempt::impossible("the subscription's keys or the content cannot be used");
         };
@@ -214,7 +214,7 @@ impl WebPushSender {
         if (200..300).contains(&reply.status) {
             proof.accepted();
         }
-        if advice == Advice::Complain && self.log_throttle.admits(self.clock) {
+        if advice == Advice::Alert && self.log_throttle.admits(self.clock) {
             tracing::error!(
                 answer = %attempt.words(),
                 "a push service refuses to know us: check key, subject and clock, and with which key pages subscribe"

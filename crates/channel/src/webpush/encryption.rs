@@ -31,7 +31,7 @@ const RECORD_BYTES: u32 = 4_096;
 /// Ends the plaintext of the last record (RFC 8188, section 2).
 const LAST_RECORD: u8 = 2;
 
-/// What makes a message unlike every other.
+/// The random parts of one message.
 #[derive(Debug)]
 pub(super) struct Ephemeral {
     key: PrivateKey,
@@ -95,7 +95,7 @@ pub(super) fn encrypt(
     Ok(body)
 }
 
-/// What both ends derive from each other's keys and the subscription's secret (RFC 8291, section 3.4).
+/// The keys that both ends derive from each other's keys and the subscription's secret (RFC 8291, section 3.4).
 fn shared_secret(
     keys: &Keys,
     ours: &PrivateKey,

@@ -10,7 +10,7 @@
 //! answer ────> response    what it means for the subscription
 //! ```
 //!
-//! The push service comes with the subscription, so it is a stranger's choice like the endpoint of a webhook: the guard
+//! The push service comes with the subscription, so a caller chooses it, like the endpoint of a webhook: the guard
 //! passes every address before it is connected to, and no redirect is followed.
 
 mod channel;
@@ -22,8 +22,8 @@ mod routes;
 mod subscription;
 #[cfg(test)]
 mod suppression_tests;
-mod turns;
 mod vapid;
+mod yield_budget;
 
 pub use channel::WebPushChannel;
 pub use config::Settings;

@@ -34,7 +34,7 @@ pub(super) struct Prepared {
     topic: Option<HeaderValue>,
 }
 
-/// What of a request comes neither from the content nor from the subscription.
+/// The parts of a request that come neither from the content nor from the subscription.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) priority: Priority,
@@ -104,7 +104,7 @@ impl Prepared {
         Some(request)
     }
 
-    /// What the options say; else what is left until the notification's end; else the setting. Never longer than
+    /// The value of the options; else the time left until the notification's end; else the setting. Never longer than
     /// until its end.
     fn ttl_seconds(&self, terms: Terms) -> u64 {
         let left = terms.expires_at.map(|expires_at| expires_at.since(terms.now).as_secs());

@@ -1,4 +1,4 @@
-//! What a push service's answers mean (RFC 8030, and what services say beyond it).
+//! The meaning of a push service's answers (RFC 8030, and what services say beyond it).
 //!
 //! Whom an answer blames for a proof that does not hold (RFC 8292, section 4.2) is for its words to tell: the standard has
 //! one status for a token that is wrong, which is our mistake, and for a subscription that was made with another key, and
@@ -16,16 +16,16 @@ use crate::answers::{RETRY_AFTER_MAX, retry_after, words};
 
 static WNS_MSG_ID: HeaderName = HeaderName::from_static("x-wns-msg-id");
 
-/// What an answer asks for beside its verdict.
+/// The action that an answer asks for beside its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     /// Nothing.
     CarryOn,
-    /// Our key, our subject or our clock is wrong: somebody has to look.
-    Complain,
+    /// Our key, our subject or our clock is wrong: an operator must check them.
+    Alert,
 }
 
-/// What a refusal is about.
+/// The cause of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blame {
     /// The request.
@@ -46,17 +46,19 @@ const OTHER_KEY: &[&str] = &[
     "vapid public key mismatch",
     "vapidpkhashmismatch",
 ];
-/// What a 400 has among its words that is about the proof, such as FCM's `UnauthorizedRegistration`. In lower case.
+/// Words of a 400 that is about the proof, such as FCM's `UnauthorizedRegistration`. In lower case.
 const OUR_PROOF: &[&str] = &["authoriz", "jwt", "vapid"];
 
-/// What an answer means that came at `now`. Of its body, which may be cut short or anything at all, some words are kept.
+/// The meaning of an answer that came at `now`. Of its body, which may be cut short or anything at all, some words are kept.
 ///
-/// Another key than ours may be the mistake of whoever set this channel up, which would refuse every subscription there is: so
+/// Another key than ours may be a mistake in this channel's settings, which would refuse every subscription there is: so
 /// it is final only where `is_key_proven`, which says that the service has accepted our key since the start.
 pub(super) fn interpret(reply: &Reply, now: Timestamp, is_key_proven: bool) -> (Attempt, Advice) {
     let Reply { status, headers, body, .. } = reply;
     let status = *status;
-    let refused = |gone| Attempt::answered(Answer::refused(status, gone, words(status, body)));
+    let refused = |is_unregistered| {
+        Attempt::answered(Answer::refused(status, is_unregistered, words(status, body)))
+    };
     let wait = || retry_after(headers, now).map(|wait| wait.min(RETRY_AFTER_MAX));
     let deferred = |after| Answer::deferred(status, after, words(status, body));
     let attempt = match status {
@@ -70,7 +72,7 @@ pub(super) fn interpret(reply: &Reply, now: Timestamp, is_key_proven: bool) -> (
             Blame::OtherKey if is_key_proven => refused(false),
             Blame::OtherKey | Blame::Ours => {
                 let waiting = Attempt::answered(deferred(Some(CREDENTIAL_DELAY)));
-                return (waiting, Advice::Complain);
+                return (waiting, Advice::Alert);
             }
         },
         404 | 410 => refused(true),
@@ -83,7 +85,7 @@ pub(super) fn interpret(reply: &Reply, now: Timestamp, is_key_proven: bool) -> (
     (attempt, Advice::CarryOn)
 }
 
-/// What a 400, 401 or 403 is about. Whatever cannot be told is ours, which loses nothing.
+/// The cause of a 400, 401 or 403. Where it cannot be told it is ours, which loses nothing.
 fn blame(status: u16, headers: &HeaderMap, body: &[u8]) -> Blame {
     let text = String::from_utf8_lossy(body).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_status_has_its_verdict() {
-        use Advice::{CarryOn, Complain};
+        use Advice::{Alert, CarryOn};
         use Signal::{Answered, PushedBack};
         let check = |statuses: &[u16], verdict: Verdict, signal: Signal, advice: Advice| {
             for &status in statuses {
@@ -143,7 +145,7 @@ mod tests {
         check(&[200, 201, 202, 204, 299], Verdict::Accepted, Answered, CarryOn);
         check(&[300, 301, 302, 303, 304, 307, 308, 399], REFUSED, Answered, CarryOn);
         check(&[404, 410], GONE, Answered, CarryOn);
-        check(&[401, 403], MENDED_FIRST, Answered, Complain);
+        check(&[401, 403], MENDED_FIRST, Answered, Alert);
         check(&[400, 402, 405, 411, 413, 415, 422, 451, 499], REFUSED, Answered, CarryOn);
         check(&[408, 425], AGAIN, Answered, CarryOn);
         check(&[406, 429, 502, 503, 504], AGAIN, PushedBack, CarryOn);
@@ -163,7 +165,7 @@ mod tests {
         assert_eq!(read(410, Some("30"), "").0.verdict, GONE);
     }
 
-    /// What services answer to a proof that does not hold.
+    /// Answers of services to a proof that does not hold.
     #[test]
     fn a_mistake_of_ours_waits_for_us_and_the_key_of_a_subscription_is_its_own_matter() {
         let fcm = "the VAPID credentials in the authorization header do not correspond to the credentials used to \
@@ -180,7 +182,7 @@ mod tests {
                 let (answer, signal, advice) =
                     read_with(status, &HeaderMap::new(), body, is_key_proven);
                 assert_eq!((answer.verdict, signal), (verdict, Signal::Answered), "{body}");
-                assert_eq!(advice == Advice::Complain, verdict == MENDED_FIRST, "{body}");
+                assert_eq!(advice == Advice::Alert, verdict == MENDED_FIRST, "{body}");
             }
         };
         check(403, fcm, MENDED_FIRST, REFUSED);

@@ -1,4 +1,4 @@
-//! The ways to push services, for one sender thread: HTTP/2 with a pool per origin, and one pool of HTTP/1.1 connections
+//! The routes to push services, for one sender thread: HTTP/2 with a pool per origin, and one pool of HTTP/1.1 connections
 //! for all that speak nothing else.
 
 use std::cell::{Cell, RefCell};
@@ -44,7 +44,7 @@ pub(super) struct Dial {
     pub(super) connections_max: usize,
 }
 
-/// The ways of one thread.
+/// The routes of one thread.
 #[derive(Debug)]
 pub(super) struct Routes {
     dial: Dial,
@@ -53,16 +53,16 @@ pub(super) struct Routes {
     http1: http1::Pool,
 }
 
-/// The way to one push service.
+/// The route to one push service.
 #[derive(Debug)]
 pub(super) struct Route {
     origin: Origin,
     /// The origin as a token names it.
     pub(super) audience: String,
-    /// What requests have as `:authority`.
+    /// The `:authority` of requests.
     pub(super) authority: Authority,
     http2: http2::Pool,
-    http1_places: Semaphore,
+    http1_permits: Semaphore,
     /// Not to be asked for HTTP/2 before; `None` while it speaks it, as far as is known.
     ask_at: Cell<Option<Instant>>,
     used_at: Cell<Instant>,
@@ -114,8 +114,8 @@ impl Routes {
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<Reply, Failure<Report>> {
         let waiting_since = self.tools.clock.monotonic();
-        let place = tokio::time::timeout(HTTP1_WAIT, route.http1_places.acquire());
-        let Ok(Ok(_place)) = place.await else { return Err(Unsent::Full.into()) };
+        let permit = tokio::time::timeout(HTTP1_WAIT, route.http1_permits.acquire());
+        let Ok(Ok(_permit)) = permit.await else { return Err(Unsent::Full.into()) };
         start.may_send().map_err(Unsent::Withheld)?;
         let request = make().and_then(|request| over_http1(request, route, body));
         let request = request.ok_or(Unsent::Unwritable)?;
@@ -126,7 +126,7 @@ impl Routes {
         Ok(reply)
     }
 
-    /// The way to `origin`.
+    /// The route to `origin`.
     ///
     /// # Errors
     /// Why there is none.
@@ -159,7 +159,7 @@ impl Routes {
             audience: format!("https://{authority}"),
             authority,
             http2,
-            http1_places: Semaphore::new(HTTP1_CONNECTIONS_MAX),
+            http1_permits: Semaphore::new(HTTP1_CONNECTIONS_MAX),
             ask_at: Cell::new(None),
             used_at: Cell::new(now),
         });
@@ -167,7 +167,7 @@ impl Routes {
         Ok(route)
     }
 
-    /// Ends all connections in good order.
+    /// Closes all connections gracefully.
     pub(super) async fn close(&self) {
         let routes = self.by_origin.take();
         let closing = routes.values().map(|route| route.http2.close());
@@ -176,7 +176,7 @@ impl Routes {
     }
 }
 
-/// The same request as HTTP/1.1 has it.
+/// `request` in the form of HTTP/1.1.
 fn over_http1(request: Request<()>, route: &Route, body: &Bytes) -> Option<Request<Full<Bytes>>> {
     let mut request = request.map(|()| Full::new(body.clone()));
     let path = request.uri().path_and_query()?.clone();

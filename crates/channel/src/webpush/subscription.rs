@@ -34,7 +34,7 @@ pub(super) struct Subscription {
     pub(super) keys: Keys,
 }
 
-/// What a message is encrypted for.
+/// The keys that a message is encrypted for.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Keys {
     /// The browser's public key.

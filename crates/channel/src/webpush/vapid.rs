@@ -1,4 +1,4 @@
-//! Who sends, and how that is proved: RFC 8292 (VAPID). A token, an ES256 JWT, is good for one origin and at most
+//! The proof of the sender's identity: RFC 8292 (VAPID). A token, an ES256 JWT, is good for one origin and at most
 //! 24 hours; it is made once and serves all threads and all subscriptions of that origin.
 
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub(super) struct Vapid {
     tokens: Mutex<HashMap<String, Token>>,
 }
 
-/// What proves to one push service who sends.
+/// The proof of the sender's identity for one push service.
 #[derive(Debug, Clone)]
 pub(super) struct Proof {
     /// The `authorization` header.

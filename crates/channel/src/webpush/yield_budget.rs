@@ -1,35 +1,35 @@
-//! Turns at the CPU. An encryption takes some seventy microseconds of a thread that also moves the bytes of all its
-//! connections, and hundreds of attempts can be ready for one at the same moment: they take turns, some at a time, and
-//! in between everything else on the thread goes on: among it the write that carries what they encrypted.
+//! Yields between pieces of CPU work. An encryption takes some seventy microseconds of a thread that also moves the bytes of
+//! all its connections, and hundreds of attempts can be ready for one at the same moment. They take turns; after some of
+//! them the thread yields to its other tasks, among them the write that carries what was encrypted.
 
 use std::cell::Cell;
 
 use tokio::sync::Semaphore;
 
-/// Encryptions before others get their turn: about a millisecond, which is little beside any round trip. Fewer would cost a write
+/// Encryptions before the thread yields: about a millisecond, which is little beside any round trip. Fewer would cost a write
 /// to the socket each time: with 4, that was a tenth of all.
 const AT_A_TIME: usize = 16;
 
-/// Lets attempts of one thread take turns, in the order in which they came.
+/// Lets attempts of one thread work one after the other, in the order in which they came, and yields now and then.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct YieldBudget {
     turn: Semaphore,
     taken: Cell<usize>,
 }
 
-// === impl Turns ===
+// === impl YieldBudget ===
 
-impl Turns {
+impl YieldBudget {
     pub(super) fn new() -> Self {
         Self { turn: Semaphore::new(1), taken: Cell::new(0) }
     }
 
     /// Does `work` when it is the caller's turn.
-    pub(super) async fn take<Output>(&self, work: impl FnOnce() -> Output) -> Output {
+    pub(super) async fn run<Output>(&self, work: impl FnOnce() -> Output) -> Output {
         // It is never closed.
         let _turn = self.turn.acquire().await;
         if self.taken.get() >= AT_A_TIME {
-            // While this one holds the turn, so that nobody works in the meantime.
+            // With the turn in hand, so that no other attempt works in the meantime.
             tokio::task::yield_now().await;
             self.taken.set(0);
         }
@@ -46,11 +46,11 @@ mod tests {
 
     #[tokio::test]
     async fn others_go_on_after_a_few() {
-        let turns = Turns::new();
+        let budget = YieldBudget::new();
         let log = RefCell::new(Vec::new());
         let working = futures_util::future::join_all((0..40).map(|number| {
             let log = &log;
-            turns.take(move || log.borrow_mut().push(number))
+            budget.run(move || log.borrow_mut().push(number))
         }));
         let other = async {
             for _ in 0..2 {
