@@ -41,7 +41,7 @@ pub(super) struct Pool {
     backoff: Backoff,
     random: RefCell<fastrand::Rng>,
     destinations: RefCell<HashMap<Arc<str>, Rc<Destination>>>,
-    idle: Idle<Arc<str>, Connection>,
+    idle: Idle<Rc<Destination>, Connection>,
     session_limits: SessionLimits,
 }
 
@@ -139,7 +139,7 @@ impl Pool {
             self.idle.end(connection);
             return;
         }
-        self.idle.put(Arc::clone(&destination.name), connection);
+        self.idle.put(destination, connection);
     }
 
     /// Ends the connection, whose server takes no more mails over it. What it refused is tried over another one, and
@@ -161,9 +161,9 @@ impl Pool {
     }
 
     /// The idle connection that was used last, is still good, and has room for a mail as far as is known.
-    fn take_idle(&self, destination: &Destination) -> Option<Connection> {
+    fn take_idle(&self, destination: &Rc<Destination>) -> Option<Connection> {
         loop {
-            let connection = self.idle.take(&destination.name)?;
+            let connection = self.idle.take(destination)?;
             if !self.is_full(&connection) {
                 return Some(connection);
             }
@@ -171,7 +171,7 @@ impl Pool {
         }
     }
 
-    /// Ends idle connections in good order.
+    /// Ends idle connections with QUIT.
     pub(super) async fn close(&self) {
         self.destinations.borrow_mut().clear();
         self.idle.close().await;
@@ -184,8 +184,10 @@ impl Pool {
         }
         if destinations.len() >= DESTINATIONS_KEPT {
             let now = self.clock.monotonic();
-            destinations
-                .retain(|name, destination| destination.is_of_use(now) || self.idle.has(name));
+            destinations.retain(|_, destination| {
+                // A session or an idle connection holds it too.
+                Rc::strong_count(destination) > 1 || destination.is_closed(now)
+            });
         }
         let destination = Rc::new(Destination {
             name: Arc::clone(name),
@@ -223,11 +225,19 @@ impl Pool {
 // === impl Destination ===
 
 impl Destination {
-    fn is_of_use(&self, now: Instant) -> bool {
-        let is_closed = self.closed.borrow().as_ref().is_some_and(|(_, until)| *until > now);
-        is_closed || Arc::strong_count(&self.sessions) > 1
+    fn is_closed(&self, now: Instant) -> bool {
+        self.closed.borrow().as_ref().is_some_and(|(_, until)| *until > now)
     }
 }
+
+impl PartialEq for Destination {
+    /// By name: the key of idle connections.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Destination {}
 
 // === impl Connection ===
 
