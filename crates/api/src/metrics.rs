@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use feed::Standing;
+use feed::FeedProgress;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -62,7 +62,7 @@ async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError
     let help = "For how many seconds the notification that waits longest has been due";
     now.register("belfry_oldest_due_seconds", help, seconds(due));
     if let Some(feed) = &shared.feed {
-        let feed = Standing::read(&*shared.ledger, feed.clone()).await?;
+        let feed = FeedProgress::read(&*shared.ledger, feed.clone()).await?;
         let help = "For how many seconds the application has not been told of a change of the suppression list";
         let lag = feed.lag(shared.intake.now());
         now.register("belfry_suppression_feed_lag_seconds", help, seconds(lag));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use feed::Standing;
+use feed::FeedProgress;
 use notification::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{ClusterStatus, LaneStatus, Ledger, StoreError, WorkerStatus};
@@ -126,7 +126,7 @@ impl Status {
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         let feed = match feed {
-            Some(feed) => Some(Standing::read(ledger, feed.clone()).await?),
+            Some(feed) => Some(FeedProgress::read(ledger, feed.clone()).await?),
             None => None,
         };
         let lanes = ledger.lanes().await?;
@@ -163,7 +163,7 @@ impl From<LaneStatus> for Lane {
 // === impl SuppressionFeed ===
 
 impl SuppressionFeed {
-    fn new(standing: Standing, now: Timestamp) -> Self {
+    fn new(standing: FeedProgress, now: Timestamp) -> Self {
         Self {
             position: standing.position.to_string(),
             waiting_since: standing.waiting_since.map(show),

@@ -21,7 +21,7 @@ pub struct EventLine {
 
 /// What one notification of a feed tells.
 #[derive(Debug, Serialize)]
-pub(super) struct Content {
+pub(super) struct FeedContent {
     r#type: &'static str,
     /// The `until` of the one before.
     after: String,
@@ -29,9 +29,9 @@ pub(super) struct Content {
     events: Vec<EventLine>,
 }
 
-// === impl Content ===
+// === impl FeedContent ===
 
-impl Content {
+impl FeedContent {
     /// All changes after one position and until another.
     pub(super) fn new(
         after: EventPosition,

@@ -1,11 +1,11 @@
-//! Feed: tells an application which recipients are gone, as notifications on a channel of Belfry's own.
+//! The feed: hands every change of the suppression list to an application, as notifications on a webhook channel.
 //!
 //! One notification after the other: the next is taken in when the application has taken the last, so changes arrive in
 //! order and none is passed over. What is handed on next is fixed in the store before it is taken in, and the key of the
 //! notification names it. So whoever goes on after a crash, or does the same at the same time, takes in the same once.
 
 mod event;
-mod standing;
+mod progress;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use store::{
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use event::{Content, json_bytes};
+use event::{FeedContent, json_bytes};
 
 pub use event::EventLine;
-pub use standing::Standing;
+pub use progress::FeedProgress;
 
 /// Hands the changes of the suppression list on.
 #[derive(Debug)]
@@ -52,10 +52,10 @@ pub struct Feed {
 struct Run {
     feed: Feed,
     under_way: Option<UnderWay>,
-    /// When it was last said that it stands still.
+    /// For the lines that say that it stands still.
     log_throttle: LogThrottle,
-    /// Whether that is the last that was said.
-    is_said_to_stand: bool,
+    /// Whether such a line is the last that was logged.
+    is_stall_logged: bool,
 }
 
 /// What is being handed on, as a notification.
@@ -103,7 +103,7 @@ const REFUSAL_DOUBLINGS: u32 = 8;
 /// A change that waits longer than this is worth a line in the log.
 const STALLED_AFTER: Duration = Duration::from_mins(1);
 /// Between two such lines.
-const COMPLAIN_EVERY: Duration = Duration::from_mins(5);
+const WARN_EVERY: Duration = Duration::from_mins(5);
 
 // === impl Feed ===
 
@@ -116,8 +116,8 @@ impl Feed {
         let mut run = Run {
             feed: self,
             under_way: None,
-            log_throttle: LogThrottle::new(COMPLAIN_EVERY),
-            is_said_to_stand: false,
+            log_throttle: LogThrottle::new(WARN_EVERY),
+            is_stall_logged: false,
         };
         while !*stopping.borrow() {
             // What changes from here on wakes the wait below, also if it changes during the step.
@@ -230,14 +230,14 @@ impl Run {
         let FeedCursor { position, tries, .. } = cursor;
         let Some(events) = self.feed.events(position, until).await? else {
             // Another transaction may hide them for a moment. Whatever it is, no other notification need wait for it.
-            if self.may_complain() {
+            if self.is_warning_due() {
                 tracing::error!(%position, %until, "the suppression feed waits for changes that cannot be read");
             }
             return Ok(None);
         };
         let since = events.first().map_or(self.feed.intake.now(), |event| event.at);
         let Feed { name, intake, tenant, channel, to, .. } = &self.feed;
-        let json = serde_json::to_vec(&Content::new(position, until, events))
+        let json = serde_json::to_vec(&FeedContent::new(position, until, events))
             .map_err(|error| StoreError::Damaged(format!("a change of the list: {error}")))?;
         let submission = Submission {
             channel: channel.as_str().into(),
@@ -249,7 +249,7 @@ impl Run {
             Ok(draft) => draft,
             Err(fault) => {
                 let channel = channel.clone();
-                if self.may_complain() {
+                if self.is_warning_due() {
                     tracing::error!(%fault, %channel, "the suppression feed cannot be sent: it waits");
                 }
                 return Ok(None);
@@ -275,15 +275,15 @@ impl Run {
         };
         let now = self.feed.intake.now();
         if history.state == State::Delivered {
-            if std::mem::take(&mut self.is_said_to_stand) {
+            if std::mem::take(&mut self.is_stall_logged) {
                 tracing::info!("the application takes the suppression feed again");
             }
             let done = FeedCursor { position: until, until: None, tries: 0 };
             return self.feed.move_on(cursor, done).await;
         }
         let is_stalled = history.state.is_terminal() || now.since(since) >= STALLED_AFTER;
-        if is_stalled && self.may_complain() {
-            complain(&history, now.since(since));
+        if is_stalled && self.is_warning_due() {
+            warn_of_stall(&history, now.since(since));
         }
         if !history.state.is_terminal() {
             let look = FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS));
@@ -299,16 +299,16 @@ impl Run {
         self.feed.move_on(cursor, FeedCursor { tries: cursor.tries + 1, ..cursor }).await
     }
 
-    /// Whether it is time for a line in the log; then it is taken to be written.
-    fn may_complain(&mut self) -> bool {
+    /// Whether a line about a standstill is due; the caller then logs it.
+    fn is_warning_due(&mut self) -> bool {
         let is_due = self.log_throttle.admits(self.feed.intake.clock());
-        self.is_said_to_stand |= is_due;
+        self.is_stall_logged |= is_due;
         is_due
     }
 }
 
 /// Says that the feed stands still, and what helps. Where it leads is a secret.
-fn complain(History { id, state, attempts, .. }: &History, waiting: Duration) {
+fn warn_of_stall(History { id, state, attempts, .. }: &History, waiting: Duration) {
     let status = attempts.last().map_or(0, |&Attempted { status, .. }| status);
     let advice = if *state == State::Suppressed {
         "its endpoint is on the suppression list: lift it"

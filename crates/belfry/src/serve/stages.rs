@@ -99,8 +99,8 @@ impl Stages {
     /// Takes in what is in the outbox, if the store has one.
     pub(super) fn drain_outbox(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) {
         if let Some(outbox) = parts.backend.outbox() {
-            let drain = ingest::Drain { outbox, intake: Arc::clone(intake) };
-            self.start("outbox", drain.run(self.stopping()));
+            let relay = ingest::OutboxRelay { outbox, intake: Arc::clone(intake) };
+            self.start("outbox", relay.run(self.stopping()));
         }
     }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use feed::{Feed, Standing};
+use feed::{Feed, FeedProgress};
 use notification::{Answer, State};
 use pipeline::{Channels, Intake};
 use serde_json::Value;
@@ -90,13 +90,13 @@ async fn told(rig: &Rig) -> Vec<(String, String)> {
 
 /// Lets paused time pass until the application has everything.
 async fn up_to_date(rig: &Rig) {
-    while standing(rig).await.waiting_since.is_some() {
+    while progress(rig).await.waiting_since.is_some() {
         tokio::time::sleep(100 * MS).await;
     }
 }
 
-async fn standing(rig: &Rig) -> Standing {
-    Standing::read(&*rig.store, name("feed")).await.unwrap()
+async fn progress(rig: &Rig) -> FeedProgress {
+    FeedProgress::read(&*rig.store, name("feed")).await.unwrap()
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn what_the_application_refuses_is_handed_on_again_and_nothing_overtakes_it() {
         suppress(&rig, 0..3).await;
         tokio::time::sleep(1_500 * MS).await;
         suppress(&rig, 3..5).await;
-        assert!(standing(&rig).await.lag(rig.now()) >= Duration::from_millis(1_500));
+        assert!(progress(&rig).await.lag(rig.now()) >= Duration::from_millis(1_500));
         up_to_date(&rig).await;
         let states: Vec<State> = notifications(&rig).await.iter().map(|it| it.state).collect();
         assert_eq!(states, [State::Dead, State::Refused, State::Delivered, State::Delivered]);

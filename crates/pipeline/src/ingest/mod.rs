@@ -53,7 +53,7 @@ pub use budget::Reservation;
 pub use draft::Preview;
 pub use error::IngestError;
 pub use invalid_field::InvalidField;
-pub use outbox::Drain;
+pub use outbox::OutboxRelay;
 pub use renderer::Renderer;
 pub use submission::{BroadcastRecipient, FallbackSubmission, Submission};
 pub use template::{TemplateSource, Templates};

@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use super::parse::{self, Address};
 use super::{Intake, InvalidField, Submission};
 
-/// Takes in what is in the outbox, row by row with the checks of every other way in.
+/// Takes in what is in the outbox, row by row and with the checks of a request: the relay of the outbox pattern.
 #[derive(Debug)]
-pub struct Drain {
+pub struct OutboxRelay {
     /// Where applications write.
     pub outbox: Arc<dyn Outbox>,
     /// What checks.
@@ -23,9 +23,9 @@ pub struct Drain {
 /// Between two looks without a word from the store, which may have lost the connection that brings it.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-// === impl Drain ===
+// === impl OutboxRelay ===
 
-impl Drain {
+impl OutboxRelay {
     /// Runs until `stopping` turns true.
     ///
     /// # Errors

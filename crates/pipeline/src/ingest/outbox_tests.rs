@@ -293,7 +293,7 @@ async fn rows_are_taken_in_when_told_and_a_second_later_when_not() {
         rows.write(row());
     }
     let (stop, stopping) = watch::channel(false);
-    let drain = Drain { outbox: Arc::clone(&rows) as _, intake: Arc::clone(&intake) };
+    let relay = OutboxRelay { outbox: Arc::clone(&rows) as _, intake: Arc::clone(&intake) };
     let test = async {
         let start = intake.now();
         rows.until_accepted(3).await;
@@ -310,7 +310,7 @@ async fn rows_are_taken_in_when_told_and_a_second_later_when_not() {
         assert_eq!(rows.rejected.lock().unwrap().len(), 1);
         stop.send_replace(true);
     };
-    let (ended, ()) = tokio::join!(drain.run(stopping), test);
+    let (ended, ()) = tokio::join!(relay.run(stopping), test);
     assert_eq!(ended, Ok(()));
 }
 
@@ -320,6 +320,6 @@ async fn a_broken_store_ends_the_drain() {
     let error = StoreError::Broken("disk".to_owned());
     rows.errors.lock().unwrap().push_back(error.clone());
     let (_stop, stopping) = watch::channel(false);
-    let drain = Drain { outbox: rows, intake };
-    assert_eq!(drain.run(stopping).await, Err(error));
+    let relay = OutboxRelay { outbox: rows, intake };
+    assert_eq!(relay.run(stopping).await, Err(error));
 }

@@ -7,16 +7,16 @@ use store::{EventPosition, Ledger, StoreError};
 
 /// How far a feed is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct FeedProgress {
     /// The application has taken all changes up to here.
     pub position: EventPosition,
     /// When the first one happened that it has not taken; `None` when it has all of them.
     pub waiting_since: Option<Timestamp>,
 }
 
-// === impl Standing ===
+// === impl FeedProgress ===
 
-impl Standing {
+impl FeedProgress {
     /// Asks `ledger` about the feed called `feed`.
     ///
     /// # Errors
