@@ -25,14 +25,14 @@ use crate::{ANSWER_BYTES, tls, words};
 
 /// How long resolving, TCP and TLS may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection without work is kept, and how often that is looked at: so up to twice as long.
+/// How long a connection without work is kept; as this is checked as often, up to twice as long.
 const IDLE_MAX: Duration = Duration::from_mins(1);
 /// Connections without work kept per sender thread; beyond it the one that is idle longest goes.
 const IDLE_CONNECTIONS_MAX: usize = 256;
 /// How long a kept connection may take to be ready for its next request.
 const READY_WITHIN: Duration = Duration::from_secs(1);
-/// How long the body of an answer may take before its connection is given up. The head has said it all, so
-/// an attempt does not wait longer for a connection to be of use to the next.
+/// How long the body of an answer may take before its connection is given up. The status decides, so an attempt does not wait
+/// longer for a connection to be of use to the next.
 const BODY_WITHIN: Duration = Duration::from_secs(1);
 
 /// Header fields of an answer: more than any server is known to send, 64 bytes of memory each while it is read.
@@ -158,8 +158,8 @@ impl Pool {
         }
     }
 
-    /// Keeps the connection for the `next` request once the rest of the answer has come. Gives how it begins, as far as it came, if
-    /// `is_kept`.
+    /// Keeps the connection for the `next` request once the rest of the answer has come. Gives the beginning of the body, as far
+    /// as it came, if `is_kept`.
     async fn keep(
         &self,
         next: Option<&Target>,

@@ -2,15 +2,16 @@
 //! notification.
 //!
 //! ```text
-//! endpoint   which URLs are accepted               guard   which addresses may be connected to
-//! tcp        the only way to a connection          tls     trusted roots, client certificates, handshakes
-//! redact     secrets stay out of logs              words   what the log keeps of errors
-//! idle       connections kept after use           tasks   tasks that end with their owner
-//! http1, http2   pools of connections              exchange   their reply and their failure (feature `http`)
+//! endpoint  which URLs are accepted         guard     which addresses may be connected to
+//! tcp       the only maker of connections   tls       trusted roots, client certificates, handshakes
+//! idle      connections kept after use      tasks     tasks that end with their owner
+//! redact    secrets stay out of logs        words     errors as the log keeps them
+//! http1, http2  pools of connections        exchange  their reply, their failure, what they ask before they send
 //! ```
 //!
-//! Of `notification` it uses the priority by which requests wait for a stream, and how much the log keeps of an answer; of
-//! `flow` the clock, and the backoff between connects that fail.
+//! The last line is behind the feature `http`: the store needs only the rest. Of `notification` this crate uses the priority by
+//! which requests wait for a stream, and how much the log keeps of an answer; of `flow` the clock, the backoff between connects
+//! that fail, and the timing of a sample.
 
 pub mod endpoint;
 #[cfg(feature = "http")]
