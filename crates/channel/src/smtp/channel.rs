@@ -10,14 +10,13 @@ use net::guard::Guard;
 use net::{tls, words};
 use notification::{Answer, Delivery, Report, Timestamp};
 
-use super::SETTINGS_DELAY;
 use super::address;
 use super::config::{Relay, Settings, Target, Tls};
 use super::dkim::Signer;
 use super::dns::{Dns, ResolveMail};
 use super::pool::{Limits, NoSession, Pool, Session};
 use super::request::{Composer, Mail, Message};
-use super::response::{Advice, Delays, declined, interpret};
+use super::response::{Advice, Delays, SETTINGS_DELAY, declined, interpret};
 use super::route::{Exchangers, Router, Servers};
 use super::session::{NoConnection, SessionConfig};
 use super::session_limits::may_end_session;

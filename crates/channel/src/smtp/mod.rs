@@ -37,15 +37,3 @@ mod wire;
 pub use channel::SmtpChannel;
 pub use config::{Dkim, Mechanism, Route, Settings, Tls};
 pub use dns::{Exchanger, ResolveMail};
-
-use std::time::Duration;
-
-/// How long the reply to a whole message may take (RFC 5321, section 4.5.3.2.6).
-const FINAL_TIMEOUT: Duration = Duration::from_mins(10);
-/// How long a server may leave sent bytes unread or unacknowledged: more than the 3 minutes that a block of a message has (RFC 5321,
-/// section 4.5.3.2.5), in which a server may well look at what it got so far.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_mins(4);
-/// How long mails wait for settings that an operator has to correct: a campaign must not be lost meanwhile.
-const SETTINGS_DELAY: Duration = Duration::from_mins(15);
-/// How long QUIT and its reply may take.
-const QUIT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use notification::Answer;
 
-use super::SETTINGS_DELAY;
 use super::transaction::Stage;
 use super::wire::Reply;
 use crate::Attempt;
+
+/// How long mails wait for settings that an operator has to correct: a campaign must not be lost meanwhile.
+pub(super) const SETTINGS_DELAY: Duration = Duration::from_mins(15);
 
 /// Waits that the settings name.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,6 @@ use net::guard::{Forbidden, Guard};
 use net::tcp::{self, Anywhere, ConnectError, Reach};
 use tokio::net::TcpStream;
 
-use super::UNACKNOWLEDGED_MAX;
 use super::config::{Relay, Tls};
 use super::dns::ResolveMail;
 use super::session::{Connection, NoConnection, Server, SessionConfig};
@@ -49,6 +48,9 @@ struct Found<'a> {
     guard: &'a Guard,
 }
 
+/// How long a server may leave sent bytes unread or unacknowledged: more than the 3 minutes that a block of a message has (RFC 5321,
+/// section 4.5.3.2.5), in which a server may well look at what it got so far.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_mins(4);
 /// How long TCP may take, with the name's resolution.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long everything after it may take until mail can be sent. RFC 5321 has five minutes for the greeting alone, which

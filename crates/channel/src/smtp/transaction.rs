@@ -13,10 +13,10 @@
 //! it is unknown.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::FINAL_TIMEOUT;
 use super::request::Message;
 use super::session::Connection;
 use super::wire::{Broken, Reply};
@@ -47,6 +47,10 @@ pub(super) enum Stage {
     Message,
 }
 
+/// How long the reply to a whole message may take (RFC 5321, section 4.5.3.2.6).
+const FINAL_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long QUIT and its reply may take.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 const RESET: &[u8] = b"RSET\r\n";
 
 /// Sends `message`; everything up to its last byte must be done by `deadline`.
@@ -101,7 +105,7 @@ pub(super) async fn transact(
 
 /// Ends a conversation with QUIT. Nothing depends on it.
 pub(super) async fn quit(mut connection: Connection) {
-    let quitting = tokio::time::timeout(super::QUIT_TIMEOUT, async {
+    let quitting = tokio::time::timeout(QUIT_TIMEOUT, async {
         connection.wire.send(b"QUIT\r\n").await?;
         connection.wire.reply().await
     });
@@ -224,7 +228,7 @@ async fn send_all(
 /// not have the message whatever it says.
 async fn give_up(connection: &mut Connection, why: Cow<'static, str>) -> End {
     connection.is_broken = true;
-    match tokio::time::timeout(super::QUIT_TIMEOUT, connection.wire.reply()).await {
+    match tokio::time::timeout(QUIT_TIMEOUT, connection.wire.reply()).await {
         Ok(Ok(reply)) if reply.code >= 400 => End::Replied(Stage::Message, reply),
         _ => End::Cut(why),
     }
