@@ -101,3 +101,29 @@ fn whatever_the_interleaving_the_account_balances_and_every_answer_is_true() {
     });
     assert_eq!(done.into_inner(), count);
 }
+
+/// A fault whose place has changed cannot be planted any more: whoever changes it mends the fault with it.
+#[test]
+fn every_planted_fault_fits_the_sources() {
+    let (mut faults, mut source, mut found) = (0, String::new(), String::new());
+    for entry in std::fs::read_dir("tests/planted").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "patch") {
+            continue;
+        }
+        faults += 1;
+        let fault = std::fs::read_to_string(&path).unwrap();
+        for line in fault.lines().chain(["@@"]) {
+            if let Some(file) = line.strip_prefix("+++ b/") {
+                source = std::fs::read_to_string(format!("../../{file}")).unwrap();
+            } else if line.starts_with("@@") || line.starts_with("--- a/") {
+                assert!(source.contains(&found), "{} does not fit:\n{found}", path.display());
+                found.clear();
+            } else if let Some(text) = line.strip_prefix(['-', ' ']) {
+                found.push_str(text);
+                found.push('\n');
+            }
+        }
+    }
+    assert!(faults >= 14, "{faults}");
+}

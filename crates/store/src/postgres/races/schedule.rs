@@ -301,9 +301,8 @@ fn name_of(actor: usize) -> String {
 
 /// Whether a statement may have to wait for another transaction. Asking the server takes as long as most statements do.
 fn may_wait(statement: &str) -> bool {
-    let only_reads = statement.starts_with("SELECT")
-        && !statement.contains("FOR UPDATE")
-        && !statement.contains("_lock");
+    let locks = statement.contains(" FOR ") || statement.contains("_lock");
+    let only_reads = statement.starts_with("SELECT") && !locks;
     let is_alone = ["BEGIN", "COMMIT", COMMITTED, ""].contains(&statement)
         || statement.starts_with("COPY batch")
         || statement.starts_with("INSERT INTO totals_delta")
