@@ -19,6 +19,7 @@ mod leases;
 mod ledger;
 mod requeueing;
 mod settling;
+mod slices;
 mod support;
 mod suppression;
 mod tickets;
@@ -73,6 +74,34 @@ pub async fn exercise_tickets<S: Store + Claims<Ticket> + Take>(
         a_ticket_is_void_when_its_lease_ends_and_another_is_issued
         what_must_not_be_sent_ends_when_its_ticket_is_taken
         what_one_process_holds_the_other_cannot_touch
+    }
+}
+
+/// Runs every case of broadcasts between two of their slices, each on a fresh store whose slices are one batch each, are
+/// made by `make_slice` alone, and made until that gives `false`; and checks after each that the books balance.
+pub async fn exercise_slices<S: Store>(
+    make: impl AsyncFn() -> (Arc<S>, Box<dyn Any + Send>),
+    make_slice: impl AsyncFn(&S) -> bool,
+) {
+    macro_rules! cases {
+        ($($case:ident)+) => {
+            $({
+                let (store, _keep) = make().await;
+                slices::$case(&*store, &async || make_slice(&*store).await).await;
+                while make_slice(&*store).await {
+                    the_books_balance(&*store).await;
+                }
+                the_books_balance(&*store).await;
+            })+
+        };
+    }
+    cases! {
+        what_waits_is_pending_everywhere
+        a_waiting_one_is_cancelled_and_never_sent
+        one_of_a_waiting_batch_is_cancelled_and_the_others_are_sent
+        what_waits_is_withdrawn_with_its_broadcast_at_once
+        a_cancellation_goes_by_slices_and_counts_everybody_once
+        a_small_broadcast_goes_before_the_rest_of_a_large_one
     }
 }
 

@@ -1,12 +1,14 @@
 //! The audit: three portals side by side, in constant memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 
+use notification::State;
 use tokio_postgres::{Portal, Row};
 
 use super::read::Snapshot;
 use crate::rows::audit::BatchAudit;
+use crate::rows::release::Waiting;
 use crate::{Audit, StoreError};
 
 /// Rows in order of batch, which is their first column, with the next one in hand.
@@ -15,6 +17,15 @@ struct Side<'a> {
     portal: Portal,
     fetched: vec::IntoIter<Row>,
     next: Option<(i64, Row)>,
+}
+
+/// What waits of a broadcast.
+struct Waits {
+    /// The batches behind this one.
+    passed: i64,
+    state: State,
+    /// Members that are said to wait, less those that were found.
+    uncounted: i64,
 }
 
 /// Rows fetched at once.
@@ -30,24 +41,36 @@ impl Snapshot<'_> {
         let open = "SELECT id FROM broadcast WHERE sealed_at IS NULL";
         let open: BTreeSet<Option<i64>> =
             self.transaction.query(open, &[]).await?.iter().map(|row| row.get(0)).collect();
+        let mut waiting = self.waiting().await?;
         let mut batches = self.side("SELECT id, count, broadcast FROM batch ORDER BY id").await?;
         let mut chunks =
             self.side("SELECT batch, count, members FROM chunk ORDER BY batch").await?;
         let mut log =
             self.side("SELECT batch, 0, entries FROM log ORDER BY batch, txid, id").await?;
         while let Some((batch, row)) = batches.advance().await? {
-            let is_open = open.contains(&row.try_get(2)?);
+            let broadcast: Option<i64> = row.try_get(2)?;
+            let is_open = open.contains(&broadcast);
             let expected = if is_open { 0 } else { count(&row)? };
             chunks.report_strays(batch, "chunk", &mut audit).await?;
             log.report_strays(batch, "log row", &mut audit).await?;
-            let mut members = BatchAudit::new(batch, expected, &mut audit);
+            let waits = broadcast.and_then(|id| waiting.get_mut(&id));
+            let waits = waits.filter(|it| it.passed < batch);
+            let state = waits.as_ref().map(|it| it.state);
+            let mut members = BatchAudit::new(batch, expected, state, &mut audit);
             while let Some(row) = chunks.take(batch).await? {
                 members.add_chunk(row.try_get(2)?, count(&row)?);
             }
             while let Some(row) = log.take(batch).await? {
                 members.add_log(row.try_get(2)?)?;
             }
-            members.finish();
+            let found = members.finish();
+            if let Some(waits) = waits {
+                waits.uncounted -= i64::try_from(found).unwrap_or(i64::MAX);
+            }
+        }
+        for (id, waits) in waiting.iter().filter(|(_, waits)| waits.uncounted != 0) {
+            let uncounted = waits.uncounted;
+            audit.report(format!("broadcast {id}: {uncounted} more are said to wait than do"));
         }
         chunks.report_strays(i64::MAX, "chunk", &mut audit).await?;
         log.report_strays(i64::MAX, "log row", &mut audit).await?;
@@ -56,6 +79,19 @@ impl Snapshot<'_> {
             audit.report(format!("counted {:?}, and the totals say {totals:?}", audit.account));
         }
         Ok(audit)
+    }
+
+    /// The broadcasts of which not all batches have their chunks.
+    async fn waiting(&self) -> Result<BTreeMap<i64, Waits>, StoreError> {
+        let select = "SELECT broadcast, passed, withdrawn_at, waiting FROM unreleased \
+             WHERE passed IS NOT NULL";
+        let mut waiting = BTreeMap::new();
+        for row in &self.transaction.query(select, &[]).await? {
+            let state = Waiting::new(row.try_get(2)?).state();
+            let waits = Waits { passed: row.try_get(1)?, state, uncounted: row.try_get(3)? };
+            waiting.insert(row.try_get(0)?, waits);
+        }
+        Ok(waiting)
     }
 
     async fn side(&self, sql: &'static str) -> Result<Side<'_>, StoreError> {

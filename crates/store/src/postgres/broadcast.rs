@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::{BroadcastId, Envelope, Timestamp};
+use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 
 use super::ingest::{fingerprint_at, number_of};
-use super::round::{Failure, Round, TenantKey};
+use super::round::{Failure, Round, TenantKey, lane_at, signed};
 use super::writer::Ask;
+use crate::rows::model;
 use crate::rows::packing::{Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
@@ -31,6 +32,19 @@ pub(super) struct Seal(pub(super) BroadcastId, pub(super) Timestamp);
 #[derive(Debug)]
 pub(super) struct Abandon(pub(super) BroadcastId);
 
+/// An open broadcast, locked.
+#[derive(Debug)]
+pub(super) struct OpenBroadcast {
+    /// What its batches have in common; the destination is left empty.
+    pub(super) envelope: Envelope,
+    /// Its idempotency key, and the fingerprint of its content.
+    pub(super) key: Option<(ByteString, [u8; 32])>,
+}
+
+/// From here on all of it waits for its chunks.
+const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker = NULL WHERE id = $1) \
+     UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = $1 RETURNING recipients";
+
 #[async_trait]
 impl Ask for Open {
     type Answer = BroadcastOpened;
@@ -50,8 +64,10 @@ impl Ask for Open {
                 None => {}
             }
         }
-        let insert = "INSERT INTO broadcast (tenant, channel, priority, guarantee, due_at, expires_at, worker, \
-             key, fingerprint, options, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id";
+        let insert = "WITH opened AS (INSERT INTO broadcast \
+             (tenant, channel, priority, guarantee, due_at, expires_at, worker, key, fingerprint, options, payload) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id) \
+             INSERT INTO unreleased (broadcast) SELECT id FROM opened RETURNING broadcast";
         let idempotency = draft.idempotency.as_ref();
         let worker = round.desk.membership.borrow().worker;
         let row = round
@@ -88,7 +104,7 @@ impl Ask for AddRecipients {
     type Answer = ();
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<(), Failure> {
-        let template = round.open_envelope(self.broadcast).await?;
+        let template = round.open_broadcast(self.broadcast).await?.envelope;
         round.reserve_batches(self.items()).await?;
         let mut batches = Vec::new();
         let envelope_of = |group: &RecipientGroup| {
@@ -118,6 +134,10 @@ impl Ask for AddRecipients {
         }
         if !batches.is_empty() {
             round.copy_batches(&batches).await?;
+            let added: usize = batches.iter().map(|(_, batch)| batch.items.len()).sum();
+            let update = "UPDATE unreleased SET recipients = recipients + $2 WHERE broadcast = $1";
+            let number = self.broadcast.0.cast_signed();
+            round.execute(update, &[&number, &signed(added)]).await?;
         }
         Ok(())
     }
@@ -133,48 +153,27 @@ impl Ask for Seal {
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<u64, Failure> {
         let Self(id, now) = *self;
-        let envelope = round.open_envelope(id).await?;
+        let OpenBroadcast { envelope, key } = round.open_broadcast(id).await?;
         let number = id.0.cast_signed();
-        let select = "SELECT key, fingerprint FROM broadcast WHERE id = $1";
-        let row = round.row(select, &[&number]).await?;
-        if let Some(key) = row.try_get::<_, Option<String>>(0)? {
-            let key = (envelope.tenant.clone(), key.into());
-            round.look_up(vec![key.clone()]).await?;
-            if round.known.contains_key(&key) || round.packing.keys.contains_key(&key) {
+        if let Some((key, fingerprint)) = key {
+            let owned = (envelope.tenant.clone(), key.clone());
+            round.look_up(vec![owned.clone()]).await?;
+            if round.known.contains_key(&owned) || round.packing.keys.contains_key(&owned) {
                 return Err(StoreError::KeyReused { index: 0 }.into());
             }
             let insert = "INSERT INTO idempotency (tenant, key, fingerprint, broadcast) \
-                 SELECT tenant, key, fingerprint, id FROM broadcast WHERE id = $1";
-            round.execute(insert, &[&number]).await?;
-            round.known.insert(key, (Known::Broadcast(id), fingerprint_at(&row, 1)?));
+                 VALUES ($1, $2, $3, $4)";
+            let tenant = envelope.tenant.as_str();
+            round.execute(insert, &[&tenant, &&*key, &&fingerprint[..], &number]).await?;
+            round.known.insert(owned, (Known::Broadcast(id), fingerprint));
         }
-        round
-            .execute(
-                "UPDATE broadcast SET sealed_at = $2, worker = NULL WHERE id = $1",
-                &[&number, &now.millis()],
-            )
-            .await?;
-        let select = "SELECT id, lane, count FROM batch WHERE broadcast = $1 ORDER BY id";
-        let batches = round.rows(select, &[&number]).await?;
-        let mut writes = super::round::Writes::default();
-        let mut total = 0;
-        for row in &batches {
-            let batch = notification::BatchId(row.try_get::<_, i64>(0)?.cast_unsigned());
-            let count = usize::try_from(row.try_get::<_, i32>(2)?).unwrap_or(0);
-            writes.chunk(super::round::NewChunk {
-                batch,
-                lane: i64::from(row.try_get::<_, i32>(1)?),
-                due_at: envelope.due_at,
-                attempt: 1,
-                crashes: 0,
-                count,
-                members: None,
-            });
-            round.count_accepted(count);
-            total += count as u64;
-        }
-        round.write(writes).await?;
-        Ok(total)
+        let row = round.row(SEAL, &[&number, &now.millis()]).await?;
+        let recipients = row.try_get::<_, i64>(0)?.cast_unsigned();
+        round.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
+        // What is one slice is due with this transaction.
+        let slice = round.slice(number, 0).await?;
+        round.release(&slice).await?;
+        Ok(recipients)
     }
 }
 
@@ -183,12 +182,46 @@ impl Ask for Abandon {
     type Answer = bool;
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<bool, Failure> {
-        round.open_envelope(self.0).await?;
+        round.open_broadcast(self.0).await?;
         let number = self.0.0.cast_signed();
         let is_all = round.remove_batches(&[number]).await?;
         if is_all {
-            round.execute("DELETE FROM broadcast WHERE id = $1", &[&number]).await?;
+            round.remove_broadcasts(&[number]).await?;
         }
         Ok(is_all)
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// A broadcast that this process has open, locked.
+    async fn open_broadcast(&mut self, id: BroadcastId) -> Result<OpenBroadcast, Failure> {
+        let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
+             FROM broadcast WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
+        let worker = self.desk.membership.borrow().worker;
+        let rows = self.rows(select, &[&id.0.cast_signed(), &worker]).await?;
+        let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
+        let guarantee: i16 = row.try_get(4)?;
+        let envelope = Envelope {
+            tenant: model::name(row.try_get(3)?)?,
+            lane: lane_at(row, 0)?,
+            guarantee: model::guarantee(u8::try_from(guarantee).unwrap_or(u8::MAX))?,
+            due_at: Timestamp::from_millis(row.try_get(5)?),
+            expires_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
+            broadcast: Some(id),
+        };
+        let key = match row.try_get::<_, Option<&str>>(7)? {
+            Some(key) => Some((ByteString::from(key), fingerprint_at(row, 8)?)),
+            None => None,
+        };
+        Ok(OpenBroadcast { envelope, key })
+    }
+
+    /// Removes open broadcasts that have no batches any more; how many there were.
+    pub(super) async fn remove_broadcasts(&mut self, broadcasts: &[i64]) -> Result<u64, Failure> {
+        let delete = "DELETE FROM unreleased WHERE broadcast = ANY($1)";
+        self.execute(delete, &[&broadcasts]).await?;
+        Ok(self.execute("DELETE FROM broadcast WHERE id = ANY($1)", &[&broadcasts]).await?)
     }
 }

@@ -180,7 +180,7 @@ impl Round<'_> {
         if !self.remove_batches(&open).await? {
             return Ok(0);
         }
-        let abandoned = self.execute("DELETE FROM broadcast WHERE id = ANY($1)", &[&open]).await?;
+        let abandoned = self.remove_broadcasts(&open).await?;
         // One that is found to hold more is left for the next round.
         let remove = "DELETE FROM worker WHERE id = ANY($1) \
              AND NOT EXISTS (SELECT FROM chunk WHERE chunk.worker = worker.id AND lease_until IS NOT NULL)";

@@ -4,44 +4,42 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use notification::{BroadcastId, Name, NotificationId, State, Timestamp, limits};
+use tokio_postgres::types::ToSql;
 
-use super::round::{Failure, Round, Writes, chunk_at, select_chunk};
-use super::writer::Ask;
-use crate::rows::codec::{LogLine, decode_log};
+use super::round::{Failure, Round, Writes, chunk_at, select_chunk, signed};
+use super::writer::{Ask, Desktop};
+use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::release::{CancelPlace, CancelSlice, Cancellation};
 use crate::rows::requeue::Deaths;
-use crate::{CancelTarget, Cancelled};
+use crate::{Cancelled, StoreError};
 
-/// Withdraws what is pending.
+/// Withdraws one notification.
 #[derive(Debug)]
-pub(super) struct Cancel {
-    pub(super) target: CancelTarget,
+pub(super) struct CancelOne {
+    pub(super) id: NotificationId,
     pub(super) tenant: Name,
     pub(super) now: Timestamp,
 }
 
+/// Withdraws what is pending of some batches of a broadcast; with the first of them all that waits for its chunk.
+#[derive(Debug)]
+pub(super) struct CancelNext {
+    pub(super) broadcast: BroadcastId,
+    pub(super) tenant: Name,
+    pub(super) now: Timestamp,
+    /// Where the slice before ended.
+    pub(super) place: Option<CancelPlace>,
+}
+
 #[async_trait]
-impl Ask for Cancel {
+impl Ask for CancelOne {
     type Answer = Option<Cancelled>;
 
     async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        match self.target {
-            CancelTarget::Notification(id) => self.cancel_one(round, id).await,
-            CancelTarget::Broadcast(id) => self.cancel_broadcast(round, id).await,
-        }
-    }
-}
-
-// === impl Cancel ===
-
-impl Cancel {
-    async fn cancel_one(
-        &self,
-        round: &mut Round<'_>,
-        id: NotificationId,
-    ) -> Result<Option<Cancelled>, Failure> {
-        let select = "SELECT accepted_at, count FROM batch WHERE id = $1 AND tenant = $2 \
+        let id = self.id;
+        let select = "SELECT accepted_at, count, broadcast FROM batch WHERE id = $1 AND tenant = $2 \
              AND (broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
              WHERE b.id = batch.broadcast) IS NOT NULL)";
         let number = id.batch().0.cast_signed();
@@ -51,6 +49,11 @@ impl Cancel {
         let same = NotificationId::new(accepted_at, round.desk.realm, id.batch(), id.index());
         if same != id || i32::from(id.index()) >= row.try_get(1)? {
             return Ok(None);
+        }
+        if let Some(broadcast) = row.try_get(2)?
+            && let Some(cancelled) = self.cancel_waiting(round, broadcast).await?
+        {
+            return Ok(Some(cancelled));
         }
         let mut cancelled = Cancelled::default();
         let mut writes = Writes::default();
@@ -70,39 +73,141 @@ impl Cancel {
         cancelled.ended = 1 - cancelled.under_way - cancelled.cancelled;
         Ok(Some(cancelled))
     }
+}
 
-    async fn cancel_broadcast(
-        &self,
-        round: &mut Round<'_>,
-        id: BroadcastId,
-    ) -> Result<Option<Cancelled>, Failure> {
-        let number = id.0.cast_signed();
-        let select =
-            "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
-        if round.rows(select, &[&number, &self.tenant.as_str()]).await?.is_empty() {
-            return Ok(None);
-        }
-        let select = "SELECT id, count FROM batch WHERE broadcast = $1";
+#[async_trait]
+impl Ask for CancelNext {
+    type Answer = Option<CancelSlice>;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+        let mut slice = CancelSlice::default();
+        let CancelPlace { after, until } = match self.place {
+            Some(place) => place,
+            None => match self.begin(round, &mut slice).await? {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        let select = "SELECT id, count FROM batch WHERE broadcast = $1 AND id > $2 AND id <= $3 \
+             ORDER BY id LIMIT $4";
+        let size = round.desk.slicing.batches;
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&self.broadcast.0.cast_signed(), &after, &until, &signed(size)];
         let (mut batches, mut total) = (Vec::new(), 0);
-        for row in &round.rows(select, &[&number]).await? {
+        for row in &round.rows(select, &parameters).await? {
             batches.push(row.try_get::<_, i64>(0)?);
             total += u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
         }
-        let mut cancelled = Cancelled::default();
+        let (mut under_way, mut cancelled) = (0, 0);
         let mut writes = Writes::default();
         let everybody = Members::all(limits::BATCH_ITEMS);
         for chunk in round.pending_of(&batches, &everybody).await? {
             let count = chunk.count as u64;
             if chunk.lease_until.is_some() {
-                cancelled.under_way += count;
+                under_way += count;
             } else {
                 round.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
-                cancelled.cancelled += count;
+                cancelled += count;
             }
         }
         round.write(writes).await?;
-        cancelled.ended = total.saturating_sub(cancelled.under_way + cancelled.cancelled);
-        Ok(Some(cancelled))
+        slice.counted.under_way += under_way;
+        slice.counted.cancelled += cancelled;
+        slice.counted.ended += total.saturating_sub(under_way + cancelled);
+        let last = batches.last().filter(|_| batches.len() == size);
+        slice.next = last.map(|&after| CancelPlace { after, until });
+        Ok(Some(slice))
+    }
+}
+
+// === impl Desktop ===
+
+impl Desktop {
+    /// Withdraws what is pending of a broadcast, slice by slice. What is done stays done if this ends before its end.
+    pub(super) async fn cancel_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        let mut cancellation = Cancellation::default();
+        let next = |place| CancelNext { broadcast, tenant: tenant.clone(), now, place };
+        let mut slice = self.ask_patiently(next(None)).await?;
+        while let Some(done) = slice {
+            let Some(place) = cancellation.add(&done) else {
+                return Ok(Some(cancellation.answer()));
+            };
+            // To give up now would be to say that nothing was done.
+            slice = self.ask(next(Some(place))).await?;
+        }
+        Ok(None)
+    }
+}
+
+// === impl CancelOne ===
+
+impl CancelOne {
+    /// Cancels it if its batch waits for its chunk, which will be made without it; `None` if the batch does not wait.
+    async fn cancel_waiting(
+        &self,
+        round: &mut Round<'_>,
+        broadcast: i64,
+    ) -> Result<Option<Cancelled>, Failure> {
+        let (batch, index) = (self.id.batch(), self.id.index());
+        let number = batch.0.cast_signed();
+        // Locked, so that no slice passes the batch meanwhile.
+        let select =
+            "SELECT withdrawn_at FROM unreleased WHERE broadcast = $1 AND passed < $2 FOR UPDATE";
+        let rows = round.rows(select, &[&broadcast, &number]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        round.effects.waits = true;
+        let is_withdrawn = row.try_get::<_, Option<i64>>(0)?.is_some();
+        let logged = round.logged(&[number]).await?;
+        let mut groups = logged.values().flatten();
+        if is_withdrawn || groups.any(|group| group.indexes.contains(&index)) {
+            return Ok(Some(Cancelled { ended: 1, ..Cancelled::default() }));
+        }
+        let mut writes = Writes::default();
+        let line = LogLine::unattempted(self.now, State::Cancelled);
+        round.end(&mut writes, batch, &line, &Members::from_iter([index]));
+        round.write(writes).await?;
+        let update = "UPDATE unreleased SET waiting = waiting - 1 WHERE broadcast = $1";
+        round.execute(update, &[&broadcast]).await?;
+        Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
+    }
+}
+
+// === impl CancelNext ===
+
+impl CancelNext {
+    /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
+    async fn begin(
+        &self,
+        round: &mut Round<'_>,
+        slice: &mut CancelSlice,
+    ) -> Result<Option<CancelPlace>, Failure> {
+        let number = self.broadcast.0.cast_signed();
+        let select =
+            "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
+        if round.rows(select, &[&number, &self.tenant.as_str()]).await?.is_empty() {
+            return Ok(None);
+        }
+        let select = "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
+             WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
+        let rows = round.rows(select, &[&number]).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Some(CancelPlace { after: 0, until: i64::MAX }));
+        };
+        round.effects.waits = true;
+        slice.recipients = Some(row.try_get::<_, i64>(0)?.cast_unsigned());
+        if row.try_get::<_, Option<i64>>(3)?.is_none() {
+            let waiting = row.try_get::<_, i64>(1)?.cast_unsigned();
+            let update = "UPDATE unreleased SET withdrawn_at = $2 WHERE broadcast = $1";
+            round.execute(update, &[&number, &self.now.millis()]).await?;
+            round.count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
+            slice.counted.cancelled = waiting;
+        }
+        Ok(Some(CancelPlace { after: 0, until: row.try_get(2)? }))
     }
 }
 
@@ -172,12 +277,10 @@ impl Round<'_> {
             return Ok(());
         }
         let batches: Vec<i64> = missing.keys().copied().collect();
-        let select = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
         let mut deaths: HashMap<i64, Deaths> = HashMap::new();
-        for row in &self.rows(select, &[&batches]).await? {
-            let batch = row.try_get(0)?;
+        for (batch, log) in self.logged(&batches).await? {
             let Some(missing) = missing.get_mut(&batch) else { continue };
-            for group in decode_log(row.try_get(1)?)? {
+            for group in log {
                 // A dead one may be pending again.
                 deaths.entry(batch).or_default().add(&group);
                 if group.state.is_terminal() && group.state != State::Dead {

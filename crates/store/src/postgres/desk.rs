@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::notify::NotifyPolicy;
 use super::time::DatabaseTime;
 use crate::rows::lanes::{LaneId, Lanes};
+use crate::rows::release::Slicing;
 
 /// Something that another part of the system, here or in another process, should know once it is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub(super) struct Desk {
     pub(super) logs: bool,
     /// Rounds since totals were folded.
     pub(super) rounds: u32,
+    pub(super) slicing: Slicing,
     pub(super) notify: Arc<NotifyPolicy>,
     /// Whether the round under way notifies others.
     pub(super) is_notifying: bool,
@@ -89,6 +91,8 @@ pub(super) struct Effects {
     pub(super) settled: u64,
     /// Whether more may be claimable.
     pub(super) woke: bool,
+    /// Whether a broadcast waits for its next slice.
+    pub(super) waits: bool,
 }
 
 /// Longest payload of a notification that PostgreSQL takes, bytes.
@@ -123,10 +127,16 @@ impl Desk {
             offered: None,
             logs,
             rounds: 0,
+            slicing: Slicing::DEFAULT,
             notify,
             is_notifying: false,
             committing: None,
         }
+    }
+
+    /// The same, with other slices.
+    pub(super) fn slicing(self, slicing: Slicing) -> Self {
+        Self { slicing, ..self }
     }
 
     /// What is in memory may be wrong: read it anew before it is used again.

@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use async_trait::async_trait;
 use notification::{
-    BatchId, BroadcastId, ByteString, Draft, Envelope, Lane, Name, NotificationId, Timestamp,
+    BatchId, BroadcastId, ByteString, Draft, Lane, Name, NotificationId, Timestamp,
 };
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
@@ -15,9 +15,10 @@ use uuid::Uuid;
 use super::desk::Desk;
 use super::round::{Failure, NewChunk, Round, TenantKey, Writes, counted, narrow};
 use super::writer::Ask;
+use super::{Postgres, broadcast};
 use crate::rows::lanes::LaneId;
 use crate::rows::packing::{Batches, Filling, Known};
-use crate::{Admission, StoreError};
+use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
 
 /// Drafts of one caller.
 #[derive(Debug)]
@@ -67,6 +68,50 @@ impl Ask for TakeIn {
 
     fn items(&self) -> usize {
         self.drafts.len()
+    }
+}
+
+#[async_trait]
+impl Ingest for Postgres {
+    async fn ingest(
+        &self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.intake.ask_patiently(TakeIn { drafts, now }).await
+    }
+
+    async fn open_broadcast(
+        &self,
+        draft: BroadcastDraft,
+        _now: Timestamp,
+    ) -> Result<BroadcastOpened, StoreError> {
+        self.intake.ask_patiently(broadcast::Open(draft)).await
+    }
+
+    async fn add_recipients(
+        &self,
+        broadcast: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.intake.ask_patiently(broadcast::AddRecipients { broadcast, groups, now }).await
+    }
+
+    async fn seal_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.intake.ask_patiently(broadcast::Seal(broadcast, now)).await
+    }
+
+    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        while !self.intake.ask_patiently(broadcast::Abandon(broadcast)).await? {}
+        Ok(())
     }
 }
 
@@ -238,24 +283,6 @@ impl Round<'_> {
                 .await?;
         }
         writer.finish().await.map(drop)
-    }
-
-    /// What the batches of a broadcast have in common that this process has open, locked; the destination is left empty.
-    pub(super) async fn open_envelope(&mut self, id: BroadcastId) -> Result<Envelope, Failure> {
-        let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at FROM broadcast \
-             WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
-        let worker = self.desk.membership.borrow().worker;
-        let rows = self.rows(select, &[&id.0.cast_signed(), &worker]).await?;
-        let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
-        let guarantee: i16 = row.try_get(4)?;
-        Ok(Envelope {
-            tenant: crate::rows::model::name(row.try_get(3)?)?,
-            lane: super::round::lane_at(row, 0)?,
-            guarantee: crate::rows::model::guarantee(u8::try_from(guarantee).unwrap_or(u8::MAX))?,
-            due_at: Timestamp::from_millis(row.try_get(5)?),
-            expires_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
-            broadcast: Some(id),
-        })
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) struct Stats {
     pub(super) work: Desktop,
     /// Wakes who waits for work.
     pub(super) changes: watch::Sender<u64>,
+    /// Wakes who makes the slices of broadcasts.
+    pub(super) waiting: Arc<Notify>,
 }
 
 /// What a beat found.
@@ -96,7 +98,8 @@ const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp(
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND consumes AND NOT is_standing_by), \
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by AND id < $1), \
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
-       - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1) FROM worker";
+       - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1), \
+     EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL) FROM worker";
 /// A partition without an owner is anybody's, and so is one whose owner is not among the workers any more: a statement
 /// of somebody who was buried may have been under way for long. Nobody takes one who is not a worker now.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
@@ -298,6 +301,11 @@ impl Member {
         if self.options.produces {
             let share = if is_standing_by { 0 } else { share(self.standing.producers, count(3)?) };
             self.balance(session, share).await?;
+        }
+        // Whoever began with it may be gone.
+        let waits: bool = row.try_get(6)?;
+        if let Some(stats) = self.stats.as_ref().filter(|_| waits) {
+            stats.waiting.notify_one();
         }
         let next_end: Option<f64> = row.try_get(4)?;
         // A little later, so that it is over then.

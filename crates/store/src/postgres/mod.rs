@@ -45,6 +45,9 @@ mod read;
 #[cfg(test)]
 mod read_tests;
 mod reader;
+mod release;
+#[cfg(test)]
+mod release_tests;
 mod requeue;
 mod restored;
 mod round;
@@ -64,24 +67,25 @@ use async_trait::async_trait;
 use flow::tasks::Ended;
 use flow::{Clock, Tasks, Tenure};
 use notification::{
-    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
-    Timestamp, limits,
+    Account, BroadcastId, ByteString, Chunk, Name, NotificationId, Settlement, Ticket, Timestamp,
+    limits,
 };
-use tokio::sync::{Mutex, MutexGuard, mpsc, watch};
+use tokio::sync::{Mutex, MutexGuard, Notify, mpsc, watch};
 
 pub use reader::PostgresReader;
 
+use crate::rows::release::Slicing;
 use crate::{
-    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, EventPosition, FeedCursor, Filter,
-    History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, RecipientGroup,
-    Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
+    Audit, Begin, Begun, BroadcastStatus, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
+    ClusterStatus, EventPosition, FeedCursor, Filter, History, LaneStatus, Ledger, Lift, LogPage,
+    LogPosition, Mark, Page, Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
 use listener::Listener;
 use membership::{Intent, Member, Stats};
 use notify::NotifyPolicy;
+use release::Releaser;
 use time::DatabaseTime;
 use writer::{Desktop, Notices, Writer};
 
@@ -136,6 +140,8 @@ struct Parts {
     failed: watch::Sender<Option<StoreError>>,
     changes: watch::Sender<u64>,
     settled: Arc<AtomicU64>,
+    slicing: Slicing,
+    waiting: Arc<Notify>,
 }
 
 /// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
@@ -170,6 +176,14 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Refused`] or [`StoreError::Schema`], which say what to do.
     pub async fn open(options: Options, clock: Clock) -> Result<Self, StoreError> {
+        Self::open_slicing(options, clock, Slicing::DEFAULT).await
+    }
+
+    async fn open_slicing(
+        options: Options,
+        clock: Clock,
+        slicing: Slicing,
+    ) -> Result<Self, StoreError> {
         let ca_file = options.ca_file.as_deref();
         let connector = Connector::new(&options.url, &options.name, ca_file)?;
         connector.prepare().await?;
@@ -182,6 +196,7 @@ impl Postgres {
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
         let settled = Arc::new(AtomicU64::new(0));
+        let waiting = Arc::new(Notify::new());
         let parts = Parts {
             realm: member.realm(),
             connector: connector.clone(),
@@ -192,6 +207,8 @@ impl Postgres {
             failed,
             changes: changes.clone(),
             settled: Arc::clone(&settled),
+            slicing,
+            waiting: Arc::clone(&waiting),
         };
         let (teller, hearer) = notices::channel(NOTICES);
         let mut tasks = Tasks::default();
@@ -203,7 +220,7 @@ impl Postgres {
         );
         let work = parts.start(&mut tasks, "store-work", Notices::Claimer(hearer), random.fork());
         let (intent, intended) = watch::channel(Intent::Work);
-        let cluster = Arc::new(tokio::sync::Notify::new());
+        let cluster = Arc::new(Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
         let listener = Listener {
             connector: connector.clone(),
@@ -216,7 +233,8 @@ impl Postgres {
             random: random.fork(),
         };
         tasks.spawn("store-listener", listener.run());
-        member.count(Stats { settled, work: work.clone(), changes });
+        Releaser::new(&intake, &work, &waiting).start(&mut tasks, slicing);
+        member.count(Stats { settled, work: work.clone(), changes, waiting });
         tasks.spawn("store-member", member.run(membership, available, cluster, intended));
         Ok(Self {
             reader: PostgresReader::connect(connector).await?,
@@ -289,10 +307,11 @@ impl Parts {
     ) -> Desktop {
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let logs = matches!(notices, Notices::Claimer(_));
-        let notify = Arc::clone(&self.notify);
+        let (notify, slicing) = (Arc::clone(&self.notify), self.slicing);
+        let membership = self.membership.clone();
         let mut writer = Writer {
             connector: self.connector.clone(),
-            desk: Desk::new(self.realm, self.membership.clone(), self.time, notify, logs),
+            desk: Desk::new(self.realm, membership, self.time, notify, logs).slicing(slicing),
             commands: queue,
             available: self.available.clone(),
             failed: self.failed.clone(),
@@ -302,53 +321,10 @@ impl Parts {
             notices,
             changes: self.changes.clone(),
             settled: Arc::clone(&self.settled),
+            waiting: Arc::clone(&self.waiting),
         };
         tasks.spawn(name, async move { writer.run().await });
         Desktop::new(commands, self.failed.subscribe(), self.time.clock())
-    }
-}
-
-#[async_trait]
-impl Ingest for Postgres {
-    async fn ingest(
-        &self,
-        drafts: Vec<Draft>,
-        now: Timestamp,
-    ) -> Result<Vec<Admission>, StoreError> {
-        if drafts.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.intake.ask_patiently(ingest::TakeIn { drafts, now }).await
-    }
-
-    async fn open_broadcast(
-        &self,
-        draft: BroadcastDraft,
-        _now: Timestamp,
-    ) -> Result<BroadcastOpened, StoreError> {
-        self.intake.ask_patiently(broadcast::Open(draft)).await
-    }
-
-    async fn add_recipients(
-        &self,
-        broadcast: BroadcastId,
-        groups: Vec<RecipientGroup>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.intake.ask_patiently(broadcast::AddRecipients { broadcast, groups, now }).await
-    }
-
-    async fn seal_broadcast(
-        &self,
-        broadcast: BroadcastId,
-        now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        self.intake.ask_patiently(broadcast::Seal(broadcast, now)).await
-    }
-
-    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        while !self.intake.ask_patiently(broadcast::Abandon(broadcast)).await? {}
-        Ok(())
     }
 }
 
@@ -419,7 +395,12 @@ impl Ledger for Postgres {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
-        self.work.ask_patiently(cancel::Cancel { target, tenant, now }).await
+        match target {
+            CancelTarget::Notification(id) => {
+                self.work.ask_patiently(cancel::CancelOne { id, tenant, now }).await
+            }
+            CancelTarget::Broadcast(id) => self.work.cancel_broadcast(id, tenant, now).await,
+        }
     }
 
     async fn requeue(

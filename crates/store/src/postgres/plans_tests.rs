@@ -77,6 +77,7 @@ const APART_LITERALS: [&str; 6] = [
 ];
 /// Statements that pass rows, or have no condition, and why that is bounded: file, beginning, reason.
 const BOUNDED: &[(&str, &str, &str)] = &[
+    ("broadcast.rs", "SELECT channel, ''", "what one worker has open"),
     (
         "bury.rs",
         "DELETE FROM worker",
@@ -96,7 +97,6 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("bury.rs", "UPDATE chunk SET crashes = 3", "the index has suspects only"),
     ("choose.rs", "SELECT chunk.id", "what others own of a lane, up to the first of ours"),
     ("choose.rs", "SELECT lane.id, channel, destination, priority, (sum", "what is claimed"),
-    ("ingest.rs", "SELECT channel, ''", "what one worker has open"),
     ("lease.rs", "SELECT id, batch, lane", "what is claimed, by anybody"),
     ("lease.rs", "SELECT min(lease_until)", "what is claimed, by anybody"),
     (

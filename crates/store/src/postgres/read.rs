@@ -18,6 +18,7 @@ use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
 use crate::rows::members::Members;
 use crate::rows::model::{self, Standing};
+use crate::rows::release::Waiting;
 use crate::{
     BroadcastStatus, ClusterStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition,
     Page, StoreError, WorkerStatus,
@@ -43,6 +44,9 @@ const LOG_ROWS: i32 = 256;
 const SELECT_BATCH: &str =
     select_batch!("batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)");
 const SELECT_CHUNKS: &str = select_chunk!("batch = $1");
+/// Whether it waits for its chunk, and since when it was withdrawn.
+const SELECT_WAITING: &str = "SELECT withdrawn_at FROM unreleased \
+     WHERE broadcast = (SELECT broadcast FROM batch WHERE id = $1) AND passed < $1";
 const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid, id";
 
 // === impl Snapshot ===
@@ -160,10 +164,11 @@ impl<'a> Snapshot<'a> {
     /// An accepted batch with everything that happened to it, in one flight.
     async fn standing(&self, id: BatchId) -> Result<Option<Standing>, StoreError> {
         let parameters: Parameters<'_> = &[&id.0.cast_signed()];
-        let (batch, chunks, entries) = try_join!(
+        let (batch, chunks, entries, waiting) = try_join!(
             self.transaction.query_opt(SELECT_BATCH, parameters),
             self.transaction.query(SELECT_CHUNKS, parameters),
             self.transaction.query(SELECT_LOG, parameters),
+            self.transaction.query_opt(SELECT_WAITING, parameters),
         )?;
         let Some(batch) = batch else { return Ok(None) };
         let chunk = |row| chunk_at(row).map(|chunk| (chunk.members(), chunk));
@@ -173,7 +178,8 @@ impl<'a> Snapshot<'a> {
         for row in &entries {
             log.extend(decode_log(row.try_get(0)?)?);
         }
-        Ok(Some(Standing { batch: batch_at(&batch)?, chunks, log }))
+        let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(Waiting::new);
+        Ok(Some(Standing { batch: batch_at(&batch)?, chunks, log, waiting }))
     }
 
     pub(super) async fn broadcast(
@@ -190,6 +196,11 @@ impl<'a> Snapshot<'a> {
         let Some(row) = rows.first() else { return Ok(None) };
         let mut account = Account { accepted: unsigned(row, 3)?, ..Account::default() };
         account.add(State::Pending, unsigned(row, 4)?);
+        let waiting = "SELECT waiting, withdrawn_at FROM unreleased \
+             WHERE broadcast = $1 AND passed IS NOT NULL";
+        if let Some(row) = self.transaction.query_opt(waiting, &[&number]).await? {
+            account.add(Waiting::new(row.try_get(1)?).state(), unsigned(&row, 0)?);
+        }
         // Batch by batch: a join would read all of the log while nothing is known of it.
         let select = "SELECT entries FROM batch \
              CROSS JOIN LATERAL (SELECT entries FROM log WHERE log.batch = batch.id OFFSET 0) AS its WHERE broadcast = $1";

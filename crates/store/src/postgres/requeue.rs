@@ -7,7 +7,6 @@ use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
 use super::round::{Failure, NewChunk, Round, Writes, signed};
 use super::writer::Ask;
-use crate::rows::codec::decode_log;
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
@@ -72,10 +71,11 @@ impl Requeue {
         let rows = round.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
         // Only now: what another one requeued meanwhile is committed.
         let mut deaths: HashMap<i64, Deaths> = HashMap::new();
-        let select = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
-        for row in &round.rows(select, &[&numbers]).await? {
-            let deaths = deaths.entry(row.try_get(0)?).or_default();
-            decode_log(row.try_get(1)?)?.iter().for_each(|group| deaths.add(group));
+        for (batch, log) in round.logged(numbers).await? {
+            let deaths = deaths.entry(batch).or_default();
+            for group in &log {
+                deaths.add(group);
+            }
         }
         let damaged = |_| StoreError::Damaged("a batch".to_owned());
         let mut owned = Vec::with_capacity(rows.len());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flow::{Backoff, Clock};
 use notification::limits;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 
@@ -91,6 +91,8 @@ pub(super) struct Writer {
     pub(super) changes: watch::Sender<u64>,
     /// Deliveries settled by this process.
     pub(super) settled: Arc<AtomicU64>,
+    /// Told when a broadcast waits for its next slice.
+    pub(super) waiting: Arc<Notify>,
 }
 
 /// Where a writer's notices go besides other processes.
@@ -264,6 +266,9 @@ impl Writer {
                 claimer.tell(notices);
             }
             Notices::Forward(_) => {}
+        }
+        if effects.waits {
+            self.waiting.notify_one();
         }
         if effects.woke {
             self.changes.send_modify(|change| *change += 1);

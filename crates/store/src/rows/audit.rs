@@ -13,6 +13,8 @@ pub(crate) struct BatchAudit<'a> {
     batch: i64,
     count: usize,
     missing: Members,
+    /// Where those are that neither a chunk nor the log accounts for, if it waits for its chunk.
+    waiting: Option<State>,
     deaths: Deaths,
     audit: &'a mut Audit,
 }
@@ -35,13 +37,23 @@ impl Audit {
 
 impl<'a> BatchAudit<'a> {
     /// Starts with all `count` members of `batch`; none, if nothing of it is accepted.
-    pub(crate) fn new(batch: i64, count: usize, audit: &'a mut Audit) -> Self {
-        Self { batch, count, missing: Members::all(count), deaths: Deaths::default(), audit }
+    pub(crate) fn new(
+        batch: i64,
+        count: usize,
+        waiting: Option<State>,
+        audit: &'a mut Audit,
+    ) -> Self {
+        let (missing, deaths) = (Members::all(count), Deaths::default());
+        Self { batch, count, missing, waiting, deaths, audit }
     }
 
     /// Accounts for the members of a chunk.
     pub(crate) fn add_chunk(&mut self, members: Option<&[u8]>, count: usize) {
         let members = members.map_or_else(|| Members::all(count), Members::from_blob);
+        if self.waiting.is_some() {
+            let batch = self.batch;
+            self.audit.report(format!("batch {batch}: it has a chunk, and waits for one"));
+        }
         if members.len() != count {
             let (batch, found) = (self.batch, members.len());
             self.audit.report(format!("batch {batch}: a chunk of {count} has {found} members"));
@@ -64,8 +76,8 @@ impl<'a> BatchAudit<'a> {
         Ok(())
     }
 
-    /// Reports whom nothing accounted for.
-    pub(crate) fn finish(mut self) {
+    /// Reports whom nothing accounted for; how many wait for their chunk, or to be written off.
+    pub(crate) fn finish(mut self) -> u64 {
         for (index, deaths) in std::mem::take(&mut self.deaths).iter() {
             if deaths < 0 {
                 let batch = self.batch;
@@ -77,11 +89,17 @@ impl<'a> BatchAudit<'a> {
             }
         }
         self.audit.account.accepted += self.count as u64;
+        if let Some(state) = self.waiting {
+            let waiting = std::mem::take(&mut self.missing).len() as u64;
+            self.audit.account.add(state, waiting);
+            return waiting;
+        }
         if let Some(first) = self.missing.iter().next() {
             let (batch, count) = (self.batch, self.missing.len());
             self.audit
                 .report(format!("batch {batch}: {count} members are lost, the first is {first}"));
         }
+        0
     }
 
     fn account(&mut self, index: u16, state: State) {

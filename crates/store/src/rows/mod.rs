@@ -11,5 +11,6 @@ pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod packing;
+pub(crate) mod release;
 pub(crate) mod requeue;
 pub(crate) mod settlement;

@@ -12,6 +12,7 @@ use super::blame::InFlight;
 use super::codec::{Items, LogGroup};
 use super::lanes::LaneId;
 use super::members::Members;
+use super::release::Waiting;
 use crate::{Attempted, History, StoreError};
 
 /// A row of `chunk`.
@@ -49,6 +50,8 @@ pub(crate) struct Standing {
     pub(crate) batch: BatchRow,
     pub(crate) chunks: Vec<(ChunkRow, Members)>,
     pub(crate) log: Vec<LogGroup>,
+    /// Set while it is part of a broadcast and has no chunk yet.
+    pub(crate) waiting: Option<Waiting>,
 }
 
 /// Up to this many members of a batch are copied out of it.
@@ -94,14 +97,20 @@ impl Standing {
             let batch = &self.batch;
             let id = NotificationId::new(batch.accepted_at, realm, batch.id, delivery.index);
             let of_this = |group: &&LogGroup| group.indexes.binary_search(&delivery.index).is_ok();
-            let attempts: Vec<Attempted> =
+            let mut attempts: Vec<Attempted> =
                 self.log.iter().filter(of_this).map(LogGroup::attempted).collect();
             let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
+            if chunk.is_none() && attempts.is_empty() {
+                attempts.extend(self.waiting.and_then(Waiting::attempted));
+            }
             let (state, next_attempt_at) = match chunk {
                 Some((chunk, _)) => chunk.state_of(delivery.index),
-                None => (attempts.last().map_or(State::Pending, |last| last.state), None),
+                None => match attempts.last() {
+                    Some(last) => (last.state, None),
+                    None => (State::Pending, self.waiting.map(|_| batch.envelope.due_at)),
+                },
             };
-            if chunk.is_none() && !state.is_terminal() {
+            if chunk.is_none() && !state.is_terminal() && next_attempt_at.is_none() {
                 return Err(StoreError::Damaged(format!("{id} is neither pending nor ended")));
             }
             let content = delivery.content.or_else(|| batch.content.clone());

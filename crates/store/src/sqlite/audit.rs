@@ -3,7 +3,7 @@
 //! A long read would keep the write-ahead log from starting anew, so each slice is a transaction of its own, and the
 //! account is that of the instant at which the audit began: what the log says was ended since is put back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, State};
 use rusqlite::{Rows, params};
@@ -21,6 +21,8 @@ pub(super) struct Auditing {
     totals: Account,
     /// Broadcasts that were open at the start: nothing of them is in the totals.
     open: BTreeSet<i64>,
+    /// Broadcasts that were withdrawn at the start, and the batches behind which that had still to be written down.
+    withdrawn: BTreeMap<i64, (i64, bool)>,
     /// The last batch of the start.
     batch_max: i64,
     /// The last row of the log at the start.
@@ -74,18 +76,22 @@ impl Snapshot {
         let log_max = last("SELECT coalesce(max(id), 0) FROM log")?;
         let totals = self.totals()?;
         let open = self.open_broadcasts()?;
+        let mut withdrawn = self.waiting()?;
+        withdrawn.retain(|_, (_, is_withdrawn)| *is_withdrawn);
         let mut audit = Audit::default();
         for (sql, what) in [(CHUNKS, "chunk"), (LOG, "log row")] {
             let mut beyond = self.connection.prepare_cached(sql)?;
             let mut beyond = Side::new(beyond.query(params![batch_max, i64::MAX])?)?;
             beyond.report_strays(i64::MAX, what, &mut audit)?;
         }
-        Ok(Auditing { audit, totals, open, batch_max, log_max, passed: i64::MIN, rows_max })
+        let passed = i64::MIN;
+        Ok(Auditing { audit, totals, open, withdrawn, batch_max, log_max, passed, rows_max })
     }
 
     /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
     pub(super) fn audit_slice(&self, mut auditing: Auditing) -> Result<Slice, StoreError> {
         let open_now = self.open_broadcasts()?;
+        let waiting_now = self.waiting()?;
         let bounds = params![auditing.passed, auditing.batch_max];
         let mut batches = self.connection.prepare_cached(BATCHES)?;
         let mut chunks = self.connection.prepare_cached(CHUNKS)?;
@@ -109,8 +115,15 @@ impl Snapshot {
             chunks.report_strays(batch, "chunk", &mut auditing.audit)?;
             log.report_strays(batch, "log row", &mut auditing.audit)?;
             let mut of_batch = Audit::default();
-            let mut members =
-                BatchAudit::new(batch, if is_open { 0 } else { count }, &mut of_batch);
+            let is_behind = |of: &BTreeMap<i64, (i64, bool)>| {
+                broadcast.and_then(|it| of.get(&it)).is_some_and(|(passed, _)| *passed < batch)
+            };
+            let was_withdrawn = is_behind(&auditing.withdrawn);
+            // What was withdrawn since, and is not in the log, is put back by this.
+            let state = if was_withdrawn { State::Cancelled } else { State::Pending };
+            let waiting = is_behind(&waiting_now).then_some(state);
+            let expected = if is_open { 0 } else { count };
+            let mut members = BatchAudit::new(batch, expected, waiting, &mut of_batch);
             while let Some(chunk) = chunks.take(batch)? {
                 let items = usize::try_from(chunk.number).unwrap_or(0);
                 members.add_chunk(chunk.blob.as_deref(), items);
@@ -119,7 +132,8 @@ impl Snapshot {
             while let Some(row) = log.take(batch)? {
                 let entries = row.blob.unwrap_or_default();
                 members.add_log(&entries)?;
-                if row.number > auditing.log_max {
+                // What was withdrawn before was cancelled before, whenever it was written down.
+                if row.number > auditing.log_max && !was_withdrawn {
                     since.push(entries);
                 }
             }
@@ -129,6 +143,16 @@ impl Snapshot {
             passed += 1;
         }
         Ok(Slice::More(auditing))
+    }
+
+    /// The broadcasts of which some batches wait: up to which one they are done, and whether they are withdrawn.
+    fn waiting(&self) -> Result<BTreeMap<i64, (i64, bool)>, StoreError> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT broadcast, passed, withdrawn_at IS NOT NULL FROM unreleased \
+             WHERE passed IS NOT NULL",
+        )?;
+        let rows = select.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn open_broadcasts(&self) -> Result<BTreeSet<i64>, StoreError> {

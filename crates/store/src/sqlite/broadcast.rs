@@ -5,12 +5,20 @@ use std::sync::Arc;
 use notification::{BroadcastId, Envelope, Timestamp};
 use rusqlite::params;
 
-use super::round::Round;
+use super::round::{Round, signed};
 use super::rows;
-use crate::rows::lanes::LaneId;
 use crate::rows::model;
 use crate::rows::packing::{Batches as _, Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
+
+/// A broadcast that is open.
+#[derive(Debug)]
+struct OpenBroadcast {
+    /// What its batches have in common; the destination is left empty.
+    envelope: Envelope,
+    /// Its idempotency key, and the fingerprint of its content.
+    key: Option<(String, [u8; 32])>,
+}
 
 impl Round<'_> {
     pub(super) fn open_broadcast(
@@ -48,6 +56,7 @@ impl Round<'_> {
                 &*draft.content.options,
                 &*draft.content.payload,
             ])?;
+        self.sql("INSERT INTO unreleased (broadcast) VALUES (?1)")?.execute([id])?;
         Ok(BroadcastOpened::Opened(BroadcastId(id.cast_unsigned())))
     }
 
@@ -57,7 +66,8 @@ impl Round<'_> {
         groups: &[RecipientGroup],
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let template = self.open_envelope(id)?;
+        let template = self.open(id)?.envelope;
+        let mut added = 0;
         for group in groups {
             let mut envelope = template.clone();
             envelope.lane.destination = Arc::clone(&group.destination);
@@ -77,7 +87,10 @@ impl Round<'_> {
                 self.store_batch(&batch, lane)?;
             }
             self.desk.lanes.forget_if_idle(lane);
+            added += group.recipients.len();
         }
+        self.sql("UPDATE unreleased SET recipients = recipients + ?2 WHERE broadcast = ?1")?
+            .execute([id.0.cast_signed(), signed(added)])?;
         Ok(())
     }
 
@@ -86,12 +99,9 @@ impl Round<'_> {
         id: BroadcastId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let envelope = self.open_envelope(id)?;
+        let OpenBroadcast { envelope, key } = self.open(id)?;
         let number = id.0.cast_signed();
-        let mut select = self.sql("SELECT key, fingerprint FROM broadcast WHERE id = ?1")?;
-        let (key, fingerprint): (Option<String>, Option<[u8; 32]>) =
-            select.query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if let Some(key) = key {
+        if let Some((key, fingerprint)) = key {
             if self.known_key(&envelope.tenant, &key)?.is_some() {
                 return Err(StoreError::KeyReused { index: 0 });
             }
@@ -103,47 +113,54 @@ impl Round<'_> {
         }
         self.sql("UPDATE broadcast SET sealed_at = ?2 WHERE id = ?1")?
             .execute([number, now.millis()])?;
-        self.sql(
-            "INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count) \
-             SELECT id, lane, due_at, 1, 0, 0, count FROM batch WHERE broadcast = ?1 ORDER BY id",
-        )?
-        .execute([number])?;
-        let mut select =
-            self.sql("SELECT lane, sum(count) FROM batch WHERE broadcast = ?1 GROUP BY lane")?;
-        let lanes: Vec<(LaneId, u32)> = select
-            .query_map([number], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        let mut total = 0;
-        for (lane, count) in lanes {
-            self.add_due(lane, envelope.due_at)?;
-            self.count_accepted(count as usize);
-            total += u64::from(count);
+        // From here on all of it waits for its chunks; what is one slice is due with this transaction.
+        let mut update = self.sql(
+            "UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = ?1 \
+             RETURNING recipients",
+        )?;
+        let recipients: i64 = update.query_row([number], |row| row.get(0))?;
+        self.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
+        self.release_first(number)?;
+        Ok(recipients.cast_unsigned())
+    }
+
+    /// Removes an open broadcast, or as much of it as one slice has; whether nothing of it is left.
+    pub(super) fn abandon_broadcast(&mut self, id: BroadcastId) -> Result<bool, StoreError> {
+        self.open(id)?;
+        let number = id.0.cast_signed();
+        let size = self.desk.slicing.batches;
+        let removed = self
+            .sql(
+                "DELETE FROM batch WHERE id IN ( \
+                 SELECT id FROM batch WHERE broadcast = ?1 ORDER BY id LIMIT ?2)",
+            )?
+            .execute([number, signed(size)])?;
+        if removed == size {
+            return Ok(false);
         }
-        Ok(total)
+        self.sql("DELETE FROM unreleased WHERE broadcast = ?1")?.execute([number])?;
+        self.sql("DELETE FROM broadcast WHERE id = ?1")?.execute([number])?;
+        Ok(true)
     }
 
-    pub(super) fn abandon_broadcast(&mut self, id: BroadcastId) -> Result<(), StoreError> {
-        self.open_envelope(id)?;
-        self.sql("DELETE FROM batch WHERE broadcast = ?1")?.execute([id.0.cast_signed()])?;
-        self.sql("DELETE FROM broadcast WHERE id = ?1")?.execute([id.0.cast_signed()])?;
-        Ok(())
-    }
-
-    /// What the batches of an open broadcast have in common; the destination is left empty.
-    fn open_envelope(&self, id: BroadcastId) -> Result<Envelope, StoreError> {
+    /// A broadcast that is open.
+    fn open(&self, id: BroadcastId) -> Result<OpenBroadcast, StoreError> {
         let mut select = self.sql(
-            "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at \
+            "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
              FROM broadcast WHERE id = ?1 AND sealed_at IS NULL",
         )?;
         let mut rows = select.query([id.0.cast_signed()])?;
         let row = rows.next()?.ok_or(StoreError::NoOpenBroadcast(id))?;
-        Ok(Envelope {
+        let envelope = Envelope {
             tenant: model::name(row.get_ref(3)?.as_str()?)?,
             lane: rows::lane_at(row, 0)?,
             guarantee: model::guarantee(row.get(4)?)?,
             due_at: Timestamp::from_millis(row.get(5)?),
             expires_at: row.get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
             broadcast: Some(id),
-        })
+        };
+        let key = row.get::<_, Option<String>>(7)?;
+        let key = key.map(|key| Ok::<_, rusqlite::Error>((key, row.get(8)?))).transpose()?;
+        Ok(OpenBroadcast { envelope, key })
     }
 }

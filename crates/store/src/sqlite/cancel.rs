@@ -3,47 +3,67 @@
 use notification::{BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use super::round::Round;
+use super::Sqlite;
+use super::round::{Round, signed};
 use super::rows::{self, select_chunk};
+use super::writer::Durability::Synced;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::{CancelTarget, Cancelled, StoreError};
+use crate::rows::release::{CancelPlace, CancelSlice, Cancellation, Waiting};
+use crate::{Cancelled, StoreError};
 
-impl Round<'_> {
-    pub(super) fn cancel(
-        &mut self,
-        target: CancelTarget,
-        tenant: &Name,
+// === impl Sqlite ===
+
+impl Sqlite {
+    /// Withdraws what is pending of a broadcast, slice by slice. What is done stays done if this ends before its end.
+    pub(super) async fn cancel_broadcast(
+        &self,
+        id: BroadcastId,
+        tenant: Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
-        match target {
-            CancelTarget::Notification(id) => self.cancel_one(id, tenant, now),
-            CancelTarget::Broadcast(id) => self.cancel_broadcast(id, tenant, now),
+        let (mut cancellation, mut place) = (Cancellation::default(), None);
+        loop {
+            let tenant = tenant.clone();
+            let next = move |round: &mut Round<'_>| round.cancel_next(id, &tenant, place, now);
+            let Some(slice) = self.write(Synced, next).await? else { return Ok(None) };
+            place = cancellation.add(&slice);
+            if place.is_none() {
+                return Ok(Some(cancellation.answer()));
+            }
         }
     }
+}
 
-    fn cancel_one(
+// === impl Round ===
+
+impl Round<'_> {
+    pub(super) fn cancel_one(
         &mut self,
         id: NotificationId,
         tenant: &Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
         let mut select = self.sql(
-            "SELECT accepted_at, count FROM batch WHERE id = ?1 AND tenant = ?2 \
+            "SELECT accepted_at, count, broadcast FROM batch WHERE id = ?1 AND tenant = ?2 \
              AND (batch.broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
              WHERE b.id = batch.broadcast) IS NOT NULL)",
         )?;
         let parameters = params![id.batch().0.cast_signed(), tenant.as_str()];
-        let batch: Option<(i64, u16)> =
-            select.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let is_ours = |&(accepted_at, count): &(i64, u16)| {
-            let accepted_at = Timestamp::from_millis(accepted_at);
-            let same = NotificationId::new(accepted_at, self.desk.realm, id.batch(), id.index());
-            same == id && id.index() < count
-        };
-        if batch.as_ref().is_none_or(|batch| !is_ours(batch)) {
+        let batch: Option<(i64, u16, Option<i64>)> = select
+            .query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((accepted_at, count, broadcast)) = batch else { return Ok(None) };
+        let accepted_at = Timestamp::from_millis(accepted_at);
+        let same = NotificationId::new(accepted_at, self.desk.realm, id.batch(), id.index());
+        if same != id || id.index() >= count {
             return Ok(None);
+        }
+        if let Some(broadcast) = broadcast
+            && let Some(cancelled) = self.cancel_waiting(broadcast, id, now)?
+        {
+            return Ok(Some(cancelled));
         }
         let mut cancelled = Cancelled::default();
         for chunk in self.chunks_of(id.batch())? {
@@ -61,12 +81,79 @@ impl Round<'_> {
         Ok(Some(cancelled))
     }
 
-    fn cancel_broadcast(
+    /// Cancels it if its batch waits for its chunk, which will be made without it; `None` if the batch does not wait.
+    fn cancel_waiting(
+        &mut self,
+        broadcast: i64,
+        id: NotificationId,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        let (batch, index) = (id.batch(), id.index());
+        let mut select =
+            self.sql("SELECT withdrawn_at FROM unreleased WHERE broadcast = ?1 AND passed < ?2")?;
+        let parameters = [broadcast, batch.0.cast_signed()];
+        let waiting = select.query_row(parameters, |row| Ok(Waiting::new(row.get(0)?)));
+        let Some(waiting) = waiting.optional()? else { return Ok(None) };
+        let has_ended = self.logged(batch)?.iter().any(|group| group.indexes.contains(&index));
+        if has_ended || waiting != Waiting::Pending {
+            return Ok(Some(Cancelled { ended: 1, ..Cancelled::default() }));
+        }
+        let line = LogLine::unattempted(now, State::Cancelled);
+        self.end(batch, &line, &Members::from_iter([index]))?;
+        self.sql("UPDATE unreleased SET waiting = waiting - 1 WHERE broadcast = ?1")?
+            .execute([broadcast])?;
+        Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
+    }
+
+    /// Withdraws what is pending of the batches from `place` on; with the first of them all that waits for its chunk.
+    pub(super) fn cancel_next(
+        &mut self,
+        id: BroadcastId,
+        tenant: &Name,
+        place: Option<CancelPlace>,
+        now: Timestamp,
+    ) -> Result<Option<CancelSlice>, StoreError> {
+        let mut slice = CancelSlice::default();
+        let place = match place {
+            Some(place) => Some(place),
+            None => self.begin_cancel(id, tenant, now, &mut slice)?,
+        };
+        let Some(CancelPlace { after, until }) = place else { return Ok(None) };
+        let mut select = self.sql(
+            "SELECT id, count FROM batch INDEXED BY batch_of_broadcast \
+             WHERE broadcast = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
+        )?;
+        let size = self.desk.slicing.batches;
+        let parameters = [id.0.cast_signed(), after, until, signed(size)];
+        let batches: Vec<(i64, u16)> = select
+            .query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for &(batch, count) in &batches {
+            let mut pending = 0;
+            for chunk in self.chunks_of(BatchId(batch.cast_unsigned()))? {
+                pending += chunk.count as u64;
+                if chunk.lease_until.is_some() {
+                    slice.counted.under_way += chunk.count as u64;
+                } else {
+                    self.withdraw(&chunk, &chunk.members(), now)?;
+                    slice.counted.cancelled += chunk.count as u64;
+                }
+            }
+            slice.counted.ended += u64::from(count) - pending;
+        }
+        let last = batches.last().filter(|_| batches.len() == size);
+        slice.next = last.map(|&(after, _)| CancelPlace { after, until });
+        Ok(Some(slice))
+    }
+
+    /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
+    fn begin_cancel(
         &mut self,
         id: BroadcastId,
         tenant: &Name,
         now: Timestamp,
-    ) -> Result<Option<Cancelled>, StoreError> {
+        slice: &mut CancelSlice,
+    ) -> Result<Option<CancelPlace>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
             "SELECT 1 FROM broadcast WHERE id = ?1 AND tenant = ?2 AND sealed_at IS NOT NULL",
@@ -74,25 +161,25 @@ impl Round<'_> {
         if !select.exists(params![number, tenant.as_str()])? {
             return Ok(None);
         }
-        let mut select = self.sql("SELECT id, count FROM batch WHERE broadcast = ?1")?;
-        let batches: Vec<(i64, u16)> = select
-            .query_map([number], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        let mut cancelled = Cancelled::default();
-        for (batch, count) in batches {
-            let mut pending = 0;
-            for chunk in self.chunks_of(BatchId(batch.cast_unsigned()))? {
-                pending += chunk.count as u64;
-                if chunk.lease_until.is_some() {
-                    cancelled.under_way += chunk.count as u64;
-                } else {
-                    self.withdraw(&chunk, &chunk.members(), now)?;
-                    cancelled.cancelled += chunk.count as u64;
-                }
-            }
-            cancelled.ended += u64::from(count) - pending;
+        let mut select = self.sql(
+            "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
+             WHERE broadcast = ?1 AND passed IS NOT NULL",
+        )?;
+        let row = select.query_row([number], |row| {
+            let counts = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
+            Ok((counts, row.get(2)?, Waiting::new(row.get(3)?)))
+        });
+        let Some(((recipients, waits), passed, waiting)) = row.optional()? else {
+            return Ok(Some(CancelPlace { after: 0, until: i64::MAX }));
+        };
+        slice.recipients = Some(recipients.cast_unsigned());
+        if waiting == Waiting::Pending {
+            self.sql("UPDATE unreleased SET withdrawn_at = ?2 WHERE broadcast = ?1")?
+                .execute([number, now.millis()])?;
+            self.count_ended(State::Cancelled, usize::try_from(waits).unwrap_or(usize::MAX));
+            slice.counted.cancelled = waits.cast_unsigned();
         }
-        Ok(Some(cancelled))
+        Ok(Some(CancelPlace { after: 0, until: passed }))
     }
 
     fn withdraw(

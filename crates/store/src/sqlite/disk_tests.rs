@@ -16,6 +16,7 @@ use super::open::Options;
 use super::wal::WalBounds;
 use super::{Sqlite, SqliteReader};
 use crate::conformance::{BroadcastShape, Shape, at, claim_request, settle_all, the_books_balance};
+use crate::rows::release::Slicing;
 use crate::{Claims, Ingest, Ledger, Recovery, StoreError};
 
 /// More than the log of these stores, which the database has yet to grow by.
@@ -44,7 +45,13 @@ fn reserve(directory: &Path) -> u64 {
 
 fn open(directory: &Path, disk: &Arc<Steered>) -> (Sqlite, Recovery) {
     let disk = Arc::clone(disk) as Arc<dyn FreeSpace>;
-    Sqlite::open_within(directory, Options::new(1), (disk, WalBounds::DEFAULT), at(0)).unwrap()
+    Sqlite::open_within(
+        directory,
+        Options::new(1),
+        (disk, (WalBounds::DEFAULT, Slicing::DEFAULT)),
+        at(0),
+    )
+    .unwrap()
 }
 
 fn fresh() -> (TempDir, Arc<Steered>, Sqlite) {

@@ -1,12 +1,65 @@
 //! The way in: the drafts of all callers of a round, packed into shared batches.
 
-use notification::{BatchId, BroadcastId, Name, NotificationId, Timestamp};
+use async_trait::async_trait;
+use notification::{BatchId, BroadcastId, Draft, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, params};
+use tokio::sync::oneshot;
 
+use super::Sqlite;
 use super::round::{NewChunk, Round, signed};
-use crate::StoreError;
+use super::writer::Durability::{Synced, WithTheNext};
+use super::writer::{Accept, Command};
 use crate::rows::lanes::LaneId;
 use crate::rows::packing::{Batches, Filling, Known, Packing};
+use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
+
+#[async_trait]
+impl Ingest for Sqlite {
+    async fn ingest(
+        &self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (answer, answered) = oneshot::channel();
+        let accept = Accept { drafts, now, result: None, answer };
+        self.send(Command::Ingest(Box::new(accept)), answered).await
+    }
+
+    async fn open_broadcast(
+        &self,
+        draft: BroadcastDraft,
+        _now: Timestamp,
+    ) -> Result<BroadcastOpened, StoreError> {
+        self.accept(0, WithTheNext, move |round| round.open_broadcast(&draft)).await
+    }
+
+    async fn add_recipients(
+        &self,
+        broadcast: BroadcastId,
+        groups: Vec<RecipientGroup>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let items = groups.iter().map(|group| group.recipients.len()).sum();
+        let add = move |round: &mut Round<'_>| round.add_recipients(broadcast, &groups, now);
+        self.accept(items, WithTheNext, add).await
+    }
+
+    async fn seal_broadcast(
+        &self,
+        broadcast: BroadcastId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.accept(0, Synced, move |round| round.seal_broadcast(broadcast, now)).await
+    }
+
+    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        while !self.write(Synced, move |round| round.abandon_broadcast(broadcast)).await? {}
+        Ok(())
+    }
+}
 
 // === impl Round ===
 
@@ -94,7 +147,6 @@ impl Round<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Admission;
     use crate::conformance::{Shape, at};
     use crate::sqlite::disk::Statvfs;
     use crate::sqlite::open::{Options, open};

@@ -32,6 +32,9 @@ mod plans_tests;
 mod read;
 mod reader;
 mod recover;
+mod release;
+#[cfg(test)]
+mod release_tests;
 mod requeue;
 mod round;
 mod rows;
@@ -50,8 +53,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Timestamp,
-    limits,
+    Account, BroadcastId, ByteString, Chunk, Name, NotificationId, Settlement, Timestamp, limits,
 };
 use rusqlite::ErrorCode;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -60,17 +62,18 @@ pub use disk::{FreeSpace, Statvfs};
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
 
+use crate::rows::release::Slicing;
 use crate::{
-    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, EventPosition, FeedCursor, Filter, History, Ingest,
-    LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Offer, Page, RecipientGroup, Recovery,
-    Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
+    Audit, Begin, Begun, BroadcastStatus, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
+    EventPosition, FeedCursor, Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition,
+    Mark, Offer, Page, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
+    SuppressionPage,
 };
 use reader::Beside;
 use round::Round;
 use wal::{WalBounds, WriteAheadLog};
 use writer::Durability::{Synced, WithTheNext};
-use writer::{Accept, Command, Durability, Purpose, Writer};
+use writer::{Command, Durability, Purpose, Writer};
 
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
@@ -114,16 +117,18 @@ impl Sqlite {
         free_space: Arc<dyn FreeSpace>,
         now: Timestamp,
     ) -> Result<(Self, Recovery), StoreError> {
-        Self::open_within(path, options, (free_space, WalBounds::DEFAULT), now)
+        let bounds = (WalBounds::DEFAULT, Slicing::DEFAULT);
+        Self::open_within(path, options, (free_space, bounds), now)
     }
 
     fn open_within(
         path: &Path,
         options: Options,
-        (free_space, bounds): (Arc<dyn FreeSpace>, WalBounds),
+        (free_space, (bounds, slicing)): (Arc<dyn FreeSpace>, (WalBounds, Slicing)),
         now: Timestamp,
     ) -> Result<(Self, Recovery), StoreError> {
-        let opened = open::open(path, options, free_space, now)?;
+        let mut opened = open::open(path, options, free_space, now)?;
+        opened.desk.slicing = slicing;
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let reader = SqliteReader::open(path, Beside::Writer)?;
         let log = path.join(open::WAL);
@@ -143,6 +148,7 @@ impl Sqlite {
             changes,
             failed,
             lock: opened.lock,
+            is_held_up: false,
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| writer.run(queue))).is_err() {
@@ -259,53 +265,6 @@ impl Drop for Sqlite {
 }
 
 #[async_trait]
-impl Ingest for Sqlite {
-    async fn ingest(
-        &self,
-        drafts: Vec<Draft>,
-        now: Timestamp,
-    ) -> Result<Vec<Admission>, StoreError> {
-        if drafts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (answer, answered) = oneshot::channel();
-        let accept = Accept { drafts, now, result: None, answer };
-        self.send(Command::Ingest(Box::new(accept)), answered).await
-    }
-
-    async fn open_broadcast(
-        &self,
-        draft: BroadcastDraft,
-        _now: Timestamp,
-    ) -> Result<BroadcastOpened, StoreError> {
-        self.accept(0, WithTheNext, move |round| round.open_broadcast(&draft)).await
-    }
-
-    async fn add_recipients(
-        &self,
-        broadcast: BroadcastId,
-        groups: Vec<RecipientGroup>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let items = groups.iter().map(|group| group.recipients.len()).sum();
-        let add = move |round: &mut Round<'_>| round.add_recipients(broadcast, &groups, now);
-        self.accept(items, WithTheNext, add).await
-    }
-
-    async fn seal_broadcast(
-        &self,
-        broadcast: BroadcastId,
-        now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        self.accept(0, Synced, move |round| round.seal_broadcast(broadcast, now)).await
-    }
-
-    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        self.write(Synced, move |round| round.abandon_broadcast(broadcast)).await
-    }
-}
-
-#[async_trait]
 impl Claims<Chunk> for Sqlite {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         self.write(WithTheNext, move |round| round.claim(request)).await
@@ -377,7 +336,12 @@ impl Ledger for Sqlite {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
-        self.write(Synced, move |round| round.cancel(target, &tenant, now)).await
+        match target {
+            CancelTarget::Notification(id) => {
+                self.write(Synced, move |round| round.cancel_one(id, &tenant, now)).await
+            }
+            CancelTarget::Broadcast(id) => self.cancel_broadcast(id, tenant, now).await,
+        }
     }
 
     async fn requeue(

@@ -15,6 +15,7 @@ use super::round::{Desk, Round};
 use super::suppress::RecipientFilter;
 use super::wal::BUSY_TIMEOUT;
 use crate::rows::lanes::Lanes;
+use crate::rows::release::Slicing;
 use crate::{Recovery, StoreError};
 
 mod migrations {
@@ -118,6 +119,9 @@ pub(super) fn open(
         next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
         last_content: None,
         room: Room::Plenty,
+        slicing: Slicing::DEFAULT,
+        // Of the process before this one.
+        waits: true,
         new_lanes: Vec::new(),
     };
     let mut round = Round::begin(&connection, &mut desk)?;

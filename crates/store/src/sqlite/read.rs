@@ -12,6 +12,7 @@ use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, Standing};
+use crate::rows::release::Waiting;
 use crate::{
     BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page, StoreError,
 };
@@ -143,6 +144,13 @@ impl Snapshot {
 
     fn standing(&self, id: BatchId, lane: LaneId) -> Result<Standing, StoreError> {
         let lane = rows::lane(&self.connection, lane)?;
+        let mut select = self.connection.prepare_cached(
+            "SELECT withdrawn_at FROM unreleased \
+             WHERE broadcast = (SELECT broadcast FROM batch WHERE id = ?1) AND passed < ?1",
+        )?;
+        let waiting = select
+            .query_row([id.0.cast_signed()], |row| Ok(Waiting::new(row.get(0)?)))
+            .optional()?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
         let mut batch = BatchRow::find(&self.connection, id, &lane)?.ok_or_else(missing)?;
         if batch.content.is_none()
@@ -162,7 +170,7 @@ impl Snapshot {
         while let Some(row) = entries.next()? {
             log.extend(decode_log(row.get_ref(0)?.as_blob()?)?);
         }
-        Ok(Standing { batch, chunks, log })
+        Ok(Standing { batch, chunks, log, waiting })
     }
 
     pub(super) fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
@@ -179,6 +187,16 @@ impl Snapshot {
         let pending = "SELECT coalesce(sum(chunk.count), 0) FROM batch \
                        JOIN chunk ON chunk.batch = batch.id WHERE broadcast = ?1";
         account.add(State::Pending, self.count(pending, id.0)?);
+        let mut select = self.connection.prepare_cached(
+            "SELECT waiting, withdrawn_at FROM unreleased \
+             WHERE broadcast = ?1 AND passed IS NOT NULL",
+        )?;
+        let waiting = select.query_row([number], |row| {
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), Waiting::new(row.get(1)?)))
+        });
+        if let Some((count, waiting)) = waiting.optional()? {
+            account.add(waiting.state(), count);
+        }
         let mut select = self.connection.prepare_cached(
             "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
         )?;

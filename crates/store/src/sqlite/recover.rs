@@ -41,6 +41,7 @@ impl Round<'_> {
         }
         self.sql("DELETE FROM batch WHERE broadcast IN (SELECT id FROM broadcast WHERE sealed_at IS NULL)")?
             .execute([])?;
+        self.sql("DELETE FROM unreleased WHERE passed IS NULL")?.execute([])?;
         let abandoned = self.sql("DELETE FROM broadcast WHERE sealed_at IS NULL")?.execute([])?;
         recovery.abandoned_broadcasts = abandoned as u64;
         Ok(recovery)

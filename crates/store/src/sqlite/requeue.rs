@@ -4,7 +4,6 @@ use notification::{BatchId, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use super::round::{NewChunk, Round};
-use crate::rows::codec::decode_log;
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
@@ -61,11 +60,9 @@ impl Round<'_> {
             ))
         });
         let Some((lane, mut owned)) = owned.optional()? else { return Ok(None) };
-        let mut select = self.sql("SELECT entries FROM log WHERE batch = ?1")?;
-        let mut entries = select.query([number])?;
         let mut deaths = Deaths::default();
-        while let Some(row) = entries.next()? {
-            decode_log(row.get_ref(0)?.as_blob()?)?.iter().for_each(|group| deaths.add(group));
+        for group in self.logged(id)? {
+            deaths.add(&group);
         }
         owned.dead = deaths.members();
         Ok(Some((lane, owned)))

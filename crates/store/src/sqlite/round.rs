@@ -13,6 +13,7 @@ use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::lanes::{LaneId, Lanes};
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::release::Slicing;
 
 /// What the writer knows without asking the database; read anew when a store was opened.
 #[derive(Debug)]
@@ -26,6 +27,9 @@ pub(super) struct Desk {
     pub(super) last_content: Option<(BroadcastId, Content)>,
     /// What the disk has room for.
     pub(super) room: Room,
+    pub(super) slicing: Slicing,
+    /// Whether a broadcast may wait for its next slice.
+    pub(super) waits: bool,
     /// Lanes that this transaction stored: if it is undone, they do not exist.
     pub(super) new_lanes: Vec<LaneId>,
 }

@@ -16,6 +16,7 @@ use super::disk::Statvfs;
 use super::open::{DATABASE, Options, PAGE_BYTES, WAL};
 use super::wal::{WalBounds, checkpoint};
 use crate::conformance::{Shape, at, claim_request, settle_all};
+use crate::rows::release::Slicing;
 use crate::{Claims, Ingest, Ledger, StoreError};
 
 /// A hundredth of the ordinary ones, so that a store of ordinary size passes them often.
@@ -25,8 +26,12 @@ const WRITE_PAGES: i64 = 40;
 
 fn fresh() -> (TempDir, Sqlite) {
     let directory = tempfile::tempdir().unwrap();
-    let opened =
-        Sqlite::open_within(directory.path(), Options::new(1), (Arc::new(Statvfs), BOUNDS), at(0));
+    let opened = Sqlite::open_within(
+        directory.path(),
+        Options::new(1),
+        (Arc::new(Statvfs), (BOUNDS, Slicing::DEFAULT)),
+        at(0),
+    );
     (directory, opened.unwrap().0)
 }
 

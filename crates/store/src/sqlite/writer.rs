@@ -3,13 +3,15 @@
 use notification::{Draft, Timestamp, limits};
 use rusqlite::Connection;
 use std::fs::File;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use Durability::WithTheNext;
 
-use super::disk::Disk;
+use super::disk::{Disk, Room};
 use super::open::Synchronous;
 use super::owner::Owner;
+use super::release::Made;
 use super::round::{Committed, Desk, Round};
 use super::wal::{WriteAheadLog, checkpoint};
 use crate::rows::packing::Packing;
@@ -91,6 +93,8 @@ pub(super) struct Writer {
     pub(super) failed: watch::Sender<Option<StoreError>>,
     /// Held as long as this lives.
     pub(super) lock: Owner,
+    /// Whether the disk had no room for the next slice of a broadcast.
+    pub(super) is_held_up: bool,
 }
 
 // === impl Writer ===
@@ -99,16 +103,7 @@ impl Writer {
     /// Works until every sender is gone or the store fails.
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut closing = Vec::new();
-        while let Some(first) = commands.blocking_recv() {
-            let mut round = vec![first];
-            let mut items = round.iter().map(Command::items).sum::<usize>();
-            while round.len() < limits::ROUND_COMMANDS
-                && items < limits::ROUND_ITEMS
-                && let Ok(next) = commands.try_recv()
-            {
-                items += next.items();
-                round.push(next);
-            }
+        while let Some(round) = self.gather(&mut commands) {
             let mut work = Vec::with_capacity(round.len());
             for command in round {
                 match command {
@@ -120,7 +115,10 @@ impl Writer {
                     Command::LookAgain => {}
                 }
             }
-            let done = self.round(work).and_then(|()| self.wal.keep_short(&self.connection));
+            let done = self
+                .round(work)
+                .and_then(|()| self.slice())
+                .and_then(|()| self.wal.keep_short(&self.connection));
             if let Err(error) = done {
                 self.fail(&error);
                 return;
@@ -134,9 +132,71 @@ impl Writer {
         }
     }
 
+    /// What waits is the next round. When nothing does and a broadcast waits for its next slice, that is empty. `None` when
+    /// nothing can come any more.
+    fn gather(&self, commands: &mut mpsc::Receiver<Command>) -> Option<Vec<Command>> {
+        let first = if self.has_slice() {
+            match commands.try_recv() {
+                Ok(first) => first,
+                Err(TryRecvError::Empty) => return Some(Vec::new()),
+                Err(TryRecvError::Disconnected) => return None,
+            }
+        } else {
+            commands.blocking_recv()?
+        };
+        let mut items = first.items();
+        let mut round = vec![first];
+        while round.len() < limits::ROUND_COMMANDS
+            && items < limits::ROUND_ITEMS
+            && let Ok(next) = commands.try_recv()
+        {
+            items += next.items();
+            round.push(next);
+        }
+        Some(round)
+    }
+
+    fn has_slice(&self) -> bool {
+        self.desk.waits && self.desk.slicing.goes_on && !self.is_held_up
+    }
+
+    /// Makes the next slice of a broadcast, if one waits. What the disk has no room for is tried again after the next
+    /// round: whoever claims comes by then.
+    fn slice(&mut self) -> Result<(), StoreError> {
+        if !self.has_slice() {
+            return Ok(());
+        }
+        self.desk.room = self.disk.look(self.wal.owed())?;
+        self.is_held_up = self.desk.room == Room::Spent || self.wal.refusal().is_some();
+        if self.is_held_up {
+            return Ok(());
+        }
+        self.set_synced(false)?;
+        let mut round = Round::begin(&self.connection, &mut self.desk)?;
+        let made = round.make_slice().and_then(|made| Ok((made, round.commit()?)));
+        match made {
+            Err(StoreError::NoSpace(_)) => {
+                self.is_held_up = true;
+                self.undo()
+            }
+            Err(error) => Err(error),
+            Ok((made, committed)) => {
+                if made == Made::Log {
+                    self.sync_log()?;
+                }
+                self.wake(committed.woke);
+                Ok(())
+            }
+        }
+    }
+
     /// A transaction for what comes in, and one for what goes on: the disk may be too full for the first. Nobody is
     /// answered before all of it is durable; the second makes the first so, if it is synced.
     fn round(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
+        if commands.is_empty() {
+            return Ok(());
+        }
+        self.is_held_up = false;
         self.desk.room = self.disk.look(self.wal.owed())?;
         let (incoming, ongoing): (Vec<_>, Vec<_>) =
             commands.into_iter().partition(Command::accepts);
@@ -149,17 +209,27 @@ impl Writer {
         let done = self.transaction(ongoing, syncs_later)?;
         let committed = done.committed.clone()?;
         if committed.counted && !self.is_synced {
-            // A claim that ended something: a reader of the log must never see it undone.
-            let synced = File::open(&self.wal.path).and_then(|wal| wal.sync_data());
-            synced.map_err(|error| StoreError::Broken(error.to_string()))?;
+            // A claim that ended something.
+            self.sync_log()?;
         }
         let woke = committed.woke || accepted.committed.as_ref().is_ok_and(|it| it.woke);
         accepted.answer();
         done.answer();
+        self.wake(woke);
+        Ok(())
+    }
+
+    /// Makes what was committed durable: a reader of the log must never see an end undone.
+    fn sync_log(&self) -> Result<(), StoreError> {
+        let synced = File::open(&self.wal.path).and_then(|wal| wal.sync_data());
+        synced.map_err(|error| StoreError::Broken(error.to_string()))
+    }
+
+    /// Tells whoever claims that there may be more.
+    fn wake(&self, woke: bool) {
         if woke {
             self.changes.send_modify(|change| *change += 1);
         }
-        Ok(())
     }
 
     /// One transaction. When the disk is too full for it, nothing of it was done, and the store goes on.
@@ -174,16 +244,22 @@ impl Writer {
         self.set_synced(is_synced)?;
         let committed = match self.commit(&mut commands) {
             Err(StoreError::NoSpace(words)) => {
-                if !self.connection.is_autocommit() {
-                    self.connection.execute_batch("ROLLBACK")?;
-                }
-                self.desk.forget_new_lanes();
+                self.undo()?;
                 Err(StoreError::NoSpace(words))
             }
             Err(error) => return Err(error),
             Ok(committed) => Ok(committed),
         };
         Ok(Outcome { commands, committed })
+    }
+
+    /// Undoes what the disk had no room for.
+    fn undo(&mut self) -> Result<(), StoreError> {
+        if !self.connection.is_autocommit() {
+            self.connection.execute_batch("ROLLBACK")?;
+        }
+        self.desk.forget_new_lanes();
+        Ok(())
     }
 
     fn commit(&mut self, commands: &mut [Command]) -> Result<Committed, StoreError> {

@@ -410,6 +410,20 @@ impl Book {
         }
     }
 
+    /// The answer about one member of a broadcast.
+    pub(super) fn member_cancelled(
+        &mut self,
+        broadcast: BroadcastId,
+        id: NotificationId,
+        called: u64,
+        answer: Result<Option<Cancelled>, StoreError>,
+    ) {
+        if let Ok(Some(said)) = answer {
+            self.broadcasts.entry(broadcast).or_default().cancelled += said.cancelled;
+        }
+        self.cancelled(CancelTarget::Notification(id), called, answer);
+    }
+
     pub(super) fn sealed(&mut self, id: BroadcastId, answer: Result<u64, StoreError>) {
         let Some(size) = self.answer(answer) else { return };
         let broadcast = self.broadcasts.entry(id).or_default();

@@ -6,19 +6,24 @@ use std::time::Duration;
 use flow::Clock;
 use futures_util::future::BoxFuture;
 use notification::{
-    Alternative, Bytes, Chunk, Disposition, Draft, Fallback, Guarantee, OutcomeGroup, Settlement,
-    State,
+    Alternative, BroadcastId, Bytes, Chunk, Disposition, Draft, Fallback, Guarantee, OutcomeGroup,
+    Settlement, State,
 };
 
 use super::super::writer::Ask;
-use super::super::{broadcast, bury, cancel, claim, ingest, outbox, requeue, settle, suppress};
+use super::super::{
+    broadcast, bury, cancel, claim, ingest, outbox, release, requeue, settle, suppress,
+};
 use super::applications;
 use super::book::{Book, Held};
 use super::cluster::{Engine, WRITERS, recipient};
 use super::feed;
 use super::themes::Kind;
 use crate::conformance::{BroadcastShape, Shape, at, groups, name};
-use crate::{BroadcastOpened, CancelTarget, ClaimRequest, Lift, Mark, StoreError, Suppression};
+use crate::{
+    BroadcastOpened, CancelTarget, ClaimRequest, Filter, Ledger as _, Lift, Mark, StoreError,
+    Suppression,
+};
 
 /// Writes an answer down.
 pub(super) type Heard = Box<dyn FnOnce(&mut Book) + Send>;
@@ -65,7 +70,10 @@ impl Caller<'_> {
             Kind::Settle => self.settle(None),
             Kind::Die => self.settle(Some(Disposition::Ended(State::Dead))),
             Kind::CancelOne => self.cancel_one(engine),
+            Kind::CancelMember => self.cancel_member(engine),
             Kind::CancelBroadcast => self.cancel_broadcast(engine),
+            Kind::Release => Some(self.release(engine)),
+            Kind::WriteOff => Some(self.write_off(engine)),
             Kind::Suppress => Some(self.suppress(engine)),
             Kind::Lift => Some(self.lift(engine)),
             Kind::Bury => Some(self.bury(engine)),
@@ -243,22 +251,59 @@ impl Caller<'_> {
 
     pub(super) fn cancel_one(&mut self, engine: usize) -> Option<Call> {
         let known: Vec<_> = self.book.accepted.iter().copied().collect();
-        let target = CancelTarget::Notification(*self.pick(&known)?);
-        Some(self.cancel(engine, target))
+        let id = *self.pick(&known)?;
+        let ask = cancel::CancelOne { id, tenant: name("tenant"), now: at(self.book.now) };
+        let called = self.book.call();
+        Some(self.work(engine, format!("cancel {id}"), ask, move |book, answer| {
+            book.cancelled(CancelTarget::Notification(id), called, answer);
+        }))
+    }
+
+    fn sealed(&mut self) -> Option<BroadcastId> {
+        let sealed = self.book.broadcasts.iter().filter(|(_, it)| it.sealed.is_some());
+        let sealed: Vec<_> = sealed.map(|(id, _)| *id).collect();
+        self.pick(&sealed).copied()
+    }
+
+    /// One of those that are in a sealed broadcast, whether its batch has its chunk or waits for it.
+    fn cancel_member(&mut self, engine: usize) -> Option<Call> {
+        let (broadcast, place) = (self.sealed()?, self.random.usize(..RECIPIENTS));
+        let (reader, desktop) =
+            (self.engines[engine].reader.clone(), self.engines[engine].work.clone());
+        let (now, called) = (at(self.book.now), self.book.call());
+        let answer = Box::pin(async move {
+            let filter = Filter { broadcast: Some(broadcast), ..Filter::default() };
+            let members = reader.list(filter, None, RECIPIENTS).await.unwrap().items;
+            let id = members[place % members.len()].id;
+            let answer = desktop.ask(cancel::CancelOne { id, tenant: name("tenant"), now }).await;
+            Box::new(move |book: &mut Book| book.member_cancelled(broadcast, id, called, answer))
+                as Heard
+        });
+        let words = format!("cancel one of {broadcast}");
+        Some(Call { actor: engine * WRITERS + 1, words, answer })
     }
 
     fn cancel_broadcast(&mut self, engine: usize) -> Option<Call> {
-        let sealed = self.book.broadcasts.iter().filter(|(_, it)| it.sealed.is_some());
-        let sealed: Vec<_> = sealed.map(|(id, _)| *id).collect();
-        let target = CancelTarget::Broadcast(*self.pick(&sealed)?);
-        Some(self.cancel(engine, target))
+        let (id, now, called) = (self.sealed()?, at(self.book.now), self.book.call());
+        let desktop = self.engines[engine].work.clone();
+        let answer = Box::pin(async move {
+            let answer = desktop.cancel_broadcast(id, name("tenant"), now).await;
+            let target = CancelTarget::Broadcast(id);
+            Box::new(move |book: &mut Book| book.cancelled(target, called, answer)) as Heard
+        });
+        Some(Call { actor: engine * WRITERS + 1, words: format!("cancel {id}"), answer })
     }
 
-    fn cancel(&mut self, engine: usize, target: CancelTarget) -> Call {
-        let ask = cancel::Cancel { target, tenant: name("tenant"), now: at(self.book.now) };
-        let called = self.book.call();
-        self.work(engine, format!("cancel {target:?}"), ask, move |book, answer| {
-            book.cancelled(target, called, answer);
+    fn release(&mut self, engine: usize) -> Call {
+        self.intake(engine, "make the next slice".to_owned(), release::Release, |book, answer| {
+            book.answer(answer);
+        })
+    }
+
+    fn write_off(&mut self, engine: usize) -> Call {
+        let words = "write the next slice off".to_owned();
+        self.work(engine, words, release::WriteOff, |book, answer| {
+            book.answer(answer);
         })
     }
 

@@ -19,6 +19,7 @@ use super::super::time::DatabaseTime;
 use super::super::writer::{Desktop, Notices, Writer};
 use super::applications::Application;
 use super::gate::{Arrival, Gate};
+use crate::rows::release::Slicing;
 
 /// One database for many schedules, one after the other.
 pub(super) struct Cluster {
@@ -41,6 +42,7 @@ pub(super) struct Cluster {
 pub(super) struct Engine {
     pub(super) intake: Desktop,
     pub(super) work: Desktop,
+    pub(super) reader: PostgresReader,
     pub(super) membership: watch::Sender<Membership>,
     pub(super) teller: Teller,
     sessions: Vec<(usize, oneshot::Receiver<Option<Session>>)>,
@@ -53,6 +55,8 @@ pub(super) const WRITERS: usize = 2;
 pub(super) const APPLICATIONS: usize = 2;
 /// The store's tag.
 pub(super) const REALM: u16 = 7;
+/// As small as they can be, and made by whom a schedule asks.
+const SLICING: Slicing = Slicing { batches: 1, goes_on: false };
 /// Batches of notices under way to a writer.
 const NOTICES: usize = 64;
 /// Writers that have arrived and were not seen yet: more than there are.
@@ -64,7 +68,7 @@ const ARRIVALS: usize = 64;
 const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
      DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
-     DELETE FROM broadcast; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
+     DELETE FROM broadcast; DELETE FROM unreleased; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
      UPDATE outbox_position SET snapshot = pg_current_snapshot(), txid = NULL, id = NULL; \
      PERFORM setval(numbers, 1, false) FROM unnest(ARRAY['batch_number', 'lane_id_seq', 'chunk_id_seq', 'log_id_seq', \
        'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq', 'outbox_id_seq']::regclass[]) AS numbers; \
@@ -73,7 +77,7 @@ const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void L
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// What is deleted stays in the tables until they are made anew.
 const RENEW: &str = "TRUNCATE lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
-     suppression_event, totals_delta, broadcast, worker, feed, outbox, outbox_rejected; \
+     suppression_event, totals_delta, broadcast, unreleased, worker, feed, outbox, outbox_rejected; \
      VACUUM partition; VACUUM outbox_position";
 /// Schedules between two of these.
 const RENEW_EVERY: u64 = 64;
@@ -189,7 +193,8 @@ impl Cluster {
             let logs = matches!(notices, Notices::Claimer(_));
             let mut writer = Writer {
                 connector,
-                desk: Desk::new(REALM, standing.clone(), self.time, Arc::clone(&notify), logs),
+                desk: Desk::new(REALM, standing.clone(), self.time, Arc::clone(&notify), logs)
+                    .slicing(SLICING),
                 commands: queue,
                 available: watch::channel(true).0,
                 failed,
@@ -199,6 +204,7 @@ impl Cluster {
                 notices,
                 changes: watch::channel(0).0,
                 settled: Arc::new(AtomicU64::new(0)),
+                waiting: Arc::default(),
             };
             let (leave, left) = oneshot::channel();
             sessions.push((actor, left));
@@ -210,7 +216,8 @@ impl Cluster {
         };
         let intake = start(0, "intake", Notices::Forward(teller.clone()));
         let work = start(1, "work", Notices::Claimer(hearer));
-        Engine { intake, work, membership, teller, sessions, tasks }
+        let reader = self.reader.clone();
+        Engine { intake, work, reader, membership, teller, sessions, tasks }
     }
 
     /// Keeps the connections of engines whose calls are all answered.

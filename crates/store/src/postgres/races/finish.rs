@@ -1,14 +1,17 @@
 //! What is left when a schedule is over: compared with the answers, and then brought to its end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use notification::{
     BroadcastId, ByteString, Chunk, Disposition, NotificationId, OutcomeGroup, Settlement, State,
 };
 
 use super::super::desk::Membership;
+use super::super::release::Releaser;
 use super::super::{claim, settle};
 use super::applications::TAKEN;
+use super::cluster::Engine;
 use super::controls::ONLY_ONE;
 use super::feed;
 use super::schedule::Schedule;
@@ -19,6 +22,8 @@ use crate::{Change, ClaimRequest, EventPosition, Filter, History, Ledger as _};
 const HISTORIES: usize = 1_000;
 /// Rounds of taking over from dead workers, and of claiming what is left, in which all of it must be done.
 const ROUNDS: usize = 20;
+/// More slices than the broadcasts of a schedule have.
+const SLICES: usize = 200;
 /// Past every lease, retry and expiry, milliseconds.
 const LATER: i64 = 1_000_000;
 
@@ -39,6 +44,10 @@ impl Schedule<'_> {
     /// Brings all that is pending to its end, and compares the store with the answers.
     pub(super) async fn compare(&mut self) {
         self.compare_what_was_too_late().await;
+        if !self.book.broadcasts.is_empty() {
+            // Between slices, too.
+            self.audit().await;
+        }
         self.bring_to_an_end().await;
         if self.pending().await.is_none() {
             return self.book.find("a running total is below zero".to_owned());
@@ -255,6 +264,7 @@ impl Schedule<'_> {
             if self.pending().await.unwrap_or(0) == 0 {
                 return;
             }
+            self.make_slices().await;
             let chunks = self.claim_rest().await;
             if !chunks.is_empty() {
                 self.deliver(chunks).await;
@@ -268,6 +278,20 @@ impl Schedule<'_> {
         let row = self.cluster.ask(TOTALS).await;
         let (pending, is_negative): (i64, bool) = (row.get(0), row.get(1));
         (!is_negative).then_some(pending)
+    }
+
+    /// Makes the chunks of all broadcasts that wait.
+    async fn make_slices(&mut self) {
+        let Engine { intake, work, .. } = &self.engines[0];
+        let releaser = Releaser::new(intake, work, &Arc::default());
+        for _ in 0..SLICES {
+            match self.through(releaser.make_slice()).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.book.find(format!("the store failed: {error}")),
+            }
+        }
+        self.book.find("the slices of broadcasts do not come to an end".to_owned());
     }
 
     async fn claim_rest(&mut self) -> Vec<Chunk> {

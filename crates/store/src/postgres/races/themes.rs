@@ -1,8 +1,9 @@
 //! What is asked in one schedule: few kinds of calls, so that what may meet does.
 
 use Kind::{
-    AddOrSeal, Begin, Bury, CancelBroadcast, CancelOne, Claim, Die, Drain, Ingest, IngestKeyed,
-    Issue, Lift, MoveFeed, OpenBroadcast, Requeue, Settle, Suppress, Take,
+    AddOrSeal, Begin, Bury, CancelBroadcast, CancelMember, CancelOne, Claim, Die, Drain, Ingest,
+    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Release, Requeue, Settle, Suppress, Take,
+    WriteOff,
 };
 
 /// What can be asked.
@@ -20,7 +21,10 @@ pub(super) enum Kind {
     /// Settles as dead.
     Die,
     CancelOne,
+    CancelMember,
     CancelBroadcast,
+    Release,
+    WriteOff,
     Suppress,
     Lift,
     Bury,
@@ -48,6 +52,7 @@ pub(super) const THEMES: [&[Kind]; 6] = [
         Settle,
         Settle,
         CancelOne,
+        Release,
         CancelBroadcast,
         Suppress,
         Lift,
@@ -67,8 +72,14 @@ pub(super) const THEMES: [&[Kind]; 6] = [
         AddOrSeal,
         AddOrSeal,
         AddOrSeal,
+        Release,
+        Release,
+        Release,
+        CancelMember,
+        CancelMember,
         CancelBroadcast,
         CancelBroadcast,
+        WriteOff,
         Claim,
         Claim,
         Issue,

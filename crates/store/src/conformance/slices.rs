@@ -1,0 +1,182 @@
+//! Broadcasts between two of their slices. A slice is one batch.
+
+use notification::{BroadcastId, Disposition, NotificationId, State};
+
+use super::support::{
+    BroadcastShape, at, claim_all, claim_request, find, groups, name, part, settle_all, settle_one,
+    the_books_balance,
+};
+use crate::{CancelTarget, Cancelled, ClaimRequest, Filter, History, Requeued, Store};
+
+/// A sealed broadcast of four batches, of three members each; one of them has its chunk.
+async fn four_batches(store: &dyn Store) -> BroadcastId {
+    let id = BroadcastShape::default().open(store, 3).await;
+    for _ in 0..3 {
+        store.add_recipients(id, groups(3), at(0)).await.unwrap();
+    }
+    assert_eq!(store.seal_broadcast(id, at(1)).await.unwrap(), 12);
+    id
+}
+
+async fn list(store: &dyn Store, id: BroadcastId) -> Vec<History> {
+    let filter = Filter { broadcast: Some(id), ..Filter::default() };
+    store.list(filter, None, 100).await.unwrap().items
+}
+
+async fn ids(store: &dyn Store, id: BroadcastId) -> Vec<NotificationId> {
+    list(store, id).await.into_iter().map(|history| history.id).collect()
+}
+
+async fn cancel(store: &dyn Store, target: CancelTarget) -> Cancelled {
+    store.cancel(target, name("tenant"), at(2)).await.unwrap().expect("it is there")
+}
+
+/// Claims all and delivers it; how many that were.
+async fn deliver_all(store: &dyn Store) -> usize {
+    let chunks = claim_all(store, 5).await;
+    for chunk in &chunks {
+        settle_all(store, chunk, Disposition::Ended(State::Delivered)).await;
+    }
+    chunks.iter().map(|chunk| chunk.deliveries.len()).sum()
+}
+
+pub(super) async fn what_waits_is_pending_everywhere(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    let all = ids(store, id).await;
+    assert_eq!(all.len(), 12);
+    for made in 1..=4 {
+        the_books_balance(store).await;
+        assert_eq!(store.totals().await.unwrap().pending, 12);
+        let status = store.broadcast(id).await.unwrap().unwrap();
+        assert_eq!((status.account.accepted, status.account.pending), (12, 12));
+        for history in list(store, id).await {
+            assert_eq!((history.state, history.next_attempt_at), (State::Pending, Some(at(0))));
+            assert_eq!(find(store, history.id).await, history);
+        }
+        let requeued = store.requeue(all.clone(), name("tenant"), at(3)).await.unwrap();
+        assert_eq!(requeued, [Requeued::NotDead; 12]);
+        assert_eq!(next().await, made < 4, "four slices, one of them with the sealing");
+    }
+    assert_eq!(deliver_all(store).await, 12);
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.delivered, account.pending), (12, 0));
+}
+
+pub(super) async fn a_waiting_one_is_cancelled_and_never_sent(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = BroadcastShape::default().open(store, 1).await;
+    store.add_recipients(id, groups(1), at(0)).await.unwrap();
+    store.add_recipients(id, groups(1), at(0)).await.unwrap();
+    store.seal_broadcast(id, at(1)).await.unwrap();
+    let all = ids(store, id).await;
+    let target = CancelTarget::Notification(all[1]);
+    let one = Cancelled { cancelled: 1, ..Cancelled::default() };
+    assert_eq!(cancel(store, target).await, one);
+    the_books_balance(store).await;
+    assert_eq!(cancel(store, target).await, Cancelled { ended: 1, ..Cancelled::default() });
+    let history = find(store, all[1]).await;
+    assert_eq!((history.state, history.attempts.len()), (State::Cancelled, 1));
+    while next().await {}
+    assert_eq!(cancel(store, target).await, Cancelled { ended: 1, ..Cancelled::default() });
+    assert_eq!(deliver_all(store).await, 2);
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.delivered, account.cancelled, account.pending), (2, 1, 0));
+}
+
+pub(super) async fn one_of_a_waiting_batch_is_cancelled_and_the_others_are_sent(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    let all = ids(store, id).await;
+    let one = Cancelled { cancelled: 1, ..Cancelled::default() };
+    for place in [4, 10, 11] {
+        assert_eq!(cancel(store, CancelTarget::Notification(all[place])).await, one);
+        the_books_balance(store).await;
+    }
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.cancelled, account.pending), (3, 9));
+    assert_eq!(find(store, all[5]).await.state, State::Pending, "beside one that is cancelled");
+    while next().await {
+        the_books_balance(store).await;
+    }
+    assert_eq!(deliver_all(store).await, 9);
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.delivered, account.cancelled, account.pending), (9, 3, 0));
+}
+
+pub(super) async fn what_waits_is_withdrawn_with_its_broadcast_at_once(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    let all = ids(store, id).await;
+    cancel(store, CancelTarget::Notification(all[7])).await;
+    let target = CancelTarget::Broadcast(id);
+    let expect = Cancelled { cancelled: 11, under_way: 0, ended: 1 };
+    assert_eq!(cancel(store, target).await, expect);
+    for _ in 0..4 {
+        the_books_balance(store).await;
+        let account = store.broadcast(id).await.unwrap().unwrap().account;
+        assert_eq!((account.cancelled, account.pending), (12, 0));
+        for history in list(store, id).await {
+            assert_eq!((history.state, history.attempts.len()), (State::Cancelled, 1));
+            assert_eq!((history.attempts[0].at, history.attempts[0].attempt), (at(2), 0));
+        }
+        let again = Cancelled { ended: 12, ..Cancelled::default() };
+        assert_eq!(cancel(store, target).await, again);
+        let one = cancel(store, CancelTarget::Notification(all[11])).await;
+        assert_eq!(one, Cancelled { ended: 1, ..Cancelled::default() });
+        next().await;
+    }
+    assert!(!next().await, "all is written down");
+    assert!(claim_all(store, 5).await.is_empty());
+    let page = store.log(crate::LogPosition(0), 100).await.unwrap();
+    assert_eq!(page.entries.len(), 12, "each has its line");
+}
+
+pub(super) async fn a_cancellation_goes_by_slices_and_counts_everybody_once(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    assert!(next().await);
+    let request = ClaimRequest { items: 1, ..claim_request(1) };
+    let chunk = store.claim(request).await.unwrap().chunks.remove(0);
+    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    // Two batches have their chunks, and one of these is under way; two wait.
+    let expect = Cancelled { cancelled: 9, under_way: 2, ended: 1 };
+    assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await, expect);
+    the_books_balance(store).await;
+    while next().await {
+        the_books_balance(store).await;
+    }
+    let again = Cancelled { cancelled: 0, under_way: 2, ended: 10 };
+    assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await, again);
+    settle_one(store, part(&chunk, &[1, 2], Disposition::Ended(State::Delivered))).await;
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.cancelled, account.delivered, account.pending), (9, 3, 0));
+}
+
+pub(super) async fn a_small_broadcast_goes_before_the_rest_of_a_large_one(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let large = four_batches(store).await;
+    let small = BroadcastShape::default().open(store, 1).await;
+    store.add_recipients(small, groups(1), at(0)).await.unwrap();
+    store.seal_broadcast(small, at(1)).await.unwrap();
+    assert!(next().await);
+    let mut sent = [0, 0];
+    for chunk in claim_all(store, 5).await {
+        let of_large = chunk.envelope.broadcast == Some(large);
+        sent[usize::from(of_large)] += chunk.deliveries.len();
+        settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+    }
+    assert_eq!(sent, [2, 3]);
+}

@@ -1,0 +1,216 @@
+//! Broadcasts of which not all batches have their chunks yet (decision 0023): released slice by slice, each slice a
+//! transaction of its own, by the process that sealed them or by any other one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use flow::Tasks;
+use notification::{BatchId, State, Timestamp};
+use tokio::sync::Notify;
+
+use super::round::{Failure, NewChunk, Round, Writes, signed};
+use super::writer::{Ask, Desktop};
+use crate::StoreError;
+use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
+use crate::rows::lanes::LaneId;
+use crate::rows::members::Members;
+use crate::rows::release::{self, Slicing};
+
+/// Has slices made for as long as there are any.
+#[derive(Debug)]
+pub(super) struct Releaser {
+    intake: Desktop,
+    work: Desktop,
+    /// Tells that a broadcast may wait for its next slice.
+    waiting: Arc<Notify>,
+}
+
+/// Makes the chunks of one slice; whether there was one. Nothing of it is logged.
+#[derive(Debug)]
+pub(super) struct Release;
+
+/// Writes one slice of a withdrawn broadcast to the log; whether there was one.
+#[derive(Debug)]
+pub(super) struct WriteOff;
+
+/// Batches that wait, in order of their numbers.
+#[derive(Debug)]
+pub(super) struct Slice {
+    broadcast: i64,
+    batches: Vec<WaitingBatch>,
+    /// Whether none waits behind them.
+    is_last: bool,
+}
+
+#[derive(Debug)]
+struct WaitingBatch {
+    id: i64,
+    lane: LaneId,
+    due_at: Timestamp,
+    count: usize,
+    /// Of its members, those that have not ended.
+    rest: Members,
+}
+
+/// The broadcast that waits for least is the first: one of millions does not hold up a small one. Whoever else makes a
+/// slice of one holds its row.
+const NEXT_RELEASE: &str = "SELECT broadcast, passed FROM unreleased \
+     WHERE passed IS NOT NULL AND withdrawn_at IS NULL ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
+const NEXT_WRITE_OFF: &str = "SELECT broadcast, passed, withdrawn_at FROM unreleased \
+     WHERE passed IS NOT NULL AND withdrawn_at IS NOT NULL ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
+
+#[async_trait]
+impl Ask for Release {
+    type Answer = bool;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<bool, Failure> {
+        let rows = round.rows(NEXT_RELEASE, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        let mut slice = round.slice(row.try_get(0)?, row.try_get(1)?).await?;
+        round.leave_out_ended(&mut slice).await?;
+        round.release(&slice).await?;
+        Ok(true)
+    }
+}
+
+#[async_trait]
+impl Ask for WriteOff {
+    type Answer = bool;
+
+    async fn ask(&self, round: &mut Round<'_>) -> Result<bool, Failure> {
+        let rows = round.rows(NEXT_WRITE_OFF, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        let withdrawn_at = Timestamp::from_millis(row.try_get(2)?);
+        let mut slice = round.slice(row.try_get(0)?, row.try_get(1)?).await?;
+        round.leave_out_ended(&mut slice).await?;
+        let line = LogLine::unattempted(withdrawn_at, State::Cancelled);
+        let mut writes = Writes::default();
+        for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
+            // The totals have them as cancelled since then.
+            let mut row = LogRow::new();
+            row.push(&line, batch.rest.iter());
+            writes.log(BatchId(batch.id.cast_unsigned()), &row);
+        }
+        round.write(writes).await?;
+        round.pass(&slice).await?;
+        Ok(true)
+    }
+}
+
+// === impl Releaser ===
+
+impl Releaser {
+    pub(super) fn new(intake: &Desktop, work: &Desktop, waiting: &Arc<Notify>) -> Self {
+        let (intake, work) = (intake.clone(), work.clone());
+        Self { intake, work, waiting: Arc::clone(waiting) }
+    }
+
+    /// Goes on by itself, unless a test asks for each slice.
+    pub(super) fn start(self, tasks: &mut Tasks, slicing: Slicing) {
+        if slicing.goes_on {
+            tasks.spawn("store-release", self.run());
+        }
+    }
+
+    /// Makes slices whenever there are some, and looks at once for those of a process that is gone.
+    async fn run(self) {
+        loop {
+            // Who fails here has failed for all: the store says so itself.
+            while self.make_slice().await.unwrap_or(false) {}
+            self.waiting.notified().await;
+        }
+    }
+
+    /// Makes one slice; whether there was one. Others' requests have their turn before the next.
+    pub(super) async fn make_slice(&self) -> Result<bool, StoreError> {
+        Ok(self.intake.ask(Release).await? || self.work.ask(WriteOff).await?)
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// The next batches of a broadcast behind `passed`. The caller holds its row.
+    pub(super) async fn slice(&mut self, broadcast: i64, passed: i64) -> Result<Slice, Failure> {
+        let select = "SELECT id, lane, due_at, count FROM batch WHERE broadcast = $1 AND id > $2 \
+             ORDER BY id LIMIT $3";
+        let size = self.desk.slicing.batches;
+        // One more, to know whether it is the last slice.
+        let mut rows = self.rows(select, &[&broadcast, &passed, &signed(size + 1)]).await?;
+        let is_last = rows.len() <= size;
+        rows.truncate(size);
+        let mut batches = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let count = usize::try_from(row.try_get::<_, i32>(3)?).unwrap_or(0);
+            batches.push(WaitingBatch {
+                id: row.try_get(0)?,
+                lane: i64::from(row.try_get::<_, i32>(1)?),
+                due_at: Timestamp::from_millis(row.try_get(2)?),
+                count,
+                rest: Members::all(count),
+            });
+        }
+        Ok(Slice { broadcast, batches, is_last })
+    }
+
+    /// Makes the chunks of a slice.
+    pub(super) async fn release(&mut self, slice: &Slice) -> Result<(), Failure> {
+        let mut writes = Writes::default();
+        for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
+            let is_whole = batch.rest.len() == batch.count;
+            writes.chunk(NewChunk {
+                batch: BatchId(batch.id.cast_unsigned()),
+                lane: batch.lane,
+                due_at: batch.due_at,
+                attempt: 1,
+                crashes: 0,
+                count: batch.rest.len(),
+                members: (!is_whole).then(|| batch.rest.to_blob()),
+            });
+        }
+        self.write(writes).await?;
+        self.pass(slice).await
+    }
+
+    /// Takes out what was cancelled one by one.
+    async fn leave_out_ended(&mut self, slice: &mut Slice) -> Result<(), Failure> {
+        let ids: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
+        let logged = self.logged(&ids).await?;
+        for batch in &mut slice.batches {
+            if let Some(log) = logged.get(&batch.id) {
+                batch.rest = release::without(batch.count, log);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the log says of batches.
+    pub(super) async fn logged(
+        &mut self,
+        batches: &[i64],
+    ) -> Result<HashMap<i64, Vec<LogGroup>>, Failure> {
+        let select = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
+        let mut logged: HashMap<i64, Vec<LogGroup>> = HashMap::new();
+        for row in &self.rows(select, &[&batches]).await? {
+            logged.entry(row.try_get(0)?).or_default().extend(decode_log(row.try_get(1)?)?);
+        }
+        Ok(logged)
+    }
+
+    /// A slice is done.
+    async fn pass(&mut self, slice: &Slice) -> Result<(), Failure> {
+        let Slice { broadcast, batches, is_last } = slice;
+        if *is_last {
+            self.execute("DELETE FROM unreleased WHERE broadcast = $1", &[broadcast]).await?;
+            return Ok(());
+        }
+        let update =
+            "UPDATE unreleased SET passed = $2, waiting = waiting - $3 WHERE broadcast = $1";
+        let passed = batches.last().map_or(0, |batch| batch.id);
+        let done: usize = batches.iter().map(|batch| batch.rest.len()).sum();
+        self.execute(update, &[broadcast, &passed, &signed(done)]).await?;
+        self.effects.waits = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Broadcasts that are larger than one transaction: their chunks are made, and withdrawn, slice by slice (decision 0023).
+//!
+//! A batch is *released* when its chunk is made. Until then it waits: what the log does not say of its members is pending,
+//! or cancelled if the broadcast was withdrawn meanwhile.
+
+use notification::{State, Timestamp, limits};
+
+use super::codec::{LogGroup, LogLine};
+use super::members::Members;
+use crate::{Attempted, Cancelled};
+
+/// How broadcasts are cut into slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slicing {
+    /// Batches in one slice.
+    pub(crate) batches: usize,
+    /// Whether one slice follows the other unasked; tests look at what is between two of them.
+    pub(crate) goes_on: bool,
+}
+
+/// Where a batch stands that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It will get its chunk.
+    Pending,
+    /// Its broadcast was cancelled at this instant.
+    Withdrawn(Timestamp),
+}
+
+/// The next slice of a cancellation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CancelPlace {
+    /// Batches up to this one are done.
+    pub(crate) after: i64,
+    /// The last batch that may have chunks; those behind it are dealt with.
+    pub(crate) until: i64,
+}
+
+/// What a slice of a cancellation came to.
+#[derive(Debug, Default)]
+pub(crate) struct CancelSlice {
+    /// Its notifications.
+    pub(crate) counted: Cancelled,
+    /// All notifications of the broadcast, where that is known at once. Then not all of them are in slices.
+    pub(crate) recipients: Option<u64>,
+    /// Where the next slice begins.
+    pub(crate) next: Option<CancelPlace>,
+}
+
+/// A cancellation, slice by slice.
+#[derive(Debug, Default)]
+pub(crate) struct Cancellation {
+    counted: Cancelled,
+    recipients: Option<u64>,
+}
+
+// === impl Slicing ===
+
+impl Slicing {
+    pub(crate) const DEFAULT: Self = Self { batches: limits::SLICE_BATCHES, goes_on: true };
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    pub(crate) fn new(withdrawn_at: Option<i64>) -> Self {
+        withdrawn_at.map_or(Self::Pending, |at| Self::Withdrawn(Timestamp::from_millis(at)))
+    }
+
+    pub(crate) fn state(self) -> State {
+        match self {
+            Self::Pending => State::Pending,
+            Self::Withdrawn(_) => State::Cancelled,
+        }
+    }
+
+    /// What the log will say of members of which it says nothing yet.
+    pub(crate) fn attempted(self) -> Option<Attempted> {
+        let Self::Withdrawn(at) = self else { return None };
+        let LogLine { at, attempt, state, status, detail } =
+            LogLine::unattempted(at, State::Cancelled);
+        Some(Attempted { at, attempt, state, status, detail: detail.to_owned() })
+    }
+}
+
+/// The members of a batch of `count` that `log` says nothing of.
+pub(crate) fn without<'a>(count: usize, log: impl IntoIterator<Item = &'a LogGroup>) -> Members {
+    let mut members = Members::all(count);
+    for group in log {
+        group.indexes.iter().for_each(|index| _ = members.remove(*index));
+    }
+    members
+}
+
+// === impl Cancellation ===
+
+impl Cancellation {
+    /// Counts a slice; where the next one begins.
+    pub(crate) fn add(&mut self, slice: &CancelSlice) -> Option<CancelPlace> {
+        self.counted.cancelled += slice.counted.cancelled;
+        self.counted.under_way += slice.counted.under_way;
+        self.counted.ended += slice.counted.ended;
+        self.recipients = self.recipients.or(slice.recipients);
+        slice.next
+    }
+
+    /// The answer, after the last slice.
+    pub(crate) fn answer(&self) -> Cancelled {
+        let Cancelled { cancelled, under_way, ended } = self.counted;
+        let of_all = |all: u64| all.saturating_sub(cancelled + under_way);
+        Cancelled { cancelled, under_way, ended: self.recipients.map_or(ended, of_all) }
+    }
+}

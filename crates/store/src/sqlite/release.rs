@@ -1,0 +1,160 @@
+//! Broadcasts of which not all batches have their chunks yet (decision 0023): the writer makes the next slice between two
+//! rounds, each in a transaction of its own.
+
+use notification::{BatchId, State, Timestamp};
+use rusqlite::{OptionalExtension, params};
+
+use super::round::{NewChunk, Round, signed};
+use crate::StoreError;
+use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
+use crate::rows::lanes::LaneId;
+use crate::rows::members::Members;
+use crate::rows::release::{self, Waiting};
+
+/// Batches that wait, in order of their numbers.
+#[derive(Debug)]
+struct Slice {
+    broadcast: i64,
+    batches: Vec<WaitingBatch>,
+    /// Whether none waits behind them.
+    is_last: bool,
+}
+
+#[derive(Debug)]
+struct WaitingBatch {
+    id: BatchId,
+    lane: LaneId,
+    due_at: Timestamp,
+    count: usize,
+}
+
+/// What a slice came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// There was none.
+    Nothing,
+    /// Chunks: if they are lost, they are made again.
+    Chunks,
+    /// Rows of the log, which must not be undone once they were read.
+    Log,
+}
+
+/// The broadcast that waits for least is the first: one of millions does not hold up a small one. What is withdrawn is
+/// written down last.
+const NEXT: &str = "SELECT broadcast, passed, withdrawn_at FROM unreleased WHERE passed IS NOT NULL \
+     ORDER BY withdrawn_at IS NOT NULL, waiting, broadcast LIMIT 1";
+const SLICE: &str = "SELECT id, lane, due_at, count FROM batch INDEXED BY batch_of_broadcast \
+     WHERE broadcast = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+
+impl Round<'_> {
+    /// Makes the next slice of a broadcast that waits.
+    pub(super) fn make_slice(&mut self) -> Result<Made, StoreError> {
+        let mut select = self.sql(NEXT)?;
+        let next =
+            select.query_row([], |row| Ok((row.get(0)?, row.get(1)?, Waiting::new(row.get(2)?))));
+        let Some((broadcast, passed, waiting)) = next.optional()? else {
+            self.desk.waits = false;
+            return Ok(Made::Nothing);
+        };
+        let slice = self.slice(broadcast, passed)?;
+        match waiting {
+            Waiting::Pending => self.release(&slice)?,
+            Waiting::Withdrawn(at) => self.write_off(&slice, at)?,
+        }
+        let is_logged = waiting != Waiting::Pending;
+        Ok(if is_logged { Made::Log } else { Made::Chunks })
+    }
+
+    /// Makes the chunks of the first batches of a broadcast that is sealed in this round.
+    pub(super) fn release_first(&mut self, broadcast: i64) -> Result<(), StoreError> {
+        let slice = self.slice(broadcast, 0)?;
+        self.release(&slice)
+    }
+
+    /// The next batches of a broadcast behind `passed`.
+    fn slice(&self, broadcast: i64, passed: i64) -> Result<Slice, StoreError> {
+        let size = self.desk.slicing.batches;
+        let mut select = self.sql(SLICE)?;
+        // One more, to know whether it is the last slice.
+        let rows = select.query_map(params![broadcast, passed, signed(size + 1)], |row| {
+            Ok(WaitingBatch {
+                id: BatchId(row.get::<_, i64>(0)?.cast_unsigned()),
+                lane: row.get(1)?,
+                due_at: Timestamp::from_millis(row.get(2)?),
+                count: usize::from(row.get::<_, u16>(3)?),
+            })
+        })?;
+        let mut batches: Vec<WaitingBatch> = rows.collect::<Result<_, _>>()?;
+        let is_last = batches.len() <= size;
+        batches.truncate(size);
+        Ok(Slice { broadcast, batches, is_last })
+    }
+
+    fn release(&mut self, slice: &Slice) -> Result<(), StoreError> {
+        let mut released = 0;
+        for batch in &slice.batches {
+            let rest = self.rest_of(batch)?;
+            released += rest.len();
+            if rest.is_empty() {
+                continue;
+            }
+            let is_whole = rest.len() == batch.count;
+            self.add_chunk(&NewChunk {
+                batch: batch.id,
+                lane: batch.lane,
+                due_at: batch.due_at,
+                attempt: 1,
+                crashes: 0,
+                count: rest.len(),
+                members: (!is_whole).then_some(&rest),
+            })?;
+        }
+        self.pass(slice, released)
+    }
+
+    /// Writes down what the totals have as cancelled since `withdrawn_at`.
+    fn write_off(&mut self, slice: &Slice, withdrawn_at: Timestamp) -> Result<(), StoreError> {
+        let line = LogLine::unattempted(withdrawn_at, State::Cancelled);
+        let mut written = 0;
+        for batch in &slice.batches {
+            let rest = self.rest_of(batch)?;
+            written += rest.len();
+            if !rest.is_empty() {
+                let mut row = LogRow::new();
+                row.push(&line, rest.iter());
+                self.add_log(batch.id, &row)?;
+            }
+        }
+        self.pass(slice, written)
+    }
+
+    /// Its members but those that were cancelled one by one.
+    fn rest_of(&self, batch: &WaitingBatch) -> Result<Members, StoreError> {
+        Ok(release::without(batch.count, &self.logged(batch.id)?))
+    }
+
+    /// What the log says of a batch.
+    pub(super) fn logged(&self, batch: BatchId) -> Result<Vec<LogGroup>, StoreError> {
+        let mut select = self.sql("SELECT entries FROM log WHERE batch = ?1")?;
+        let mut rows = select.query([batch.0.cast_signed()])?;
+        let mut logged = Vec::new();
+        while let Some(row) = rows.next()? {
+            logged.extend(decode_log(row.get_ref(0)?.as_blob()?)?);
+        }
+        Ok(logged)
+    }
+
+    /// A slice is done, with so many of its members.
+    fn pass(&mut self, slice: &Slice, done: usize) -> Result<(), StoreError> {
+        let Slice { broadcast, batches, is_last } = slice;
+        if *is_last {
+            self.sql("DELETE FROM unreleased WHERE broadcast = ?1")?.execute([broadcast])?;
+            return Ok(());
+        }
+        let passed = batches.last().map_or(0, |batch| batch.id.0.cast_signed());
+        self.sql("UPDATE unreleased SET passed = ?2, waiting = waiting - ?3 WHERE broadcast = ?1")?
+            .execute(params![broadcast, passed, signed(done)])?;
+        self.desk.waits = true;
+        Ok(())
+    }
+}

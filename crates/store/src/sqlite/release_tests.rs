@@ -1,0 +1,99 @@
+//! Broadcasts that are larger than one slice.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+use notification::{Disposition, State, limits};
+
+use super::disk::Statvfs;
+use super::open::Options;
+use super::release::Made;
+use super::wal::WalBounds;
+use super::writer::Durability::Synced;
+use crate::conformance::{
+    BroadcastShape, at, claim_all, exercise_slices, settle_all, the_books_balance,
+};
+use crate::rows::release::Slicing;
+use crate::{Ingest as _, Ledger as _, RecipientGroup, Sqlite};
+
+/// A store whose slices are one batch each, and are made one by one.
+fn open(directory: &Path) -> Sqlite {
+    let slicing = Slicing { batches: 1, goes_on: false };
+    let bounds = (Arc::new(Statvfs) as _, (WalBounds::DEFAULT, slicing));
+    Sqlite::open_within(directory, Options::new(1), bounds, at(0)).unwrap().0
+}
+
+async fn make_slice(store: &Sqlite) -> bool {
+    store.write(Synced, |round| Ok(round.make_slice()? != Made::Nothing)).await.unwrap()
+}
+
+/// One recipient each.
+fn rare(destinations: std::ops::Range<usize>) -> Vec<RecipientGroup> {
+    let group = |number: usize| {
+        let recipients = vec!["one".into()];
+        RecipientGroup { recipients, ..RecipientGroup::new(format!("there-{number}").into()) }
+    };
+    destinations.map(group).collect()
+}
+
+#[tokio::test]
+async fn between_two_slices_every_answer_is_true() {
+    let make = async || {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(open(directory.path()));
+        (store, Box::new(directory) as Box<dyn Any + Send>)
+    };
+    exercise_slices(make, make_slice).await;
+}
+
+#[tokio::test]
+async fn the_next_process_goes_on_with_what_the_last_one_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let id = BroadcastShape::default().open(&store, 1).await;
+    store.add_recipients(id, rare(0..9), at(0)).await.unwrap();
+    assert_eq!(store.seal_broadcast(id, at(1)).await.unwrap(), 10);
+    assert!(make_slice(&store).await);
+    assert_eq!(claim_all(&store, 1).await.len(), 2, "two slices are made");
+    drop(store);
+    let (store, recovery) = Sqlite::open(directory.path(), Options::new(1), at(2)).unwrap();
+    assert_eq!((recovery.returned, recovery.abandoned_broadcasts), (2, 0));
+    let mut changes = crate::Claims::changes(&store);
+    let mut sent = 0;
+    while sent < 10 {
+        changes.borrow_and_update();
+        let chunks = claim_all(&store, 2).await;
+        for chunk in &chunks {
+            settle_all(&store, chunk, Disposition::Ended(State::Delivered)).await;
+            sent += chunk.deliveries.len();
+        }
+        if chunks.is_empty() {
+            changes.changed().await.unwrap();
+        }
+    }
+    the_books_balance(&store).await;
+}
+
+#[tokio::test]
+async fn more_batches_than_a_slice_has_all_get_their_chunks() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Sqlite::open(directory.path(), Options::new(1), at(0)).unwrap();
+    let batches = 2 * limits::SLICE_BATCHES + 10;
+    let id = BroadcastShape::default().open(&store, 1).await;
+    store.add_recipients(id, rare(1..batches), at(0)).await.unwrap();
+    assert_eq!(store.seal_broadcast(id, at(1)).await.unwrap(), batches as u64);
+    let mut changes = crate::Claims::changes(&store);
+    let mut sent = 0;
+    while sent < batches {
+        changes.borrow_and_update();
+        let chunks = claim_all(&store, 2).await;
+        sent += chunks.len();
+        if chunks.is_empty() {
+            changes.changed().await.unwrap();
+        }
+    }
+    assert_eq!(sent, batches);
+    the_books_balance(&store).await;
+    assert_eq!(store.broadcast(id).await.unwrap().unwrap().account.pending, batches as u64);
+}
