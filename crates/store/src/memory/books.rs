@@ -57,6 +57,8 @@ pub(super) struct Piece {
     pub(super) epoch: Epoch,
     pub(super) crashes: u16,
     pub(super) lease_until: Option<Timestamp>,
+    /// What it weighs for its bytes while it is leased, counted when it was.
+    pub(super) bytes_weight: usize,
     pub(super) begun_through: Option<u16>,
     pub(super) members: Vec<u16>,
 }
@@ -169,6 +171,7 @@ impl Books {
             epoch: Epoch(0),
             crashes: 0,
             lease_until: None,
+            bytes_weight: 0,
             begun_through: None,
             members,
         });

@@ -87,6 +87,8 @@ impl Books {
     fn lease(&mut self, id: ChunkId, mut piece: Piece, until: Timestamp) -> Piece {
         piece.epoch = Epoch(piece.epoch.0 + 1);
         piece.lease_until = Some(until);
+        let bytes = self.chunk(id, &piece, until).bytes();
+        piece.bytes_weight = limits::weight_of_bytes(piece.members.len(), bytes);
         for &index in &piece.members {
             self.advance(piece.batch, index, Event::Claim);
         }
@@ -264,13 +266,10 @@ impl Books {
         if self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel)) {
             return false;
         }
-        let leased = || self.chunks.iter().filter(|(_, piece)| piece.lease_until.is_some());
-        let weight = |(&id, piece): (&ChunkId, &Piece)| {
-            let bytes = self.chunk(id, piece, request.now).bytes();
-            let items = piece.members.len();
-            items + limits::CHUNK_WEIGHT + limits::weight_of_bytes(items, bytes)
-        };
-        let of_lane = leased().filter(|(_, piece)| self.lane_of(piece) == lane);
+        let leased = || self.chunks.values().filter(|piece| piece.lease_until.is_some());
+        let weight =
+            |piece: &Piece| piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
+        let of_lane = leased().filter(|piece| self.lane_of(piece) == lane);
         let (of_lane, of_all) = (of_lane.map(weight).sum(), leased().map(weight).sum());
         request.is_open(lane.priority, of_lane, of_all)
     }

@@ -132,6 +132,7 @@ impl Books {
             epoch: Epoch(0),
             crashes: 0,
             lease_until: None,
+            bytes_weight: 0,
             begun_through: None,
             members: vec![index],
         });
