@@ -17,19 +17,6 @@ pub(crate) struct SourceFile {
 /// Longer files are split. There is no list of exceptions.
 const LINES_MAX: usize = 500;
 
-const STAGES: &[&str] = &["ingest", "dispatch", "deliver", "settle"];
-
-/// Backends, and the crates whose own they are. Besides, only the binary names them.
-const BACKENDS: &[(&str, &[&str])] = &[
-    ("sqlite", &["store"]),
-    ("memory", &["store", "queue"]),
-    ("apns", &["channel", "provider-sim"]),
-    ("fcm", &["channel", "provider-sim"]),
-    ("webhook", &["channel", "provider-sim"]),
-    ("smtp", &["channel", "provider-sim"]),
-    ("dry_run", &["channel"]),
-];
-
 /// Left-over work. Written in two parts, so that this file passes.
 const LEFTOVERS: &[&str] =
     &[concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X:"), concat!("todo", "!(")];
@@ -74,8 +61,6 @@ pub(crate) fn check(file: &SourceFile) -> Vec<String> {
     if Path::new(&file.path).extension().is_some_and(|extension| extension == "rs") {
         length(file, &mut offences);
         module_doc(file, &mut offences);
-        stage_imports(file, &mut offences);
-        backend_names(file, &mut offences);
     }
     let path = &file.path;
     offences.into_iter().map(|offence| format!("{path}: {offence}")).collect()
@@ -104,63 +89,6 @@ fn module_doc(file: &SourceFile, offences: &mut Vec<String>) {
     if !file.text.starts_with("//! ") {
         offences.push("must begin with a module doc (`//!`)".to_owned());
     }
-}
-
-fn stage_imports(file: &SourceFile, offences: &mut Vec<String>) {
-    let Some(rest) = file.path.strip_prefix("crates/pipeline/src/") else { return };
-    let own = rest.split(['/', '.']).next().unwrap_or_default();
-    if !STAGES.contains(&own) {
-        return;
-    }
-    for name in crate_names(&file.text) {
-        if name != own && STAGES.contains(&name) {
-            offences.push(format!("the stage {own} must not know the stage {name}"));
-        }
-    }
-}
-
-/// What stands right behind `crate::`, and everything within the braces of `crate::{...}`.
-fn crate_names(text: &str) -> impl Iterator<Item = &str> {
-    text.split("crate::").skip(1).flat_map(|rest| {
-        let end = if rest.starts_with('{') { ';' } else { ':' };
-        let is_end = move |character: char| {
-            character == end || (end == ':' && !is_name_character(character))
-        };
-        let scope = rest.split(is_end).next().unwrap_or_default();
-        scope.split(|character: char| !is_name_character(character))
-    })
-}
-
-fn backend_names(file: &SourceFile, offences: &mut Vec<String>) {
-    let Some(owner) = file.path.strip_prefix("crates/").and_then(|path| path.split('/').next())
-    else {
-        return;
-    };
-    if owner == "belfry" || is_test(&file.path) {
-        return;
-    }
-    let production = file.text.split("#[cfg(test)]").next().unwrap_or_default();
-    for (backend, owners) in BACKENDS {
-        if !owners.contains(&owner) && names_module(production, backend) {
-            offences.push(format!("only crates/belfry names the backend {backend}"));
-        }
-    }
-}
-
-/// Whether `text` has `module::`, not as the end of a longer name.
-fn names_module(text: &str, module: &str) -> bool {
-    text.match_indices(&format!("{module}::")).any(|(start, _)| {
-        let before = text.get(..start).and_then(|before| before.chars().next_back());
-        !before.is_some_and(is_name_character)
-    })
-}
-
-fn is_name_character(character: char) -> bool {
-    character.is_ascii_alphanumeric() || character == '_'
-}
-
-fn is_test(path: &str) -> bool {
-    path.ends_with("tests.rs") || path.contains("/tests/") || path.contains("/examples/")
 }
 
 fn is_text(path: &Path, name: &str) -> bool {

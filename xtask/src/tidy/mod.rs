@@ -2,6 +2,8 @@
 
 mod edges;
 mod files;
+mod imports;
+mod modules;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,6 +24,12 @@ fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     for file in files::read(root)? {
         offences.extend(files::check(&file));
     }
+    let workspace = imports::Workspace { crates: modules::read(root)? };
+    offences.extend(workspace.check());
+    let broken = workspace.broken().into_iter();
+    offences.extend(
+        broken.map(|circle| format!("not a circle any more, take it off the list: {circle:?}")),
+    );
     Ok(offences)
 }
 

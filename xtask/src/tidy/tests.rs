@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::edges::Edge;
 use super::files::SourceFile;
-use super::{edges, files};
+use super::{edges, files, imports, modules};
 
 #[test]
 fn the_tree_is_tidy() {
@@ -49,42 +49,135 @@ fn a_file_is_refused_for_what_it_holds() {
     check("Makefile", path, &[&format!("line 1 holds {path}, which exists on one machine only")]);
 }
 
+/// What the rules of imports say of crates that are given as texts.
+fn offences_of(crates: &[(&str, &[(&str, &str)])]) -> Vec<String> {
+    let read = |(name, texts): &(&str, &[(&str, &str)])| {
+        ((*name).to_owned(), modules::from_texts(name, texts))
+    };
+    imports::Workspace { crates: crates.iter().map(read).collect() }.check()
+}
+
 #[test]
 fn a_stage_that_imports_a_stage_is_refused() {
-    let check = |path: &str, line: &str, expect: &[&str]| {
-        let file = SourceFile { path: path.to_owned(), text: format!("//! Doc.\n{line}\n") };
-        let expect: Vec<String> = expect
+    let check = |root: &str, deliver: &str, refused: &[&str]| {
+        let pipeline: &[(&str, &str)] = &[
+            ("lib.rs", root),
+            ("deliver/mod.rs", "mod run; mod plan;"),
+            ("deliver/run.rs", deliver),
+            ("deliver/plan.rs", "pub fn plan() {}"),
+            ("settle.rs", "pub struct Settler;"),
+            ("collect.rs", "pub fn collect() {}"),
+            ("report.rs", "pub struct Report;"),
+        ];
+        let expect: Vec<String> = refused
             .iter()
-            .map(|name| format!("{path}: the stage deliver must not know the stage {name}"))
+            .map(|stage| {
+                format!(
+                    "pipeline/deliver/run.rs: the stage deliver must not know the stage {stage} \
+                     (pipeline/{stage}.rs)"
+                )
+            })
             .collect();
-        assert_eq!(files::check(&file), expect, "{line}");
+        assert_eq!(offences_of(&[("pipeline", pipeline)]), expect, "{deliver}");
     };
-    let deliver = "crates/pipeline/src/deliver/run.rs";
-    check(deliver, "use crate::settle::Settler;", &["settle"]);
+    let root = "pub mod deliver; pub mod settle; pub mod collect; pub mod report;\n\
+                pub use settle::Settler as Last;";
+    check(root, "use crate::settle::Settler;", &["settle"]);
+    check(root, "use crate::Last;", &["settle"]);
     check(
-        deliver,
-        "use crate::{channels::Channels, ingest, dispatch::run};",
-        &["ingest", "dispatch"],
+        root,
+        "use super::super::{collect, report::Report}; fn f() { collect::collect() }",
+        &["collect"],
     );
-    check("crates/pipeline/src/deliver.rs", "fn f() { crate::ingest::f() }", &["ingest"]);
-    check(deliver, "use crate::deliver::plan; use crate::channels::Channels;", &[]);
-    check("crates/pipeline/src/lib.rs", "use crate::settle;", &[]);
-    check(deliver, "/// Hands over to settle.", &[]);
+    check(root, "fn f() { crate::collect::collect(); crate::settle::g() }", &["collect", "settle"]);
+    check(
+        root,
+        "use crate::deliver::plan; use crate::report::Report; fn f() { plan::plan() }",
+        &[],
+    );
+    check(root, "#[cfg(test)] mod tests { use crate::settle::Settler; }", &[]);
+    check(root, "/// Hands over to crate::settle::Settler.\nfn f() {}", &[]);
 }
 
 #[test]
 fn a_backend_named_outside_the_binary_is_refused() {
-    let check = |path: &str, line: &str, is_refused: bool| {
-        let file = SourceFile { path: path.to_owned(), text: format!("//! Doc.\n{line}\n") };
-        assert_eq!(!files::check(&file).is_empty(), is_refused, "{path}: {line}");
+    let check = |who: &str, text: &str, is_refused: bool| {
+        let store: &[(&str, &str)] = &[
+            (
+                "lib.rs",
+                "mod rows; pub mod sqlite; pub mod postgres; pub mod conformance;\n\
+                 pub use sqlite::Sqlite; pub use rows::Row;",
+            ),
+            ("rows.rs", "pub struct Row;"),
+            ("sqlite.rs", "use crate::rows::Row; pub struct Sqlite;"),
+            ("postgres.rs", if who == "postgres" { text } else { "" }),
+            ("conformance.rs", "pub fn exercise() {}"),
+        ];
+        let other: &[(&str, &str)] = &[("lib.rs", if who == "postgres" { "" } else { text })];
+        let other_name = if who == "postgres" { "api" } else { who };
+        let offences = offences_of(&[("store", store), (other_name, other)]);
+        assert_eq!(!offences.is_empty(), is_refused, "{who}: {text}: {offences:?}");
     };
-    check("crates/pipeline/src/lib.rs", "use store::sqlite::Sqlite;", true);
-    check("crates/api/src/lib.rs", "use channel::apns::Settings;", true);
-    check("crates/api/src/lib.rs", "#[cfg(test)]\nmod tests { use store::memory::Memory; }", false);
-    check("crates/api/tests/http.rs", "use store::memory::Memory;", false);
-    check("crates/store/src/lib.rs", "pub use sqlite::Sqlite;", false);
-    check("crates/belfry/src/serve.rs", "use store::sqlite::Sqlite;", false);
-    check("crates/pipeline/src/lib.rs", "use rusqlite::Connection;", false);
+    check("api", "use store::sqlite::Sqlite;", true);
+    check("api", "use store::Sqlite;", true);
+    check("api", "use store::{self as s, Row}; fn f() -> s::Sqlite {}", true);
+    check("api", "use store::Row; use store::conformance::exercise;", false);
+    check("api", "#[cfg(test)] mod tests { use store::Sqlite; }", false);
+    check("belfry", "use store::sqlite::Sqlite;", false);
+    check("postgres", "use crate::sqlite::Sqlite;", true);
+    check("postgres", "use crate::Sqlite;", true);
+    check("postgres", "use crate::rows::Row;", false);
+}
+
+#[test]
+fn files_that_import_each_other_are_refused() {
+    let check = |texts: &[(&str, &str)], is_refused: bool| {
+        let root = [("lib.rs", "mod a; mod b; mod c;")];
+        let texts: Vec<(&str, &str)> = root.iter().chain(texts).copied().collect();
+        let offences = offences_of(&[("x", &texts)]);
+        assert_eq!(!offences.is_empty(), is_refused, "{texts:?}: {offences:?}");
+    };
+    let a = |text| ("a.rs", text);
+    let b = |text| ("b.rs", text);
+    check(
+        &[a("use crate::b::B; pub struct A;"), b("use super::a::A; pub struct B;"), ("c.rs", "")],
+        true,
+    );
+    let through_c = "pub use crate::a::A;";
+    check(
+        &[
+            a("use crate::b::B; pub struct A;"),
+            b("use crate::c::A; pub struct B;"),
+            ("c.rs", through_c),
+        ],
+        true,
+    );
+    check(
+        &[
+            a("use crate::b::*; pub struct A;"),
+            b("use crate::c::C; pub struct B;"),
+            ("c.rs", "use crate::a::A; pub struct C;"),
+        ],
+        true,
+    );
+    check(
+        &[
+            a("use crate::b::B; pub struct A;"),
+            b("pub struct B;"),
+            ("c.rs", "use crate::{a::A, b::B};"),
+        ],
+        false,
+    );
+    // A module and its own children are one: the parent calls them, and they use what it defines.
+    check(
+        &[
+            a(""),
+            b(""),
+            ("c/mod.rs", "mod d; pub struct C; fn f() { d::d() }"),
+            ("c/d.rs", "use super::C; pub fn d() {}"),
+        ],
+        false,
+    );
 }
 
 #[test]
