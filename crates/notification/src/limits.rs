@@ -130,8 +130,8 @@ pub const WRITER_COMMANDS: usize = 4_096;
 pub const ROUND_COMMANDS: usize = 1_024;
 /// Notifications ingested in one transaction, for the same reason.
 pub const ROUND_ITEMS: usize = 50_000;
-/// Batches of a broadcast that get their chunks, or whose chunks are withdrawn, in one transaction: what comes between two
-/// of these waits for less than 100 ms. All of two million recipients of one destination, and of rare destinations so many.
+/// Batches of a broadcast that get their chunks, or whose chunks are withdrawn, in one transaction. Other requests have their
+/// turn between two of these. It is all of two million recipients of one destination; of rare destinations, so many.
 pub const SLICE_BATCHES: usize = 2_048;
 /// Rows of the outbox taken in one transaction, for the same reason.
 pub const OUTBOX_ROWS: usize = 20_000;
