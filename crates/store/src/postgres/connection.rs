@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::Tasks;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Statement};
 
+use super::growth::{FORGET_PLANS, Sizes};
 use super::tls::{self, Tls};
 use super::{errors, schema};
 use crate::StoreError;
@@ -35,6 +36,8 @@ pub(super) struct Session {
     #[cfg(test)]
     pub(super) gate: Option<super::races::Gate>,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    /// What its plans were made for.
+    sizes: Mutex<Sizes>,
     /// What moves its bytes.
     _driver: Tasks,
 }
@@ -141,6 +144,7 @@ impl Connector {
             #[cfg(test)]
             gate: self.gate.clone(),
             statements: Mutex::default(),
+            sizes: Mutex::default(),
             _driver: driver,
         })
     }
@@ -160,7 +164,22 @@ impl Session {
         Ok(statement)
     }
 
-    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Statement>> {
+    fn statements(&self) -> MutexGuard<'_, HashMap<&'static str, Statement>> {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to ask for with the beginning of a round, for [`follow_growth`](Self::follow_growth).
+    pub(super) fn ask_sizes(&self) -> String {
+        self.sizes().question()
+    }
+
+    /// Forgets the plans of this session if the sizes of the tables are others than those that they were made for.
+    pub(super) async fn follow_growth(&self, sizes: &str) -> Result<(), Error> {
+        let is_other = self.sizes().learn(sizes);
+        if is_other { self.client.batch_execute(FORGET_PLANS).await } else { Ok(()) }
+    }
+
+    fn sizes(&self) -> MutexGuard<'_, Sizes> {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

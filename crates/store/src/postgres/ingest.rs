@@ -282,7 +282,8 @@ impl Round<'_> {
                 ])
                 .await?;
         }
-        writer.finish().await.map(drop)
+        let copied = writer.finish().await?;
+        self.follow_own_growth(copied).await
     }
 }
 

@@ -24,6 +24,7 @@ mod columns;
 mod connection;
 mod desk;
 mod errors;
+mod growth;
 mod ingest;
 mod lease;
 mod leave;

@@ -11,6 +11,7 @@ use super::LOG_WRITERS;
 use super::columns::Columns;
 use super::connection::Session;
 use super::desk::{Desk, Effects, partition_of, to_payloads};
+use super::growth::MANY;
 use super::pause::COMMITTED;
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
@@ -101,9 +102,8 @@ pub(super) use select_chunk;
 
 /// Somebody came or went.
 pub(super) const NOTIFY_CLUSTER: &str = "SELECT pg_notify('belfry_cluster', '')";
-/// Rounds between two foldings of the totals, after each of which plans are made anew.
+/// Rounds between two foldings of the totals.
 const FOLD_EVERY: u32 = 256;
-pub(super) const FORGET_PLANS: &str = "DISCARD PLANS";
 const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
      SELECT ctid FROM totals_delta WHERE ctid >= '(0,0)' FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
      INSERT INTO totals_delta (state, change) SELECT state, sum(change) FROM gone GROUP BY state";
@@ -115,7 +115,10 @@ impl<'a> Round<'a> {
         session.pause("BEGIN").await?;
         desk.is_notifying = false;
         let lock = if desk.logs { LOG_WRITERS } else { "" };
-        let begun_at = desk.time.ask(&session.client, &format!("BEGIN; {lock}")).await?;
+        let begin = format!("BEGIN; {lock}");
+        let (begun_at, sizes) =
+            desk.time.ask(&session.client, &begin, &session.ask_sizes()).await?;
+        session.follow_growth(&sizes).await?;
         Ok(Self {
             session,
             desk,
@@ -126,6 +129,16 @@ impl<'a> Round<'a> {
             looked_up: HashSet::new(),
             totals: BTreeMap::new(),
         })
+    }
+
+    /// [`Session::follow_growth`] after one statement of this round has written `rows`.
+    pub(super) async fn follow_own_growth(&mut self, rows: u64) -> Result<(), Error> {
+        if rows < MANY {
+            return Ok(());
+        }
+        let (client, sizes) = (&self.session.client, self.session.ask_sizes());
+        let (_, sizes) = self.desk.time.ask(client, "", &sizes).await?;
+        self.session.follow_growth(&sizes).await
     }
 
     /// Durable when it returns. When it does not return, [`Desk::committing`] says what to ask the server.
@@ -155,8 +168,6 @@ impl<'a> Round<'a> {
         self.desk.rounds += 1;
         if self.desk.rounds.is_multiple_of(FOLD_EVERY) {
             self.execute(FOLD, &[]).await?;
-            // A plan that was made when a table had no page may read all of it, now that it has grown.
-            self.session.client.batch_execute(FORGET_PLANS).await?;
         }
         Ok(())
     }
@@ -299,7 +310,8 @@ impl<'a> Round<'a> {
         let destinations: Vec<&str> = new.iter().map(|lane| &*lane.destination).collect();
         let priorities: Vec<i16> = new.iter().map(|lane| lane.priority.code().into()).collect();
         let parameters: [&(dyn ToSql + Sync); 3] = [&channels, &destinations, &priorities];
-        self.execute(INSERT_LANES, &parameters).await?;
+        let inserted = self.execute(INSERT_LANES, &parameters).await?;
+        self.follow_own_growth(inserted).await?;
         let rows = self.rows(SELECT_LANE_NUMBERS, &parameters).await?;
         for (lane, row) in new.into_iter().zip(&rows) {
             let id = i64::from(row.try_get::<_, i32>(0)?);

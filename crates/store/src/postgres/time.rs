@@ -44,19 +44,25 @@ impl DatabaseTime {
         self.own.boot()
     }
 
-    /// Runs the statements `first`, asks for the time in the same message, and learns it. Gives the time.
-    pub(super) async fn ask(&self, client: &Client, first: &str) -> Result<Timestamp, Error> {
+    /// Runs the statements `first`, asks for the time in the same message, and learns it. Gives the time, and the value of
+    /// the expression `beside`.
+    pub(super) async fn ask(
+        &self,
+        client: &Client,
+        first: &str,
+        beside: &str,
+    ) -> Result<(Timestamp, String), Error> {
         let asked = self.own.boot();
-        let sql = format!("{first}; SELECT {}", now_micros!());
+        let sql = format!("{first}; SELECT {}, {beside}", now_micros!());
         let answers = client.simple_query(&sql).await?;
         // The last row there is.
         let told = answers.iter().rev().find_map(|answer| {
             let SimpleQueryMessage::Row(row) = answer else { return None };
-            row.get(0)?.parse().ok()
+            Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()))
         });
-        let told: i64 = told.ok_or_else(errors::silence)?;
+        let (told, beside): (i64, String) = told.ok_or_else(errors::silence)?;
         self.learn(asked, told);
-        Ok(Timestamp::from_millis(told / 1_000))
+        Ok((Timestamp::from_millis(told / 1_000), beside))
     }
 
     /// Learns that the database said `told`, microseconds, to a question that was asked at `asked` and has just been

@@ -1,0 +1,138 @@
+//! The plans of a session follow the growth of the tables.
+//!
+//! A writer's statements are planned once, and their plans are good for what the tables held then: of a table without a
+//! page, the planner takes it that every way through it costs the same, and may choose to read all of it. So each round
+//! asks for the sizes of the tables, in the message that begins it, and the session forgets its plans when a table has
+//! doubled or halved since they were last forgotten. A round that has brought in many rows asks once more.
+//!
+//! Readers need none of this: they plan each question when it is asked.
+
+use std::fmt::Write as _;
+
+/// Sizes of tables, as they were when a session's plans were last forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    /// Pages of each of [`TABLES`], [`PAGES_MAX`] at most; `None` before the first answer.
+    pages: Option<[u64; TABLES.len()]>,
+    looks: u32,
+}
+
+/// Tables that grow with the work.
+pub(super) const TABLES: [&str; 10] = [
+    "batch",
+    "broadcast",
+    "chunk",
+    "idempotency",
+    "lane",
+    "log",
+    "outbox_rejected",
+    "suppression",
+    "suppression_event",
+    "suppression_lift",
+];
+/// Pages of a table from which on plans stay as they are, however it grows. Its size is not asked for any more with each round:
+/// the server looks at every GiB of it.
+const PAGES_MAX: u64 = 4_096;
+/// Bytes of a page.
+const PAGE: u64 = 8_192;
+/// Looks after which large tables are looked at again: they may have been emptied.
+const LOOK_AT_ALL_EVERY: u32 = 256;
+/// Rows that a round brings in with one statement before it looks at the sizes again.
+pub(super) const MANY: u64 = 64;
+pub(super) const FORGET_PLANS: &str = "DISCARD PLANS";
+
+// === impl Sizes ===
+
+impl Sizes {
+    /// The sizes to ask for, bytes of each table separated by spaces, as an expression of SQL: zero for what is not looked
+    /// at this time.
+    pub(super) fn question(&mut self) -> String {
+        let is_of_all = self.looks.is_multiple_of(LOOK_AT_ALL_EVERY);
+        self.looks = self.looks.wrapping_add(1);
+        let mut question = "concat_ws(' '".to_owned();
+        for (table, pages) in TABLES.iter().zip(self.pages.unwrap_or_default()) {
+            let is_large = pages == PAGES_MAX;
+            let written = if is_large && !is_of_all {
+                write!(question, ", -1")
+            } else {
+                write!(question, ", pg_relation_size('{table}')")
+            };
+            debug_assert!(written.is_ok(), "a text takes whatever is written to it");
+        }
+        question + ")"
+    }
+
+    /// Learns the answer; says whether a table has doubled or halved.
+    pub(super) fn learn(&mut self, answer: &str) -> bool {
+        let mut bytes = answer.split(' ').map(str::parse::<u64>);
+        let pages = self.pages.unwrap_or_default().map(|then| match bytes.next() {
+            Some(Ok(bytes)) => bytes.div_ceil(PAGE).min(PAGES_MAX),
+            // It was not asked for.
+            _ => then,
+        });
+        let Some(known) = self.pages else {
+            self.pages = Some(pages);
+            return false;
+        };
+        let is_other = known
+            .iter()
+            .zip(&pages)
+            .any(|(&then, &now)| now != then && (now >= 2 * then || 2 * now <= then));
+        if is_other {
+            self.pages = Some(pages);
+        }
+        is_other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a server with tables of so many pages answers.
+    fn answer(question: &str, pages: u64) -> String {
+        let asked = question.split(", ").skip(1);
+        let one = |part: &str| {
+            let bytes = pages * PAGE;
+            if part.starts_with("-1") { "-1".to_owned() } else { bytes.to_string() }
+        };
+        asked.map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn plans_are_forgotten_with_every_doubling_until_tables_are_large() {
+        let mut sizes = Sizes::default();
+        let mut grow = |pages: u64| {
+            let question = sizes.question();
+            sizes.learn(&answer(&question, pages))
+        };
+        assert!(!grow(0), "nothing is planned yet");
+        let forgotten: Vec<u64> = (0..20_000).filter(|pages| grow(*pages)).collect();
+        assert_eq!(forgotten, (0..=12).map(|power| 1 << power).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_size_about_a_power_of_two_is_no_reason_to_forget_again() {
+        let mut sizes = Sizes::default();
+        let forgotten = [64, 63, 64, 65, 64, 33, 32, 33, 31, 63, 64].map(|pages| {
+            let question = sizes.question();
+            sizes.learn(&answer(&question, pages))
+        });
+        let expected = [false, false, false, false, false, false, true, false, false, false, true];
+        assert_eq!(forgotten, expected);
+    }
+
+    #[test]
+    fn large_tables_are_looked_at_now_and_then() {
+        let mut sizes = Sizes::default();
+        let question = sizes.question();
+        sizes.learn(&answer(&question, 1_000_000));
+        for _ in 1..LOOK_AT_ALL_EVERY {
+            let question = sizes.question();
+            assert!(!question.contains("pg_relation_size"), "{question}");
+            assert!(!sizes.learn(&answer(&question, 0)));
+        }
+        let question = sizes.question();
+        assert!(sizes.learn(&answer(&question, 0)), "they were emptied");
+    }
+}

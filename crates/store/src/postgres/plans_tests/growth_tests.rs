@@ -1,0 +1,150 @@
+//! What a session reads whose statements were planned when the tables were empty.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::Clock;
+use notification::{Draft, Lane, Priority};
+use testbed::Database;
+use tokio::sync::watch;
+
+use super::statements;
+use crate::ClaimRequest;
+use crate::conformance::{Shape, at};
+use crate::postgres::claim::IssueTickets;
+use crate::postgres::connection::{Connector, Session};
+use crate::postgres::desk::{Desk, Membership};
+use crate::postgres::ingest::TakeIn;
+use crate::postgres::notify::NotifyPolicy;
+use crate::postgres::round::Round;
+use crate::postgres::time::DatabaseTime;
+use crate::postgres::writer::{Ask, PLANS};
+use crate::postgres::{Options, Postgres};
+
+/// A writer that is led by hand, in the place of the store's own.
+pub(in crate::postgres) struct Seat {
+    pub(in crate::postgres) session: Session,
+    pub(in crate::postgres) desk: Desk,
+    _standing: watch::Sender<Membership>,
+    /// Whose worker it claims for.
+    _store: Postgres,
+}
+
+/// Rows of tables that the transaction under way has read.
+const READ: &str = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int8 \
+     FROM pg_stat_xact_user_tables WHERE schemaname = 'belfry'";
+/// Notifications that one round brings in, each to a lane of its own, and rounds.
+const ITEMS: usize = 5_000;
+const ROUNDS: usize = 20;
+/// Rows that a round may read for each that it brings in: its lane, before and after it is there.
+const READ_PER_ITEM: i64 = 4;
+
+/// A writer's memory, and what tells it of the cluster.
+pub(in crate::postgres) fn desk() -> (Desk, watch::Sender<Membership>) {
+    let (sender, standing) = watch::channel(Membership::default());
+    let notify = Arc::new(NotifyPolicy::new(Clock::system()));
+    (Desk::new(1, standing, DatabaseTime::new(Clock::system()), notify, true), sender)
+}
+
+/// A claim at `now`, milliseconds, of all that there is.
+pub(in crate::postgres) fn request(now: i64) -> ClaimRequest {
+    ClaimRequest {
+        now: at(now),
+        lease: Duration::from_mins(1),
+        items: ITEMS,
+        lowest: Priority::Bulk,
+        lane_window: usize::MAX / 1_000,
+        total_window: usize::MAX / 1_000,
+    }
+}
+
+// === impl Seat ===
+
+impl Seat {
+    /// In a store that is empty, and has been vacuumed.
+    pub(in crate::postgres) async fn take(database: &Database) -> Self {
+        let store = Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap();
+        let mut membership = store.membership.clone();
+        let own = membership.wait_for(|own| own.partitions.len() == 64).await.unwrap().clone();
+        let (desk, standing) = desk();
+        standing.send_replace(own);
+        database.query("VACUUM").unwrap();
+        let connector = Connector::new(database.url(), "test", None).unwrap();
+        let session = connector.connect(None).await.unwrap();
+        session.client.batch_execute(PLANS).await.unwrap();
+        Self { session, desk, _standing: standing, _store: store }
+    }
+
+    /// Plans every statement that intake has, with the tables as they are.
+    async fn plan(&self) {
+        let is_of_intake = |file: &str| ["ingest.rs", "round.rs"].contains(&file);
+        for statement in statements().into_iter().filter(|it| is_of_intake(&it.file)) {
+            self.session.prepared(statement.sql.leak()).await.unwrap();
+        }
+        let names = "SELECT format('EXPLAIN EXECUTE %I', name) || coalesce('(' || \
+             nullif(array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ','), '') || ')', '') \
+             FROM pg_prepared_statements WHERE statement !~ 'pg_prepared_statements'";
+        for row in self.session.client.query(names, &[]).await.unwrap() {
+            self.session.client.batch_execute(row.get(0)).await.unwrap();
+        }
+    }
+
+    /// Runs a round; gives its answer, and how many rows it read.
+    pub(in crate::postgres) async fn run<A: Ask>(&mut self, ask: &A) -> (A::Answer, i64) {
+        let mut round = Round::begin(&self.session, &mut self.desk).await.unwrap();
+        let before: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
+        round.look_up(ask.keys()).await.unwrap();
+        let answer = ask.ask(&mut round).await.unwrap();
+        round.store_packed().await.unwrap();
+        let after: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
+        round.commit().await.unwrap();
+        for notice in self.desk.committed().notices() {
+            self.desk.take_notice(&notice);
+        }
+        (answer, after - before)
+    }
+}
+
+/// What reads all of a small table reads its rows once, and joins them in memory: that no counter of rows shows.
+#[tokio::test]
+async fn a_round_that_brings_in_many_lanes_looks_them_up_by_their_index() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let mut seat = Seat::take(&database).await;
+    seat.plan().await;
+    let lane = |number: usize| {
+        let destination = number.to_string().into();
+        Lane { destination, ..Shape::default().draft("recipient").envelope.lane }
+    };
+    let lanes: Vec<Lane> = (0..ITEMS).map(lane).collect();
+    let mut round = Round::begin(&seat.session, &mut seat.desk).await.unwrap();
+    assert_eq!(round.lane_numbers(lanes.iter().collect()).await.unwrap().len(), ITEMS);
+    let name = "SELECT format('EXPLAIN EXECUTE %I (NULL, NULL, NULL)', name) \
+         FROM pg_prepared_statements WHERE statement LIKE 'SELECT lane.id FROM unnest%'";
+    let client = &seat.session.client;
+    let explain: String = client.query_one(name, &[]).await.unwrap().get(0);
+    let plan = client.query(&explain, &[]).await.unwrap();
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    assert!(plan.iter().any(|line| line.contains("Index Cond")), "{plan:#?}");
+}
+
+#[tokio::test]
+async fn what_a_round_reads_does_not_grow_with_the_tables() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let mut seat = Seat::take(&database).await;
+    seat.plan().await;
+    let draft = |number: usize| -> Draft {
+        let mut draft = Shape::default().draft("recipient");
+        draft.envelope.lane.destination = number.to_string().into();
+        draft
+    };
+    // Of what the first one's statements find, nothing was there when it began.
+    for round in 0..ROUNDS {
+        let drafts = (round * ITEMS..(round + 1) * ITEMS).map(draft).collect();
+        let (_, read) = seat.run(&TakeIn { drafts, now: at(0) }).await;
+        let bound = READ_PER_ITEM * i64::try_from(ITEMS).unwrap();
+        assert!(read <= bound, "round {round} read {read} rows");
+    }
+    let (claim, read) = seat.run(&IssueTickets(ClaimRequest { items: 100, ..request(1) })).await;
+    assert_eq!(claim.chunks.len(), 100);
+    assert!(read < 10_000, "a claim read {read} rows");
+}
