@@ -4,49 +4,23 @@
 //! a time, and from its beginning again now and then. A lane keeps a watermark, below which nothing ready of ours is left,
 //! so no look at the index passes what was claimed before.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{ChunkId, Lane, Name, Timestamp, limits};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use super::Postgres;
+use super::ahead::{LookAhead, Next};
 use super::desk::Claiming;
-use super::round::{Failure, Round, chunk_at, lane_at, narrow, signed};
+use super::round::{Failure, Round, lane_at, narrow, signed};
 use super::writer::Ask;
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::lanes::LaneId;
 use crate::rows::model::ChunkRow;
 use crate::{ClaimRequest, Offer, StoreError};
 
-/// Ready chunks of one lane that were read and not claimed yet.
-#[derive(Debug, Default)]
-struct Ahead {
-    /// And about how many bytes each holds.
-    chunks: VecDeque<(ChunkRow, usize)>,
-    /// How many are read at once.
-    limit: i64,
-    /// Whether nothing lies behind them.
-    is_all: bool,
-}
-
-/// Ready chunks of a lane read at first, and at most: lanes of small chunks are read in growing steps.
-const LOOK_AHEAD: i64 = 9;
-const LOOK_AHEAD_MAX: i64 = 256;
-/// Lanes read at once.
-const LANES_AHEAD: usize = 64;
-
-const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
-     chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members, \
-     chunk.weight, (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) \
-          + coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0) \
-        FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch) \
-     FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (lane, due_at, id) CROSS JOIN LATERAL ( \
-       SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
-         AND (due_at, id) > (wanted.due_at, wanted.id) AND partition = ANY($4) \
-       ORDER BY due_at, id LIMIT $5) AS chunk";
 /// Lanes with something ready behind a place, in the order of the index: each hop of the recursion is one step from an entry
 /// to the next span or lane. No more hops are made than rows are wanted.
 pub(super) const SELECT_DUE: &str = "WITH RECURSIVE due (span, lane, due_at) AS ( \
@@ -104,19 +78,25 @@ impl Round<'_> {
         self.end_overdue_leases(request.now).await?;
         self.read_due(&request).await?;
         self.meet_strangers().await?;
-        let mut ahead: HashMap<LaneId, Ahead> = HashMap::new();
+        let mut ahead = LookAhead::default();
         let mut chosen = Vec::new();
         let (mut items, mut bytes) = (0, 0);
         while items < limits::ROUND_ITEMS
             && let Some(lane) = self.desk.claiming.lanes.next(&request)
         {
-            let first = self.look_ahead(lane, &mut ahead, &request).await?;
+            let next = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.desk.claiming.lanes;
-            let Some((first, of_first)) = first.filter(|(first, _)| first.due_at <= request.now)
-            else {
-                let next_due = ahead.get(&lane).and_then(|ahead| ahead.chunks.front());
-                lanes.set_next_due(lane, next_due.map(|(chunk, _)| chunk.due_at));
-                continue;
+            let (first, of_first) = match next {
+                Next::Chunk(first, bytes) if first.due_at <= request.now => (first, bytes),
+                Next::NotBefore(at) if at <= request.now => {
+                    // The next claim goes on with it, when the others had their turns.
+                    lanes.served(lane, Some(at));
+                    break;
+                }
+                next @ (Next::Chunk(..) | Next::NotBefore(_) | Next::Nothing) => {
+                    lanes.set_next_due(lane, next.due_at());
+                    continue;
+                }
             };
             let is_more =
                 items + first.count > request.items || bytes + of_first > limits::CLAIM_BYTES;
@@ -125,61 +105,17 @@ impl Round<'_> {
             }
             items += first.count;
             bytes += of_first;
-            self.desk.claiming.set_watermark(lane, place_of(&first));
-            if let Some(ahead) = ahead.get_mut(&lane) {
-                ahead.chunks.pop_front();
+            if let Some(place) = ahead.pop(lane) {
+                self.move_watermark(lane, place, request.now);
             }
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.desk.claiming.lanes;
             lanes.add_claimed(lane, first.count);
             lanes.add_weight(lane, first.weight);
-            lanes.served(lane, second.map(|(second, _)| second.due_at));
+            lanes.served(lane, second.due_at());
             chosen.push(first);
         }
         Ok(chosen)
-    }
-
-    /// The lane's first ready chunk that was not chosen yet.
-    async fn look_ahead(
-        &mut self,
-        lane: LaneId,
-        ahead: &mut HashMap<LaneId, Ahead>,
-        request: &ClaimRequest,
-    ) -> Result<Option<(ChunkRow, usize)>, Failure> {
-        if let Some(known) = ahead.get(&lane)
-            && (known.is_all || !known.chunks.is_empty())
-        {
-            return Ok(known.chunks.front().cloned());
-        }
-        let claiming = &self.desk.claiming;
-        let mut wanted = claiming.lanes.open(request, LANES_AHEAD);
-        wanted.retain(|other| *other != lane && !ahead.contains_key(other));
-        wanted.push(lane);
-        let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));
-        let (dues, ids): (Vec<i64>, Vec<i64>) = wanted.iter().map(mark).unzip();
-        let lanes: Vec<i32> = wanted.iter().map(|lane| narrow(*lane)).collect();
-        let limit =
-            ahead.get(&lane).map_or(LOOK_AHEAD, |known| 4 * known.limit).min(LOOK_AHEAD_MAX);
-        let partitions = self.desk.membership.borrow().partitions.clone();
-        let parameters: [&(dyn ToSql + Sync); 5] = [&lanes, &dues, &ids, &partitions, &limit];
-        let rows = self.rows(SELECT_READY, &parameters).await?;
-        for lane in &wanted {
-            ahead.insert(*lane, Ahead { limit, ..Ahead::default() });
-        }
-        for row in &rows {
-            let mut chunk = chunk_at(row)?;
-            let bytes =
-                usize::try_from(row.try_get::<_, Option<i64>>(12)?.unwrap_or(0)).unwrap_or(0);
-            chunk.weight = limits::weight_of_bytes(chunk.count, bytes);
-            ahead.entry(chunk.lane).or_default().chunks.push_back((chunk, bytes));
-        }
-        // Of lanes that were read before, some is taken already: their number says nothing any more.
-        for lane in &wanted {
-            if let Some(ahead) = ahead.get_mut(lane) {
-                ahead.is_all = signed(ahead.chunks.len()) < limit;
-            }
-        }
-        Ok(ahead.get(&lane).and_then(|ahead| ahead.chunks.front().cloned()))
     }
 
     /// When to claim again if nothing changes before.
@@ -274,9 +210,4 @@ impl Round<'_> {
 
 fn lane_of(row: &Row) -> Result<(LaneId, Lane), Failure> {
     Ok((i64::from(row.try_get::<_, i32>(0)?), lane_at(row, 1)?))
-}
-
-/// Where a chunk stands in its lane.
-fn place_of(chunk: &ChunkRow) -> (i64, i64) {
-    (chunk.due_at.millis(), chunk.id.0.cast_signed())
 }

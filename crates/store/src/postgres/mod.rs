@@ -12,6 +12,7 @@
 //! A connection may be lost at any moment, in the middle of a commit too: then the server is asked what became of the
 //! transaction, and what was not committed is done again. Callers wait, or are told that certainly nothing happened.
 
+mod ahead;
 mod audit;
 mod broadcast;
 mod bury;

@@ -5,6 +5,7 @@
 //! sessions run it, on tables of 100,000 rows: a writer's plan, which is made once for all parameters, before and after
 //! ANALYZE; another session's, which is made anew each time, after it.
 
+mod ahead_tests;
 mod cases_tests;
 mod growth_tests;
 
@@ -45,6 +46,7 @@ const BOTH: [&str; 1] = ["suppress.rs"];
 const APART: [&str; 3] = ["audit.rs", "restored.rs", "schema.rs"];
 /// Statements that read more than they give, rows and blocks, and why that is bounded: file, beginning, bound, reason.
 const READ_MORE: &[(&str, &str, f64, &str)] = &[
+    ("ahead.rs", "SELECT chunk.id", 700.0, "it looks at 256 chunks of a lane, and passes most"),
     ("mod.rs", "SELECT outbox_rotate()", 800.0, "three slots are emptied"),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", 10_500.0, "it counts to 10,000"),
     ("read.rs", "SELECT batch.id, count", 40_000.0, "a page looks at 4,096 batches at most"),
@@ -85,7 +87,6 @@ const BOUNDED: &[(&str, &str, &str)] = &[
         "the index has open ones only: its condition is looked at again",
     ),
     ("bury.rs", "UPDATE chunk SET crashes = 3", "the index has suspects only"),
-    ("choose.rs", "SELECT chunk.id", "what others own of a lane, up to the first of ours"),
     ("choose.rs", "SELECT lane.id, channel, destination, priority, (sum", "what is claimed"),
     ("lease.rs", "SELECT id, batch, lane", "what is claimed, by anybody"),
     ("lease.rs", "SELECT min(lease_until)", "what is claimed, by anybody"),

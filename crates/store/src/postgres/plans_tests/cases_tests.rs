@@ -34,9 +34,9 @@ pub(super) const CASES: &[Case] = &[
     Case::new("cancel.rs", "FROM batch WHERE id = ANY", "'{40000,40001}'"),
     Case::new("choose.rs", "SELECT channel, destination, priority FROM lane", "40000"),
     Case::new(
-        "choose.rs",
-        "CROSS JOIN LATERAL ( SELECT * FROM chunk",
-        "'{1,3,40001}', '{0,0,0}', '{0,0,0}', '{1,2,3}', 9",
+        "ahead.rs",
+        "SELECT chunk.id",
+        "'{1,3,40001}', '{0,0,0}', '{0,0,0}', '{1,2,3}', 9, 256",
     ),
     Case::new("choose.rs", "SELECT id, channel", "'{40000,40001}'"),
     Case::new("choose.rs", "SELECT lane.id, channel, destination, priority, (sum", "'{1,2,3}', 1"),

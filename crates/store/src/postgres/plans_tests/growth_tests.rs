@@ -25,7 +25,7 @@ use crate::postgres::{Options, Postgres};
 pub(in crate::postgres) struct Seat {
     pub(in crate::postgres) session: Session,
     pub(in crate::postgres) desk: Desk,
-    _standing: watch::Sender<Membership>,
+    pub(in crate::postgres) standing: watch::Sender<Membership>,
     /// Whose worker it claims for.
     _store: Postgres,
 }
@@ -72,7 +72,7 @@ impl Seat {
         let connector = Connector::new(database.url(), "test", None).unwrap();
         let session = connector.connect(None).await.unwrap();
         session.client.batch_execute(PLANS).await.unwrap();
-        Self { session, desk, _standing: standing, _store: store }
+        Self { session, desk, standing, _store: store }
     }
 
     /// Plans every statement that intake has, with the tables as they are.

@@ -1,0 +1,215 @@
+//! Ready chunks of lanes, read ahead of being chosen.
+//!
+//! In a lane, the chunks of our partitions lie between those of others, and these are passed. A look at a lane passes so
+//! many of them at most, and a claim goes on so far at most; the place that it came to is the lane's watermark, so they
+//! are passed once. A lane that was not looked through is due at once, behind the others: the next claim goes on with it.
+//!
+//! What was passed may become ours with its partition: then all watermarks are forgotten ([`Round::look_around`]). What
+//! becomes ready again below the watermark is told by a notice, which lowers it, as for chunks that were claimed.
+
+use std::collections::{HashMap, VecDeque};
+
+use notification::{Timestamp, limits};
+use tokio_postgres::types::ToSql;
+
+use super::round::{Failure, Round, chunk_at, narrow};
+use crate::ClaimRequest;
+use crate::rows::lanes::LaneId;
+use crate::rows::model::ChunkRow;
+
+/// What a claim has read of lanes.
+#[derive(Debug)]
+pub(super) struct LookAhead {
+    lanes: HashMap<LaneId, Ahead>,
+    /// Chunks of others that the claim may pass yet beyond its first look at each lane.
+    left: i64,
+}
+
+/// Ready chunks of one lane that were read and not chosen yet.
+#[derive(Debug)]
+struct Ahead {
+    /// Ours, and about how many bytes each holds.
+    chunks: VecDeque<(ChunkRow, usize)>,
+    /// How many are read at once.
+    limit: i64,
+    /// How many are looked at for that, ours and others'.
+    looked_at: i64,
+    /// The last one that was looked at, if all were that a look may look at or that there are. Of what is ours, nothing
+    /// but `chunks` lies before it.
+    end: Option<Place>,
+    /// Whether nothing lies behind them.
+    is_all: bool,
+}
+
+/// What comes next in a lane.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// This chunk, with about so many bytes.
+    Chunk(ChunkRow, usize),
+    /// Nothing that is due before this instant. More was not looked at.
+    NotBefore(Timestamp),
+    Nothing,
+}
+
+/// Where a chunk stands in its lane: its due time, milliseconds, and its number.
+pub(super) type Place = (i64, i64);
+
+/// Ready chunks of a lane read at first, and at most: lanes of small chunks are read in growing steps.
+const LOOK_AHEAD: i64 = 9;
+const LOOK_AHEAD_MAX: i64 = 256;
+/// Chunks of a lane looked at for these at first, and at most, also in growing steps.
+const LOOK_AT: i64 = 256;
+const LOOK_AT_MAX: i64 = 4_096;
+/// Chunks that a claim looks at beyond its first look at each lane.
+const GO_ON_MAX: i64 = 16_384;
+/// Lanes read at once.
+const LANES_AHEAD: usize = 64;
+
+/// Ours among the next chunks of lanes, and the last one of these, whosever it is.
+const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
+     chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members, \
+     chunk.weight, (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) \
+          + coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0) \
+        FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch), \
+     chunk.partition = ANY($4), chunk.is_last, chunk.place \
+     FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (lane, due_at, id) CROSS JOIN LATERAL ( \
+       SELECT * FROM ( \
+         SELECT *, row_number() OVER in_order AS place, lead(id) OVER in_order IS NULL AS is_last FROM ( \
+           SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
+             AND (due_at, id) > (wanted.due_at, wanted.id) ORDER BY due_at, id LIMIT $6) AS ready \
+         WINDOW in_order AS (ORDER BY due_at, id)) AS looked_at \
+       WHERE partition = ANY($4) OR is_last ORDER BY due_at, id LIMIT $5) AS chunk";
+
+// === impl LookAhead ===
+
+impl Default for LookAhead {
+    fn default() -> Self {
+        Self { lanes: HashMap::new(), left: GO_ON_MAX }
+    }
+}
+
+impl LookAhead {
+    /// What comes next in the lane; `None` when it is to be looked at first.
+    fn next(&self, lane: LaneId, now: Timestamp) -> Option<Next> {
+        let known = self.lanes.get(&lane)?;
+        if let Some((chunk, bytes)) = known.chunks.front() {
+            return Some(Next::Chunk(chunk.clone(), *bytes));
+        }
+        if known.is_all {
+            return Some(Next::Nothing);
+        }
+        let (due_at, _) = known.end?;
+        let due_at = Timestamp::from_millis(due_at);
+        (due_at > now || self.left <= 0).then_some(Next::NotBefore(due_at))
+    }
+
+    /// Takes the lane's first chunk away; gives the place up to which nothing of ours is left then.
+    pub(super) fn pop(&mut self, lane: LaneId) -> Option<Place> {
+        let known = self.lanes.get_mut(&lane)?;
+        let (first, _) = known.chunks.pop_front()?;
+        let end = known.end.filter(|_| known.chunks.is_empty());
+        Some(end.unwrap_or((first.due_at.millis(), first.id.0.cast_signed())))
+    }
+
+    /// How many chunks the next look at the lane is to give, and to look at.
+    fn step(&mut self, lane: LaneId) -> (i64, i64) {
+        let Some(known) = self.lanes.get(&lane) else { return (LOOK_AHEAD, LOOK_AT) };
+        let (limit, looked_at) = match known.end {
+            Some(_) => (known.limit, 4 * known.looked_at),
+            None => (4 * known.limit, known.looked_at),
+        };
+        let looked_at = looked_at.min(LOOK_AT_MAX);
+        self.left -= looked_at;
+        (limit.min(LOOK_AHEAD_MAX), looked_at)
+    }
+}
+
+// === impl Next ===
+
+impl Next {
+    /// Before when nothing is due; `None` when nothing is there.
+    pub(super) fn due_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Chunk(chunk, _) => Some(chunk.due_at),
+            Self::NotBefore(at) => Some(*at),
+            Self::Nothing => None,
+        }
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// The lane's first ready chunk that was not chosen yet.
+    pub(super) async fn look_ahead(
+        &mut self,
+        lane: LaneId,
+        ahead: &mut LookAhead,
+        request: &ClaimRequest,
+    ) -> Result<Next, Failure> {
+        loop {
+            if let Some(next) = ahead.next(lane, request.now) {
+                return Ok(next);
+            }
+            self.look(lane, ahead, request).await?;
+        }
+    }
+
+    /// Reads on in the lane, and at the beginnings of others whose turn comes soon.
+    async fn look(
+        &mut self,
+        lane: LaneId,
+        ahead: &mut LookAhead,
+        request: &ClaimRequest,
+    ) -> Result<(), Failure> {
+        let (limit, looked_at) = ahead.step(lane);
+        let claiming = &self.desk.claiming;
+        let others = if looked_at > LOOK_AT { 0 } else { LANES_AHEAD };
+        let mut wanted = claiming.lanes.open(request, others);
+        wanted.retain(|other| *other != lane && !ahead.lanes.contains_key(other));
+        wanted.push(lane);
+        let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));
+        let (dues, ids): (Vec<i64>, Vec<i64>) = wanted.iter().map(mark).unzip();
+        let lanes: Vec<i32> = wanted.iter().map(|lane| narrow(*lane)).collect();
+        // Watermarks are true of these only.
+        let read_for = claiming.read_for.clone();
+        let partitions = read_for.map(|(_, partitions)| partitions).unwrap_or_default();
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&lanes, &dues, &ids, &partitions, &limit, &looked_at];
+        let rows = self.rows(SELECT_READY, &parameters).await?;
+        for lane in &wanted {
+            let (chunks, end) = (VecDeque::new(), None);
+            ahead.lanes.insert(*lane, Ahead { chunks, limit, looked_at, end, is_all: true });
+        }
+        for row in &rows {
+            let mut chunk = chunk_at(row)?;
+            let Some(known) = ahead.lanes.get_mut(&chunk.lane) else { continue };
+            let (is_ours, is_last): (bool, bool) = (row.try_get(13)?, row.try_get(14)?);
+            known.is_all = is_last && row.try_get::<_, i64>(15)? < looked_at;
+            if is_last {
+                known.end = Some((chunk.due_at.millis(), chunk.id.0.cast_signed()));
+            }
+            if is_ours {
+                let bytes = row.try_get::<_, Option<i64>>(12)?.unwrap_or(0);
+                let bytes = usize::try_from(bytes).unwrap_or(0);
+                chunk.weight = limits::weight_of_bytes(chunk.count, bytes);
+                known.chunks.push_back((chunk, bytes));
+            }
+        }
+        for lane in wanted {
+            if let Some(known) = ahead.lanes.get(&lane)
+                && known.chunks.is_empty()
+                && let Some(end) = known.end
+            {
+                self.move_watermark(lane, end, request.now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing ready of ours lies up to `place` of the lane. What may become ready and due is not left to its notice alone: the
+    /// watermark stays behind `now`.
+    pub(super) fn move_watermark(&mut self, lane: LaneId, place: Place, now: Timestamp) {
+        self.desk.claiming.set_watermark(lane, place.min((now.millis(), i64::MAX)));
+    }
+}

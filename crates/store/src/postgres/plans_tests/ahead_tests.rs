@@ -1,0 +1,72 @@
+//! What a claim reads of a lane in which others own most.
+
+use notification::Ticket;
+
+use super::growth_tests::{Seat, request};
+use crate::postgres::claim::IssueTickets;
+use crate::postgres::desk::Membership;
+
+/// Chunks of the partition 40, and then one of the partition 1, all in one lane and due at the same time.
+const OTHERS: i64 = 100_000;
+/// Rows that a claim may read: each one that it passes, the batches of those that it takes, and what it knows of lanes.
+const READ: i64 = 30_000;
+/// When they are due, milliseconds.
+const DUE: i64 = 1_000;
+
+/// Claims until nothing is due; gives what was claimed, in how many claims, and the most that one read.
+async fn claim_all(seat: &mut Seat, now: i64) -> (Vec<Ticket>, usize, i64) {
+    let (mut tickets, mut claims, mut most) = (Vec::new(), 0, 0);
+    loop {
+        let (claim, read) = seat.run(&IssueTickets(request(now))).await;
+        tickets.extend(claim.chunks);
+        claims += 1;
+        most = most.max(read);
+        if claim.next_at.is_none_or(|at| at.millis() > now) {
+            return (tickets, claims, most);
+        }
+        assert!(claims < 1_000, "the claims come to no end");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let mut seat = Seat::take(&database).await;
+    let fill = format!(
+        "INSERT INTO belfry.lane (channel, destination, priority) VALUES ('channel', 'one', 1); \
+         INSERT INTO belfry.chunk (batch, lane, partition, due_at, attempt, count) \
+         SELECT n, lane.id, CASE WHEN n > {OTHERS} THEN 1 ELSE 40 END, {DUE}, 1, 1 \
+         FROM belfry.lane, generate_series(1, {OTHERS} + 1) AS n"
+    );
+    database.query(&fill).unwrap();
+    let all = seat.standing.borrow().clone();
+    let partitions = (0..32).collect();
+    seat.standing.send_replace(Membership { partitions, ..all.clone() });
+
+    let (tickets, claims, read) = claim_all(&mut seat, DUE).await;
+    assert_eq!(tickets.len(), 1, "ours lies behind all others");
+    assert!(read < READ, "a claim read {read} rows");
+    assert!((4..=20).contains(&claims), "{claims} claims");
+
+    // A new one of ours is told, and those of others are not passed again.
+    let insert = "INSERT INTO belfry.chunk (batch, lane, partition, due_at, attempt, count) \
+         SELECT 1, id, 2, 1001, 1, 1 FROM belfry.lane";
+    database.query(insert).unwrap();
+    let lane = database.query("SELECT id FROM belfry.lane").unwrap().trim().parse().unwrap();
+    let told = crate::postgres::desk::Notice::Due(lane, crate::conformance::at(DUE + 1));
+    seat.desk.take_notice(&told);
+    let (claim, read) = seat.run(&IssueTickets(request(DUE + 1))).await;
+    assert_eq!(claim.chunks.len(), 1);
+    assert!(read < 100, "the next claim read {read} rows");
+
+    // What is released below the watermark is found.
+    let later = DUE + 120_000;
+    let (tickets, _, read) = claim_all(&mut seat, later).await;
+    assert_eq!(tickets.len(), 2, "both leases have ended");
+    assert!(read < READ, "a claim read {read} rows");
+
+    // The others' partition becomes ours.
+    seat.standing.send_replace(all);
+    let (tickets, ..) = claim_all(&mut seat, later + 1).await;
+    assert_eq!(i64::try_from(tickets.len()), Ok(OTHERS));
+}
