@@ -430,7 +430,8 @@ async fn rows_that_somebody_else_took_while_they_were_screened_are_not_taken_aga
     });
     assert_eq!(bench.store.drain(overtaken, at(0)).await.unwrap(), drained(0, 0));
     let taken: Vec<u64> = taken.lock().unwrap().iter().map(|drained| drained.accepted).collect();
-    assert_eq!(taken, [5, 0, 0, 0, 0]);
+    // On a slow machine the first drain ends before it has screened all five.
+    assert_eq!((taken.first(), taken.iter().sum()), (Some(&5), 5));
     assert_eq!(bench.store.totals().await.unwrap().accepted, 5);
     the_books_balance(&bench.store).await;
 }
