@@ -188,6 +188,11 @@ impl Book {
         }
     }
 
+    /// Whether a later claim of the chunk was answered.
+    pub(super) fn is_over(&self, chunk: ChunkId, epoch: Epoch) -> bool {
+        self.claims.keys().any(|claim| claim.0 == chunk && claim.1 > epoch)
+    }
+
     pub(super) fn issued(&mut self, tickets: Vec<Ticket>) {
         for ticket in tickets {
             self.claim(ticket.chunk, ticket.epoch);

@@ -67,8 +67,18 @@ impl Caller<'_> {
             Kind::Issue => Some(self.issue(engine)),
             Kind::Take => self.take(engine),
             Kind::Begin => self.begin(),
-            Kind::Settle => self.settle(None),
-            Kind::Die => self.settle(Some(Disposition::Ended(State::Dead))),
+            Kind::Settle => {
+                let held = self.held()?;
+                self.settle(held, None)
+            }
+            Kind::SettleLate => {
+                let held = self.held_before()?;
+                self.settle(held, None)
+            }
+            Kind::Die => {
+                let held = self.held()?;
+                self.settle(held, Some(Disposition::Ended(State::Dead)))
+            }
             Kind::CancelOne => self.cancel_one(engine),
             Kind::CancelMember => self.cancel_member(engine),
             Kind::CancelBroadcast => self.cancel_broadcast(engine),
@@ -194,8 +204,11 @@ impl Caller<'_> {
     }
 
     /// With any outcome, or with this one.
-    fn settle(&mut self, outcome: Option<Disposition>) -> Option<Call> {
-        let (engine, chunk, rest) = self.held()?;
+    fn settle(
+        &mut self,
+        (engine, chunk, rest): (usize, Chunk, Vec<u16>),
+        outcome: Option<Disposition>,
+    ) -> Option<Call> {
         let settlement = self.settlement(&chunk, rest, outcome)?;
         let words = format!("settle {settlement:?}");
         let ask = settle::SettleAll(vec![settlement.clone()]);
@@ -409,6 +422,16 @@ impl Caller<'_> {
             held.rest.iter().copied().collect()
         };
         Some((held.engine, held.chunk.clone(), rest))
+    }
+
+    /// A chunk that somebody held before another claim of it, and what was left of it then.
+    fn held_before(&mut self) -> Option<(usize, Chunk, Vec<u16>)> {
+        let is_over = |held: &&Held| {
+            !held.rest.is_empty() && self.book.is_over(held.chunk.id, held.chunk.epoch)
+        };
+        let held: Vec<&Held> = self.book.held.iter().filter(is_over).collect();
+        let held = held.get(self.random.usize(..held.len().max(1)))?;
+        Some((held.engine, held.chunk.clone(), held.rest.iter().copied().collect()))
     }
 
     fn pick<'c, T>(&mut self, choices: &'c [T]) -> Option<&'c T> {

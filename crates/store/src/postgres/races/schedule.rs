@@ -92,6 +92,13 @@ impl<'a> Schedule<'a> {
             self.call(call);
             self.finish_calls().await;
         }
+        if self.theme.first() == Some(&Kind::Claim) {
+            for engine in [0, 1] {
+                let call = self.caller().claim(engine);
+                self.call(call);
+                self.finish_calls().await;
+            }
+        }
         loop {
             self.come_to_rest().await;
             let paused = self.paused();

@@ -2,8 +2,8 @@
 
 use Kind::{
     AddOrSeal, Begin, Bury, CancelBroadcast, CancelMember, CancelOne, Claim, Die, Drain, Ingest,
-    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Release, Requeue, Settle, Suppress, Take,
-    WriteOff,
+    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Release, Requeue, Settle, SettleLate,
+    Suppress, Take, WriteOff,
 };
 
 /// What can be asked.
@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Take,
     Begin,
     Settle,
+    /// Settles what another one has claimed since.
+    SettleLate,
     /// Settles as dead.
     Die,
     CancelOne,
@@ -33,7 +35,8 @@ pub(super) enum Kind {
     MoveFeed,
 }
 
-/// How often each kind is asked, by its number of places; a schedule keeps to one of these.
+/// How often each kind is asked, by its number of places; a schedule keeps to one of these. Where the first is a claim,
+/// what there is has been claimed before the schedule begins.
 pub(super) const THEMES: [&[Kind]; 6] = [
     &[
         Ingest,
@@ -51,6 +54,7 @@ pub(super) const THEMES: [&[Kind]; 6] = [
         Settle,
         Settle,
         Settle,
+        SettleLate,
         CancelOne,
         Release,
         CancelBroadcast,
@@ -63,8 +67,8 @@ pub(super) const THEMES: [&[Kind]; 6] = [
     ],
     // Few notifications, and everybody wants them.
     &[
-        Claim, Claim, Claim, Claim, Begin, Begin, Begin, Settle, Settle, Settle, Settle, CancelOne,
-        CancelOne, Bury, Bury,
+        Claim, Claim, Claim, Claim, Begin, Begin, Begin, Settle, Settle, Settle, Settle,
+        SettleLate, SettleLate, CancelOne, CancelOne, Bury, Bury,
     ],
     &[
         OpenBroadcast,
@@ -88,6 +92,7 @@ pub(super) const THEMES: [&[Kind]; 6] = [
         Take,
         Settle,
         Settle,
+        SettleLate,
         Bury,
         Bury,
     ],
