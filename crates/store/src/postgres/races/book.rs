@@ -188,6 +188,20 @@ impl Book {
         }
     }
 
+    /// Whether `id` was neither said to have ended nor is in anybody's hands.
+    pub(super) fn may_be_ready(&self, id: NotificationId) -> bool {
+        let holds = |held: &Held| {
+            id.batch() == held.chunk.batch && held.rest.contains(&id.index()) && !held.is_void
+        };
+        !self.ended.contains_key(&id) && !self.held.iter().any(holds)
+    }
+
+    /// Claims that nothing can have ended, as far as something is left of them.
+    pub(super) fn valid_claims(&self) -> Vec<(ChunkId, Epoch)> {
+        let is_valid = |held: &&Held| held.is_valid(self.now) && !held.rest.is_empty();
+        self.held.iter().filter(is_valid).map(|held| (held.chunk.id, held.chunk.epoch)).collect()
+    }
+
     /// Whether a later claim of the chunk was answered.
     pub(super) fn is_over(&self, chunk: ChunkId, epoch: Epoch) -> bool {
         self.claims.keys().any(|claim| claim.0 == chunk && claim.1 > epoch)

@@ -263,7 +263,10 @@ impl Caller<'_> {
     }
 
     pub(super) fn cancel_one(&mut self, engine: usize) -> Option<Call> {
-        let known: Vec<_> = self.book.accepted.iter().copied().collect();
+        let mut known: Vec<_> = self.book.accepted.iter().copied().collect();
+        if self.random.u8(..4) > 0 {
+            known.retain(|id| self.book.may_be_ready(*id));
+        }
         let id = *self.pick(&known)?;
         let ask = cancel::CancelOne { id, tenant: name("tenant"), now: at(self.book.now) };
         let called = self.book.call();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use notification::{
-    BroadcastId, ByteString, Chunk, Disposition, NotificationId, OutcomeGroup, Settlement, State,
+    BroadcastId, ByteString, Chunk, ChunkId, Disposition, Epoch, NotificationId, OutcomeGroup,
+    Settlement, State,
 };
 
 use super::super::desk::Membership;
@@ -35,6 +36,8 @@ const TOTALS: &str = "SELECT coalesce(sum(total) FILTER (WHERE state = 0), 0)::i
      FROM (SELECT state, sum(change) AS total FROM totals_delta GROUP BY state) AS totals";
 const OTHERS_ARE_DEAD: &str = "UPDATE worker SET alive_until = clock_timestamp() + \
      CASE WHEN id = $1 THEN interval '1 hour' ELSE interval '-1 second' END";
+const NOT_HELD: &str = "SELECT * FROM unnest($1::int8[], $2::int8[]) AS claim (id, epoch) WHERE NOT EXISTS ( \
+     SELECT FROM chunk WHERE chunk.id = claim.id AND chunk.epoch = claim.epoch AND lease_until IS NOT NULL)";
 const PUT_ASIDE: &str = "SELECT count(*) FROM outbox_rejected";
 const WORKERS: &str = "SELECT count(*) FROM worker";
 
@@ -44,6 +47,7 @@ impl Schedule<'_> {
     /// Brings all that is pending to its end, and compares the store with the answers.
     pub(super) async fn compare(&mut self) {
         self.compare_what_was_too_late().await;
+        self.compare_claims().await;
         if !self.book.broadcasts.is_empty() {
             // Between slices, too.
             self.audit().await;
@@ -73,6 +77,18 @@ impl Schedule<'_> {
             if found.is_none_or(|history| !history.state.is_terminal()) {
                 self.book.find(format!("{id} was said to have ended, and has not"));
             }
+        }
+    }
+
+    /// Whether each claim that nothing has ended is the store's, too: else its holder sends what it could never settle.
+    async fn compare_claims(&mut self) {
+        let claims = self.book.valid_claims();
+        let numbers = |claim: &(ChunkId, Epoch)| (claim.0.0.cast_signed(), i64::from(claim.1.0));
+        let (ids, epochs): (Vec<i64>, Vec<i64>) = claims.iter().map(numbers).unzip();
+        let statement = self.cluster.control.prepared(NOT_HELD).await.unwrap();
+        for row in self.cluster.control.client.query(&statement, &[&ids, &epochs]).await.unwrap() {
+            let (chunk, epoch): (i64, i64) = (row.get(0), row.get(1));
+            self.book.find(format!("chunk {chunk} was claimed in epoch {epoch}, and is not"));
         }
     }
 

@@ -92,7 +92,7 @@ impl<'a> Schedule<'a> {
             self.call(call);
             self.finish_calls().await;
         }
-        if self.theme.first() == Some(&Kind::Claim) {
+        if self.theme.first() == Some(&Kind::Claim) && self.random.bool() {
             for engine in [0, 1] {
                 let call = self.caller().claim(engine);
                 self.call(call);

@@ -36,8 +36,8 @@ pub(super) enum Kind {
 }
 
 /// How often each kind is asked, by its number of places; a schedule keeps to one of these. Where the first is a claim,
-/// what there is has been claimed before the schedule begins.
-pub(super) const THEMES: [&[Kind]; 6] = [
+/// every other schedule begins with what there is claimed.
+pub(super) const THEMES: [&[Kind]; 7] = [
     &[
         Ingest,
         IngestKeyed,
@@ -110,6 +110,11 @@ pub(super) const THEMES: [&[Kind]; 6] = [
         CancelOne,
         Settle,
         Settle,
+    ],
+    // What is claimed is withdrawn at the same time.
+    &[
+        Ingest, Claim, Claim, Claim, Claim, CancelOne, CancelOne, CancelOne, CancelOne, CancelOne,
+        Begin, Begin, Settle,
     ],
     // What died is sent again, by several at once.
     &[
