@@ -47,8 +47,11 @@ pub(crate) fn program(program: &str, beside: &[&str], directories: &[&str]) -> R
 /// Where cargo builds to: the test that runs lies in it.
 pub(crate) fn build_folder() -> Result<PathBuf> {
     let test = std::env::current_exe()?;
-    // Cargo puts this file there, and nowhere below.
-    let found = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    // Cargo puts these files there, and nowhere below; the tag only into a folder that it has made itself, which it has not
+    // when the mail servers were unpacked there before the first build.
+    let marks = ["CACHEDIR.TAG", ".rustc_info.json"];
+    let is_marked = |folder: &&Path| marks.iter().any(|mark| folder.join(mark).is_file());
+    let found = test.ancestors().find(is_marked);
     Ok(found
         .with_context(|| format!("{} does not lie in a build folder", test.display()))?
         .to_owned())
