@@ -168,14 +168,20 @@ impl Session {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What to ask for with the beginning of a round, for [`follow_growth`](Self::follow_growth).
+    /// What to ask for with the beginning of a round, for [`follow_growth`](Self::follow_growth); `None` with most rounds.
+    pub(super) fn ask_sizes_at_begin(&self) -> Option<String> {
+        self.sizes().question_at_begin()
+    }
+
+    /// What to ask for within a round, for [`follow_growth`](Self::follow_growth).
     pub(super) fn ask_sizes(&self) -> String {
         self.sizes().question()
     }
 
-    /// Forgets the plans of this session if the sizes of the tables are others than those that they were made for.
-    pub(super) async fn follow_growth(&self, sizes: &str) -> Result<(), Error> {
-        let is_other = self.sizes().learn(sizes);
+    /// Forgets the plans of this session if the sizes of the tables, where they were asked for, are others than those that
+    /// the plans were made for.
+    pub(super) async fn follow_growth(&self, sizes: Option<String>) -> Result<(), Error> {
+        let is_other = sizes.is_some_and(|sizes| self.sizes().learn(&sizes));
         if is_other { self.client.batch_execute(FORGET_PLANS).await } else { Ok(()) }
     }
 

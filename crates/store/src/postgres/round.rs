@@ -116,9 +116,9 @@ impl<'a> Round<'a> {
         desk.is_notifying = false;
         let lock = if desk.logs { LOG_WRITERS } else { "" };
         let begin = format!("BEGIN; {lock}");
-        let (begun_at, sizes) =
-            desk.time.ask(&session.client, &begin, &session.ask_sizes()).await?;
-        session.follow_growth(&sizes).await?;
+        let question = session.ask_sizes_at_begin();
+        let (begun_at, sizes) = desk.time.ask(&session.client, &begin, question.as_deref()).await?;
+        session.follow_growth(sizes).await?;
         Ok(Self {
             session,
             desk,
@@ -137,8 +137,8 @@ impl<'a> Round<'a> {
             return Ok(());
         }
         let (client, sizes) = (&self.session.client, self.session.ask_sizes());
-        let (_, sizes) = self.desk.time.ask(client, "", &sizes).await?;
-        self.session.follow_growth(&sizes).await
+        let (_, sizes) = self.desk.time.ask(client, "", Some(&sizes)).await?;
+        self.session.follow_growth(sizes).await
     }
 
     /// Durable when it returns. When it does not return, [`Desk::committing`] says what to ask the server.

@@ -45,22 +45,24 @@ impl DatabaseTime {
     }
 
     /// Runs the statements `first`, asks for the time in the same message, and learns it. Gives the time, and the value of
-    /// the expression `beside`.
+    /// the expression `beside` if there is one.
     pub(super) async fn ask(
         &self,
         client: &Client,
         first: &str,
-        beside: &str,
-    ) -> Result<(Timestamp, String), Error> {
+        beside: Option<&str>,
+    ) -> Result<(Timestamp, Option<String>), Error> {
         let asked = self.own.boot();
-        let sql = format!("{first}; SELECT {}, {beside}", now_micros!());
+        let also = beside.map(|beside| format!(", {beside}")).unwrap_or_default();
+        let sql = format!("{first}; SELECT {}{also}", now_micros!());
         let answers = client.simple_query(&sql).await?;
         // The last row there is.
         let told = answers.iter().rev().find_map(|answer| {
             let SimpleQueryMessage::Row(row) = answer else { return None };
-            Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()))
+            let beside = beside.and_then(|_| row.get(1)).map(str::to_owned);
+            Some((row.get(0)?.parse().ok()?, beside))
         });
-        let (told, beside): (i64, String) = told.ok_or_else(errors::silence)?;
+        let (told, beside): (i64, Option<String>) = told.ok_or_else(errors::silence)?;
         self.learn(asked, told);
         Ok((Timestamp::from_millis(told / 1_000), beside))
     }

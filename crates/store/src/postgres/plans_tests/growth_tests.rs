@@ -14,6 +14,7 @@ use crate::conformance::{Shape, at};
 use crate::postgres::claim::IssueTickets;
 use crate::postgres::connection::{Connector, Session};
 use crate::postgres::desk::{Desk, Membership};
+use crate::postgres::growth::{ASK_EVERY, MANY};
 use crate::postgres::ingest::TakeIn;
 use crate::postgres::notify::NotifyPolicy;
 use crate::postgres::round::Round;
@@ -36,6 +37,10 @@ const READ: &str = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetc
 /// Notifications that one round brings in, each to a lane of its own, and rounds.
 const ITEMS: usize = 5_000;
 const ROUNDS: usize = 20;
+/// Rounds that bring in too little each to ask for the sizes once more.
+const SMALL_ROUNDS: usize = 100;
+/// Rows that one of these may read: twice what came in since the sizes were last asked for.
+const READ_BY_SMALL: i64 = 2 * ASK_EVERY as i64 * MANY.cast_signed();
 /// Rows that a round may read for each that it brings in: its lane, before and after it is there.
 const READ_PER_ITEM: i64 = 4;
 
@@ -105,6 +110,13 @@ impl Seat {
     }
 }
 
+/// A notification to a lane of its own.
+fn to_own_lane(number: usize) -> Draft {
+    let mut draft = Shape::default().draft("recipient");
+    draft.envelope.lane.destination = number.to_string().into();
+    draft
+}
+
 /// What reads all of a small table reads its rows once, and joins them in memory: that no counter of rows shows.
 #[tokio::test]
 async fn a_round_that_brings_in_many_lanes_looks_them_up_by_their_index() {
@@ -132,14 +144,9 @@ async fn what_a_round_reads_does_not_grow_with_the_tables() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let mut seat = Seat::take(&database).await;
     seat.plan().await;
-    let draft = |number: usize| -> Draft {
-        let mut draft = Shape::default().draft("recipient");
-        draft.envelope.lane.destination = number.to_string().into();
-        draft
-    };
     // Of what the first one's statements find, nothing was there when it began.
     for round in 0..ROUNDS {
-        let drafts = (round * ITEMS..(round + 1) * ITEMS).map(draft).collect();
+        let drafts = (round * ITEMS..(round + 1) * ITEMS).map(to_own_lane).collect();
         let (_, read) = seat.run(&TakeIn { drafts, now: at(0) }).await;
         let bound = READ_PER_ITEM * i64::try_from(ITEMS).unwrap();
         assert!(read <= bound, "round {round} read {read} rows");
@@ -147,4 +154,17 @@ async fn what_a_round_reads_does_not_grow_with_the_tables() {
     let (claim, read) = seat.run(&IssueTickets(ClaimRequest { items: 100, ..request(1) })).await;
     assert_eq!(claim.chunks.len(), 100);
     assert!(read < 10_000, "a claim read {read} rows");
+}
+
+#[tokio::test]
+async fn what_small_rounds_read_does_not_grow_with_the_tables() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let mut seat = Seat::take(&database).await;
+    seat.plan().await;
+    let items = usize::try_from(MANY).unwrap() - 1;
+    for round in 0..SMALL_ROUNDS {
+        let drafts = (round * items..(round + 1) * items).map(to_own_lane).collect();
+        let (_, read) = seat.run(&TakeIn { drafts, now: at(0) }).await;
+        assert!(read <= READ_BY_SMALL, "round {round} read {read} rows");
+    }
 }
