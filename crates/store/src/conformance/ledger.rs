@@ -4,7 +4,7 @@ use notification::{BatchId, Disposition, NotificationId, State};
 
 use super::support::{
     BroadcastShape, Shape, at, claim_all, claim_one, claim_request, find, name, part, settle_all,
-    settle_one,
+    settle_one, whole_log,
 };
 use crate::{ClaimRequest, Filter, LaneStatus, LogPosition, Store};
 
@@ -65,17 +65,8 @@ pub(super) async fn the_log_is_read_once_from_start_to_end(store: &dyn Store) {
     settle_one(store, part(&chunk, &[1, 3], Disposition::Retry { at: at(9) })).await;
     settle_one(store, part(&chunk, &[0, 2], ended)).await;
     settle_all(store, &claim_one(store, 9).await, ended).await;
-    let (mut seen, mut position) = (Vec::new(), start);
-    loop {
-        let page = store.log(position, 1).await.unwrap();
-        if page.next == position {
-            assert!(page.entries.is_empty());
-            break;
-        }
-        assert!(page.next > position);
-        seen.extend(page.entries.into_iter().map(|line| (line.id, line.attempted)));
-        position = page.next;
-    }
+    let entries = whole_log(store, 1).await;
+    let seen: Vec<_> = entries.into_iter().map(|entry| (entry.id, entry.attempted)).collect();
     let order: Vec<_> = seen.iter().map(|(id, line)| (*id, line.attempt, line.state)).collect();
     let (retried, delivered) = (State::Pending, State::Delivered);
     let expect = [

@@ -4,7 +4,7 @@ use notification::{BroadcastId, Disposition, NotificationId, State};
 
 use super::support::{
     BroadcastShape, at, claim_all, claim_request, find, groups, name, part, settle_all, settle_one,
-    the_books_balance,
+    the_books_balance, whole_log,
 };
 use crate::{CancelTarget, Cancelled, ClaimRequest, Filter, History, Requeued, Store};
 
@@ -136,8 +136,7 @@ pub(super) async fn what_waits_is_withdrawn_with_its_broadcast_at_once(
     }
     assert!(!next().await, "all is written down");
     assert!(claim_all(store, 5).await.is_empty());
-    let page = store.log(crate::LogPosition(0), 100).await.unwrap();
-    assert_eq!(page.entries.len(), 12, "each has its line");
+    assert_eq!(whole_log(store, 100).await.len(), 12, "each has its line");
 }
 
 pub(super) async fn a_cancellation_goes_by_slices_and_counts_everybody_once(

@@ -8,8 +8,8 @@ use notification::{
 };
 
 use crate::{
-    Admission, BroadcastDraft, BroadcastOpened, ClaimRequest, History, RecipientGroup, Settled,
-    Store,
+    Admission, BroadcastDraft, BroadcastOpened, ClaimRequest, History, LogEntry, LogPosition,
+    RecipientGroup, Settled, Store,
 };
 
 /// A notification to be written, plain but for what a case changes.
@@ -213,4 +213,20 @@ pub async fn the_books_balance(store: &dyn Store) {
     assert_eq!((audit.problem_count, audit.problems), (0, Vec::new()));
     assert!(audit.account.is_balanced(), "{:?}", audit.account);
     assert_eq!(store.totals().await.expect("totals"), audit.account);
+}
+
+/// The log from its start to its end, in pages of about `entries`. A page may end early: what came after a transaction
+/// that ends while the log is looked at is left for the next page.
+pub(super) async fn whole_log(store: &dyn Store, entries: usize) -> Vec<LogEntry> {
+    let (mut all, mut position) = (Vec::new(), LogPosition::default());
+    loop {
+        let page = store.log(position, entries).await.unwrap();
+        if page.next == position {
+            assert!(page.entries.is_empty());
+            return all;
+        }
+        assert!(page.next > position);
+        all.extend(page.entries);
+        position = page.next;
+    }
 }

@@ -4,7 +4,7 @@
 //! page, the planner takes it that every way through it costs the same, and may choose to read all of it. So the first round
 //! of a session, and every eighth after it, asks for the sizes of the tables in the message that begins it, and the session
 //! forgets its plans when a table has doubled or halved since they were last forgotten. A round that has brought in many
-//! rows asks once more. Between two questions a session's own rounds bring fewer than eight times [`MANY`] rows into a table.
+//! batches or lanes asks once more before it goes on.
 //!
 //! Readers need none of this: they plan each question when it is asked.
 
