@@ -89,6 +89,8 @@ pub(super) struct Requeues {
     pub(super) done: usize,
     /// Its deaths after which it was said to have ended again, while the call that sent it again was under way.
     ahead: usize,
+    /// Its deaths that were not said when it was said to be sent again: their settlements are answered later, or never.
+    behind: usize,
 }
 
 // === impl Book ===
@@ -314,6 +316,13 @@ impl Book {
 
     fn end(&mut self, id: NotificationId, state: State) {
         let moment = self.call();
+        if let Some(requeues) = self.requeues.get_mut(&id)
+            && state == State::Dead
+            && requeues.behind > 0
+        {
+            requeues.behind -= 1;
+            return;
+        }
         let Some((before, _)) = self.ended.insert(id, (state, moment)) else { return };
         match self.requeues.get_mut(&id) {
             Some(requeues) if before == State::Dead && requeues.ahead < requeues.under_way => {
@@ -352,11 +361,14 @@ impl Book {
         self.too_late.remove(&id);
         if requeues.ahead > 0 {
             requeues.ahead -= 1;
-        } else if let Some((state, said)) = self.ended.remove(&id)
-            && state != State::Dead
-            && said < called
-        {
-            self.find(format!("{id} was sent again, and was said to be {state:?} before"));
+            return;
+        }
+        match self.ended.remove(&id) {
+            Some((state, said)) if state != State::Dead && said < called => {
+                self.find(format!("{id} was sent again, and was said to be {state:?} before"));
+            }
+            Some(_) => {}
+            None => requeues.behind += 1,
         }
     }
 
