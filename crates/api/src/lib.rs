@@ -41,7 +41,7 @@ use tokio::sync::watch;
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
 pub use server::serve;
-pub use status::{Cluster, Lane, Status, SuppressionFeed, Worker};
+pub use status::{Cluster, Lane, Parked, Status, SuppressionFeed, Worker};
 pub use view::Totals;
 
 use problem::{Advice, Problem};

@@ -61,6 +61,14 @@ async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError
     let due = lag(oldest_due(&shared.ledger.lanes().await?), shared.intake.now());
     let help = "For how many seconds the notification that waits longest has been due";
     now.register("belfry_oldest_due_seconds", help, seconds(due));
+    let parked = Family::<[(&str, String); 1], Count>::default();
+    for channel in shared.ledger.parked(shared.intake.channel_names()).await? {
+        let label = [("channel", channel.channel.to_string())];
+        parked.get_or_create(&label).set(channel.notifications);
+    }
+    let help =
+        "Notifications that wait for a channel that is not configured, counted up to a bound";
+    now.register("belfry_parked_notifications", help, parked);
     if let Some(feed) = &shared.feed {
         let feed = FeedProgress::read(&*shared.ledger, feed.clone()).await?;
         let help = "For how many seconds the application has not been told of a change of the suppression list";

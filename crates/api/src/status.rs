@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use feed::FeedProgress;
 use notification::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::{ClusterStatus, LaneStatus, Ledger, StoreError, WorkerStatus};
+use store::{ClusterStatus, LaneStatus, Ledger, ParkedChannel, StoreError, WorkerStatus};
 
 use crate::Shared;
 use crate::problem::Problem;
@@ -30,6 +30,9 @@ pub struct Status {
     pub lag_seconds: f64,
     /// Where work stands.
     pub lanes: Vec<Lane>,
+    /// What waits for channels that this engine does not have; none where the store itself was read.
+    #[serde(default)]
+    pub parked: Vec<Parked>,
     /// The feed of the suppression list, where there is one.
     pub suppression_feed: Option<SuppressionFeed>,
     /// Who works; none with the embedded store.
@@ -52,6 +55,21 @@ pub struct Lane {
     /// Whether it waits for a channel that this engine does not have.
     #[serde(default)]
     pub parked: bool,
+}
+
+/// What waits for a channel that is not configured, and is sent when it is again.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Parked {
+    /// The channel.
+    pub channel: String,
+    /// Lanes in which something waits.
+    pub lanes: u64,
+    /// Notifications that wait, due or not.
+    pub notifications: u64,
+    /// The earliest due time of these; it may lie ahead.
+    pub next_due_at: String,
+    /// Whether there may be more of both: counting ends at 10,000 lanes or chunks.
+    pub at_least: bool,
 }
 
 /// What an application was told of the suppression list.
@@ -98,9 +116,12 @@ pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response
     let now = shared.intake.now();
     let (started_at, feed) = (Some(shared.started_at), shared.feed.as_ref());
     let mut status = Status::read(&*shared.ledger, started_at, feed, now).await?;
+    let channels = shared.intake.channel_names();
     for lane in &mut status.lanes {
-        lane.parked = !shared.intake.has_channel(&lane.channel);
+        lane.parked = !channels.contains(lane.channel.as_str());
     }
+    let parked = shared.ledger.parked(channels).await?;
+    status.parked = parked.into_iter().map(Parked::from).collect();
     Ok(Json(status).into_response())
 }
 
@@ -138,6 +159,8 @@ impl Status {
             oldest_due_at: oldest.map(show),
             lag_seconds: lag(oldest, now).as_secs_f64(),
             lanes: lanes.into_iter().map(Lane::from).collect(),
+            // The store itself knows of no channels.
+            parked: Vec::new(),
             suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
             cluster: ledger.cluster().await?.map(Cluster::from),
         })
@@ -157,6 +180,16 @@ impl From<LaneStatus> for Lane {
             // The store itself knows of no channels.
             parked: false,
         }
+    }
+}
+
+// === impl Parked ===
+
+impl From<ParkedChannel> for Parked {
+    fn from(parked: ParkedChannel) -> Self {
+        let ParkedChannel { channel, lanes, notifications, next_due_at, is_at_least } = parked;
+        let (channel, next_due_at) = (show(channel), show(next_due_at));
+        Self { channel, lanes, notifications, next_due_at, at_least: is_at_least }
     }
 }
 

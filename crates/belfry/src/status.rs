@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use api::{Cluster, Lane, Status, SuppressionFeed, Worker};
+use api::{Cluster, Lane, Parked, Status, SuppressionFeed, Worker};
 use channel::Secret;
 use clap::Args;
 use notification::Name;
@@ -145,6 +145,9 @@ fn status_text(status: &Status) -> Result<String, fmt::Error> {
             None => writeln!(text, "feed       up to date, at {position}")?,
         }
     }
+    for parked in &status.parked {
+        writeln!(text, "{}", parked_text(parked))?;
+    }
     if !status.lanes.is_empty() {
         let mut lanes = Table::new(["lane", "destination", "priority", "under way", "next due"]);
         for Lane { channel, destination, priority, claimed, next_due_at, parked } in &status.lanes {
@@ -160,6 +163,15 @@ fn status_text(status: &Status) -> Result<String, fmt::Error> {
         write!(text, "\n{}", cluster_text(cluster)?)?;
     }
     Ok(text)
+}
+
+fn parked_text(parked: &Parked) -> String {
+    let Parked { channel, lanes, notifications, next_due_at, at_least } = parked;
+    let bound = if *at_least { "at least " } else { "" };
+    let lanes = if *lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
+    format!(
+        "parked     {bound}{notifications} in {lanes}, the first due {next_due_at}: there is no channel {channel}"
+    )
 }
 
 fn cluster_text(cluster: &Cluster) -> Result<String, fmt::Error> {
@@ -220,6 +232,10 @@ mod tests {
             "oldest_due_at": "2026-11-21T08:30:01.000Z", "lag_seconds": 3.25,
             "suppression_feed": {"position": "7-2", "waiting_since": "2026-11-21T08:29:00.000Z", "lag_seconds": 64.2},
             "lanes": [{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 1200, "next_due_at": null}],
+            "parked": [
+                {"channel": "fcm", "lanes": 1, "notifications": 2, "next_due_at": "2026-11-21T08:30:01.000Z", "at_least": false},
+                {"channel": "old", "lanes": 7, "notifications": 10000, "next_due_at": "2026-11-20T08:30:01.000Z", "at_least": true},
+            ],
             "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [
                 {"id": 1, "name": "a-7", "role": "serve", "version": "0.1.0", "listen": "127.0.0.1:8473",
                     "started_at": "2026-11-21T08:30:00.000Z", "alive_for_seconds": 9.5, "standing_by": false,
@@ -235,7 +251,9 @@ mod tests {
         assert_eq!(
             rest,
             "due for           3.2 s, the one that waits longest\n\
-             feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\n\
+             feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\
+             parked     2 in 1 lane, the first due 2026-11-21T08:30:01.000Z: there is no channel fcm\n\
+             parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\n\
              lane  destination  priority  under way  next due\n\
              ios   h            bulk           1200  -\n\n\
              worker  role     version  listens         since                     state    partitions  under way  per s\n\

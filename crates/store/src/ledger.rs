@@ -1,5 +1,7 @@
 //! What can be asked, and what an operator may change.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use notification::{
     Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Lane, Name, NotificationId,
@@ -153,6 +155,21 @@ pub struct LaneStatus {
     pub next_due_at: Option<Timestamp>,
 }
 
+/// A channel that is not configured, and what waits for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParkedChannel {
+    /// Its name.
+    pub channel: Name,
+    /// Lanes in which something waits.
+    pub lanes: u64,
+    /// Notifications that wait, due or not.
+    pub notifications: u64,
+    /// The earliest due time of these.
+    pub next_due_at: Timestamp,
+    /// Whether there may be more, because the channel has 10,000 lanes or chunks: counting ends there.
+    pub is_at_least: bool,
+}
+
 /// What a full count of everything found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
@@ -233,6 +250,11 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// a thousand at least if there are so many. What is due first of all is among them, or something that is due 16 s later
     /// at most: what waits costs an answer nothing.
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
+
+    /// The channels that are not among `offered` and for which something waits, in order of name. What is claimed, and the
+    /// part of a broadcast that has no chunks yet, are not counted. The cost is bounded for each channel, and nothing while
+    /// all are offered.
+    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError>;
 
     /// Counts everything from the ground up and compares: every notification of every accepted batch is
     /// pending exactly once or ended exactly once, and the running totals say the same.

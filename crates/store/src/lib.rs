@@ -35,7 +35,7 @@ pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 pub use ledger::{
     Attempted, Audit, BroadcastStatus, CancelTarget, Cancelled, Filter, History, LaneStatus,
-    Ledger, LogEntry, LogPage, LogPosition, Page, Requeued,
+    Ledger, LogEntry, LogPage, LogPosition, Page, ParkedChannel, Requeued,
 };
 #[cfg(feature = "memory")]
 pub use memory::Memory;

@@ -56,6 +56,11 @@ async fn is_parked_without_a_write<V: PartialEq + std::fmt::Debug>(
     }
     assert_eq!(version().await, before, "nothing was written");
     assert_eq!(store.totals().await.unwrap().pending, ROWS as u64);
+    let parked = store.parked(BTreeSet::from([name("another")])).await.unwrap();
+    let parked = parked.iter();
+    let counted = parked.map(|it| (it.lanes, it.notifications, it.next_due_at, it.is_at_least));
+    let counted: Vec<_> = counted.collect();
+    assert_eq!(counted, [(1, 10_000, at(0), true)], "counting ends at a bound");
     offer(store, "channel").await;
     assert_eq!(claim_some(store).await.0, 5, "it is back at once");
     assert_ne!(version().await, before, "a claim is a write");

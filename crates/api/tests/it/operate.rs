@@ -75,6 +75,13 @@ async fn a_lane_is_parked_while_its_channel_is_not_configured() {
         |lane: usize| (&status["lanes"][lane]["channel"], &status["lanes"][lane]["parked"]);
     assert_eq!(parked(0), (&json!("ios"), &json!(false)));
     assert_eq!(parked(1), (&json!("removed"), &json!(true)));
+    assert_eq!(
+        status["parked"],
+        json!([{"channel": "removed", "lanes": 1, "notifications": 1,
+            "next_due_at": fixture.now().to_string(), "at_least": false}])
+    );
+    let metrics = fixture.get("/metrics").await.text;
+    assert!(metrics.contains("belfry_parked_notifications{channel=\"removed\"} 1\n"), "{metrics}");
 }
 
 #[tokio::test(start_paused = true)]

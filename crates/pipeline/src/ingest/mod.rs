@@ -40,6 +40,7 @@ mod renderer;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::Clock;
@@ -280,9 +281,9 @@ impl Intake {
         }
     }
 
-    /// Whether there is a channel called `name`, as of now.
-    pub fn has_channel(&self, name: &str) -> bool {
-        self.catalog().channels.get(name).is_some()
+    /// The names of the channels, as of now.
+    pub fn channel_names(&self) -> BTreeSet<Name> {
+        self.catalog().channels.iter().map(|(name, _)| name.clone()).collect()
     }
 
     fn catalog(&self) -> Arc<Catalog> {

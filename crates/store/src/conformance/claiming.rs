@@ -8,7 +8,7 @@ use notification::{Chunk, Disposition, Epoch, Priority, State, limits};
 use super::support::{
     LEASE, Shape, at, claim_all, claim_one, claim_request, find, part, settle_all, settle_one,
 };
-use crate::{ClaimRequest, Store};
+use crate::{ClaimRequest, ParkedChannel, Store};
 
 pub(super) async fn nothing_is_claimed_before_it_is_due(store: &dyn Store) {
     Shape { due_at: 50, ..Shape::default() }.ingest(store, 1).await;
@@ -106,6 +106,33 @@ pub(super) async fn lanes_of_channels_that_are_not_offered_are_parked(store: &dy
     assert_eq!(store.claim(claim_request(30)).await.unwrap().chunks, []);
     offer("channel").await;
     assert_eq!(claim_all(store, 30).await.len(), 2);
+}
+
+pub(super) async fn parked_channels_say_how_much_waits(store: &dyn Store) {
+    let parked = async |offered: &str| {
+        let channels = store.parked(BTreeSet::from([super::name(offered)])).await.unwrap();
+        let whole = |it: &ParkedChannel| !it.is_at_least;
+        assert!(channels.iter().all(whole), "{channels:?}");
+        let tell = |it: ParkedChannel| (it.lanes, it.notifications, it.next_due_at);
+        channels.into_iter().map(tell).collect::<Vec<_>>()
+    };
+    assert_eq!(parked("another").await, []);
+    let (here, later) = (Shape::default(), Shape { due_at: 20, ..Shape::default() });
+    let there = Shape { destination: "there", due_at: 9, ..Shape::default() };
+    for (shape, items) in [(here, 2), (later, 1), (there, 4)] {
+        shape.ingest(store, items).await;
+    }
+    assert_eq!(parked("channel").await, []);
+    assert_eq!(parked("another").await, [(2, 7, at(0))]);
+    // What is claimed waits no longer, and what of it is due again does.
+    let chunk = claim_one(store, 5).await;
+    assert_eq!(parked("another").await, [(2, 5, at(9))]);
+    settle_all(store, &chunk, Disposition::HandedBack { at: at(6) }).await;
+    assert_eq!(parked("another").await, [(2, 7, at(6))]);
+    for chunk in claim_all(store, 30).await {
+        settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+    }
+    assert_eq!(parked("another").await, []);
 }
 
 pub(super) async fn a_full_lane_gets_nothing_more(store: &dyn Store) {

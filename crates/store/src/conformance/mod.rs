@@ -148,6 +148,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             when_all_lanes_together_are_full_only_urgent_ones_get_more
             lanes_that_answer_nobody_leave_room_for_the_next
             lanes_of_channels_that_are_not_offered_are_parked
+            parked_channels_say_how_much_waits
             a_full_lane_gets_nothing_more
             a_claim_stops_at_the_items_wanted_and_says_that_there_is_more
             a_claim_stops_at_its_bytes_and_says_that_there_is_more

@@ -279,7 +279,7 @@ impl Books {
         leased.map(|(&id, _)| id).collect()
     }
 
-    fn lane_of(&self, piece: &Piece) -> &Lane {
+    pub(super) fn lane_of(&self, piece: &Piece) -> &Lane {
         &self.batch(piece.batch).envelope.lane
     }
 }

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use notification::{Account, BatchId, BroadcastId, Lane, NotificationId, State};
+use notification::{Account, BatchId, BroadcastId, Lane, Name, NotificationId, State};
 
 use super::books::{Books, Known};
 use crate::rows::due::LANES_PER_PAGE;
-use crate::{Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page};
+use crate::rows::parked::Counted;
+use crate::{
+    Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page, ParkedChannel,
+};
 
 impl Books {
     pub(super) fn find(&self, id: NotificationId) -> Option<History> {
@@ -119,6 +122,21 @@ impl Books {
         lanes.truncate(lanes.partition_point(|lane| lane.claimed > 0) + LANES_PER_PAGE);
         lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
         lanes
+    }
+
+    pub(super) fn parked(&self, offered: &BTreeSet<Name>) -> Vec<ParkedChannel> {
+        let mut parked = BTreeMap::<Name, Counted>::new();
+        for lane in self.chunks.values().map(|it| self.lane_of(it)).collect::<BTreeSet<&Lane>>() {
+            let ready = self.chunks.values().filter(|it| it.lease_until.is_none());
+            let waiting: Vec<_> = ready.filter(|it| self.lane_of(it) == lane).collect();
+            let Some(due_at) = waiting.iter().map(|it| it.due_at).min() else { continue };
+            let channel = parked.entry(lane.channel.clone()).or_default();
+            channel.lanes += 1;
+            channel.notifications += waiting.iter().map(|it| it.members.len() as u64).sum::<u64>();
+            channel.next_due_at = Some(channel.next_due_at.map_or(due_at, |at| at.min(due_at)));
+        }
+        parked.retain(|channel, _| !offered.contains(channel));
+        parked.into_iter().filter_map(|(channel, counted)| counted.of(channel)).collect()
     }
 
     pub(super) fn log(&self, position: LogPosition, entries: usize) -> LogPage {

@@ -27,8 +27,8 @@ use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
     Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Offer, Page,
-    RecipientGroup, Recovery, Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
-    Take,
+    ParkedChannel, RecipientGroup, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
+    SuppressionPage, Take,
 };
 use books::Books;
 
@@ -226,6 +226,10 @@ impl Ledger for Memory {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         Ok(self.read(Books::lanes))
+    }
+
+    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
+        Ok(self.read(|books| books.parked(&offered)))
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

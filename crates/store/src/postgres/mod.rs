@@ -61,6 +61,7 @@ mod tls;
 mod writer;
 mod xid;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -80,7 +81,8 @@ use crate::rows::release::Slicing;
 use crate::{
     Audit, Begin, Begun, BroadcastStatus, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
     ClusterStatus, EventPosition, FeedCursor, Filter, History, LaneStatus, Ledger, Lift, LogPage,
-    LogPosition, Mark, Page, Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
+    LogPosition, Mark, Page, ParkedChannel, Requeued, Settle, Settled, StoreError, Suppression,
+    SuppressionPage,
 };
 use connection::Connector;
 use desk::{Desk, Membership};
@@ -420,6 +422,10 @@ impl Ledger for Postgres {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         self.reader.lanes().await
+    }
+
+    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
+        self.reader.parked(offered).await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

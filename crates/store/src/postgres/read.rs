@@ -1,6 +1,6 @@
 //! Answers from one snapshot of the database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
 use crate::rows::members::Members;
 use crate::rows::model::{self, Standing};
+use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::release::Waiting;
 use crate::{
     BroadcastStatus, ClusterStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition,
-    Page, StoreError, WorkerStatus,
+    Page, ParkedChannel, StoreError, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -258,6 +259,37 @@ impl<'a> Snapshot<'a> {
             note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 4)?);
         }
         Ok(lanes.into_values().collect())
+    }
+
+    /// The lanes of a channel are looked up one by one: there may be more chunks than lanes by far, or the reverse.
+    pub(super) async fn parked(
+        &self,
+        offered: &BTreeSet<Name>,
+    ) -> Result<Vec<ParkedChannel>, StoreError> {
+        let next = "SELECT min(channel) FROM lane WHERE channel > $1";
+        let count = "SELECT count(*), count(DISTINCT lane), coalesce(sum(count), 0)::int8, min(due_at) \
+             FROM (SELECT ready.* FROM (SELECT id FROM lane WHERE channel = $1 \
+                 ORDER BY channel, destination, priority LIMIT $2) AS wanted \
+               LEFT JOIN LATERAL (SELECT lane, count, due_at FROM chunk \
+                 WHERE lane = wanted.id AND lease_until IS NULL ORDER BY due_at, id LIMIT $2) AS ready ON true \
+               LIMIT $2) AS counted";
+        let (mut parked, mut after) = (Vec::new(), String::new());
+        loop {
+            let found = self.transaction.query_one(next, &[&after]).await?;
+            let Some(channel) = found.try_get::<_, Option<String>>(0)? else { return Ok(parked) };
+            let name = model::name(&channel)?;
+            if !offered.contains(&name) {
+                let row = self.transaction.query_one(count, &[&channel, &COUNTED_MAX]).await?;
+                let counted = Counted {
+                    rows: unsigned(&row, 0)?,
+                    lanes: unsigned(&row, 1)?,
+                    notifications: unsigned(&row, 2)?,
+                    next_due_at: row.try_get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
+                };
+                parked.extend(counted.of(name));
+            }
+            after = channel;
+        }
     }
 
     /// Rows of transactions that were complete when the snapshot was taken, and before which none can follow; and whether

@@ -1,5 +1,6 @@
 //! Questions: a few connections of their own, each answer from one snapshot.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,8 +14,8 @@ use super::read::Snapshot;
 use super::{errors, schema};
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, ClusterStatus, EventPosition, FeedCursor,
-    Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, Requeued, StoreError,
-    Suppression, SuppressionPage,
+    Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, ParkedChannel, Requeued,
+    StoreError, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, whoever else works on it; changes nothing.
@@ -171,6 +172,10 @@ impl Ledger for PostgresReader {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         ask!(self, lanes)
+    }
+
+    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
+        ask!(self, parked, &offered)
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

@@ -11,6 +11,7 @@ pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod packing;
+pub(crate) mod parked;
 pub(crate) mod release;
 pub(crate) mod requeue;
 pub(crate) mod settlement;

@@ -66,7 +66,7 @@ use crate::rows::release::Slicing;
 use crate::{
     Audit, Begin, Begun, BroadcastStatus, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
     EventPosition, FeedCursor, Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition,
-    Mark, Offer, Page, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
+    Mark, Offer, Page, ParkedChannel, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
     SuppressionPage,
 };
 use reader::Beside;
@@ -359,6 +359,10 @@ impl Ledger for Sqlite {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         self.reader.lanes().await
+    }
+
+    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
+        self.reader.parked(offered).await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

@@ -1,6 +1,6 @@
 //! Answers from one snapshot of the database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -12,9 +12,11 @@ use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
 use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, Standing};
+use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::release::Waiting;
 use crate::{
-    BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page, StoreError,
+    BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page,
+    ParkedChannel, StoreError,
 };
 
 /// The database at one instant: whoever asks holds a transaction meanwhile.
@@ -263,6 +265,39 @@ impl Snapshot {
             place = next;
         }
         Ok(lanes.into_values().collect())
+    }
+
+    pub(super) fn parked(
+        &self,
+        offered: &BTreeSet<Name>,
+    ) -> Result<Vec<ParkedChannel>, StoreError> {
+        let mut next =
+            self.connection.prepare_cached("SELECT min(channel) FROM lane WHERE channel > ?1")?;
+        let mut count = self.connection.prepare_cached(
+            "SELECT count(*), count(DISTINCT lane), coalesce(sum(count), 0), min(due_at) \
+             FROM (SELECT chunk.lane, chunk.count, chunk.due_at \
+               FROM (SELECT id FROM lane WHERE channel = ?1 LIMIT ?2) AS wanted \
+               LEFT JOIN chunk INDEXED BY chunk_ready ON chunk.lane = wanted.id AND chunk.lease_until IS NULL \
+               LIMIT ?2)",
+        )?;
+        let (mut parked, mut after) = (Vec::new(), String::new());
+        while let Some(channel) = next.query_row([&after], |row| row.get::<_, Option<String>>(0))? {
+            let name = model::name(&channel)?;
+            if !offered.contains(&name) {
+                let counted = count.query_row(params![channel, COUNTED_MAX], |row| {
+                    let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+                    Ok(Counted {
+                        rows: number(0)?,
+                        lanes: number(1)?,
+                        notifications: number(2)?,
+                        next_due_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
+                    })
+                })?;
+                parked.extend(counted.of(name));
+            }
+            after = channel;
+        }
+        Ok(parked)
     }
 
     pub(super) fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {

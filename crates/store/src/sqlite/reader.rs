@@ -1,6 +1,6 @@
 //! Questions: a few connections of their own, each answer from one snapshot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ use super::read::Snapshot;
 use super::wal::WalBounds;
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, EventPosition, FeedCursor, Filter, History,
-    LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, Requeued, StoreError, Suppression,
-    SuppressionPage,
+    LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, ParkedChannel, Requeued, StoreError,
+    Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, whoever owns it; changes nothing.
@@ -243,6 +243,10 @@ impl Ledger for SqliteReader {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         self.read(Snapshot::lanes).await
+    }
+
+    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
+        self.read(move |snapshot| snapshot.parked(&offered)).await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

@@ -80,6 +80,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new("read.rs", "SELECT batch.id, count", "40000, 44096, 'tenant', 'channel', NULL, 64"),
     Case::new("read.rs", "SELECT channel, destination, priority, claimed", ""),
     Case::new("read.rs", "SELECT coalesce(max(id)", "40000"),
+    Case::new("read.rs", "SELECT min(channel) FROM lane", "'a'"),
+    Case::new("read.rs", "SELECT count(*), count(DISTINCT lane)", "'channel', 20"),
     Case::new("read.rs", "SELECT count FROM batch", "40000"),
     Case::new("read.rs", "SELECT entries FROM batch", "40000"),
     Case::new("read.rs", "SELECT entries FROM log WHERE batch =", "40000"),
