@@ -7,8 +7,9 @@ cd "$(dirname "$0")/.."
 
 runs=${1:-10}
 shift || true
-# A busy loop ends by itself after so long, seconds: also if this script is killed.
-load_max=7200
+# A busy loop ends by itself after so long, seconds: also if this script is killed. Each run has its own, so that all of it is
+# under load; one that takes longer than its loops counts as failed.
+load_max=3600
 loops=2
 
 packages=(--workspace)
@@ -19,19 +20,33 @@ fi
 cargo build --locked --all-targets "${packages[@]}"
 
 load=()
-end_load() { [ ${#load[@]} -eq 0 ] || kill "${load[@]}" 2>/dev/null || true; }
-trap end_load EXIT
-for ((loop = 0; loop < loops; loop++)); do
-    timeout "$load_max" bash -c 'while :; do :; done' &
-    load+=($!)
-done
+begin_load() {
+    for ((loop = 0; loop < loops; loop++)); do
+        timeout "$load_max" bash -c 'while :; do :; done' &
+        load+=($!)
+    done
+}
+# Says whether all loops were still running.
+end_load() {
+    local process ended=0
+    for process in "${load[@]}"; do kill "$process" 2>/dev/null || ended=1; done
+    [ ${#load[@]} -eq 0 ] || wait "${load[@]}" 2>/dev/null || true
+    load=()
+    return "$ended"
+}
+trap 'end_load || true' EXIT
 
 said=$(mktemp -d)
 failed=()
 for ((run = 1; run <= runs; run++)); do
     began=$SECONDS
+    begin_load
     if cargo test --locked --no-fail-fast "${packages[@]}" >"$said/$run" 2>&1; then result=passed; else
         result=FAILED
+        failed+=("$run")
+    fi
+    if ! end_load; then
+        result="$result, not all of it under load"
         failed+=("$run")
     fi
     echo "run $run of $runs: $result after $((SECONDS - began)) s"

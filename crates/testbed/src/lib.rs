@@ -9,6 +9,7 @@
 //! - [`rabbitmq`] and [`nats`]: brokers that can be killed, started again, and wiped.
 //! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
+//! - [`disk`]: a small file system that a test fills up.
 //! - [`keeper`]: what ends the servers when their owner is gone.
 //!
 //! Tests that need a server but do not break it share one for each process: [`postgres::shared`],
@@ -16,6 +17,7 @@
 //! `BELFRY_TEST_NATS_URL` to share a running one instead. `cargo run -p testbed -- postgres rabbitmq nats` starts
 //! servers for a session at the keyboard.
 
+pub mod disk;
 pub mod keeper;
 pub mod mail;
 pub mod nats;
@@ -25,6 +27,7 @@ pub mod rabbitmq;
 
 mod find;
 
+pub use disk::{Place, SmallDisk};
 pub use mail::{Exim, OpenSmtpd, Postfix, SmtpSink};
 pub use nats::Nats;
 pub use postgres::{Database, Postgres, PostgresOptions};
