@@ -41,14 +41,10 @@ failed=()
 for ((run = 1; run <= runs; run++)); do
     began=$SECONDS
     begin_load
-    if cargo test --locked --no-fail-fast "${packages[@]}" >"$said/$run" 2>&1; then result=passed; else
-        result=FAILED
-        failed+=("$run")
-    fi
-    if ! end_load; then
-        result="$result, not all of it under load"
-        failed+=("$run")
-    fi
+    result=passed
+    cargo test --locked --no-fail-fast "${packages[@]}" >"$said/$run" 2>&1 || result=FAILED
+    end_load || result="$result, and not all of it was under load"
+    [ "$result" = passed ] || failed+=("$run")
     echo "run $run of $runs: $result after $((SECONDS - began)) s"
 done
 for run in "${failed[@]}"; do

@@ -32,8 +32,12 @@ async fn refuse_wait_and_go_on() {
     let database = server.create_database().unwrap();
     let place = Place::of_this_part().unwrap();
     for statement in [
-        // The server's user owns what it makes.
-        &format!("COPY (SELECT) TO PROGRAM 'mkdir {}/tables'", place.disk().display()),
+        // The server's user owns what it makes. The program reads what it is sent: the server takes a pipe that is closed
+        // before for a failure.
+        &format!(
+            "COPY (SELECT) TO PROGRAM 'mkdir {}/tables && cat > /dev/null'",
+            place.disk().display()
+        ),
         &format!("CREATE TABLESPACE small LOCATION '{}/tables'", place.disk().display()),
         "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_tablespace = small', current_database()); END $$",
     ] {
