@@ -1,11 +1,12 @@
 //! Engines whose clocks are wrong, are set, drift, and sleep.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use flow::{Clock, Steering};
 use notification::{Account, Timestamp};
 
-use super::{Broker, Deployment, World, settled};
+use super::{Arrival, Broker, Deployment, World, eventually, settled};
 use crate::serve::engine::Engine;
 
 /// A step of a clock, ms.
@@ -35,6 +36,39 @@ impl World {
         }
         machines
     }
+
+    /// Waits until all `count` are delivered, checks that each arrived once, and gives when.
+    async fn all_arrived_once(&self, intake: &Engine, count: usize) -> BTreeMap<String, Arrival> {
+        let accepted = count as u64;
+        let account = settled(intake, accepted).await;
+        assert_eq!(account, Account { accepted, delivered: accepted, ..Account::default() });
+        let arrivals = self.arrivals();
+        assert_eq!(arrivals.len(), count);
+        for (id, arrival) in &arrivals {
+            assert_eq!(arrival.times, 1, "{id}");
+        }
+        arrivals
+    }
+
+    /// Has many accepted on one machine that are due at once, moves its clock by `under_way` milliseconds while they are
+    /// sent, and by `idle` when nothing but what is due at `due_at` is left. Each arrives once.
+    async fn on_one_machine(&self, due_at: Timestamp, under_way: i64, idle: i64) {
+        let machines = self.machines(Deployment::OneMachine, 0).await;
+        let intake = &machines[0].engine;
+        self.send(intake, COUNT, "at_least_once", None).await;
+        self.send(intake, COUNT, "at_most_once", None).await;
+        self.send(intake, LATER, "at_least_once", Some(due_at)).await;
+        self.arrived(COUNT / 2).await;
+        step_all(&machines, under_way);
+        let store = intake.store();
+        eventually("the first are settled", async || {
+            store.totals().await.unwrap().pending == LATER as u64
+        })
+        .await;
+        step_all(&machines, idle);
+        self.all_arrived_once(intake, 2 * COUNT + LATER).await;
+        drain(machines).await;
+    }
 }
 
 fn now() -> Timestamp {
@@ -53,19 +87,16 @@ async fn each_arrives_once(deployment: Deployment, off: i64, disturb: impl Async
     let later = world.send(intake, LATER, "at_least_once", Some(due_at)).await;
     world.arrived(COUNT / 2).await;
     disturb(&machines).await;
-    let accepted = (2 * COUNT + LATER) as u64;
-    let account = settled(intake, accepted).await;
-    assert_eq!(account, Account { accepted, delivered: accepted, ..Account::default() });
-    let arrivals = world.arrivals();
-    assert_eq!(arrivals.len() as u64, accepted);
-    for (id, arrival) in &arrivals {
-        assert_eq!(arrival.times, 1, "{id} in {deployment:?}");
-    }
+    let arrivals = world.all_arrived_once(intake, 2 * COUNT + LATER).await;
     for id in &later {
         let first_ms = arrivals[id].first_us / 1_000;
         assert!(first_ms >= due_at.millis().unsigned_abs(), "{id} arrived before {due_at}");
     }
-    // Consumers first, as an operator would.
+    drain(machines).await;
+}
+
+/// Consumers first, as an operator would.
+async fn drain(machines: Vec<Machine>) {
     for machine in machines.into_iter().rev() {
         let mut engine = machine.engine;
         engine.drain().await.unwrap();
@@ -117,4 +148,42 @@ async fn on_one_machine_a_clock_that_is_set_back_and_right_again_repeats_and_los
         step_all(machines, STEP);
     })
     .await;
+}
+
+/// Nothing else happens then, and the timer until the due time was set before: the clock is looked at once a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_one_machine_what_the_clock_is_set_past_is_sent() {
+    let world = World::of(Deployment::OneMachine).await;
+    world.on_one_machine(now().plus(Duration::from_mins(10)), STEP, 10 * STEP).await;
+}
+
+/// The timer was set while the clock was three minutes slow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_one_machine_a_clock_that_was_set_back_and_is_set_right_delays_for_a_minute_at_most() {
+    let world = World::of(Deployment::OneMachine).await;
+    world.on_one_machine(now().plus(DELAY), -3 * STEP, 3 * STEP).await;
+}
+
+/// A timer until the due time fires early each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_one_machine_whose_clock_goes_at_half_speed_nothing_is_sent_before_it_shows_the_time() {
+    let world = World::of(Deployment::OneMachine).await;
+    let machines = world.machines(Deployment::OneMachine, 0).await;
+    let (intake, steering) = (&machines[0].engine, machines[0].steering);
+    let slow_since = now();
+    steering.drift(-500_000);
+    let due_at = now().plus(DELAY);
+    world.send(intake, COUNT, "at_least_once", None).await;
+    let later = world.send(intake, LATER, "at_most_once", Some(due_at)).await;
+    let arrivals = world.all_arrived_once(intake, COUNT + LATER).await;
+    for id in &later {
+        let arrived = Timestamp::from_millis((arrivals[id].first_us / 1_000).cast_signed());
+        // It has been slow for longer than that: it showed this at the latest.
+        let shown = arrived.minus(arrived.since(slow_since) / 2);
+        assert!(
+            shown >= due_at,
+            "{id} was sent when the clock showed {shown}, and is due {due_at}"
+        );
+    }
+    drain(machines).await;
 }
