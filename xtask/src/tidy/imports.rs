@@ -36,19 +36,6 @@ const COMMON: &[&str] = &["conformance", "broker", "ticket"];
 /// Names backends: it wires them together.
 const BINARY: &str = "belfry";
 
-/// Circles of the store that are yet to be broken: two files of each, the first in order. A line that is not needed any more
-/// is refused, so the list only shrinks.
-const KNOWN_CIRCLES: &[[&str; 2]] = &[
-    ["crates/store/src/postgres/broadcast.rs", "crates/store/src/postgres/ingest.rs"],
-    ["crates/store/src/postgres/bury.rs", "crates/store/src/postgres/membership.rs"],
-    ["crates/store/src/postgres/columns.rs", "crates/store/src/postgres/round.rs"],
-    ["crates/store/src/postgres/desk.rs", "crates/store/src/postgres/notify.rs"],
-    ["crates/store/src/rows/codec.rs", "crates/store/src/rows/model.rs"],
-    ["crates/store/src/rows/due.rs", "crates/store/src/rows/lanes.rs"],
-    ["crates/store/src/sqlite/open.rs", "crates/store/src/sqlite/reader.rs"],
-    ["crates/store/src/sqlite/read.rs", "crates/store/src/sqlite/round.rs"],
-];
-
 /// A re-export of a re-export of ... has an end.
 const STEPS_MAX: usize = 16;
 
@@ -80,23 +67,12 @@ impl Workspace {
         imports
     }
 
-    /// One line for each import that must not be, and for each circle that is not known.
+    /// One line for each import that must not be, and for each circle.
     pub(crate) fn check(&self) -> Vec<String> {
         let imports = self.imports();
         let circles = circles(&imports);
-        let is_known =
-            |circle: &Vec<&str>| KNOWN_CIRCLES.iter().any(|known| circle.starts_with(known));
-        let new = circles.iter().filter(|circle| !is_known(circle));
         let refused = imports.iter().filter_map(|import| self.refusal(import));
-        refused.chain(new.map(|circle| tell(&imports, circle))).collect()
-    }
-
-    /// The known circles that are broken by now.
-    pub(crate) fn broken(&self) -> Vec<&'static [&'static str; 2]> {
-        let imports = self.imports();
-        let circles = circles(&imports);
-        let is_there = |known: &&[&str; 2]| circles.iter().any(|circle| circle.starts_with(*known));
-        KNOWN_CIRCLES.iter().filter(|known| !is_there(known)).collect()
+        refused.chain(circles.iter().map(|circle| tell(&imports, circle))).collect()
     }
 
     fn modules(&self) -> impl Iterator<Item = (&String, &BTreeMap<Segments, Module>)> {

@@ -12,9 +12,10 @@ use std::collections::{HashMap, VecDeque};
 use notification::{Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
-use super::round::{Failure, Round, chunk_at, narrow};
+use super::columns::{chunk_at, narrow};
+use super::round::{Failure, Round};
 use crate::ClaimRequest;
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::LaneId;
 use crate::rows::model::ChunkRow;
 
 /// What a claim has read of lanes.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 
+use super::columns::{lane_at, signed};
 use super::ingest::{fingerprint_at, number_of};
-use super::round::{Failure, Round, TenantKey, lane_at, signed};
+use super::round::{Failure, Round, TenantKey};
 use super::writer::Ask;
-use crate::rows::model;
+use crate::rows::codes;
 use crate::rows::packing::{Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
@@ -204,9 +205,9 @@ impl Round<'_> {
         let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
         let guarantee: i16 = row.try_get(4)?;
         let envelope = Envelope {
-            tenant: model::name(row.try_get(3)?)?,
+            tenant: codes::name(row.try_get(3)?)?,
             lane: lane_at(row, 0)?,
-            guarantee: model::guarantee(u8::try_from(guarantee).unwrap_or(u8::MAX))?,
+            guarantee: codes::guarantee(u8::try_from(guarantee).unwrap_or(u8::MAX))?,
             due_at: Timestamp::from_millis(row.try_get(5)?),
             expires_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
             broadcast: Some(id),

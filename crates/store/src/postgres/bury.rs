@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use notification::{State, Timestamp, limits};
 
-use super::membership::BY_A_FAULT;
-use super::round::{Failure, Round, Writes, chunk_at, signed};
+use super::columns::{chunk_at, signed};
+use super::round::{Failure, Round, Writes};
 use super::writer::Ask;
 use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
@@ -36,6 +36,10 @@ const _: () = assert!(
 
 /// Batches of open broadcasts that are removed in one round, likewise.
 const BATCHES_PER_ROUND: i64 = 2_000;
+
+/// What a worker says of its end.
+pub(super) const IN_ORDER: &str = "in order";
+pub(super) const BY_A_FAULT: &str = "by a fault";
 
 /// The next overdue worker, what it said of its end, and whether it still has the connection of its last beat: a process
 /// that was killed has none, one that was stopped or cut off, and one whose machine is gone, has. One whose row is locked is

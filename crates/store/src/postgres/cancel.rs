@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use notification::{BroadcastId, Name, NotificationId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
-use super::round::{Failure, Round, Writes, chunk_at, select_chunk, signed};
+use super::columns::{chunk_at, select_chunk, signed};
+use super::round::{Failure, Round, Writes};
 use super::writer::{Ask, Desktop};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;

@@ -13,11 +13,12 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ahead::{LookAhead, Next};
+use super::columns::{lane_at, narrow, signed};
 use super::desk::Claiming;
-use super::round::{Failure, Round, lane_at, narrow, signed};
+use super::round::{Failure, Round};
 use super::writer::Ask;
+use crate::rows::codes::LaneId;
 use crate::rows::due::LANES_PER_PAGE;
-use crate::rows::lanes::LaneId;
 use crate::rows::model::ChunkRow;
 use crate::{ClaimRequest, Offer, StoreError};
 

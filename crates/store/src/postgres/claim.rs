@@ -11,10 +11,12 @@ use notification::{
 use tokio_postgres::Row;
 
 use super::Postgres;
+use super::columns::lane_at;
 use super::lease::Lease;
-use super::round::{Failure, Round, Writes, lane_at};
+use super::round::{Failure, Round, Writes};
 use super::writer::Ask;
 use crate::rows::codec::LogLine;
+use crate::rows::codes;
 use crate::rows::listing::{self, Suppressed};
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
@@ -329,9 +331,9 @@ pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
     Ok(BatchRow {
         id: BatchId(row.try_get::<_, i64>(0)?.cast_unsigned()),
         envelope: Envelope {
-            tenant: model::name(row.try_get(6)?)?,
+            tenant: codes::name(row.try_get(6)?)?,
             lane: lane_at(row, 10)?,
-            guarantee: model::guarantee(u8::try_from(code).unwrap_or(u8::MAX))?,
+            guarantee: codes::guarantee(u8::try_from(code).unwrap_or(u8::MAX))?,
             due_at: Timestamp::from_millis(row.try_get(3)?),
             expires_at: row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
             broadcast: broadcast.map(|id| BroadcastId(id.cast_unsigned())),

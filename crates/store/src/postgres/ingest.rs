@@ -12,13 +12,13 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
+use super::columns::{NewChunk, counted, narrow};
 use super::desk::Desk;
-use super::round::{Failure, NewChunk, Round, TenantKey, Writes, counted, narrow};
+use super::round::{Failure, Round, TenantKey, Writes};
 use super::writer::Ask;
-use super::{Postgres, broadcast};
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::packing::{Batches, Filling, Known};
-use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
+use crate::{Admission, StoreError};
 
 /// Drafts of one caller.
 #[derive(Debug)]
@@ -68,50 +68,6 @@ impl Ask for TakeIn {
 
     fn items(&self) -> usize {
         self.drafts.len()
-    }
-}
-
-#[async_trait]
-impl Ingest for Postgres {
-    async fn ingest(
-        &self,
-        drafts: Vec<Draft>,
-        now: Timestamp,
-    ) -> Result<Vec<Admission>, StoreError> {
-        if drafts.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.intake.ask_patiently(TakeIn { drafts, now }).await
-    }
-
-    async fn open_broadcast(
-        &self,
-        draft: BroadcastDraft,
-        _now: Timestamp,
-    ) -> Result<BroadcastOpened, StoreError> {
-        self.intake.ask_patiently(broadcast::Open(draft)).await
-    }
-
-    async fn add_recipients(
-        &self,
-        broadcast: BroadcastId,
-        groups: Vec<RecipientGroup>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.intake.ask_patiently(broadcast::AddRecipients { broadcast, groups, now }).await
-    }
-
-    async fn seal_broadcast(
-        &self,
-        broadcast: BroadcastId,
-        now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        self.intake.ask_patiently(broadcast::Seal(broadcast, now)).await
-    }
-
-    async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        while !self.intake.ask_patiently(broadcast::Abandon(broadcast)).await? {}
-        Ok(())
     }
 }
 
@@ -204,7 +160,7 @@ impl Round<'_> {
         let select = "SELECT tenant, key, fingerprint, notification, broadcast FROM idempotency \
              JOIN unnest($1::text[], $2::text[]) AS wanted (tenant, key) USING (tenant, key)";
         for row in self.rows(select, &[&tenants, &keys]).await? {
-            let tenant = crate::rows::model::name(row.try_get(0)?)?;
+            let tenant = codes::name(row.try_get(0)?)?;
             let key = ByteString::from(row.try_get::<_, &str>(1)?);
             let fingerprint = fingerprint_at(&row, 2)?;
             let known = match row.try_get::<_, Option<Uuid>>(3)? {

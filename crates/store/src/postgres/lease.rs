@@ -6,7 +6,8 @@ use std::time::Duration;
 use notification::{ChunkId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
-use super::round::{Failure, Round, Writes, chunk_at, counted, select_chunk};
+use super::columns::{chunk_at, counted, select_chunk};
+use super::round::{Failure, Round, Writes};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;

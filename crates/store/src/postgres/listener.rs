@@ -9,9 +9,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Error;
 
 use super::connection::{Connector, Hear};
-use super::desk::{Membership, Notice, from_payload};
+use super::desk::Membership;
 use super::errors;
-use super::notices::Teller;
+use super::notices::{Notice, Teller, from_payload};
 
 /// The connection that listens.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_postgres::Error;
 
 use super::Options;
-use super::bury::Bury;
+use super::bury::{BY_A_FAULT, Bury, IN_ORDER};
 use super::connection::{Connector, Session};
 use super::desk::Membership;
 use super::errors;
@@ -111,9 +111,6 @@ const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
 const LOCK_SELF: &str = "SELECT FROM worker WHERE id = $1 FOR UPDATE";
 const END_SELF: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second', ended = $2 \
      WHERE id = $1 AND EXISTS (SELECT FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL)";
-/// What a worker says of its end.
-const IN_ORDER: &str = "in order";
-pub(super) const BY_A_FAULT: &str = "by a fault";
 /// How long a process must have been linked before it buries others.
 const BURY_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
 /// Clocks that differ by more are told.

@@ -37,6 +37,7 @@ mod notices;
 mod notify;
 #[cfg(test)]
 mod notify_tests;
+mod operations;
 mod outbox;
 mod pause;
 #[cfg(test)]
@@ -61,29 +62,19 @@ mod tls;
 mod writer;
 mod xid;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use async_trait::async_trait;
 use flow::tasks::Ended;
 use flow::{Clock, Tasks, Tenure};
-use notification::{
-    Account, BroadcastId, ByteString, Chunk, Name, NotificationId, Settlement, Ticket, Timestamp,
-    limits,
-};
+use notification::limits;
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc, watch};
 
 pub use reader::PostgresReader;
 
+use crate::StoreError;
 use crate::rows::release::Slicing;
-use crate::{
-    Audit, Begin, Begun, BroadcastStatus, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
-    ClusterStatus, EventPosition, FeedCursor, Filter, History, LaneStatus, Ledger, Lift, LogPage,
-    LogPosition, Mark, Page, ParkedChannel, Requeued, Settle, Settled, StoreError, Suppression,
-    SuppressionPage,
-};
 use connection::Connector;
 use desk::{Desk, Membership};
 use listener::Listener;
@@ -329,160 +320,5 @@ impl Parts {
         };
         tasks.spawn(name, async move { writer.run().await });
         Desktop::new(commands, self.failed.subscribe(), self.time.clock())
-    }
-}
-
-#[async_trait]
-impl Claims<Chunk> for Postgres {
-    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
-        self.work.ask(claim::ClaimChunks(request)).await
-    }
-
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.clone()
-    }
-}
-
-#[async_trait]
-impl Claims<Ticket> for Postgres {
-    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Ticket>, StoreError> {
-        self.work.ask(claim::IssueTickets(request)).await
-    }
-
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.clone()
-    }
-}
-
-#[async_trait]
-impl Begin for Postgres {
-    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
-        if marks.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.work.ask(settle::BeginAll(marks)).await
-    }
-}
-
-#[async_trait]
-impl Settle for Postgres {
-    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        if settlements.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.work.ask(settle::SettleAll(settlements)).await
-    }
-}
-
-#[async_trait]
-impl Ledger for Postgres {
-    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
-        self.reader.find(id).await
-    }
-
-    async fn list(
-        &self,
-        filter: Filter,
-        after: Option<NotificationId>,
-        items: usize,
-    ) -> Result<Page<History>, StoreError> {
-        self.reader.list(filter, after, items).await
-    }
-
-    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
-        self.reader.broadcast(id).await
-    }
-
-    async fn cancel(
-        &self,
-        target: CancelTarget,
-        tenant: Name,
-        now: Timestamp,
-    ) -> Result<Option<Cancelled>, StoreError> {
-        match target {
-            CancelTarget::Notification(id) => {
-                self.work.ask_patiently(cancel::CancelOne { id, tenant, now }).await
-            }
-            CancelTarget::Broadcast(id) => self.work.cancel_broadcast(id, tenant, now).await,
-        }
-    }
-
-    async fn requeue(
-        &self,
-        ids: Vec<NotificationId>,
-        tenant: Name,
-        now: Timestamp,
-    ) -> Result<Vec<Requeued>, StoreError> {
-        self.work.ask_patiently(requeue::Requeue { ids, tenant, now }).await
-    }
-
-    async fn totals(&self) -> Result<Account, StoreError> {
-        self.reader.totals().await
-    }
-
-    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        self.reader.lanes().await
-    }
-
-    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
-        self.reader.parked(offered).await
-    }
-
-    async fn audit(&self) -> Result<Audit, StoreError> {
-        self.reader.audit().await
-    }
-
-    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
-        self.reader.log(position, entries).await
-    }
-
-    async fn suppress(
-        &self,
-        suppressions: Vec<Suppression>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.work.ask_patiently(suppress::Suppress { suppressions, now }).await
-    }
-
-    async fn suppressions(
-        &self,
-        channel: Name,
-        after: Option<ByteString>,
-        items: usize,
-    ) -> Result<Vec<Suppression>, StoreError> {
-        self.reader.suppressions(channel, after, items).await
-    }
-
-    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
-        self.reader.cluster().await
-    }
-
-    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
-        self.work.ask_patiently(suppress::TakeOff { lifts, now }).await
-    }
-
-    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
-        self.reader.suppressed_channel(after).await
-    }
-
-    async fn suppression_events(
-        &self,
-        position: EventPosition,
-        events: usize,
-    ) -> Result<SuppressionPage, StoreError> {
-        self.reader.suppression_events(position, events).await
-    }
-
-    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
-        self.reader.feed(feed).await
-    }
-
-    async fn move_feed(
-        &self,
-        feed: Name,
-        from: FeedCursor,
-        to: FeedCursor,
-    ) -> Result<FeedCursor, StoreError> {
-        self.work.ask_patiently(suppress::MoveFeed { feed, from, to }).await
     }
 }

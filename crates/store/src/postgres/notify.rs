@@ -12,8 +12,8 @@ use std::time::Duration;
 use flow::Clock;
 use tokio_postgres::Error;
 
-use super::desk::Notice;
 use super::errors;
+use super::notices::Notice;
 
 /// What this process knows of those who may hear it. Its writers and its membership share one.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use testbed::Database;
 use tokio::sync::mpsc;
 
 use super::connection::{Connector, Hear, Session};
-use super::desk::from_payload;
+use super::notices::from_payload;
 use super::notify::MUTED_FOR;
 use super::{Options, Postgres};
 use crate::conformance::{Shape, at, claim_all, settle_all, the_books_balance};
-use crate::postgres::desk::Notice;
+use crate::postgres::notices::Notice;
 use crate::{Ingest as _, Ledger as _, StoreError};
 
 /// Payloads that were heard and not looked at yet: more than a test sends.

@@ -12,12 +12,13 @@ use uuid::Uuid;
 
 use super::choose::SELECT_DUE;
 use super::claim::{batch_at, select_batch};
+use super::columns::{chunk_at, lane_at, narrow, select_chunk, signed};
 use super::connection::Session;
-use super::round::{chunk_at, lane_at, narrow, select_chunk, signed};
 use crate::rows::codec::{LogGroup, decode_log};
+use crate::rows::codes;
 use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
 use crate::rows::members::Members;
-use crate::rows::model::{self, Standing};
+use crate::rows::model::Standing;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::release::Waiting;
 use crate::{
@@ -220,8 +221,8 @@ impl<'a> Snapshot<'a> {
         account.remove(State::Dead, requeued);
         Ok(Some(BroadcastStatus {
             id,
-            tenant: model::name(row.try_get(0)?)?,
-            channel: model::name(row.try_get(1)?)?,
+            tenant: codes::name(row.try_get(0)?)?,
+            channel: codes::name(row.try_get(1)?)?,
             accepted_at: instant(row, 2)?,
             account,
         }))
@@ -277,7 +278,7 @@ impl<'a> Snapshot<'a> {
         loop {
             let found = self.transaction.query_one(next, &[&after]).await?;
             let Some(channel) = found.try_get::<_, Option<String>>(0)? else { return Ok(parked) };
-            let name = model::name(&channel)?;
+            let name = codes::name(&channel)?;
             if !offered.contains(&name) {
                 let row = self.transaction.query_one(count, &[&channel, &COUNTED_MAX]).await?;
                 let counted = Counted {

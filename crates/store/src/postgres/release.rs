@@ -9,11 +9,12 @@ use flow::Tasks;
 use notification::{BatchId, State, Timestamp};
 use tokio::sync::Notify;
 
-use super::round::{Failure, NewChunk, Round, Writes, signed};
+use super::columns::{NewChunk, signed};
+use super::round::{Failure, Round, Writes};
 use super::writer::{Ask, Desktop};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::release::{self, Slicing};
 

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
-use super::round::{Failure, NewChunk, Round, Writes, signed};
+use super::columns::{NewChunk, signed};
+use super::round::{Failure, Round, Writes};
 use super::writer::Ask;
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
 use crate::{Requeued, StoreError};

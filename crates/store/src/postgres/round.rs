@@ -3,21 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures_util::try_join;
-use notification::{BatchId, ByteString, ChunkId, Epoch, Lane, Name, State, Timestamp, limits};
+use notification::{BatchId, ByteString, ChunkId, Lane, Name, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
-use super::columns::Columns;
+use super::columns::{Columns, NewChunk, chunk_at, counted, select_chunk, signed};
 use super::connection::Session;
-use super::desk::{Desk, Effects, partition_of, to_payloads};
+use super::desk::{Desk, Effects, partition_of};
 use super::growth::MANY;
+use super::notices::to_payloads;
 use super::pause::COMMITTED;
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::model::{self, ChunkRow};
+use crate::rows::model::ChunkRow;
 use crate::rows::packing::{Known, Packing};
 use crate::rows::settlement::Part;
 
@@ -49,18 +50,6 @@ pub(super) struct Writes {
     kept: Vec<Kept>,
 }
 
-/// A chunk to be stored, ready.
-#[derive(Debug)]
-pub(super) struct NewChunk {
-    pub(super) batch: BatchId,
-    pub(super) lane: LaneId,
-    pub(super) due_at: Timestamp,
-    pub(super) attempt: u16,
-    pub(super) crashes: u16,
-    pub(super) count: usize,
-    pub(super) members: Option<Vec<u8>>,
-}
-
 /// A chunk of which nothing is left.
 #[derive(Debug)]
 struct Gone {
@@ -87,18 +76,6 @@ pub(super) enum Failure {
     /// A statement met other rows than the round had locked: nothing of the round may stay, and it is done again.
     Conflict(&'static str),
 }
-
-/// A statement whose rows [`chunk_at`] reads.
-macro_rules! select_chunk {
-    ($condition:literal) => {
-        concat!(
-            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight \
-             FROM chunk WHERE ",
-            $condition
-        )
-    };
-}
-pub(super) use select_chunk;
 
 /// Somebody came or went.
 pub(super) const NOTIFY_CLUSTER: &str = "SELECT pg_notify('belfry_cluster', '')";
@@ -440,50 +417,4 @@ fn check_changed(rows: u64, expected: usize) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Conflict("a chunk changed while it was held"))
-}
-
-/// Reads a row of [`select_chunk`].
-pub(super) fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
-    let damaged = |_| StoreError::Damaged("a chunk".to_owned());
-    let small = |column: usize| u16::try_from(row.try_get::<_, i32>(column)?).map_err(damaged);
-    let members: Option<&[u8]> = row.try_get(10)?;
-    let begun_through: Option<i32> = row.try_get(8)?;
-    Ok(ChunkRow {
-        id: ChunkId(row.try_get::<_, i64>(0)?.cast_unsigned()),
-        batch: BatchId(row.try_get::<_, i64>(1)?.cast_unsigned()),
-        lane: i64::from(row.try_get::<_, i32>(2)?),
-        due_at: Timestamp::from_millis(row.try_get(3)?),
-        attempt: small(4)?,
-        epoch: Epoch(u32::try_from(row.try_get::<_, i64>(5)?).map_err(damaged)?),
-        crashes: small(6)?,
-        lease_until: row.try_get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
-        begun_through: begun_through.map(u16::try_from).transpose().map_err(damaged)?,
-        count: usize::from(small(9)?),
-        weight: usize::try_from(row.try_get::<_, i32>(11)?).unwrap_or(0),
-        members: members.map(Members::from_blob),
-    })
-}
-
-/// A lane from three columns, the first of which is `column`.
-pub(super) fn lane_at(row: &Row, column: usize) -> Result<Lane, StoreError> {
-    let code: i16 = row.try_get(column + 2)?;
-    Ok(Lane {
-        channel: model::name(row.try_get(column)?)?,
-        destination: row.try_get::<_, &str>(column + 1)?.into(),
-        priority: model::priority(u8::try_from(code).unwrap_or(u8::MAX))?,
-    })
-}
-
-/// A count as the database keeps it.
-pub(super) fn counted(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
-}
-
-pub(super) fn signed(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// The number of a lane as the database keeps it.
-pub(super) fn narrow(lane: LaneId) -> i32 {
-    i32::try_from(lane).unwrap_or(i32::MAX)
 }

@@ -5,9 +5,11 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use notification::{ChunkId, Guarantee, OutcomeGroup, Settlement, Timestamp};
 
-use super::round::{Failure, Round, Writes, chunk_at, select_chunk};
+use super::columns::{chunk_at, select_chunk};
+use super::round::{Failure, Round, Writes};
 use super::suppress::Word;
 use super::writer::Ask;
+use crate::rows::codes;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
 use crate::rows::settlement;
@@ -137,7 +139,7 @@ impl Round<'_> {
         let guarantees = rows.iter().map(|row| {
             let batch = notification::BatchId(row.try_get::<_, i64>(0)?.cast_unsigned());
             let code = u8::try_from(row.try_get::<_, i16>(1)?).unwrap_or(u8::MAX);
-            Ok((batch, crate::rows::model::guarantee(code)?))
+            Ok((batch, codes::guarantee(code)?))
         });
         guarantees.collect()
     }

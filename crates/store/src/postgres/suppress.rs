@@ -7,10 +7,11 @@ use notification::{ByteString, Name, Timestamp};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use super::columns::signed;
 use super::read::{Snapshot, instant, unsigned};
-use super::round::{Failure, Round, signed};
+use super::round::{Failure, Round};
 use super::writer::Ask;
-use crate::rows::{listing, model};
+use crate::rows::{codes, listing};
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
     SuppressionPage,
@@ -238,7 +239,7 @@ impl Round<'_> {
         let columns = Columns::new(words.iter().map(|word| &word.said));
         let rows = self.rows(ADD, &columns.parameters()).await?;
         let key =
-            |row: &Row| Ok((model::name(row.try_get(0)?)?, row.try_get::<_, String>(1)?.into()));
+            |row: &Row| Ok((codes::name(row.try_get(0)?)?, row.try_get::<_, String>(1)?.into()));
         rows.iter().map(key).collect()
     }
 
@@ -256,7 +257,7 @@ impl Round<'_> {
         }
         let entry = |row: &Row| {
             let entry = Suppression {
-                channel: model::name(row.try_get(0)?)?,
+                channel: codes::name(row.try_get(0)?)?,
                 recipient: row.try_get::<_, String>(1)?.into(),
                 reason: row.try_get(2)?,
                 status: status_at(row, 3)?,
@@ -356,7 +357,7 @@ impl Snapshot<'_> {
         let after = after.map_or("", Name::as_str);
         let found: Option<String> =
             self.transaction.query_one(select, &[&after]).await?.try_get(0)?;
-        found.map(|found| model::name(&found)).transpose()
+        found.map(|found| codes::name(&found)).transpose()
     }
 
     /// Changes by transactions that were complete when the snapshot was taken, and before which none can follow; and whether
@@ -405,7 +406,7 @@ fn event_at(row: &Row) -> Result<SuppressionEvent, StoreError> {
     Ok(SuppressionEvent {
         position: EventPosition { transaction, event: unsigned(row, 1)? },
         at: instant(row, 2)?,
-        channel: model::name(row.try_get(3)?)?,
+        channel: codes::name(row.try_get(3)?)?,
         recipient: row.try_get::<_, String>(4)?.into(),
         change,
     })

@@ -34,7 +34,7 @@ use notification::{
     Alternative, ByteString, Bytes, Content, Fallback, NotificationId, State, Timestamp,
 };
 
-use super::model;
+use super::codes;
 use crate::StoreError;
 
 const VERSION: u8 = 1;
@@ -274,7 +274,7 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
     };
     let mut next = Vec::new();
     while !pieces.is_empty() {
-        let channel = model::name(&pieces.text()?)?;
+        let channel = codes::name(&pieces.text()?)?;
         let (destination, recipient) = (Arc::from(&*pieces.text()?), pieces.text()?);
         let Content { payload, options, fallback: _ } = listed(table, pieces.number()?)?;
         next.push(Alternative { channel, destination, recipient, payload, options });

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use notification::{Lane, Timestamp};
 
-use super::lanes::LaneId;
+use super::codes::LaneId;
 use crate::LaneStatus;
 
 /// A place in the index `chunk_due`.

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use notification::{ChunkId, Lane, Name, Priority, Timestamp, limits};
 
+use super::codes::LaneId;
 use super::due::{DuePlace, LANES_PER_PAGE, span_of};
 use crate::ClaimRequest;
-
-/// Number of a lane in the store.
-pub(crate) type LaneId = i64;
 
 /// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
 /// which lane. A lane whose next chunk is due in a later span than that of the last claim is left to the index

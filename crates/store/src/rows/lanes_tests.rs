@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use notification::{Lane, Priority, Timestamp};
 
+use super::codes::LaneId;
 use super::due::{DuePlace, LANES_PER_PAGE};
-use super::lanes::{LaneId, Lanes};
+use super::lanes::Lanes;
 use crate::ClaimRequest;
 use crate::conformance::name;
 

@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod blame;
 pub(crate) mod codec;
+pub(crate) mod codes;
 pub(crate) mod due;
 pub(crate) mod lanes;
 #[cfg(test)]

@@ -1,16 +1,15 @@
 //! Rows as both backends have them, and what they say.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use notification::{
     Alternative, BatchId, ByteString, Bytes, ChunkId, Content, Delivery, Draft, Envelope, Epoch,
-    Fallback, Guarantee, Name, NotificationId, Priority, State, Timestamp, limits,
+    Fallback, NotificationId, State, Timestamp, limits,
 };
 
 use super::blame::InFlight;
 use super::codec::{Items, LogGroup};
-use super::lanes::LaneId;
+use super::codes::LaneId;
 use super::members::Members;
 use super::release::Waiting;
 use crate::{Attempted, History, StoreError};
@@ -208,17 +207,4 @@ fn detach(delivery: &Delivery) -> Delivery {
         recipient: ByteString::from(&*delivery.recipient),
         content: delivery.content.as_ref().map(own),
     }
-}
-
-pub(crate) fn name(text: &str) -> Result<Name, StoreError> {
-    Name::from_str(text).map_err(|error| StoreError::Damaged(error.to_string()))
-}
-
-pub(crate) fn guarantee(code: u8) -> Result<Guarantee, StoreError> {
-    Guarantee::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no guarantee")))
-}
-
-/// What a code in a row stands for.
-pub(crate) fn priority(code: u8) -> Result<Priority, StoreError> {
-    Priority::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no priority")))
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use notification::{BroadcastId, Envelope, Timestamp};
 use rusqlite::params;
 
-use super::round::{Round, signed};
+use super::round::Round;
 use super::rows;
-use crate::rows::model;
+use super::rows::signed;
+use crate::rows::codes;
 use crate::rows::packing::{Batches as _, Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
@@ -152,9 +153,9 @@ impl Round<'_> {
         let mut rows = select.query([id.0.cast_signed()])?;
         let row = rows.next()?.ok_or(StoreError::NoOpenBroadcast(id))?;
         let envelope = Envelope {
-            tenant: model::name(row.get_ref(3)?.as_str()?)?,
+            tenant: codes::name(row.get_ref(3)?.as_str()?)?,
             lane: rows::lane_at(row, 0)?,
-            guarantee: model::guarantee(row.get(4)?)?,
+            guarantee: codes::guarantee(row.get(4)?)?,
             due_at: Timestamp::from_millis(row.get(5)?),
             expires_at: row.get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
             broadcast: Some(id),

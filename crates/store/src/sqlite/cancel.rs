@@ -4,8 +4,8 @@ use notification::{BatchId, BroadcastId, Name, NotificationId, State, Timestamp}
 use rusqlite::{OptionalExtension, params};
 
 use super::Sqlite;
-use super::round::{Round, signed};
-use super::rows::{self, select_chunk};
+use super::round::Round;
+use super::rows::{self, select_chunk, signed};
 use super::writer::Durability::Synced;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;

@@ -6,11 +6,11 @@ use notification::{
 use rusqlite::{OptionalExtension, params};
 
 use super::disk::Room;
-use super::round::{self, Round};
+use super::round::Round;
 use super::rows::{self, select_chunk};
 use crate::rows::codec::LogLine;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::due::LANES_PER_PAGE;
-use crate::rows::lanes::LaneId;
 use crate::rows::listing;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
@@ -59,7 +59,7 @@ impl Round<'_> {
             } else {
                 // One of them may be due in this lane.
                 self.accept_fallbacks(fallbacks, now)?;
-                round::next_due(self.connection, lane)?
+                rows::next_due(self.connection, lane)?
             };
             match taken {
                 Taken::Left => break,
@@ -242,7 +242,7 @@ impl Round<'_> {
         let Some((code, begun_through)): Option<(u8, Option<u16>)> = row else {
             return Ok(Begun::Stale);
         };
-        if model::guarantee(code)? == Guarantee::AtMostOnce {
+        if codes::guarantee(code)? == Guarantee::AtMostOnce {
             if begun_through.is_some_and(|begun| mark.through <= begun) {
                 return Ok(Begun::Stale);
             }

@@ -12,8 +12,8 @@ use notification::{Disposition, State};
 use tempfile::TempDir;
 
 use super::disk::FreeSpace;
+use super::files::WalBounds;
 use super::open::Options;
-use super::wal::WalBounds;
 use super::{Sqlite, SqliteReader};
 use crate::conformance::{BroadcastShape, Shape, at, claim_request, settle_all, the_books_balance};
 use crate::rows::release::Slicing;

@@ -6,10 +6,11 @@ use rusqlite::{OptionalExtension, params};
 use tokio::sync::oneshot;
 
 use super::Sqlite;
-use super::round::{NewChunk, Round, signed};
+use super::round::{NewChunk, Round};
+use super::rows::signed;
 use super::writer::Durability::{Synced, WithTheNext};
 use super::writer::{Accept, Command};
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::LaneId;
 use crate::rows::packing::{Batches, Filling, Known, Packing};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
 

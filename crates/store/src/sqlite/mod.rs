@@ -24,6 +24,8 @@ mod claim;
 mod disk;
 #[cfg(test)]
 mod disk_tests;
+mod files;
+mod filter;
 mod ingest;
 mod open;
 mod owner;
@@ -49,6 +51,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
+use std::task::Waker;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -69,11 +72,12 @@ use crate::{
     Mark, Offer, Page, ParkedChannel, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
     SuppressionPage,
 };
+use files::WalBounds;
 use reader::Beside;
 use round::Round;
-use wal::{WalBounds, WriteAheadLog};
+use wal::WriteAheadLog;
 use writer::Durability::{Synced, WithTheNext};
-use writer::{Command, Durability, Purpose, Writer};
+use writer::{Command, Durability, Nudge, Purpose, Writer};
 
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
@@ -131,8 +135,9 @@ impl Sqlite {
         opened.desk.slicing = slicing;
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let reader = SqliteReader::open(path, Beside::Writer)?;
-        let log = path.join(open::WAL);
-        let wal = WriteAheadLog::new(log, bounds, reader.pool(), commands.downgrade());
+        let log = path.join(files::WAL);
+        let nudge = Waker::from(Arc::new(Nudge(commands.downgrade())));
+        let wal = WriteAheadLog::new(log, bounds, reader.pool(), nudge);
         let (changes, changes_receiver) = watch::channel(0);
         let (failed, failed_receiver) = watch::channel(None);
         let (ending, ended) = std_mpsc::sync_channel(1);

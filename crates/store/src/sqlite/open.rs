@@ -10,10 +10,11 @@ use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::disk::{Disk, FreeSpace, Room};
+use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
+use super::filter::RecipientFilter;
 use super::owner::Owner;
 use super::round::{Desk, Round};
-use super::suppress::RecipientFilter;
-use super::wal::BUSY_TIMEOUT;
+
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
 use crate::{Recovery, StoreError};
@@ -43,10 +44,6 @@ pub enum Synchronous {
     Normal,
 }
 
-/// The database within the data directory.
-pub(super) const DATABASE: &str = "belfry.db";
-pub(super) const WAL: &str = "belfry.db-wal";
-pub(super) const PAGE_BYTES: i64 = 8192;
 /// The first release without the WAL-reset bug (<https://sqlite.org/wal.html#walresetbug>).
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Of the writer, KiB: what it touches between two checkpoints.

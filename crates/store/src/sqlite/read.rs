@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::round::{next_due, signed};
-use super::rows::{self, select_chunk};
+use super::rows::{self, next_due, select_chunk, signed};
 use crate::rows::codec::decode_log;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
-use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::model::{self, BatchRow, Standing};
+use crate::rows::model::{BatchRow, Standing};
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::release::Waiting;
 use crate::{
@@ -217,8 +216,8 @@ impl Snapshot {
         account.remove(State::Dead, requeued);
         Ok(Some(BroadcastStatus {
             id,
-            tenant: model::name(row.get_ref(0)?.as_str()?)?,
-            channel: model::name(row.get_ref(1)?.as_str()?)?,
+            tenant: codes::name(row.get_ref(0)?.as_str()?)?,
+            channel: codes::name(row.get_ref(1)?.as_str()?)?,
             accepted_at: Timestamp::from_millis(row.get(2)?),
             account,
         }))
@@ -282,7 +281,7 @@ impl Snapshot {
         )?;
         let (mut parked, mut after) = (Vec::new(), String::new());
         while let Some(channel) = next.query_row([&after], |row| row.get::<_, Option<String>>(0))? {
-            let name = model::name(&channel)?;
+            let name = codes::name(&channel)?;
             if !offered.contains(&name) {
                 let counted = count.query_row(params![channel, COUNTED_MAX], |row| {
                     let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);

@@ -13,9 +13,9 @@ use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::audit::{SLICE_ROWS, Slice};
-use super::open::{WAL, open_reading, stored_realm};
+use super::files::{WAL, WalBounds};
+use super::open::{open_reading, stored_realm};
 use super::read::Snapshot;
-use super::wal::WalBounds;
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, EventPosition, FeedCursor, Filter, History,
     LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, ParkedChannel, Requeued, StoreError,

@@ -4,10 +4,11 @@
 use notification::{BatchId, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use super::round::{NewChunk, Round, signed};
+use super::round::{NewChunk, Round};
+use super::rows::signed;
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::release::{self, Waiting};
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use notification::{Disposition, State, limits};
 
 use super::disk::Statvfs;
+use super::files::WalBounds;
 use super::open::Options;
 use super::release::Made;
-use super::wal::WalBounds;
 use super::writer::Durability::Synced;
 use crate::conformance::{
     BroadcastShape, at, claim_all, exercise_slices, settle_all, the_books_balance,

@@ -4,7 +4,7 @@ use notification::{BatchId, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use super::round::{NewChunk, Round};
-use crate::rows::lanes::LaneId;
+use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
 use crate::{Requeued, StoreError};

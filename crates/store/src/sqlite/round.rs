@@ -6,11 +6,12 @@ use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, State, Timestam
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::disk::Room;
-use super::rows::{self, select_chunk};
-use super::suppress::RecipientFilter;
+use super::filter::RecipientFilter;
+use super::rows::{self, next_due, select_chunk, signed};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
-use crate::rows::lanes::{LaneId, Lanes};
+use crate::rows::codes::LaneId;
+use crate::rows::lanes::Lanes;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 use crate::rows::release::Slicing;
@@ -233,20 +234,4 @@ impl<'a> Round<'a> {
         self.desk.lanes.set_next_due(lane, next_due);
         Ok(())
     }
-}
-
-/// When the next ready chunk of `lane` is due: one seek in the index.
-pub(super) fn next_due(
-    connection: &Connection,
-    lane: LaneId,
-) -> Result<Option<Timestamp>, StoreError> {
-    let mut select = connection
-        .prepare_cached("SELECT min(due_at) FROM chunk WHERE lane = ?1 AND lease_until IS NULL")?;
-    let millis: Option<i64> = select.query_row([lane], |row| row.get(0))?;
-    Ok(millis.map(Timestamp::from_millis))
-}
-
-/// A count as the database keeps it.
-pub(super) fn signed(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -9,10 +9,10 @@ use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 
 use crate::StoreError;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::due::DuePlace;
-use crate::rows::lanes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::model::{self, BatchRow, ChunkRow};
+use crate::rows::model::{BatchRow, ChunkRow};
 
 /// A statement whose rows [`ChunkRow::read`] reads.
 macro_rules! select_chunk {
@@ -72,9 +72,9 @@ impl BatchRow {
             _ => None,
         };
         let envelope = Envelope {
-            tenant: model::name(row.get_ref(5)?.as_str()?)?,
+            tenant: codes::name(row.get_ref(5)?.as_str()?)?,
             lane: lane.clone(),
-            guarantee: model::guarantee(row.get(0)?)?,
+            guarantee: codes::guarantee(row.get(0)?)?,
             due_at: Timestamp::from_millis(row.get(2)?),
             expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
             broadcast: row.get::<_, Option<i64>>(4)?.map(|id| BroadcastId(id.cast_unsigned())),
@@ -118,9 +118,9 @@ pub(super) fn lane(connection: &Connection, id: LaneId) -> Result<Lane, StoreErr
 /// A lane from three columns, the first of which is `column`.
 pub(super) fn lane_at(row: &Row<'_>, column: usize) -> Result<Lane, StoreError> {
     Ok(Lane {
-        channel: model::name(row.get_ref(column)?.as_str()?)?,
+        channel: codes::name(row.get_ref(column)?.as_str()?)?,
         destination: Arc::from(row.get_ref(column + 1)?.as_str()?),
-        priority: model::priority(row.get(column + 2)?)?,
+        priority: codes::priority(row.get(column + 2)?)?,
     })
 }
 
@@ -147,4 +147,20 @@ pub(super) fn chunks(
 ) -> Result<Vec<ChunkRow>, StoreError> {
     let rows = select.query_map(parameters, ChunkRow::read)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// When the next ready chunk of `lane` is due: one seek in the index.
+pub(super) fn next_due(
+    connection: &Connection,
+    lane: LaneId,
+) -> Result<Option<Timestamp>, StoreError> {
+    let mut select = connection
+        .prepare_cached("SELECT min(due_at) FROM chunk WHERE lane = ?1 AND lease_until IS NULL")?;
+    let millis: Option<i64> = select.query_row([lane], |row| row.get(0))?;
+    Ok(millis.map(Timestamp::from_millis))
+}
+
+/// A count as the database keeps it.
+pub(super) fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

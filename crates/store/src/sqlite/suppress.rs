@@ -1,30 +1,17 @@
-//! The suppression list, its changes, and the filter that spares most lookups in it.
-
-use std::hash::{DefaultHasher, Hash, Hasher};
+//! The suppression list and its changes.
 
 use notification::{ByteString, Delivery, Name, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::read::Snapshot;
-use super::round::{Round, signed};
+use super::round::Round;
+use super::rows::signed;
+use crate::rows::codes;
 use crate::rows::listing::{self, Suppressed};
-use crate::rows::model;
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
     SuppressionPage,
 };
-
-/// Says of a recipient that it is certainly not suppressed, or perhaps (a Bloom filter of fixed size).
-/// A recipient taken off the list stays a "perhaps" until the store is opened again.
-#[derive(Debug)]
-pub(super) struct RecipientFilter {
-    bits: Vec<u64>,
-    is_empty: bool,
-}
-
-/// 2 MiB: with 1,000,000 suppressed recipients, one in 90 others is looked up for nothing.
-const FILTER_BITS: u64 = 1 << 24;
-const PROBES: u32 = 3;
 
 // === impl Round ===
 
@@ -139,7 +126,7 @@ impl Round<'_> {
         deliveries: &[Delivery],
     ) -> Result<Suppressed, StoreError> {
         let mut suppressed = Suppressed::default();
-        if self.desk.suppressed.is_empty {
+        if self.desk.suppressed.is_empty() {
             return Ok(suppressed);
         }
         let select = "SELECT reason, since FROM suppression WHERE channel = ?1 AND recipient = ?2";
@@ -194,7 +181,7 @@ impl Snapshot {
         let after = after.map_or("", Name::as_str);
         let found: Option<String> =
             self.connection.prepare_cached(select)?.query_row([after], |row| row.get(0))?;
-        found.map(|found| model::name(&found)).transpose()
+        found.map(|found| codes::name(&found)).transpose()
     }
 
     pub(super) fn suppression_events(
@@ -222,7 +209,7 @@ impl Snapshot {
             page.events.push(SuppressionEvent {
                 position: page.next,
                 at: Timestamp::from_millis(row.get(1)?),
-                channel: model::name(row.get_ref(2)?.as_str()?)?,
+                channel: codes::name(row.get_ref(2)?.as_str()?)?,
                 recipient: row.get::<_, String>(3)?.into(),
                 change,
             });
@@ -233,49 +220,6 @@ impl Snapshot {
     pub(super) fn feed(&self, feed: &Name) -> Result<FeedCursor, StoreError> {
         feed_at(&self.connection, feed)
     }
-}
-
-// === impl RecipientFilter ===
-
-impl RecipientFilter {
-    /// A filter of everybody on the list.
-    pub(super) fn load(connection: &Connection) -> Result<Self, StoreError> {
-        let mut filter = Self { bits: Vec::new(), is_empty: true };
-        let mut select = connection.prepare("SELECT channel, recipient FROM suppression")?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            filter.insert(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-        }
-        Ok(filter)
-    }
-
-    fn insert(&mut self, channel: &str, recipient: &str) {
-        if self.is_empty {
-            self.is_empty = false;
-            self.bits = vec![0; usize::try_from(FILTER_BITS / 64).unwrap_or(usize::MAX)];
-        }
-        for (word, bit) in places(channel, recipient) {
-            if let Some(word) = self.bits.get_mut(word) {
-                *word |= bit;
-            }
-        }
-    }
-
-    fn may_contain(&self, channel: &str, recipient: &str) -> bool {
-        places(channel, recipient)
-            .all(|(word, bit)| self.bits.get(word).is_some_and(|word| word & bit != 0))
-    }
-}
-
-/// The bits of one recipient: disjoint parts of one hash.
-fn places(channel: &str, recipient: &str) -> impl Iterator<Item = (usize, u64)> {
-    let mut hasher = DefaultHasher::new();
-    (channel, recipient).hash(&mut hasher);
-    let hash = hasher.finish();
-    (0..PROBES).map(move |probe| {
-        let place = hash.rotate_left(probe * 21) % FILTER_BITS;
-        (usize::try_from(place / 64).unwrap_or(usize::MAX), 1 << (place % 64))
-    })
 }
 
 /// How far the feed called `feed` is.
@@ -289,23 +233,4 @@ fn feed_at(connection: &Connection, feed: &Name) -> Result<FeedCursor, StoreErro
         Ok(FeedCursor { position: position(row.get(0)?), until, tries: row.get(2)? })
     });
     Ok(found.optional()?.unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_filter_knows_everybody_on_the_list_and_few_others() {
-        let mut filter = RecipientFilter { bits: Vec::new(), is_empty: true };
-        assert!(!filter.may_contain("ios", "anybody"));
-        for number in 0..10_000 {
-            filter.insert("ios", &number.to_string());
-        }
-        for number in 0..10_000 {
-            assert!(filter.may_contain("ios", &number.to_string()));
-        }
-        let mistaken = |number: &u32| filter.may_contain("web", &number.to_string());
-        assert!((0..10_000).filter(mistaken).count() < 10);
-    }
 }

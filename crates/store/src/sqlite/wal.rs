@@ -10,25 +10,16 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use notification::limits;
 use rusqlite::Connection;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::files::{BUSY_TIMEOUT, PAGE_BYTES, WalBounds};
 use super::reader::Pool;
-use super::writer::Command;
 use crate::StoreError;
-
-/// When the log is copied to the database, and when readers make way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct WalBounds {
-    /// Pages written since the last checkpoint at which the next one is made.
-    pub(super) checkpoint: i64,
-    /// Pages at which readers make way, so that the log starts anew.
-    pub(super) max: i64,
-}
 
 /// The log, as its writer sees it.
 #[derive(Debug)]
@@ -36,6 +27,7 @@ pub(super) struct WriteAheadLog {
     pub(super) path: PathBuf,
     bounds: WalBounds,
     readers: Arc<Pool>,
+    /// Has the writer look again when the last reader is gone.
     nudge: Waker,
     /// Pages of the log at the last checkpoint.
     tried_at: i64,
@@ -55,39 +47,10 @@ struct MakingWay {
     all_gone: Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>,
 }
 
-/// Has the writer look again when the last reader is gone.
-struct Nudge(mpsc::WeakSender<Command>);
-
-/// How long a transaction waits for a process that opens the database and reads its index. Checkpoints never wait.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-// === impl WalBounds ===
-
-impl WalBounds {
-    pub(super) const DEFAULT: Self = Self {
-        checkpoint: 32 * 1024 * 1024 / super::open::PAGE_BYTES,
-        max: 256 * 1024 * 1024 / super::open::PAGE_BYTES,
-    };
-
-    pub(super) const fn checkpoint_bytes(self) -> u64 {
-        (self.checkpoint * super::open::PAGE_BYTES).cast_unsigned()
-    }
-
-    pub(super) const fn max_bytes(self) -> u64 {
-        (self.max * super::open::PAGE_BYTES).cast_unsigned()
-    }
-}
-
 // === impl WriteAheadLog ===
 
 impl WriteAheadLog {
-    pub(super) fn new(
-        path: PathBuf,
-        bounds: WalBounds,
-        readers: Arc<Pool>,
-        commands: mpsc::WeakSender<Command>,
-    ) -> Self {
-        let nudge = Waker::from(Arc::new(Nudge(commands)));
+    pub(super) fn new(path: PathBuf, bounds: WalBounds, readers: Arc<Pool>, nudge: Waker) -> Self {
         let (max, making_way) = (bounds.max, None);
         Self {
             path,
@@ -124,7 +87,7 @@ impl WriteAheadLog {
 
     /// Why nothing more is accepted.
     pub(super) fn refusal(&self) -> Option<StoreError> {
-        let bytes = (self.pages.0 * super::open::PAGE_BYTES).cast_unsigned();
+        let bytes = (self.pages.0 * PAGE_BYTES).cast_unsigned();
         (bytes >= limits::WAL_BYTES).then(|| {
             StoreError::NoSpace(format!(
                 "another process has read the database for so long that the write-ahead log has {} MiB, and nothing was \
@@ -137,7 +100,7 @@ impl WriteAheadLog {
     /// Bytes that the database grows by when the rest of the log is copied to it, at most.
     pub(super) fn owed(&self) -> u64 {
         let (pages, copied) = self.pages;
-        ((pages - copied) * super::open::PAGE_BYTES).cast_unsigned()
+        ((pages - copied) * PAGE_BYTES).cast_unsigned()
     }
 
     /// Lets the log start anew as soon as no reader is in the way, and does not wait for that.
@@ -165,7 +128,7 @@ impl WriteAheadLog {
         self.max = pages + self.bounds.checkpoint;
         if pages >= 2 * self.told_at {
             self.told_at = pages;
-            let megabytes = pages * super::open::PAGE_BYTES / 1_000_000;
+            let megabytes = pages * PAGE_BYTES / 1_000_000;
             tracing::warn!(
                 megabytes,
                 "another process reads the database in one long transaction, and the write-ahead log grows: end it"
@@ -197,16 +160,5 @@ pub(super) fn checkpoint(connection: &Connection, pragma: &str) -> Result<bool, 
 impl std::fmt::Debug for MakingWay {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("MakingWay").field("since", &self.since).finish_non_exhaustive()
-    }
-}
-
-// === impl Nudge ===
-
-impl Wake for Nudge {
-    fn wake(self: Arc<Self>) {
-        // A queue that is full brings the writer here anyway; one that is gone has no writer.
-        if let Some(commands) = self.0.upgrade() {
-            let _queued_or_busy = commands.try_send(Command::LookAgain);
-        }
     }
 }

@@ -3,6 +3,8 @@
 use notification::{Draft, Timestamp, limits};
 use rusqlite::Connection;
 use std::fs::File;
+use std::sync::Arc;
+use std::task::Wake;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -71,6 +73,9 @@ struct Work<F, T> {
     result: Option<Result<T, StoreError>>,
     answer: oneshot::Sender<Result<T, StoreError>>,
 }
+
+/// Has the writer look again when the last reader is gone.
+pub(super) struct Nudge(pub(super) mpsc::WeakSender<Command>);
 
 /// What became of the commands of one transaction.
 struct Outcome {
@@ -357,6 +362,17 @@ impl std::fmt::Debug for Command {
             Self::LookAgain => "LookAgain",
             Self::Close(_) => "Close",
         })
+    }
+}
+
+// === impl Nudge ===
+
+impl Wake for Nudge {
+    fn wake(self: Arc<Self>) {
+        // A queue that is full brings the writer here anyway; one that is gone has no writer.
+        if let Some(commands) = self.0.upgrade() {
+            let _queued_or_busy = commands.try_send(Command::LookAgain);
+        }
     }
 }
 

@@ -53,7 +53,7 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
          SELECT 1, id, 2, 1001, 1, 1 FROM belfry.lane";
     database.query(insert).unwrap();
     let lane = database.query("SELECT id FROM belfry.lane").unwrap().trim().parse().unwrap();
-    let told = crate::postgres::desk::Notice::Due(lane, crate::conformance::at(DUE + 1));
+    let told = crate::postgres::notices::Notice::Due(lane, crate::conformance::at(DUE + 1));
     seat.desk.take_notice(&told);
     let (claim, read) = seat.run(&IssueTickets(request(DUE + 1))).await;
     assert_eq!(claim.chunks.len(), 1);

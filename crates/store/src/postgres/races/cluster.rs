@@ -11,8 +11,8 @@ use testbed::{Database, PostgresOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::connection::{Connector, Session};
-use super::super::desk::{Desk, Membership, Notice};
-use super::super::notices::{self, Teller};
+use super::super::desk::{Desk, Membership};
+use super::super::notices::{self, Notice, Teller};
 use super::super::notify::NotifyPolicy;
 use super::super::reader::PostgresReader;
 use super::super::time::DatabaseTime;
