@@ -127,9 +127,9 @@ pub const BATCH_BYTES: usize = 1024 * 1024;
 /// Commands waiting for the store's writer; beyond it callers wait.
 pub const WRITER_COMMANDS: usize = 4_096;
 /// Commands in one transaction: bounds the time until the first of them is durable.
-pub const ROUND_COMMANDS: usize = 1_024;
+pub const TRANSACTION_COMMANDS: usize = 1_024;
 /// Notifications ingested in one transaction, for the same reason.
-pub const ROUND_ITEMS: usize = 50_000;
+pub const TRANSACTION_ITEMS: usize = 50_000;
 /// Batches of a broadcast that get their chunks, or whose chunks are withdrawn, in one transaction. Other requests have their
 /// turn between two of these. It is all of two million recipients of one destination; of rare destinations, so many.
 pub const SLICE_BATCHES: usize = 2_048;
@@ -151,8 +151,8 @@ pub const DISK_RESUME: u64 = DISK_LOW / 2 * 3;
 pub const DISK_RESERVE: u64 = 64 * 1024 * 1024;
 /// The part of it that is left for settling and for recovery: no attempt is begun that would need it.
 pub const DISK_RESERVE_LAST: u64 = DISK_RESERVE / 4;
-/// What one transaction that accepts nothing may take: [`ROUND_COMMANDS`] of some pages each.
-pub const DISK_ROUND: u64 = 16 * 1024 * 1024;
+/// What one transaction that accepts nothing may take: [`TRANSACTION_COMMANDS`] of some pages each.
+pub const DISK_TRANSACTION: u64 = 16 * 1024 * 1024;
 /// What the reserve gives back at a time.
 pub const DISK_STEP: u64 = 8 * 1024 * 1024;
 /// How often a disk that is nearly full is looked at, at least.
@@ -303,12 +303,16 @@ const _: () = {
         "publishing must not wait, even if all but one delivery of every chunk is settled"
     );
     assert!(BEGIN_ITEMS <= BATCH_ITEMS);
-    assert!(DISK_ROUND <= DISK_RESERVE_LAST && DISK_STEP <= DISK_ROUND && DISK_ROUND < DISK_LOW);
+    assert!(
+        DISK_TRANSACTION <= DISK_RESERVE_LAST
+            && DISK_STEP <= DISK_TRANSACTION
+            && DISK_TRANSACTION < DISK_LOW
+    );
     assert!(
         CRASHES_BEFORE_SUSPICION * FAULT_WEIGHT < WEIGHT_BEFORE_QUARANTINE,
         "a neighbour is suspected before an innocent one is quarantined"
     );
-    assert!(OUTBOX_ROWS <= ROUND_ITEMS);
+    assert!(OUTBOX_ROWS <= TRANSACTION_ITEMS);
     let under_way = 2 * CLAIMED_BYTES
         + CLAIMED_ITEMS * DELIVERY_BYTES
         + REPORT_BATCHES * REPORT_ITEMS * REPORT_BYTES;

@@ -4,7 +4,7 @@
 //! many of them at most, and a claim goes on so far at most; the place that it came to is the lane's watermark, so they
 //! are passed once. A lane that was not looked through is due at once, behind the others: the next claim goes on with it.
 //!
-//! What was passed may become ours with its partition: then all watermarks are forgotten ([`Round::look_around`]). What
+//! What was passed may become ours with its partition: then all watermarks are forgotten ([`Transaction::look_around`]). What
 //! becomes ready again below the watermark is told by a notice, which lowers it, as for chunks that were claimed.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use notification::{Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, narrow};
-use super::round::{Failure, Round};
+use super::transaction::{Failure, Transaction};
 use crate::ClaimRequest;
 use crate::rows::codes::LaneId;
 use crate::rows::model::ChunkRow;
@@ -138,9 +138,9 @@ impl Next {
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// The lane's first ready chunk that was not chosen yet.
     pub(super) async fn look_ahead(
         &mut self,
@@ -164,7 +164,7 @@ impl Round<'_> {
         request: &ClaimRequest,
     ) -> Result<(), Failure> {
         let (limit, looked_at) = ahead.step(lane);
-        let claiming = &self.desk.claiming;
+        let claiming = &self.state.claiming;
         let others = if looked_at > LOOK_AT { 0 } else { LANES_AHEAD };
         let mut wanted = claiming.lanes.open(request, others);
         wanted.retain(|other| *other != lane && !ahead.lanes.contains_key(other));
@@ -211,6 +211,6 @@ impl Round<'_> {
     /// Nothing ready of ours lies up to `place` of the lane. What may become ready and due is not left to its notice alone: the
     /// watermark stays behind `now`.
     pub(super) fn move_watermark(&mut self, lane: LaneId, place: Place, now: Timestamp) {
-        self.desk.claiming.set_watermark(lane, place.min((now.millis(), i64::MAX)));
+        self.state.claiming.set_watermark(lane, place.min((now.millis(), i64::MAX)));
     }
 }

@@ -7,7 +7,7 @@ use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 
 use super::columns::{lane_at, signed};
 use super::ingest::{fingerprint_at, number_of};
-use super::round::{Failure, Round, TenantKey};
+use super::transaction::{Failure, TenantKey, Transaction};
 use super::writer::Ask;
 use crate::rows::codes;
 use crate::rows::packing::{Filling, Known};
@@ -50,12 +50,12 @@ const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker 
 impl Ask for Open {
     type Answer = BroadcastOpened;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let draft = &self.0;
-        round.look_up(self.keys()).await?;
+        transaction.look_up(self.keys()).await?;
         if let Some(idempotency) = &draft.idempotency {
             let key = (draft.tenant.clone(), idempotency.key.clone());
-            match round.known.get(&key) {
+            match transaction.known.get(&key) {
                 Some((Known::Broadcast(id), fingerprint))
                     if *fingerprint == idempotency.fingerprint =>
                 {
@@ -70,8 +70,8 @@ impl Ask for Open {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id) \
              INSERT INTO unreleased (broadcast) SELECT id FROM opened RETURNING broadcast";
         let idempotency = draft.idempotency.as_ref();
-        let worker = round.desk.membership.borrow().worker;
-        let row = round
+        let worker = transaction.state.membership.borrow().worker;
+        let row = transaction
             .row(
                 insert,
                 &[
@@ -104,9 +104,9 @@ impl Ask for Open {
 impl Ask for AddRecipients {
     type Answer = ();
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<(), Failure> {
-        let template = round.open_broadcast(self.broadcast).await?.envelope;
-        round.reserve_batches(self.items()).await?;
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+        let template = transaction.open_broadcast(self.broadcast).await?.envelope;
+        transaction.reserve_batches(self.items()).await?;
         let mut batches = Vec::new();
         let envelope_of = |group: &RecipientGroup| {
             let mut envelope = template.clone();
@@ -115,17 +115,17 @@ impl Ask for AddRecipients {
         };
         let envelopes: Vec<Envelope> = self.groups.iter().map(envelope_of).collect();
         let lanes = envelopes.iter().map(|envelope| &envelope.lane).collect();
-        let lanes = round.lane_numbers(lanes).await?;
+        let lanes = transaction.lane_numbers(lanes).await?;
         for (group, envelope) in self.groups.iter().zip(envelopes) {
             let lane = number_of(&lanes, &envelope.lane);
-            let new = |round: &mut Round<'_>| {
-                let id = round.desk.next_batch();
+            let new = |transaction: &mut Transaction<'_>| {
+                let id = transaction.state.next_batch();
                 Filling::new(id, envelope.clone(), self.now, group.has_contents())
             };
-            let mut batch = new(round);
+            let mut batch = new(transaction);
             for (recipient, content) in group.items() {
                 if !batch.fits(recipient, &content) {
-                    batches.push((lane, std::mem::replace(&mut batch, new(round))));
+                    batches.push((lane, std::mem::replace(&mut batch, new(transaction))));
                 }
                 batch.push(recipient.clone(), content);
             }
@@ -134,11 +134,11 @@ impl Ask for AddRecipients {
             }
         }
         if !batches.is_empty() {
-            round.copy_batches(&batches).await?;
+            transaction.copy_batches(&batches).await?;
             let added: usize = batches.iter().map(|(_, batch)| batch.items.len()).sum();
             let update = "UPDATE unreleased SET recipients = recipients + $2 WHERE broadcast = $1";
             let number = self.broadcast.0.cast_signed();
-            round.execute(update, &[&number, &signed(added)]).await?;
+            transaction.execute(update, &[&number, &signed(added)]).await?;
         }
         Ok(())
     }
@@ -152,28 +152,30 @@ impl Ask for AddRecipients {
 impl Ask for Seal {
     type Answer = u64;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<u64, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let Self(id, now) = *self;
-        let OpenBroadcast { envelope, key } = round.open_broadcast(id).await?;
+        let OpenBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             let owned = (envelope.tenant.clone(), key.clone());
-            round.look_up(vec![owned.clone()]).await?;
-            if round.known.contains_key(&owned) || round.packing.keys.contains_key(&owned) {
+            transaction.look_up(vec![owned.clone()]).await?;
+            if transaction.known.contains_key(&owned)
+                || transaction.packing.keys.contains_key(&owned)
+            {
                 return Err(StoreError::KeyReused { index: 0 }.into());
             }
             let insert = "INSERT INTO idempotency (tenant, key, fingerprint, broadcast) \
                  VALUES ($1, $2, $3, $4)";
             let tenant = envelope.tenant.as_str();
-            round.execute(insert, &[&tenant, &&*key, &&fingerprint[..], &number]).await?;
-            round.known.insert(owned, (Known::Broadcast(id), fingerprint));
+            transaction.execute(insert, &[&tenant, &&*key, &&fingerprint[..], &number]).await?;
+            transaction.known.insert(owned, (Known::Broadcast(id), fingerprint));
         }
-        let row = round.row(SEAL, &[&number, &now.millis()]).await?;
+        let row = transaction.row(SEAL, &[&number, &now.millis()]).await?;
         let recipients = row.try_get::<_, i64>(0)?.cast_unsigned();
-        round.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
+        transaction.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
         // What is one slice is due with this transaction.
-        let slice = round.slice(number, 0).await?;
-        round.release(&slice).await?;
+        let slice = transaction.slice(number, 0).await?;
+        transaction.release(&slice).await?;
         Ok(recipients)
     }
 }
@@ -182,25 +184,25 @@ impl Ask for Seal {
 impl Ask for Abandon {
     type Answer = bool;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<bool, Failure> {
-        round.open_broadcast(self.0).await?;
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+        transaction.open_broadcast(self.0).await?;
         let number = self.0.0.cast_signed();
-        let is_all = round.remove_batches(&[number]).await?;
+        let is_all = transaction.remove_batches(&[number]).await?;
         if is_all {
-            round.remove_broadcasts(&[number]).await?;
+            transaction.remove_broadcasts(&[number]).await?;
         }
         Ok(is_all)
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// A broadcast that this process has open, locked.
     async fn open_broadcast(&mut self, id: BroadcastId) -> Result<OpenBroadcast, Failure> {
         let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
              FROM broadcast WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
-        let worker = self.desk.membership.borrow().worker;
+        let worker = self.state.membership.borrow().worker;
         let rows = self.rows(select, &[&id.0.cast_signed(), &worker]).await?;
         let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
         let guarantee: i16 = row.try_get(4)?;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use notification::{State, Timestamp, limits};
 
 use super::columns::{chunk_at, signed};
-use super::round::{Failure, Round, Writes};
+use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Ask;
 use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
@@ -26,16 +26,16 @@ struct Overdue {
     end: End,
 }
 
-/// Chunks whose claims are ended in one round: all that one process delivers, and some tickets; whoever held more is
+/// Chunks whose claims are ended in one transaction: all that one process delivers, and some tickets; whoever held more is
 /// buried in several.
-const CHUNKS_PER_ROUND: usize = 4_096;
+const CHUNKS_PER_TRANSACTION: usize = 4_096;
 const _: () = assert!(
-    limits::CLAIMED_ITEMS / (limits::CHUNK_WEIGHT + 1) < CHUNKS_PER_ROUND,
+    limits::CLAIMED_ITEMS / (limits::CHUNK_WEIGHT + 1) < CHUNKS_PER_TRANSACTION,
     "what was in flight in one process is judged as a whole"
 );
 
-/// Batches of open broadcasts that are removed in one round, likewise.
-const BATCHES_PER_ROUND: i64 = 2_000;
+/// Batches of open broadcasts that are removed in one transaction, likewise.
+const BATCHES_PER_TRANSACTION: i64 = 2_000;
 
 /// What a worker says of its end.
 pub(super) const IN_ORDER: &str = "in order";
@@ -47,7 +47,7 @@ pub(super) const BY_A_FAULT: &str = "by a fault";
 const SELECT_OVERDUE: &str = "SELECT id, ended, (extract(epoch FROM alive_until) * 1000)::int8, EXISTS ( \
        SELECT FROM pg_stat_activity WHERE pid = worker.backend AND datname = current_database()) \
      FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
-/// What was being delivered first, so that it is in one round.
+/// What was being delivered first, so that it is in one transaction.
 const SELECT_HELD: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
      members, weight, is_ticket FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL AND id IN ( \
        SELECT id FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL ORDER BY is_ticket, id LIMIT $2) \
@@ -64,16 +64,17 @@ const CLEAR_SUSPECTS: &str = "UPDATE chunk SET crashes = 3 WHERE id IN ( \
 impl Ask for Bury {
     type Answer = Recovery;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Recovery, Failure> {
-        let Some(worker) = self.overdue(round).await? else { return Ok(Recovery::default()) };
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Recovery, Failure> {
+        let Some(worker) = self.overdue(transaction).await? else { return Ok(Recovery::default()) };
         let mut recovery = Recovery::default();
-        let rows = round.rows(SELECT_HELD, &[&worker.id, &signed(CHUNKS_PER_ROUND)]).await?;
+        let rows =
+            transaction.rows(SELECT_HELD, &[&worker.id, &signed(CHUNKS_PER_TRANSACTION)]).await?;
         let mut writes = Writes::default();
         let (mut ended, mut returned) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
             let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get(12)?);
-            let rest = round.end_lease(&mut writes, &chunk, self.now, "process ended");
-            round.freed(&chunk, chunk.count, true);
+            let rest = transaction.end_lease(&mut writes, &chunk, self.now, "process ended");
+            transaction.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
             if is_ticket {
                 recovery.returned += rest.len() as u64;
@@ -82,13 +83,13 @@ impl Ask for Bury {
             }
             ended.push(chunk);
         }
-        round.unlease(&ended).await?;
-        judge(round, &mut writes, &mut recovery, (worker.end, returned)).await?;
-        round.write(writes).await?;
-        // First of all, so that others work on meanwhile: the rest may take several rounds.
-        round.free_partitions(&[worker.id]).await?;
-        if rows.len() < CHUNKS_PER_ROUND {
-            recovery.abandoned_broadcasts = round.forget_workers(&[worker.id]).await?;
+        transaction.unlease(&ended).await?;
+        judge(transaction, &mut writes, &mut recovery, (worker.end, returned)).await?;
+        transaction.write(writes).await?;
+        // First of all, so that others work on meanwhile: the rest may take several transactions.
+        transaction.free_partitions(&[worker.id]).await?;
+        if rows.len() < CHUNKS_PER_TRANSACTION {
+            recovery.abandoned_broadcasts = transaction.forget_workers(&[worker.id]).await?;
         }
         Ok(recovery)
     }
@@ -97,8 +98,8 @@ impl Ask for Bury {
 // === impl Bury ===
 
 impl Bury {
-    async fn overdue(&self, round: &mut Round<'_>) -> Result<Option<Overdue>, Failure> {
-        let rows = round.rows(SELECT_OVERDUE, &[]).await?;
+    async fn overdue(&self, transaction: &mut Transaction<'_>) -> Result<Option<Overdue>, Failure> {
+        let rows = transaction.rows(SELECT_OVERDUE, &[]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let ending = match (row.try_get::<_, Option<&str>>(1)?, row.try_get(3)?) {
             (Some(BY_A_FAULT), _) => Ending::Faulted,
@@ -113,7 +114,7 @@ impl Bury {
 
 /// Decides what becomes of chunks that are ready again, and of suspects that wait.
 async fn judge(
-    round: &mut Round<'_>,
+    transaction: &mut Transaction<'_>,
     writes: &mut Writes,
     recovery: &mut Recovery,
     (end, returned): (End, Vec<(ChunkRow, Members)>),
@@ -121,7 +122,7 @@ async fn judge(
     let in_flight: Vec<InFlight> =
         returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();
     if blame::clears_others(end.ending, &in_flight) {
-        round.execute(CLEAR_SUSPECTS, &[]).await?;
+        transaction.execute(CLEAR_SUSPECTS, &[]).await?;
     }
     let fates = blame::judge(end, &in_flight);
     let (mut counted, mut epochs) = (Vec::new(), Vec::new());
@@ -148,20 +149,20 @@ async fn judge(
             Fate::Quarantined => {
                 let (at, attempt, state) = (end.now, chunk.attempt, State::Dead);
                 let line = LogLine { at, attempt, state, status: 0, detail: blame::QUARANTINED };
-                round.end(writes, chunk.batch, &line, rest);
+                transaction.end(writes, chunk.batch, &line, rest);
                 writes.shrink(chunk, &Members::default());
             }
         }
     }
     if !counted.is_empty() {
-        round.change(COUNT, counted.len(), &[&counted, &epochs, &crashes, &dues]).await?;
+        transaction.change(COUNT, counted.len(), &[&counted, &epochs, &crashes, &dues]).await?;
     }
     Ok(())
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     async fn free_partitions(&mut self, dead: &[i64]) -> Result<(), Failure> {
         let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 \
              WHERE id IN (SELECT id FROM partition WHERE owner = ANY($1) ORDER BY id FOR UPDATE)";
@@ -173,7 +174,7 @@ impl Round<'_> {
 
     /// Removes their open broadcasts, and then them. Whoever seals one or adds to it holds its row, so it is locked first.
     async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, Failure> {
-        // Nobody's from now on: what is left of one that takes several rounds is never sealed.
+        // Nobody's from now on: what is left of one that takes several transactions is never sealed.
         let disown =
             "UPDATE broadcast SET worker = NULL WHERE sealed_at IS NULL AND worker = ANY($1)";
         self.execute(disown, &[&dead]).await?;
@@ -185,7 +186,7 @@ impl Round<'_> {
             return Ok(0);
         }
         let abandoned = self.remove_broadcasts(&open).await?;
-        // One that is found to hold more is left for the next round.
+        // One that is found to hold more is left for the next transaction.
         let remove = "DELETE FROM worker WHERE id = ANY($1) \
              AND NOT EXISTS (SELECT FROM chunk WHERE chunk.worker = worker.id AND lease_until IS NOT NULL)";
         self.execute(remove, &[&dead]).await?;
@@ -193,11 +194,11 @@ impl Round<'_> {
         Ok(abandoned)
     }
 
-    /// Removes batches of open broadcasts, as many as a round has time for; whether none is left.
+    /// Removes batches of open broadcasts, as many as a transaction has time for; whether none is left.
     pub(super) async fn remove_batches(&mut self, broadcasts: &[i64]) -> Result<bool, Failure> {
         let delete = "DELETE FROM batch WHERE id = ANY(ARRAY( \
              SELECT id FROM batch WHERE broadcast = ANY($1) ORDER BY broadcast, id LIMIT $2))";
-        let removed = self.execute(delete, &[&broadcasts, &BATCHES_PER_ROUND]).await?;
-        Ok(removed < BATCHES_PER_ROUND.cast_unsigned())
+        let removed = self.execute(delete, &[&broadcasts, &BATCHES_PER_TRANSACTION]).await?;
+        Ok(removed < BATCHES_PER_TRANSACTION.cast_unsigned())
     }
 }

@@ -7,8 +7,8 @@ use notification::{BroadcastId, Name, NotificationId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, select_chunk, signed};
-use super::round::{Failure, Round, Writes};
-use super::writer::{Ask, Desktop};
+use super::transaction::{Failure, Transaction, Writes};
+use super::writer::{Ask, WriterHandle};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -38,39 +38,40 @@ pub(super) struct CancelNext {
 impl Ask for CancelOne {
     type Answer = Option<Cancelled>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let id = self.id;
         let select = "SELECT accepted_at, count, broadcast FROM batch WHERE id = $1 AND tenant = $2 \
              AND (broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
              WHERE b.id = batch.broadcast) IS NOT NULL)";
         let number = id.batch().0.cast_signed();
-        let rows = round.rows(select, &[&number, &self.tenant.as_str()]).await?;
+        let rows = transaction.rows(select, &[&number, &self.tenant.as_str()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let accepted_at = Timestamp::from_millis(row.try_get(0)?);
-        let same = NotificationId::new(accepted_at, round.desk.realm, id.batch(), id.index());
+        let same =
+            NotificationId::new(accepted_at, transaction.state.realm, id.batch(), id.index());
         if same != id || i32::from(id.index()) >= row.try_get(1)? {
             return Ok(None);
         }
         if let Some(broadcast) = row.try_get(2)?
-            && let Some(cancelled) = self.cancel_waiting(round, broadcast).await?
+            && let Some(cancelled) = self.cancel_waiting(transaction, broadcast).await?
         {
             return Ok(Some(cancelled));
         }
         let mut cancelled = Cancelled::default();
         let mut writes = Writes::default();
         let only = Members::from_iter([id.index()]);
-        for chunk in round.pending_of(&[number], &only).await? {
+        for chunk in transaction.pending_of(&[number], &only).await? {
             if !chunk.members().contains(id.index()) {
                 continue;
             }
             if chunk.lease_until.is_some() {
                 cancelled.under_way = 1;
             } else {
-                round.withdraw(&mut writes, &chunk, &only, self.now);
+                transaction.withdraw(&mut writes, &chunk, &only, self.now);
                 cancelled.cancelled = 1;
             }
         }
-        round.write(writes).await?;
+        transaction.write(writes).await?;
         cancelled.ended = 1 - cancelled.under_way - cancelled.cancelled;
         Ok(Some(cancelled))
     }
@@ -80,38 +81,38 @@ impl Ask for CancelOne {
 impl Ask for CancelNext {
     type Answer = Option<CancelSlice>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let mut slice = CancelSlice::default();
         let CancelPlace { after, until } = match self.place {
             Some(place) => place,
-            None => match self.begin(round, &mut slice).await? {
+            None => match self.begin(transaction, &mut slice).await? {
                 Some(place) => place,
                 None => return Ok(None),
             },
         };
         let select = "SELECT id, count FROM batch WHERE broadcast = $1 AND id > $2 AND id <= $3 \
              ORDER BY id LIMIT $4";
-        let size = round.desk.slicing.batches;
+        let size = transaction.state.slicing.batches;
         let parameters: [&(dyn ToSql + Sync); 4] =
             [&self.broadcast.0.cast_signed(), &after, &until, &signed(size)];
         let (mut batches, mut total) = (Vec::new(), 0);
-        for row in &round.rows(select, &parameters).await? {
+        for row in &transaction.rows(select, &parameters).await? {
             batches.push(row.try_get::<_, i64>(0)?);
             total += u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
         }
         let (mut under_way, mut cancelled) = (0, 0);
         let mut writes = Writes::default();
         let everybody = Members::all(limits::BATCH_ITEMS);
-        for chunk in round.pending_of(&batches, &everybody).await? {
+        for chunk in transaction.pending_of(&batches, &everybody).await? {
             let count = chunk.count as u64;
             if chunk.lease_until.is_some() {
                 under_way += count;
             } else {
-                round.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
+                transaction.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
                 cancelled += count;
             }
         }
-        round.write(writes).await?;
+        transaction.write(writes).await?;
         slice.counted.under_way += under_way;
         slice.counted.cancelled += cancelled;
         slice.counted.ended += total.saturating_sub(under_way + cancelled);
@@ -121,9 +122,9 @@ impl Ask for CancelNext {
     }
 }
 
-// === impl Desktop ===
+// === impl WriterHandle ===
 
-impl Desktop {
+impl WriterHandle {
     /// Withdraws what is pending of a broadcast, slice by slice. What is done stays done if this ends before its end.
     pub(super) async fn cancel_broadcast(
         &self,
@@ -151,7 +152,7 @@ impl CancelOne {
     /// Cancels it if its batch waits for its chunk, which will be made without it; `None` if the batch does not wait.
     async fn cancel_waiting(
         &self,
-        round: &mut Round<'_>,
+        transaction: &mut Transaction<'_>,
         broadcast: i64,
     ) -> Result<Option<Cancelled>, Failure> {
         let (batch, index) = (self.id.batch(), self.id.index());
@@ -159,21 +160,21 @@ impl CancelOne {
         // Locked, so that no slice passes the batch meanwhile.
         let select =
             "SELECT withdrawn_at FROM unreleased WHERE broadcast = $1 AND passed < $2 FOR UPDATE";
-        let rows = round.rows(select, &[&broadcast, &number]).await?;
+        let rows = transaction.rows(select, &[&broadcast, &number]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        round.effects.waits = true;
+        transaction.effects.waits = true;
         let is_withdrawn = row.try_get::<_, Option<i64>>(0)?.is_some();
-        let logged = round.logged(&[number]).await?;
+        let logged = transaction.logged(&[number]).await?;
         let mut groups = logged.values().flatten();
         if is_withdrawn || groups.any(|group| group.indexes.contains(&index)) {
             return Ok(Some(Cancelled { ended: 1, ..Cancelled::default() }));
         }
         let mut writes = Writes::default();
         let line = LogLine::unattempted(self.now, State::Cancelled);
-        round.end(&mut writes, batch, &line, &Members::from_iter([index]));
-        round.write(writes).await?;
+        transaction.end(&mut writes, batch, &line, &Members::from_iter([index]));
+        transaction.write(writes).await?;
         let update = "UPDATE unreleased SET waiting = waiting - 1 WHERE broadcast = $1";
-        round.execute(update, &[&broadcast]).await?;
+        transaction.execute(update, &[&broadcast]).await?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
     }
 }
@@ -184,37 +185,38 @@ impl CancelNext {
     /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
     async fn begin(
         &self,
-        round: &mut Round<'_>,
+        transaction: &mut Transaction<'_>,
         slice: &mut CancelSlice,
     ) -> Result<Option<CancelPlace>, Failure> {
         let number = self.broadcast.0.cast_signed();
         let select =
             "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
-        if round.rows(select, &[&number, &self.tenant.as_str()]).await?.is_empty() {
+        if transaction.rows(select, &[&number, &self.tenant.as_str()]).await?.is_empty() {
             return Ok(None);
         }
         let select = "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
              WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
-        let rows = round.rows(select, &[&number]).await?;
+        let rows = transaction.rows(select, &[&number]).await?;
         let Some(row) = rows.first() else {
             return Ok(Some(CancelPlace { after: 0, until: i64::MAX }));
         };
-        round.effects.waits = true;
+        transaction.effects.waits = true;
         slice.recipients = Some(row.try_get::<_, i64>(0)?.cast_unsigned());
         if row.try_get::<_, Option<i64>>(3)?.is_none() {
             let waiting = row.try_get::<_, i64>(1)?.cast_unsigned();
             let update = "UPDATE unreleased SET withdrawn_at = $2 WHERE broadcast = $1";
-            round.execute(update, &[&number, &self.now.millis()]).await?;
-            round.count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
+            transaction.execute(update, &[&number, &self.now.millis()]).await?;
+            transaction
+                .count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
             slice.counted.cancelled = waiting;
         }
         Ok(Some(CancelPlace { after: 0, until: row.try_get(2)? }))
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     fn withdraw(
         &mut self,
         writes: &mut Writes,

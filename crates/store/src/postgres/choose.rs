@@ -14,9 +14,9 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::ahead::{LookAhead, Next};
 use super::columns::{lane_at, narrow, signed};
-use super::desk::Claiming;
-use super::round::{Failure, Round};
+use super::transaction::{Failure, Transaction};
 use super::writer::Ask;
+use super::writer_state::Claiming;
 use crate::rows::codes::LaneId;
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::model::ChunkRow;
@@ -45,10 +45,10 @@ pub(super) struct OfferChannels(pub(super) Arc<BTreeSet<Name>>);
 impl Ask for OfferChannels {
     type Answer = ();
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<(), Failure> {
-        round.desk.offered = Some(Arc::clone(&self.0));
-        round.desk.claiming.lanes.offer(round.desk.offered.clone());
-        round.effects.woke = true;
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+        transaction.state.offered = Some(Arc::clone(&self.0));
+        transaction.state.claiming.lanes.offer(transaction.state.offered.clone());
+        transaction.effects.woke = true;
         Ok(())
     }
 }
@@ -60,12 +60,12 @@ impl Offer for Postgres {
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// The windows of all consumers, as far as this producer may fill them.
     pub(super) fn share_of(&self, request: ClaimRequest) -> ClaimRequest {
-        let membership = self.desk.membership.borrow();
+        let membership = self.state.membership.borrow();
         let share = |window: usize| {
             window.saturating_mul(membership.consumers).div_ceil(membership.producers.max(1))
         };
@@ -82,11 +82,11 @@ impl Round<'_> {
         let mut ahead = LookAhead::default();
         let mut chosen = Vec::new();
         let (mut items, mut bytes) = (0, 0);
-        while items < limits::ROUND_ITEMS
-            && let Some(lane) = self.desk.claiming.lanes.next(&request)
+        while items < limits::TRANSACTION_ITEMS
+            && let Some(lane) = self.state.claiming.lanes.next(&request)
         {
             let next = self.look_ahead(lane, &mut ahead, &request).await?;
-            let lanes = &mut self.desk.claiming.lanes;
+            let lanes = &mut self.state.claiming.lanes;
             let (first, of_first) = match next {
                 Next::Chunk(first, bytes) if first.due_at <= request.now => (first, bytes),
                 Next::NotBefore(at) if at <= request.now => {
@@ -110,7 +110,7 @@ impl Round<'_> {
                 self.move_watermark(lane, place, request.now);
             }
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
-            let lanes = &mut self.desk.claiming.lanes;
+            let lanes = &mut self.state.claiming.lanes;
             lanes.add_claimed(lane, first.count);
             lanes.add_weight(lane, first.weight);
             lanes.served(lane, second.due_at());
@@ -121,17 +121,17 @@ impl Round<'_> {
 
     /// When to claim again if nothing changes before.
     pub(super) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
-        let claiming = &self.desk.claiming;
+        let claiming = &self.state.claiming;
         let next_lease_end = claiming.leases.first().map(|(until, _)| *until);
         claiming.lanes.next_at(request).into_iter().chain(next_lease_end).min()
     }
 
     /// Reads the next page of lanes with something due, if there may be more than are known.
     async fn read_due(&mut self, request: &ClaimRequest) -> Result<(), Failure> {
-        let Some(place) = self.desk.claiming.lanes.unread(request) else { return Ok(()) };
-        if self.desk.membership.borrow().partitions.is_empty() {
+        let Some(place) = self.state.claiming.lanes.unread(request) else { return Ok(()) };
+        if self.state.membership.borrow().partitions.is_empty() {
             // Nothing of what there is would be ours.
-            self.desk.claiming.lanes.read_all();
+            self.state.claiming.lanes.read_all();
             return Ok(());
         }
         let limit = signed(LANES_PER_PAGE);
@@ -139,10 +139,10 @@ impl Round<'_> {
         for row in &rows {
             let (id, lane) = lane_of(row)?;
             let due_at = Timestamp::from_millis(row.try_get(4)?);
-            self.desk.claiming.add_read(id, lane, due_at);
+            self.state.claiming.add_read(id, lane, due_at);
         }
         if rows.len() < LANES_PER_PAGE {
-            self.desk.claiming.lanes.read_all();
+            self.state.claiming.lanes.read_all();
         }
         Ok(())
     }
@@ -150,23 +150,23 @@ impl Round<'_> {
     /// Forgets everything, if what is in memory was read for other partitions or may be wrong.
     pub(super) async fn look_around(&mut self) -> Result<(), Failure> {
         let (worker, partitions) = {
-            let membership = self.desk.membership.borrow();
+            let membership = self.state.membership.borrow();
             (membership.worker, membership.partitions.clone())
         };
         let now_for = Some((worker, partitions.clone()));
-        if self.desk.claiming.read_for == now_for {
+        if self.state.claiming.read_for == now_for {
             return Ok(());
         }
-        self.desk.claiming = Claiming::default();
-        self.desk.claiming.lanes.offer(self.desk.offered.clone());
+        self.state.claiming = Claiming::default();
+        self.state.claiming.lanes.offer(self.state.offered.clone());
         if partitions.is_empty() {
-            self.desk.claiming.read_for = now_for;
+            self.state.claiming.read_for = now_for;
             return Ok(());
         }
         let chunk_weight = i64::try_from(limits::CHUNK_WEIGHT).unwrap_or(0);
         for row in &self.rows(SELECT_CLAIMED, &[&partitions, &chunk_weight]).await? {
             let (id, lane) = lane_of(row)?;
-            let claiming = &mut self.desk.claiming;
+            let claiming = &mut self.state.claiming;
             if claiming.lanes.lane(id).is_none() {
                 claiming.lanes.add(id, lane);
             }
@@ -175,13 +175,13 @@ impl Round<'_> {
             let until = Timestamp::from_millis(row.try_get(5)?);
             claiming.leases.insert((until, ChunkId(0)));
         }
-        self.desk.claiming.read_for = now_for;
+        self.state.claiming.read_for = now_for;
         Ok(())
     }
 
     /// The lane with number `id`.
     pub(super) async fn lane(&mut self, id: LaneId) -> Result<Lane, Failure> {
-        if let Some(lane) = self.desk.claiming.lanes.lane(id) {
+        if let Some(lane) = self.state.claiming.lanes.lane(id) {
             return Ok(lane.clone());
         }
         let select = "SELECT channel, destination, priority FROM lane WHERE id = $1";
@@ -191,20 +191,20 @@ impl Round<'_> {
 
     /// Learns the names of lanes that notices spoke of.
     pub(super) async fn meet_strangers(&mut self) -> Result<(), Failure> {
-        if self.desk.claiming.strangers.is_empty() {
+        if self.state.claiming.strangers.is_empty() {
             return Ok(());
         }
-        let ids: Vec<i32> = self.desk.claiming.strangers.keys().map(|id| narrow(*id)).collect();
+        let ids: Vec<i32> = self.state.claiming.strangers.keys().map(|id| narrow(*id)).collect();
         let select = "SELECT id, channel, destination, priority FROM lane WHERE id = ANY($1)";
         for row in &self.rows(select, &[&ids]).await? {
             let (id, lane) = lane_of(row)?;
-            let Some(due_at) = self.desk.claiming.strangers.remove(&id) else { continue };
-            if self.desk.claiming.lanes.lane(id).is_none() {
-                self.desk.claiming.lanes.add(id, lane);
+            let Some(due_at) = self.state.claiming.strangers.remove(&id) else { continue };
+            if self.state.claiming.lanes.lane(id).is_none() {
+                self.state.claiming.lanes.add(id, lane);
             }
-            self.desk.claiming.lanes.add_due(id, due_at);
+            self.state.claiming.lanes.add_due(id, due_at);
         }
-        self.desk.claiming.strangers.clear();
+        self.state.claiming.strangers.clear();
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::columns::lane_at;
 use super::lease::Lease;
-use super::round::{Failure, Round, Writes};
+use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Ask;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
@@ -63,15 +63,15 @@ pub(super) use select_batch;
 impl Ask for ClaimChunks {
     type Answer = Claim<Chunk>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        let now = round.no_later(self.0.now);
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+        let now = transaction.no_later(self.0.now);
         let request = ClaimRequest { now, ..self.0 };
         let lease = Lease { until: now.plus(request.lease), is_ticket: false, is_guarded: true };
-        let chosen = round.choose(request).await?;
-        let leased = round.lease(&chosen, lease).await?;
+        let chosen = transaction.choose(request).await?;
+        let leased = transaction.lease(&chosen, lease).await?;
         let chosen = chosen.into_iter().filter(|chunk| leased.contains(&chunk.id)).collect();
-        let chunks = round.open(chosen, now, lease).await?;
-        Ok(Claim { chunks, next_at: round.claim_again_at(&request) })
+        let chunks = transaction.open(chosen, now, lease).await?;
+        Ok(Claim { chunks, next_at: transaction.claim_again_at(&request) })
     }
 }
 
@@ -79,24 +79,24 @@ impl Ask for ClaimChunks {
 impl Ask for IssueTickets {
     type Answer = Claim<Ticket>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        let now = round.no_later(self.0.now);
-        let request = round.share_of(ClaimRequest { now, ..self.0 });
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+        let now = transaction.no_later(self.0.now);
+        let request = transaction.share_of(ClaimRequest { now, ..self.0 });
         let lease =
             Lease { until: request.now.plus(request.lease), is_ticket: true, is_guarded: true };
-        let chosen = round.choose(request).await?;
-        let leased = round.lease(&chosen, lease).await?;
+        let chosen = transaction.choose(request).await?;
+        let leased = transaction.lease(&chosen, lease).await?;
         let mut chunks = Vec::with_capacity(chosen.len());
         for chunk in chosen.iter().filter(|chunk| leased.contains(&chunk.id)) {
             chunks.push(Ticket {
                 chunk: chunk.id,
                 epoch: Epoch(chunk.epoch.0 + 1),
-                priority: round.lane(chunk.lane).await?.priority,
+                priority: transaction.lane(chunk.lane).await?.priority,
                 lease_until: lease.until,
                 count: u16::try_from(chunk.count).unwrap_or(u16::MAX),
             });
         }
-        Ok(Claim { chunks, next_at: round.claim_again_at(&request) })
+        Ok(Claim { chunks, next_at: transaction.claim_again_at(&request) })
     }
 }
 
@@ -104,11 +104,11 @@ impl Ask for IssueTickets {
 impl Ask for TakeChunks {
     type Answer = Vec<Option<Chunk>>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        let now = round.no_later(self.now);
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+        let now = transaction.no_later(self.now);
         let ids: Vec<i64> =
             self.tickets.iter().map(|ticket| ticket.chunk.0.cast_signed()).collect();
-        let mut chunks = round.lock_chunks(&ids).await?;
+        let mut chunks = transaction.lock_chunks(&ids).await?;
         let good = |ticket: &Ticket| {
             let chunk = chunks.get(&ticket.chunk)?;
             let is_good =
@@ -118,11 +118,11 @@ impl Ask for TakeChunks {
         };
         let good: Vec<ChunkRow> = self.tickets.iter().filter_map(good).collect();
         let lease = Lease { until: now.plus(self.lease), is_ticket: false, is_guarded: false };
-        let leased = round.lease(&good, lease).await?;
+        let leased = transaction.lease(&good, lease).await?;
         let (good, refused): (Vec<ChunkRow>, Vec<ChunkRow>) =
             good.into_iter().partition(|chunk| leased.contains(&chunk.id));
-        round.hand_back(&refused).await?;
-        let taken = round.open(good, now, lease).await?.into_iter();
+        transaction.hand_back(&refused).await?;
+        let taken = transaction.open(good, now, lease).await?.into_iter();
         let mut taken: HashMap<(ChunkId, Epoch), Chunk> =
             taken.map(|chunk| ((chunk.id, chunk.epoch), chunk)).collect();
         let of_ticket = |ticket: &Ticket| taken.remove(&(ticket.chunk, Epoch(ticket.epoch.0 + 1)));
@@ -142,9 +142,9 @@ impl Take for Postgres {
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// `now`, by a caller's clock, or the database's time if that is earlier: whoever's clock is ahead sends nothing before it
     /// is due, and ends no lease that lasts.
     fn no_later(&self, now: Timestamp) -> Timestamp {
@@ -153,7 +153,7 @@ impl Round<'_> {
 
     /// When to claim again if nothing changes before. Who lost a lease does not know what is left for it.
     fn claim_again_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
-        let lost = self.desk.claiming.read_for.is_none();
+        let lost = self.state.claiming.read_for.is_none();
         let again = lost.then(|| request.now.plus(CLAIM_AGAIN_AFTER));
         self.next_at(request).into_iter().chain(again).min()
     }
@@ -183,7 +183,7 @@ impl Round<'_> {
         }
         let batches = self.batches(leased.iter()).await?;
         let contents = self.end_what_must_not_be_sent(&leased, &batches, now).await?;
-        let (realm, worker) = (self.desk.realm, self.desk.membership.borrow().worker);
+        let (realm, worker) = (self.state.realm, self.state.membership.borrow().worker);
         let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
             let batch = batches.get(&chunk.batch).filter(|_| !deliveries.is_empty())?;
             Some(Chunk {
@@ -203,7 +203,7 @@ impl Round<'_> {
         Ok(leased.iter().zip(contents).filter_map(chunk).collect())
     }
 
-    /// Ends what is expired or suppressed of `chunks`, which are leased in this round; returns what is left of each.
+    /// Ends what is expired or suppressed of `chunks`, which are leased in this transaction; returns what is left of each.
     async fn end_what_must_not_be_sent(
         &mut self,
         chunks: &[ChunkRow],
@@ -234,7 +234,7 @@ impl Round<'_> {
                 writes.log(batch, &listing::log_row(&listed, now));
                 let is_listed = |delivery: &&Delivery| listed.contains_key(&delivery.index);
                 let gone = deliveries.iter().filter(is_listed);
-                fallbacks.extend(model::fallbacks(row, self.desk.realm, gone, now));
+                fallbacks.extend(model::fallbacks(row, self.state.realm, gone, now));
                 listed.into_keys().collect()
             };
             if !ended.is_empty() {

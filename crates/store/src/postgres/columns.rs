@@ -4,7 +4,7 @@ use notification::{BatchId, ChunkId, Epoch, Lane, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::desk::partition_of;
+use super::writer_state::partition_of;
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::members::Members;

@@ -168,12 +168,12 @@ impl Session {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What to ask for with the beginning of a round, for [`follow_growth`](Self::follow_growth); `None` with most rounds.
+    /// What to ask for with the beginning of a transaction, for [`follow_growth`](Self::follow_growth); `None` with most transactions.
     pub(super) fn ask_sizes_at_begin(&self) -> Option<String> {
         self.sizes().question_at_begin()
     }
 
-    /// What to ask for within a round, for [`follow_growth`](Self::follow_growth).
+    /// What to ask for within a transaction, for [`follow_growth`](Self::follow_growth).
     pub(super) fn ask_sizes(&self) -> String {
         self.sizes().question()
     }

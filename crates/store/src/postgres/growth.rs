@@ -1,9 +1,9 @@
 //! The plans of a session follow the growth of the tables.
 //!
 //! A writer's statements are planned once, and their plans are good for what the tables held then: of a table without a
-//! page, the planner takes it that every way through it costs the same, and may choose to read all of it. So the first round
+//! page, the planner takes it that every way through it costs the same, and may choose to read all of it. So the first transaction
 //! of a session, and every eighth after it, asks for the sizes of the tables in the message that begins it, and the session
-//! forgets its plans when a table has doubled or halved since they were last forgotten. A round that has brought in many
+//! forgets its plans when a table has doubled or halved since they were last forgotten. A transaction that has brought in many
 //! batches or lanes asks once more before it goes on.
 //!
 //! Readers need none of this: they plan each question when it is asked.
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 pub(super) struct Sizes {
     /// Pages of each of [`TABLES`], [`PAGES_MAX`] at most; `None` before the first answer.
     pages: Option<[u64; TABLES.len()]>,
-    rounds: u32,
+    transactions: u32,
     looks: u32,
 }
 
@@ -32,7 +32,7 @@ pub(super) const TABLES: [&str; 10] = [
     "suppression_event",
     "suppression_lift",
 ];
-/// Rounds of which one asks for the sizes when it begins: ten sizes take longer than all the rest of an empty round.
+/// Transactions of which one asks for the sizes when it begins: ten sizes take longer than all the rest of an empty transaction.
 pub(super) const ASK_EVERY: u32 = 8;
 /// Pages of a table from which on plans stay as they are, however it grows. Its size is not asked for any more with each look:
 /// the server opens every GiB of it.
@@ -41,18 +41,18 @@ const PAGES_MAX: u64 = 4_096;
 const PAGE: u64 = 8_192;
 /// Looks after which large tables are looked at again: they may have been emptied.
 const LOOK_AT_ALL_EVERY: u32 = 32;
-/// Rows that a round brings in with one statement before it looks at the sizes again.
+/// Rows that a transaction brings in with one statement before it looks at the sizes again.
 pub(super) const MANY: u64 = 64;
 pub(super) const FORGET_PLANS: &str = "DISCARD PLANS";
 
 // === impl Sizes ===
 
 impl Sizes {
-    /// What a round asks for when it begins: a [`question`](Self::question) with the first, and with every
+    /// What a transaction asks for when it begins: a [`question`](Self::question) with the first, and with every
     /// [`ASK_EVERY`]th after it.
     pub(super) fn question_at_begin(&mut self) -> Option<String> {
-        let is_asked = self.rounds.is_multiple_of(ASK_EVERY);
-        self.rounds = self.rounds.wrapping_add(1);
+        let is_asked = self.transactions.is_multiple_of(ASK_EVERY);
+        self.transactions = self.transactions.wrapping_add(1);
         is_asked.then(|| self.question())
     }
 

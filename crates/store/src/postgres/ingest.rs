@@ -1,4 +1,4 @@
-//! The way in: the drafts of all callers of a round, packed into shared batches.
+//! The way in: the drafts of all callers of a transaction, packed into shared batches.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -13,9 +13,9 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::columns::{NewChunk, counted, narrow};
-use super::desk::Desk;
-use super::round::{Failure, Round, TenantKey, Writes};
+use super::transaction::{Failure, TenantKey, Transaction, Writes};
 use super::writer::Ask;
+use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::packing::{Batches, Filling, Known};
 use crate::{Admission, StoreError};
@@ -30,7 +30,7 @@ pub(super) struct TakeIn {
 /// What packing needs to know, all of it in memory.
 struct Stored<'a> {
     known: &'a HashMap<TenantKey, (Known, [u8; 32])>,
-    desk: &'a mut Desk,
+    state: &'a mut WriterState,
 }
 
 const COPY_BATCHES: &str = "COPY batch (id, lane, guarantee, accepted_at, due_at, expires_at, \
@@ -56,10 +56,10 @@ const NUMBERS: u64 = 64;
 impl Ask for TakeIn {
     type Answer = Vec<Admission>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        round.look_up(self.keys()).await?;
-        round.reserve_batches(self.drafts.len()).await?;
-        Ok(round.pack(self.drafts.clone(), self.now)?)
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+        transaction.look_up(self.keys()).await?;
+        transaction.reserve_batches(self.drafts.len()).await?;
+        Ok(transaction.pack(self.drafts.clone(), self.now)?)
     }
 
     fn keys(&self) -> Vec<TenantKey> {
@@ -75,7 +75,7 @@ impl Ask for TakeIn {
 
 impl Batches for Stored<'_> {
     fn realm(&self) -> u16 {
-        self.desk.realm
+        self.state.realm
     }
 
     fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError> {
@@ -83,13 +83,13 @@ impl Batches for Stored<'_> {
     }
 
     fn next_batch(&mut self) -> BatchId {
-        self.desk.next_batch()
+        self.state.next_batch()
     }
 }
 
-// === impl Desk ===
+// === impl WriterState ===
 
-impl Desk {
+impl WriterState {
     /// The next of the reserved numbers.
     pub(super) fn next_batch(&mut self) -> BatchId {
         while let Some(last) = self.batch_numbers.last_mut() {
@@ -103,20 +103,20 @@ impl Desk {
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// Packs drafts whose keys were looked up, and for which numbers are in hand; or refuses them all.
     pub(super) fn pack(
         &mut self,
         drafts: Vec<Draft>,
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
-        let Self { packing, known, desk, .. } = self;
-        packing.pack(&mut Stored { known, desk }, drafts, now)
+        let Self { packing, known, state, .. } = self;
+        packing.pack(&mut Stored { known, state }, drafts, now)
     }
 
-    /// Accepts what stands in for notifications that end in this round.
+    /// Accepts what stands in for notifications that end in this transaction.
     pub(super) async fn accept_fallbacks(
         &mut self,
         drafts: Vec<Draft>,
@@ -134,7 +134,7 @@ impl Round<'_> {
     /// Sees to it that `count` numbers of batches are in hand.
     pub(super) async fn reserve_batches(&mut self, count: usize) -> Result<(), Error> {
         let in_hand: u64 =
-            self.desk.batch_numbers.iter().map(|numbers| numbers.end - numbers.start).sum();
+            self.state.batch_numbers.iter().map(|numbers| numbers.end - numbers.start).sum();
         let missing = (count as u64).saturating_sub(in_hand).div_ceil(NUMBERS);
         if missing == 0 {
             return Ok(());
@@ -143,13 +143,13 @@ impl Round<'_> {
         let missing = i32::try_from(missing).unwrap_or(i32::MAX);
         for row in self.rows(draw, &[&missing]).await?.iter().rev() {
             let first = row.try_get::<_, i64>(0)?.cast_unsigned();
-            self.desk.batch_numbers.push(first..first + NUMBERS);
+            self.state.batch_numbers.push(first..first + NUMBERS);
         }
         Ok(())
     }
 
-    /// Looks up what keys were used for, those that were not looked up in this round. Who writes one to the table within
-    /// the round adds it to [`Round::known`].
+    /// Looks up what keys were used for, those that were not looked up in this transaction. Who writes one to the table within
+    /// the transaction adds it to [`Transaction::known`].
     pub(super) async fn look_up(&mut self, mut keys: Vec<TenantKey>) -> Result<(), Failure> {
         keys.retain(|key| self.looked_up.insert(key.clone()));
         if keys.is_empty() {
@@ -172,7 +172,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Writes what was packed in this round, due from now on.
+    /// Writes what was packed in this transaction, due from now on.
     pub(super) async fn store_packed(&mut self) -> Result<(), Failure> {
         let packing = std::mem::take(&mut self.packing);
         if packing.batches.is_empty() {
@@ -200,7 +200,7 @@ impl Round<'_> {
             keys.3.push(Uuid::from_bytes(id.to_bytes()));
         }
         if !keys.0.is_empty() {
-            // Somebody else may have used one meanwhile: then the round is done again, and finds it.
+            // Somebody else may have used one meanwhile: then the transaction is done again, and finds it.
             let insert = "INSERT INTO idempotency (tenant, key, fingerprint, notification) \
                  SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[])";
             self.execute(insert, &[&keys.0, &keys.1, &keys.2, &keys.3]).await?;

@@ -7,7 +7,7 @@ use notification::{ChunkId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, counted, select_chunk};
-use super::round::{Failure, Round, Writes};
+use super::transaction::{Failure, Transaction, Writes};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -43,9 +43,9 @@ const SELECT_OVERDUE: &str = select_chunk!(
 /// process that was stopped.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// Leases `chunks`; returns those that could be. Nothing of a chunk may be ended that is not among them.
     pub(super) async fn lease(
         &mut self,
@@ -62,7 +62,7 @@ impl Round<'_> {
         let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
         let weights: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.weight)).collect();
         let Lease { until, is_ticket, is_guarded } = lease;
-        let worker = self.desk.membership.borrow().worker;
+        let worker = self.state.membership.borrow().worker;
         let parameters: [&(dyn ToSql + Sync); 7] =
             [&ids, &epochs, &until.millis(), &worker, &is_ticket, &is_guarded, &weights];
         let rows = self.rows(LEASE, &parameters).await?;
@@ -72,33 +72,33 @@ impl Round<'_> {
         }
         if leased.len() < chunks.len() {
             // Somebody else took some, or took the partitions over: what we know is old.
-            self.desk.lose_track();
+            self.state.lose_track();
         }
         let own = leased.iter().map(|chunk| (until, *chunk));
-        self.desk.claiming.leases.extend(own);
+        self.state.claiming.leases.extend(own);
         Ok(leased)
     }
 
     /// Makes due again what nobody may act on any more.
     pub(super) async fn end_overdue_leases(&mut self, now: Timestamp) -> Result<(), Failure> {
-        let claiming = &mut self.desk.claiming;
+        let claiming = &mut self.state.claiming;
         if claiming.leases.first().is_none_or(|(until, _)| *until > now) {
             return Ok(());
         }
         let rest = claiming.leases.split_off(&(now, ChunkId(u64::MAX)));
         claiming.leases = rest;
         let before = claiming.checked.replace(now).map_or(i64::MIN, Timestamp::millis);
-        let partitions = self.desk.membership.borrow().partitions.clone();
+        let partitions = self.state.membership.borrow().partitions.clone();
         let rows = self.rows(SELECT_OVERDUE, &[&before, &now.millis(), &partitions]).await?;
         let mut writes = Writes::default();
         let mut unleased = Vec::new();
         for row in &rows {
             let chunk = chunk_at(row)?;
             self.end_lease(&mut writes, &chunk, now, "lease ended");
-            // This process claims on in the same round, from partitions that are its own.
+            // This process claims on in the same transaction, from partitions that are its own.
             let weight = chunk.count + chunk.weight + limits::CHUNK_WEIGHT;
-            self.desk.claiming.lanes.free(chunk.lane, weight);
-            self.desk.claiming.add_due(chunk.lane, chunk.due_at);
+            self.state.claiming.lanes.free(chunk.lane, weight);
+            self.state.claiming.add_due(chunk.lane, chunk.due_at);
             unleased.push(chunk);
         }
         self.unlease(&unleased).await?;
@@ -108,7 +108,7 @@ impl Round<'_> {
             "SELECT min(lease_until) FROM chunk WHERE lease_until > $1 AND partition = ANY($2)";
         let next: Option<i64> = self.row(select, &[&before, &partitions]).await?.try_get(0)?;
         let Some(next) = next.map(Timestamp::from_millis) else { return Ok(()) };
-        let claiming = &mut self.desk.claiming;
+        let claiming = &mut self.state.claiming;
         let look_at = if next > now {
             next
         } else {

@@ -9,9 +9,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Error;
 
 use super::connection::{Connector, Hear};
-use super::desk::Membership;
 use super::errors;
 use super::notices::{Notice, Teller, from_payload};
+use super::writer_state::Membership;
 
 /// The connection that listens.
 #[derive(Debug)]

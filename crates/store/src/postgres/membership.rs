@@ -17,12 +17,12 @@ use tokio_postgres::Error;
 use super::Options;
 use super::bury::{BY_A_FAULT, Bury, IN_ORDER};
 use super::connection::{Connector, Session};
-use super::desk::Membership;
 use super::errors;
 use super::notify::NotifyPolicy;
-use super::round::NOTIFY_CLUSTER;
 use super::time::{DatabaseTime, now_micros};
-use super::writer::Desktop;
+use super::transaction::NOTIFY_CLUSTER;
+use super::writer::WriterHandle;
+use super::writer_state::Membership;
 use crate::{Ending, Recovery, StoreError};
 
 /// This process as a worker.
@@ -71,7 +71,7 @@ pub(super) enum Intent {
 #[derive(Debug)]
 pub(super) struct Stats {
     pub(super) settled: Arc<AtomicU64>,
-    pub(super) work: Desktop,
+    pub(super) work: WriterHandle,
     /// Wakes who waits for work.
     pub(super) changes: watch::Sender<u64>,
     /// Wakes who makes the slices of broadcasts.

@@ -8,7 +8,7 @@ use notification::limits;
 use testbed::Database;
 use tokio_postgres::NoTls;
 
-use super::desk::Membership;
+use super::writer_state::Membership;
 use super::{Options, Postgres};
 use crate::Ledger as _;
 

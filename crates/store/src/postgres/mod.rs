@@ -23,7 +23,6 @@ mod choose;
 mod claim;
 mod columns;
 mod connection;
-mod desk;
 mod errors;
 mod growth;
 mod ingest;
@@ -53,13 +52,14 @@ mod release;
 mod release_tests;
 mod requeue;
 mod restored;
-mod round;
 mod schema;
 mod settle;
 mod suppress;
 mod time;
 mod tls;
+mod transaction;
 mod writer;
+mod writer_state;
 mod xid;
 
 use std::path::PathBuf;
@@ -76,13 +76,13 @@ pub use reader::PostgresReader;
 use crate::StoreError;
 use crate::rows::release::Slicing;
 use connection::Connector;
-use desk::{Desk, Membership};
 use listener::Listener;
 use membership::{Intent, Member, Stats};
 use notify::NotifyPolicy;
 use release::Releaser;
 use time::DatabaseTime;
-use writer::{Desktop, Notices, Writer};
+use writer::{Notices, Writer, WriterHandle};
+use writer_state::{Membership, WriterState};
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -108,8 +108,8 @@ pub struct Options {
 /// An open store, and this process's membership in the cluster that shares it.
 #[derive(Debug)]
 pub struct Postgres {
-    intake: Desktop,
-    work: Desktop,
+    intake: WriterHandle,
+    work: WriterHandle,
     reader: PostgresReader,
     changes: watch::Receiver<u64>,
     failed: watch::Receiver<Option<StoreError>>,
@@ -299,14 +299,15 @@ impl Parts {
         name: &'static str,
         notices: Notices,
         random: fastrand::Rng,
-    ) -> Desktop {
+    ) -> WriterHandle {
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let logs = matches!(notices, Notices::Claimer(_));
         let (notify, slicing) = (Arc::clone(&self.notify), self.slicing);
         let membership = self.membership.clone();
         let mut writer = Writer {
             connector: self.connector.clone(),
-            desk: Desk::new(self.realm, membership, self.time, notify, logs).slicing(slicing),
+            state: WriterState::new(self.realm, membership, self.time, notify, logs)
+                .slicing(slicing),
             commands: queue,
             available: self.available.clone(),
             failed: self.failed.clone(),
@@ -319,6 +320,6 @@ impl Parts {
             waiting: Arc::clone(&self.waiting),
         };
         tasks.spawn(name, async move { writer.run().await });
-        Desktop::new(commands, self.failed.subscribe(), self.time.clock())
+        WriterHandle::new(commands, self.failed.subscribe(), self.time.clock())
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Hearer {
 
 /// Longest payload of a notification that PostgreSQL takes, bytes.
 const PAYLOAD_BYTES: usize = 7_900;
-/// Payloads that a round may send; more is told as "everything".
+/// Payloads that a transaction may send; more is told as "everything".
 const PAYLOADS_MAX: usize = 16;
 /// Both ends of a way for `most` batches of notices.
 pub(super) fn channel(most: usize) -> (Teller, Hearer) {

@@ -45,7 +45,7 @@ impl NotifyPolicy {
 
     /// Whether there are other workers. A process that joins needs no notices before that is seen: it joins, tells the
     /// cluster, and reads all that its partitions have once it owns some. It gets those of this process only from a
-    /// beat, which looks for other workers first. What a round commits that was under way during that beat is found by
+    /// beat, which looks for other workers first. What a transaction commits that was under way during that beat is found by
     /// the look at everything.
     pub(super) fn set_heard(&self, is_heard: bool) {
         self.is_heard.store(is_heard, Ordering::Release);

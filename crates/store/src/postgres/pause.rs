@@ -1,4 +1,4 @@
-//! Pause points: before each statement of a round, and before and after its commit, a test may hold a writer up, go on with
+//! Pause points: before each statement of a transaction, and before and after its commit, a test may hold a writer up, go on with
 //! another one, or take its connection away. Elsewhere there is nothing to wait for.
 
 use tokio_postgres::Error;

@@ -19,12 +19,12 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::connection::Connector;
 use super::growth::{ASK_EVERY, TABLES};
-use super::round::Round;
+use super::transaction::Transaction;
 use super::writer::PLANS;
 use crate::Postgres;
 use crate::postgres::Options;
 use crate::statements::{self, Statement};
-use growth_tests::desk;
+use growth_tests::state;
 
 /// How a session makes its plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -406,14 +406,14 @@ async fn plans_that_were_made_for_empty_tables_are_forgotten_as_these_fill() {
     let connector = Connector::new(database.url(), "plans", None).unwrap();
     let writer = connector.connect(None).await.unwrap();
     writer.client.batch_execute(PLANS).await.unwrap();
-    let (mut desk, _standing) = desk();
+    let (mut state, _standing) = state();
     let all = statements();
     let all: Vec<&Statement> = all
         .iter()
         .filter(|it| !APART.contains(&it.file.as_str()))
         .filter(|it| Session::of(&it.file).contains(&Session::Writer))
         .collect();
-    Round::begin(&writer, &mut desk).await.unwrap().commit().await.unwrap();
+    Transaction::begin(&writer, &mut state).await.unwrap().commit().await.unwrap();
     prepare(&writer.client, &all).await;
     fill(&client).await;
     let at_fault = async || {
@@ -423,7 +423,7 @@ async fn plans_that_were_made_for_empty_tables_are_forgotten_as_these_fill() {
     };
     assert!(at_fault().await.len() > 10);
     for _ in 0..ASK_EVERY {
-        Round::begin(&writer, &mut desk).await.unwrap().commit().await.unwrap();
+        Transaction::begin(&writer, &mut state).await.unwrap().commit().await.unwrap();
     }
     let found = find((&writer.client, &all), "filled", &mut BTreeSet::new()).await;
     assert!(found.is_empty(), "{} findings:\n{}", found.len(), found.join("\n"));

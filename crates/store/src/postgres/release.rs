@@ -10,8 +10,8 @@ use notification::{BatchId, State, Timestamp};
 use tokio::sync::Notify;
 
 use super::columns::{NewChunk, signed};
-use super::round::{Failure, Round, Writes};
-use super::writer::{Ask, Desktop};
+use super::transaction::{Failure, Transaction, Writes};
+use super::writer::{Ask, WriterHandle};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
@@ -21,8 +21,8 @@ use crate::rows::release::{self, Slicing};
 /// Has slices made for as long as there are any.
 #[derive(Debug)]
 pub(super) struct Releaser {
-    intake: Desktop,
-    work: Desktop,
+    intake: WriterHandle,
+    work: WriterHandle,
     /// Tells that a broadcast may wait for its next slice.
     waiting: Arc<Notify>,
 }
@@ -65,12 +65,12 @@ const NEXT_WRITE_OFF: &str = "SELECT broadcast, passed, withdrawn_at FROM unrele
 impl Ask for Release {
     type Answer = bool;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<bool, Failure> {
-        let rows = round.rows(NEXT_RELEASE, &[]).await?;
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+        let rows = transaction.rows(NEXT_RELEASE, &[]).await?;
         let Some(row) = rows.first() else { return Ok(false) };
-        let mut slice = round.slice(row.try_get(0)?, row.try_get(1)?).await?;
-        round.leave_out_ended(&mut slice).await?;
-        round.release(&slice).await?;
+        let mut slice = transaction.slice(row.try_get(0)?, row.try_get(1)?).await?;
+        transaction.leave_out_ended(&mut slice).await?;
+        transaction.release(&slice).await?;
         Ok(true)
     }
 }
@@ -79,12 +79,12 @@ impl Ask for Release {
 impl Ask for WriteOff {
     type Answer = bool;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<bool, Failure> {
-        let rows = round.rows(NEXT_WRITE_OFF, &[]).await?;
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+        let rows = transaction.rows(NEXT_WRITE_OFF, &[]).await?;
         let Some(row) = rows.first() else { return Ok(false) };
         let withdrawn_at = Timestamp::from_millis(row.try_get(2)?);
-        let mut slice = round.slice(row.try_get(0)?, row.try_get(1)?).await?;
-        round.leave_out_ended(&mut slice).await?;
+        let mut slice = transaction.slice(row.try_get(0)?, row.try_get(1)?).await?;
+        transaction.leave_out_ended(&mut slice).await?;
         let line = LogLine::unattempted(withdrawn_at, State::Cancelled);
         let mut writes = Writes::default();
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
@@ -93,8 +93,8 @@ impl Ask for WriteOff {
             row.push(&line, batch.rest.iter());
             writes.log(BatchId(batch.id.cast_unsigned()), &row);
         }
-        round.write(writes).await?;
-        round.pass(&slice).await?;
+        transaction.write(writes).await?;
+        transaction.pass(&slice).await?;
         Ok(true)
     }
 }
@@ -102,7 +102,7 @@ impl Ask for WriteOff {
 // === impl Releaser ===
 
 impl Releaser {
-    pub(super) fn new(intake: &Desktop, work: &Desktop, waiting: &Arc<Notify>) -> Self {
+    pub(super) fn new(intake: &WriterHandle, work: &WriterHandle, waiting: &Arc<Notify>) -> Self {
         let (intake, work) = (intake.clone(), work.clone());
         Self { intake, work, waiting: Arc::clone(waiting) }
     }
@@ -129,14 +129,14 @@ impl Releaser {
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// The next batches of a broadcast behind `passed`. The caller holds its row.
     pub(super) async fn slice(&mut self, broadcast: i64, passed: i64) -> Result<Slice, Failure> {
         let select = "SELECT id, lane, due_at, count FROM batch WHERE broadcast = $1 AND id > $2 \
              ORDER BY id LIMIT $3";
-        let size = self.desk.slicing.batches;
+        let size = self.state.slicing.batches;
         // One more, to know whether it is the last slice.
         let mut rows = self.rows(select, &[&broadcast, &passed, &signed(size + 1)]).await?;
         let is_last = rows.len() <= size;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
 use super::columns::{NewChunk, signed};
-use super::round::{Failure, Round, Writes};
+use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Ask;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
@@ -31,20 +31,20 @@ const SELECT_OWNED: &str = "SELECT id, lane, accepted_at, expires_at, count FROM
 impl Ask for Requeue {
     type Answer = Vec<Requeued>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let mut answers = vec![Requeued::Unknown; self.ids.len()];
         let asked = by_batch(&self.ids);
         let numbers: Vec<i64> = asked.keys().map(|batch| batch.0.cast_signed()).collect();
         let mut writes = Writes::default();
-        for (lane, owned) in self.owned(round, &numbers).await? {
+        for (lane, owned) in self.owned(transaction, &numbers).await? {
             let asked = asked.get(&owned.id).map(Vec::as_slice).unwrap_or_default();
-            let members = owned.answer(round.desk.realm, self.now, asked, &mut answers);
+            let members = owned.answer(transaction.state.realm, self.now, asked, &mut answers);
             if members.is_empty() {
                 continue;
             }
             writes.log(owned.id, &log_row(&members, self.now));
-            *round.totals.entry(State::Dead.code()).or_default() -= signed(members.len());
-            round.count_accepted(members.len());
+            *transaction.totals.entry(State::Dead.code()).or_default() -= signed(members.len());
+            transaction.count_accepted(members.len());
             writes.chunk(NewChunk {
                 batch: owned.id,
                 lane,
@@ -55,7 +55,7 @@ impl Ask for Requeue {
                 members: Some(members.to_blob()),
             });
         }
-        round.write(writes).await?;
+        transaction.write(writes).await?;
         Ok(answers)
     }
 }
@@ -66,13 +66,13 @@ impl Requeue {
     /// The batches that the tenant has, locked.
     async fn owned(
         &self,
-        round: &mut Round<'_>,
+        transaction: &mut Transaction<'_>,
         numbers: &[i64],
     ) -> Result<Vec<(LaneId, Owned)>, Failure> {
-        let rows = round.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
+        let rows = transaction.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
         // Only now: what another one requeued meanwhile is committed.
         let mut deaths: HashMap<i64, Deaths> = HashMap::new();
-        for (batch, log) in round.logged(numbers).await? {
+        for (batch, log) in transaction.logged(numbers).await? {
             let deaths = deaths.entry(batch).or_default();
             for group in &log {
                 deaths.add(group);

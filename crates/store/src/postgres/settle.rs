@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use notification::{ChunkId, Guarantee, OutcomeGroup, Settlement, Timestamp};
 
 use super::columns::{chunk_at, select_chunk};
-use super::round::{Failure, Round, Writes};
 use super::suppress::Word;
+use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Ask;
 use crate::rows::codes;
 use crate::rows::members::Members;
@@ -27,9 +27,9 @@ pub(super) struct BeginAll(pub(super) Vec<Mark>);
 impl Ask for SettleAll {
     type Answer = Vec<Settled>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let ids: Vec<i64> = self.0.iter().map(|part| part.chunk.0.cast_signed()).collect();
-        let mut chunks = round.lock_chunks(&ids).await?;
+        let mut chunks = transaction.lock_chunks(&ids).await?;
         let mut writes = Writes::default();
         let mut answers = Vec::with_capacity(self.0.len());
         let mut suppressed = Vec::new();
@@ -42,7 +42,7 @@ impl Ask for SettleAll {
                 continue;
             };
             for &(state, items) in &applied.ended {
-                round.count_ended(state, items);
+                transaction.count_ended(state, items);
             }
             writes.log(chunk.batch, &applied.log);
             for part in &applied.parts {
@@ -53,19 +53,19 @@ impl Ask for SettleAll {
             }
             writes.shrink(chunk, &applied.rest);
             let remaining = applied.rest.len();
-            round.freed(chunk, chunk.count - remaining, remaining == 0);
-            round.effects.settled += (chunk.count - remaining) as u64;
+            transaction.freed(chunk, chunk.count - remaining, remaining == 0);
+            transaction.effects.settled += (chunk.count - remaining) as u64;
             answers.push(Settled::Applied { remaining });
             if let Some(chunk) = chunks.get_mut(&settlement.chunk) {
                 chunk.count = remaining;
                 chunk.members = Some(applied.rest);
             }
         }
-        round.suppress_groups(&suppressed).await?;
-        round.write(writes).await?;
+        transaction.suppress_groups(&suppressed).await?;
+        transaction.write(writes).await?;
         let applied = self.0.iter().zip(&answers).filter(|(_, answer)| **answer != Settled::Stale);
         for (settlement, _) in applied {
-            round.accept_fallbacks(settlement.fallbacks.clone(), settlement.at).await?;
+            transaction.accept_fallbacks(settlement.fallbacks.clone(), settlement.at).await?;
         }
         Ok(answers)
     }
@@ -75,10 +75,10 @@ impl Ask for SettleAll {
 impl Ask for BeginAll {
     type Answer = Vec<Begun>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
-        let mut chunks = round.lock_held(&ids).await?;
-        let guarantees = round.guarantees(chunks.values()).await?;
+        let mut chunks = transaction.lock_held(&ids).await?;
+        let guarantees = transaction.guarantees(chunks.values()).await?;
         let mut answers = Vec::with_capacity(self.0.len());
         let (mut marked, mut throughs) = (Vec::new(), Vec::new());
         for mark in &self.0 {
@@ -105,15 +105,15 @@ impl Ask for BeginAll {
                  SELECT id, max(through) AS through FROM unnest($1::int8[], $2::int4[]) AS mark (id, through) \
                  GROUP BY id) AS mark WHERE chunk.id = mark.id";
             let distinct = marked.iter().collect::<HashSet<_>>().len();
-            round.change(update, distinct, &[&marked, &throughs]).await?;
+            transaction.change(update, distinct, &[&marked, &throughs]).await?;
         }
         Ok(answers)
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// Those of the chunks that this process holds, if it is alive: whoever ends the claims of a dead worker has locked the
     /// same rows, and finds them begun, or makes them nobody's.
     async fn lock_held(&mut self, ids: &[i64]) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
@@ -122,7 +122,7 @@ impl Round<'_> {
                SELECT FROM worker WHERE worker.id = $2 AND alive_until >= clock_timestamp()) \
              ORDER BY id FOR UPDATE"
         );
-        let worker = self.desk.membership.borrow().worker;
+        let worker = self.state.membership.borrow().worker;
         let rows = self.rows(select, &[&ids, &worker]).await?;
         let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
         Ok(chunks.collect::<Result<_, _>>()?)

@@ -9,7 +9,7 @@ use tokio_postgres::{Error, Row};
 
 use super::columns::signed;
 use super::read::{Snapshot, instant, unsigned};
-use super::round::{Failure, Round};
+use super::transaction::{Failure, Transaction};
 use super::writer::Ask;
 use crate::rows::{codes, listing};
 use crate::{
@@ -112,9 +112,9 @@ const LOCK_FEED: &str =
 impl Ask for Suppress {
     type Answer = ();
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<(), Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
         let word = |said: &Suppression| Word { said: said.clone(), gone_since: None, at: self.now };
-        round.suppress(self.suppressions.iter().map(word).collect()).await
+        transaction.suppress(self.suppressions.iter().map(word).collect()).await
     }
 }
 
@@ -122,12 +122,12 @@ impl Ask for Suppress {
 impl Ask for TakeOff {
     type Answer = Vec<bool>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure> {
-        round.execute(LOCK_FOR_LIFTING, &[]).await?;
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+        transaction.execute(LOCK_FOR_LIFTING, &[]).await?;
         let mut are_lifted = Vec::with_capacity(self.lifts.len());
         for lift in &self.lifts {
             let is_listable = is_text(&lift.recipient);
-            are_lifted.push(is_listable && round.lift(lift, self.now).await?);
+            are_lifted.push(is_listable && transaction.lift(lift, self.now).await?);
         }
         Ok(are_lifted)
     }
@@ -137,31 +137,31 @@ impl Ask for TakeOff {
 impl Ask for MoveFeed {
     type Answer = FeedCursor;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<FeedCursor, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<FeedCursor, Failure> {
         let feed = self.feed.as_str();
         let start = "INSERT INTO feed (name) VALUES ($1) ON CONFLICT DO NOTHING";
-        round.execute(start, &[&feed]).await?;
-        let current = cursor_at(&round.row(LOCK_FEED, &[&feed]).await?)?;
+        transaction.execute(start, &[&feed]).await?;
+        let current = cursor_at(&transaction.row(LOCK_FEED, &[&feed]).await?)?;
         if current != self.from {
             return Ok(current);
         }
         let update = "UPDATE feed \
              SET txid = $2, event = $3, until_txid = $4, until = $5, tries = $6 WHERE name = $1";
         let FeedCursor { position, until, tries } = self.to;
-        let transaction = |position: EventPosition| position.transaction.cast_signed();
+        let txid = |position: EventPosition| position.transaction.cast_signed();
         let event = |position: EventPosition| position.event.cast_signed();
-        let (until_transaction, until_event) = (until.map(transaction), until.map(event));
-        let (transaction, event) = (transaction(position), event(position));
+        let (until_txid, until_event) = (until.map(txid), until.map(event));
+        let (txid, event) = (txid(position), event(position));
         let parameters: [&(dyn ToSql + Sync); 6] =
-            [&feed, &transaction, &event, &until_transaction, &until_event, &i64::from(tries)];
-        round.execute(update, &parameters).await?;
+            [&feed, &txid, &event, &until_txid, &until_event, &i64::from(tries)];
+        transaction.execute(update, &parameters).await?;
         Ok(self.to)
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// Hears what was said of recipients, word by word, as [`listing`] says.
     pub(super) async fn suppress(&mut self, mut words: Vec<Word>) -> Result<(), Failure> {
         words.retain(|word| is_text(&word.said.recipient));

@@ -13,22 +13,22 @@ use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 
 use super::connection::{Connector, Session};
-use super::desk::{Desk, Effects};
 use super::errors::{self, Kind};
 use super::notices::{Hearer, Teller};
-use super::round::{Failure, Round, TenantKey};
+use super::transaction::{Failure, TenantKey, Transaction};
+use super::writer_state::{Effects, WriterState};
 use crate::StoreError;
 
 /// A request as the writer sees it. It may run several times: only the last one counts.
 #[async_trait]
 pub(super) trait Command: Send + std::fmt::Debug {
-    /// Does its part in a round. What it refuses, it refuses before it has written anything.
-    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), Failure>;
+    /// Does its part in a transaction. What it refuses, it refuses before it has written anything.
+    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failure>;
 
     /// Answers with what the last run came to, or with what made it impossible.
     fn finish(self: Box<Self>, impossible: Option<StoreError>);
 
-    /// Idempotency keys that it asks for: those of a round are looked up at once.
+    /// Idempotency keys that it asks for: those of a transaction are looked up at once.
     fn keys(&self) -> Vec<TenantKey>;
 
     /// Notifications that it brings in.
@@ -44,8 +44,8 @@ pub(super) trait Ask: Send + Sync + std::fmt::Debug + 'static {
     /// What the caller gets.
     type Answer: Send + std::fmt::Debug;
 
-    /// Does it within a round.
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Self::Answer, Failure>;
+    /// Does it within a transaction.
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure>;
 
     /// Idempotency keys that it asks for, as far as the request names them.
     fn keys(&self) -> Vec<TenantKey> {
@@ -69,7 +69,7 @@ struct Call<A: Ask> {
 
 /// Sends requests to a writer.
 #[derive(Debug, Clone)]
-pub(super) struct Desktop {
+pub(super) struct WriterHandle {
     commands: mpsc::Sender<Box<dyn Command>>,
     failed: watch::Receiver<Option<StoreError>>,
     clock: Clock,
@@ -79,7 +79,7 @@ pub(super) struct Desktop {
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) connector: Connector,
-    pub(super) desk: Desk,
+    pub(super) state: WriterState,
     pub(super) commands: mpsc::Receiver<Box<dyn Command>>,
     pub(super) available: watch::Sender<bool>,
     pub(super) failed: watch::Sender<Option<StoreError>>,
@@ -87,7 +87,7 @@ pub(super) struct Writer {
     pub(super) random: fastrand::Rng,
     pub(super) session: Option<Session>,
     pub(super) notices: Notices,
-    /// Bumped after every round that may have made more claimable.
+    /// Bumped after every transaction that may have made more claimable.
     pub(super) changes: watch::Sender<u64>,
     /// Deliveries settled by this process.
     pub(super) settled: Arc<AtomicU64>,
@@ -104,7 +104,7 @@ pub(super) enum Notices {
     Forward(Teller),
 }
 
-/// How a round came to its end.
+/// How a transaction came to its end.
 enum Ended {
     /// It is durable, and this follows; whether the connection is still good.
     Committed(Effects, bool),
@@ -133,20 +133,20 @@ const END_SESSION: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activit
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a request that may be given up waits for a database that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// A round that takes longer has lost its connection, even if nobody says so.
-const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often that time is doubled while the same round is lost again and again.
-const ROUND_DOUBLINGS: u32 = 5;
+/// A transaction that takes longer has lost its connection, even if nobody says so.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often that time is doubled while the same transaction is lost again and again.
+const TIMEOUT_DOUBLINGS: u32 = 5;
 /// Between looks at a transaction whose end is not known yet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between attempts of what waits for room on the server's disk.
 const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
-/// How often a round is repeated because somebody else was in the way.
+/// How often a transaction is repeated because somebody else was in the way.
 const REPEATS_MAX: u16 = 50;
 
-// === impl Desktop ===
+// === impl WriterHandle ===
 
-impl Desktop {
+impl WriterHandle {
     pub(super) fn new(
         commands: mpsc::Sender<Box<dyn Command>>,
         failed: watch::Receiver<Option<StoreError>>,
@@ -188,8 +188,8 @@ impl Desktop {
 
 #[async_trait]
 impl<A: Ask> Command for Call<A> {
-    async fn run(&mut self, round: &mut Round<'_>) -> Result<(), Failure> {
-        self.answer = Some(match self.ask.ask(round).await {
+    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+        self.answer = Some(match self.ask.ask(transaction).await {
             Ok(answer) => Ok(answer),
             Err(Failure::Refused(refusal)) => Err(refusal),
             Err(failure) => return Err(failure),
@@ -228,8 +228,8 @@ impl Writer {
         while let Some(first) = self.commands.recv().await {
             let mut items = first.items();
             let mut commands = vec![first];
-            while commands.len() < limits::ROUND_COMMANDS
-                && items < limits::ROUND_ITEMS
+            while commands.len() < limits::TRANSACTION_COMMANDS
+                && items < limits::TRANSACTION_ITEMS
                 && let Ok(next) = self.commands.try_recv()
             {
                 items += next.items();
@@ -252,14 +252,14 @@ impl Writer {
         }
     }
 
-    /// Tells everybody here what a round has done, before its callers get their answers.
+    /// Tells everybody here what a transaction has done, before its callers get their answers.
     fn follow(&mut self, effects: &Effects) {
         self.settled.fetch_add(effects.settled, Ordering::Relaxed);
         let notices = effects.notices();
         match &mut self.notices {
             Notices::Claimer(_) => {
                 for notice in &notices {
-                    self.desk.take_notice(notice);
+                    self.state.take_notice(notice);
                 }
             }
             Notices::Forward(claimer) if !notices.is_empty() => {
@@ -275,7 +275,7 @@ impl Writer {
         }
     }
 
-    /// Runs one round until it is durable.
+    /// Runs one transaction until it is durable.
     async fn perform(
         &mut self,
         commands: &mut Vec<Box<dyn Command>>,
@@ -285,7 +285,7 @@ impl Writer {
             let Some(session) = self.connected(commands).await? else { break };
             self.listen();
             // What is slow, and not lost, must come to an end.
-            let longest = ROUND_TIMEOUT * (1 << losses.min(ROUND_DOUBLINGS));
+            let longest = TRANSACTION_TIMEOUT * (1 << losses.min(TIMEOUT_DOUBLINGS));
             match self.attempt(&session, commands, longest).await? {
                 Ended::Committed(effects, is_good) => {
                     if is_good {
@@ -320,7 +320,7 @@ impl Writer {
                 }
                 Ended::Undone(_, reason) => return Err(StoreError::Broken(reason)),
             }
-            self.desk.lose_track();
+            self.state.lose_track();
         }
         Ok(Effects::default())
     }
@@ -330,7 +330,7 @@ impl Writer {
         if let Notices::Claimer(arrived) = &mut self.notices {
             while let Some(notices) = arrived.next() {
                 for notice in &notices {
-                    self.desk.take_notice(notice);
+                    self.state.take_notice(notice);
                 }
             }
         }
@@ -343,36 +343,36 @@ impl Writer {
         longest: Duration,
     ) -> Result<Ended, StoreError> {
         let (backend, timeline) = (session.backend, session.timeline.clone());
-        let round = run(session, &mut self.desk, commands);
-        let (kind, reason) = match tokio::time::timeout(longest, round).await {
-            Ok(Ok(())) => return Ok(Ended::Committed(self.desk.committed(), true)),
+        let transaction = run(session, &mut self.state, commands);
+        let (kind, reason) = match tokio::time::timeout(longest, transaction).await {
+            Ok(Ok(())) => return Ok(Ended::Committed(self.state.committed(), true)),
             Ok(Err(Failure::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
             Ok(Err(Failure::Conflict(reason))) => (Kind::Again, reason.to_owned()),
             Ok(Err(Failure::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
             Err(_elapsed) => (Kind::Lost, "it fell silent".to_owned()),
         };
-        let Some(committing) = self.desk.committing() else {
+        let Some(committing) = self.state.committing() else {
             return Ok(Ended::Undone(kind, reason));
         };
         // An answer that came says that the transaction was refused.
         if kind != Kind::Lost {
-            self.desk.undone();
+            self.state.undone();
             return Ok(Ended::Undone(kind, reason));
         }
         self.available.send_replace(false);
         tracing::warn!(reason, "the connection to the database was lost during a commit");
         let sent = Sent { xid: committing, backend, timeline };
         if self.was_committed(&sent).await? {
-            return Ok(Ended::Committed(self.desk.committed(), false));
+            return Ok(Ended::Committed(self.state.committed(), false));
         }
-        self.desk.undone();
+        self.state.undone();
         Ok(Ended::Undone(Kind::Lost, reason))
     }
 
-    /// What to do after an error in a round. One that was refused for its notices is repeated, and then without them; so
+    /// What to do after an error in a transaction. One that was refused for its notices is repeated, and then without them; so
     /// nothing is repeated for that reason twice.
     fn kind_of(&self, error: &tokio_postgres::Error) -> Kind {
-        if self.desk.is_notifying && self.desk.notify.mute_after(error) {
+        if self.state.is_notifying && self.state.notify.mute_after(error) {
             return Kind::Again;
         }
         Kind::of(error)
@@ -482,14 +482,14 @@ fn refuse_for_space(commands: &mut Vec<Box<dyn Command>>, reason: &str) {
 
 async fn run(
     session: &Session,
-    desk: &mut Desk,
+    state: &mut WriterState,
     commands: &mut [Box<dyn Command>],
 ) -> Result<(), Failure> {
-    let mut round = Round::begin(session, desk).await?;
+    let mut transaction = Transaction::begin(session, state).await?;
     let keys = commands.iter().flat_map(|command| command.keys());
-    round.look_up(keys.collect()).await?;
+    transaction.look_up(keys.collect()).await?;
     for command in commands {
-        command.run(&mut round).await?;
+        command.run(&mut transaction).await?;
     }
-    round.commit().await
+    transaction.commit().await
 }

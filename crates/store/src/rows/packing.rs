@@ -10,14 +10,14 @@ use notification::{
 use super::codec::{Own, Place, encode_items, place};
 use crate::{Admission, StoreError};
 
-/// Batches that still fill up in this round.
+/// Batches that still fill up in this transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
     pub(crate) batches: Vec<Filling>,
     /// The batch that takes more of an envelope.
     open: HashMap<Envelope, usize>,
     last: usize,
-    /// Keys that are new in this round.
+    /// Keys that are new in this transaction.
     pub(crate) keys: HashMap<(Name, ByteString), ([u8; 32], NotificationId)>,
 }
 

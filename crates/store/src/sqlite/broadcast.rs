@@ -5,9 +5,9 @@ use std::sync::Arc;
 use notification::{BroadcastId, Envelope, Timestamp};
 use rusqlite::params;
 
-use super::round::Round;
 use super::rows;
 use super::rows::signed;
+use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::packing::{Batches as _, Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
@@ -21,7 +21,7 @@ struct OpenBroadcast {
     key: Option<(String, [u8; 32])>,
 }
 
-impl Round<'_> {
+impl Transaction<'_> {
     pub(super) fn open_broadcast(
         &mut self,
         draft: &BroadcastDraft,
@@ -73,8 +73,8 @@ impl Round<'_> {
             let mut envelope = template.clone();
             envelope.lane.destination = Arc::clone(&group.destination);
             let lane = self.lane_number(&envelope.lane)?;
-            let new = |round: &mut Self| {
-                Filling::new(round.next_batch(), envelope.clone(), now, group.has_contents())
+            let new = |transaction: &mut Self| {
+                Filling::new(transaction.next_batch(), envelope.clone(), now, group.has_contents())
             };
             let mut batch = new(self);
             for (recipient, content) in group.items() {
@@ -87,7 +87,7 @@ impl Round<'_> {
             if !batch.is_empty() {
                 self.store_batch(&batch, lane)?;
             }
-            self.desk.lanes.forget_if_idle(lane);
+            self.state.lanes.forget_if_idle(lane);
             added += group.recipients.len();
         }
         self.sql("UPDATE unreleased SET recipients = recipients + ?2 WHERE broadcast = ?1")?
@@ -129,7 +129,7 @@ impl Round<'_> {
     pub(super) fn abandon_broadcast(&mut self, id: BroadcastId) -> Result<bool, StoreError> {
         self.open(id)?;
         let number = id.0.cast_signed();
-        let size = self.desk.slicing.batches;
+        let size = self.state.slicing.batches;
         let removed = self
             .sql(
                 "DELETE FROM batch WHERE id IN ( \

@@ -4,8 +4,8 @@ use notification::{BatchId, BroadcastId, Name, NotificationId, State, Timestamp}
 use rusqlite::{OptionalExtension, params};
 
 use super::Sqlite;
-use super::round::Round;
 use super::rows::{self, select_chunk, signed};
+use super::transaction::Transaction;
 use super::writer::Durability::Synced;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
@@ -26,7 +26,9 @@ impl Sqlite {
         let (mut cancellation, mut place) = (Cancellation::default(), None);
         loop {
             let tenant = tenant.clone();
-            let next = move |round: &mut Round<'_>| round.cancel_next(id, &tenant, place, now);
+            let next = move |transaction: &mut Transaction<'_>| {
+                transaction.cancel_next(id, &tenant, place, now)
+            };
             let Some(slice) = self.write(Synced, next).await? else { return Ok(None) };
             place = cancellation.add(&slice);
             if place.is_none() {
@@ -36,9 +38,9 @@ impl Sqlite {
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     pub(super) fn cancel_one(
         &mut self,
         id: NotificationId,
@@ -56,7 +58,7 @@ impl Round<'_> {
             .optional()?;
         let Some((accepted_at, count, broadcast)) = batch else { return Ok(None) };
         let accepted_at = Timestamp::from_millis(accepted_at);
-        let same = NotificationId::new(accepted_at, self.desk.realm, id.batch(), id.index());
+        let same = NotificationId::new(accepted_at, self.state.realm, id.batch(), id.index());
         if same != id || id.index() >= count {
             return Ok(None);
         }
@@ -123,7 +125,7 @@ impl Round<'_> {
             "SELECT id, count FROM batch INDEXED BY batch_of_broadcast \
              WHERE broadcast = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
         )?;
-        let size = self.desk.slicing.batches;
+        let size = self.state.slicing.batches;
         let parameters = [id.0.cast_signed(), after, until, signed(size)];
         let batches: Vec<(i64, u16)> = select
             .query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?)))?

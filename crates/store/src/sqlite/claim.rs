@@ -6,8 +6,8 @@ use notification::{
 use rusqlite::{OptionalExtension, params};
 
 use super::disk::Room;
-use super::round::Round;
 use super::rows::{self, select_chunk};
+use super::transaction::Transaction;
 use crate::rows::codec::LogLine;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::LANES_PER_PAGE;
@@ -27,12 +27,12 @@ enum Taken {
     Left,
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         let now = request.now;
-        if self.desk.room == Room::Spent {
+        if self.state.room == Room::Spent {
             return Ok(Claim { chunks: Vec::new(), next_at: Some(now.plus(limits::DISK_LOOK)) });
         }
         for chunk in self.leases_ended(now)? {
@@ -41,10 +41,10 @@ impl Round<'_> {
         self.read_due(&request)?;
         let mut chunks = Vec::new();
         let (mut items, mut bytes, mut ended) = (0, 0, 0);
-        // What ends here is bounded like all work of a round; the caller is told to come again at once.
-        while ended < limits::ROUND_ITEMS
+        // What ends here is bounded like all work of a transaction; the caller is told to come again at once.
+        while ended < limits::TRANSACTION_ITEMS
             && bytes < limits::CLAIM_BYTES
-            && let Some(lane) = self.desk.lanes.next(&request)
+            && let Some(lane) = self.state.lanes.next(&request)
         {
             let (first, next_due) = self.first_ready(lane)?;
             let Some(first) = first.filter(|first| first.due_at <= now) else {
@@ -65,35 +65,35 @@ impl Round<'_> {
                 Taken::Left => break,
                 Taken::Ended(count) => {
                     ended += count;
-                    self.desk.lanes.set_next_due(lane, next_due);
+                    self.state.lanes.set_next_due(lane, next_due);
                 }
                 Taken::Leased(chunk) => {
                     items += chunk.deliveries.len();
                     let (count, of_chunk) = (chunk.deliveries.len(), chunk.bytes());
                     bytes += of_chunk;
-                    self.desk.lanes.add_claimed(lane, count);
-                    self.desk.lanes.add_bytes(lane, chunk.id, (count, of_chunk));
-                    self.desk.lanes.served(lane, next_due);
+                    self.state.lanes.add_claimed(lane, count);
+                    self.state.lanes.add_bytes(lane, chunk.id, (count, of_chunk));
+                    self.state.lanes.served(lane, next_due);
                     chunks.push(*chunk);
                 }
             }
         }
-        let next_due = self.desk.lanes.next_at(&request);
-        let look = (self.desk.room != Room::Plenty).then(|| now.plus(limits::DISK_LOOK));
+        let next_due = self.state.lanes.next_at(&request);
+        let look = (self.state.room != Room::Plenty).then(|| now.plus(limits::DISK_LOOK));
         let next_at = next_due.into_iter().chain(self.next_lease_end()?).chain(look).min();
         Ok(Claim { chunks, next_at })
     }
 
     /// Reads the next page of lanes with something due, if there may be more than are known.
     fn read_due(&mut self, request: &ClaimRequest) -> Result<(), StoreError> {
-        let Some(mut place) = self.desk.lanes.unread(request) else { return Ok(()) };
+        let Some(mut place) = self.state.lanes.unread(request) else { return Ok(()) };
         for _ in 0..LANES_PER_PAGE {
             let Some((next, at)) = rows::due_after(self.connection, place)? else {
-                self.desk.lanes.read_all();
+                self.state.lanes.read_all();
                 return Ok(());
             };
             let lane = self.lane(next.lane)?;
-            self.desk.lanes.add_read(next.lane, lane, at);
+            self.state.lanes.add_read(next.lane, lane, at);
             place = next;
         }
         Ok(())
@@ -143,7 +143,7 @@ impl Round<'_> {
             }
             let is_suppressed = |delivery: &Delivery| suppressed.contains_key(&delivery.index);
             let gone = deliveries.iter().filter(|delivery| is_suppressed(delivery));
-            fallbacks.extend(model::fallbacks(&batch, self.desk.realm, gone, now));
+            fallbacks.extend(model::fallbacks(&batch, self.state.realm, gone, now));
             deliveries.retain(|delivery| !is_suppressed(delivery));
             self.shrink(chunk.id, &members)?;
         }
@@ -164,7 +164,7 @@ impl Round<'_> {
             lease_until,
             tenure: 0,
             batch: chunk.batch,
-            realm: self.desk.realm,
+            realm: self.state.realm,
             accepted_at: batch.accepted_at,
             envelope: batch.envelope,
             attempt: chunk.attempt,
@@ -174,13 +174,13 @@ impl Round<'_> {
     }
 
     fn content_of(&mut self, broadcast: BroadcastId) -> Result<Content, StoreError> {
-        if let Some((last, content)) = &self.desk.last_content
+        if let Some((last, content)) = &self.state.last_content
             && *last == broadcast
         {
             return Ok(content.clone());
         }
         let content = rows::broadcast_content(self.connection, broadcast)?;
-        self.desk.last_content = Some((broadcast, content.clone()));
+        self.state.last_content = Some((broadcast, content.clone()));
         Ok(content)
     }
 
@@ -207,8 +207,8 @@ impl Round<'_> {
         detail: &str,
     ) -> Result<(), StoreError> {
         self.leave_in_doubt(chunk, now, detail)?;
-        self.desk.lanes.remove_bytes(chunk.lane, chunk.id);
-        self.desk.lanes.remove_claimed(chunk.lane, chunk.count, true);
+        self.state.lanes.remove_bytes(chunk.lane, chunk.id);
+        self.state.lanes.remove_claimed(chunk.lane, chunk.count, true);
         Ok(())
     }
 

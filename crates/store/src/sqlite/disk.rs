@@ -108,7 +108,7 @@ impl Disk {
     /// yet to grow by, when its log is copied to it.
     pub(super) fn look(&mut self, owed: u64) -> Result<Room, StoreError> {
         let mut free = self.free()?;
-        while free < limits::DISK_ROUND && self.reserve.bytes > 0 {
+        while free < limits::DISK_TRANSACTION && self.reserve.bytes > 0 {
             self.reserve.give_back(limits::DISK_STEP).map_err(|error| self.failed(&error))?;
             free = self.free()?;
         }
@@ -129,7 +129,7 @@ impl Disk {
             Room::Plenty => limits::DISK_LOW,
             Room::Low | Room::Spent => limits::DISK_RESUME,
         };
-        if free < limits::DISK_ROUND && self.reserve.bytes <= limits::DISK_RESERVE_LAST {
+        if free < limits::DISK_TRANSACTION && self.reserve.bytes <= limits::DISK_RESERVE_LAST {
             Room::Spent
         } else if free.saturating_sub(owed) < mark {
             Room::Low

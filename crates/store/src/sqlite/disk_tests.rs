@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use notification::limits::{
-    DISK_LOOK, DISK_LOW, DISK_RESERVE, DISK_RESERVE_LAST, DISK_RESUME, DISK_ROUND,
+    DISK_LOOK, DISK_LOW, DISK_RESERVE, DISK_RESERVE_LAST, DISK_RESUME, DISK_TRANSACTION,
 };
 use notification::{Disposition, State};
 use tempfile::TempDir;
@@ -109,11 +109,11 @@ async fn the_reserve_is_given_back_by_steps_and_filled_again() {
     let chunk = store.claim(claim_request(0)).await.unwrap().chunks.remove(0);
     let mut before = DISK_RESERVE;
     // Others take what was given back, each time.
-    for free in [DISK_ROUND - 1, 0, 0, 0] {
+    for free in [DISK_TRANSACTION - 1, 0, 0, 0] {
         disk.0.store(reserve(directory.path()) + free, Ordering::Relaxed);
         store.lift(Vec::new(), at(0)).await.unwrap();
         let left = reserve(directory.path());
-        assert!(left < before && before - left <= DISK_ROUND, "{left}");
+        assert!(left < before && before - left <= DISK_TRANSACTION, "{left}");
         before = left;
     }
     assert!(before <= DISK_RESERVE_LAST);
@@ -145,7 +145,7 @@ async fn a_store_recovers_on_a_disk_whose_reserve_is_all_there_is() {
     let (next, recovery) = open(killed.path(), &disk);
     assert_eq!(recovery.returned, 3);
     assert!(!*next.accepts().borrow());
-    assert_eq!(reserve(killed.path()), DISK_RESERVE - DISK_ROUND);
+    assert_eq!(reserve(killed.path()), DISK_RESERVE - DISK_TRANSACTION);
     let chunk = next.claim(claim_request(0)).await.unwrap().chunks.remove(0);
     settle_all(&next, &chunk, Disposition::Ended(State::Delivered)).await;
     the_books_balance(&next).await;
@@ -162,7 +162,7 @@ async fn what_a_full_database_refuses_leaves_no_trace() {
     let many = (0..1_000).map(|number| there.draft(&format!("{number:02000}"))).collect();
     let (accepted, refused) =
         tokio::join!(store.ingest(Shape::default().drafts(5), at(0)), store.ingest(many, at(0)),);
-    // They share a round, which is refused as a whole.
+    // They share a transaction, which is refused as a whole.
     let mut count = accepted.map_or(0, |ids| ids.len());
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
     for shape in [Shape { destination: "elsewhere", ..Shape::default() }, there] {

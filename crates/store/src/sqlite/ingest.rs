@@ -1,4 +1,4 @@
-//! The way in: the drafts of all callers of a round, packed into shared batches.
+//! The way in: the drafts of all callers of a transaction, packed into shared batches.
 
 use async_trait::async_trait;
 use notification::{BatchId, BroadcastId, Draft, Name, NotificationId, Timestamp};
@@ -6,8 +6,8 @@ use rusqlite::{OptionalExtension, params};
 use tokio::sync::oneshot;
 
 use super::Sqlite;
-use super::round::{NewChunk, Round};
 use super::rows::signed;
+use super::transaction::{NewChunk, Transaction};
 use super::writer::Durability::{Synced, WithTheNext};
 use super::writer::{Accept, Command};
 use crate::rows::codes::LaneId;
@@ -34,7 +34,7 @@ impl Ingest for Sqlite {
         draft: BroadcastDraft,
         _now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
-        self.accept(0, WithTheNext, move |round| round.open_broadcast(&draft)).await
+        self.accept(0, WithTheNext, move |transaction| transaction.open_broadcast(&draft)).await
     }
 
     async fn add_recipients(
@@ -44,7 +44,9 @@ impl Ingest for Sqlite {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let items = groups.iter().map(|group| group.recipients.len()).sum();
-        let add = move |round: &mut Round<'_>| round.add_recipients(broadcast, &groups, now);
+        let add = move |transaction: &mut Transaction<'_>| {
+            transaction.add_recipients(broadcast, &groups, now)
+        };
         self.accept(items, WithTheNext, add).await
     }
 
@@ -53,20 +55,23 @@ impl Ingest for Sqlite {
         broadcast: BroadcastId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        self.accept(0, Synced, move |round| round.seal_broadcast(broadcast, now)).await
+        self.accept(0, Synced, move |transaction| transaction.seal_broadcast(broadcast, now)).await
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        while !self.write(Synced, move |round| round.abandon_broadcast(broadcast)).await? {}
+        while !self
+            .write(Synced, move |transaction| transaction.abandon_broadcast(broadcast))
+            .await?
+        {}
         Ok(())
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Batches for Round<'_> {
+impl Batches for Transaction<'_> {
     fn realm(&self) -> u16 {
-        self.desk.realm
+        self.state.realm
     }
 
     fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError> {
@@ -85,14 +90,14 @@ impl Batches for Round<'_> {
     }
 
     fn next_batch(&mut self) -> BatchId {
-        let id = BatchId(self.desk.next_batch);
-        self.desk.next_batch += 1;
+        let id = BatchId(self.state.next_batch);
+        self.state.next_batch += 1;
         id
     }
 }
 
-impl Round<'_> {
-    /// Writes what was packed in this round, due from now on.
+impl Transaction<'_> {
+    /// Writes what was packed in this transaction, due from now on.
     pub(super) fn store_packed(&mut self, packing: Packing) -> Result<(), StoreError> {
         for batch in &packing.batches {
             let lane = self.lane_number(&batch.envelope.lane)?;
@@ -157,10 +162,10 @@ mod tests {
     fn callers_of_one_round_share_batches_and_a_refused_one_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let mut opened = open(directory.path(), Options::new(1), Arc::new(Statvfs), at(0)).unwrap();
-        let mut round = Round::begin(&opened.connection, &mut opened.desk).unwrap();
+        let mut transaction = Transaction::begin(&opened.connection, &mut opened.state).unwrap();
         let mut packing = Packing::default();
         let keyed = |content| Shape { key: Some(("key", content)), ..Shape::default() }.drafts(1);
-        let mut pack = |drafts| packing.pack(&mut round, drafts, at(0));
+        let mut pack = |drafts| packing.pack(&mut transaction, drafts, at(0));
         let first = pack(keyed(1)).unwrap()[0];
         let Admission::Accepted(first) = first else { panic!("{first:?}") };
         assert_eq!(pack(keyed(1)).unwrap(), [Admission::Replayed(first)]);
@@ -170,8 +175,8 @@ mod tests {
         let last = pack(Shape::default().drafts(1)).unwrap()[0];
         let Admission::Accepted(last) = last else { panic!("{last:?}") };
         assert_eq!((last.batch(), last.index()), (first.batch(), 1));
-        round.store_packed(packing).unwrap();
-        round.commit().unwrap();
+        transaction.store_packed(packing).unwrap();
+        transaction.commit().unwrap();
         let count = "SELECT sum(count) FROM batch";
         assert_eq!(opened.connection.query_row(count, [], |row| row.get(0)), Ok(2));
     }

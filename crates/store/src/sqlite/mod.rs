@@ -38,10 +38,10 @@ mod release;
 #[cfg(test)]
 mod release_tests;
 mod requeue;
-mod round;
 mod rows;
 mod settle;
 mod suppress;
+mod transaction;
 mod wal;
 #[cfg(test)]
 mod wal_tests;
@@ -74,7 +74,7 @@ use crate::{
 };
 use files::WalBounds;
 use reader::Beside;
-use round::Round;
+use transaction::Transaction;
 use wal::WriteAheadLog;
 use writer::Durability::{Synced, WithTheNext};
 use writer::{Command, Durability, Nudge, Purpose, Writer};
@@ -132,7 +132,7 @@ impl Sqlite {
         now: Timestamp,
     ) -> Result<(Self, Recovery), StoreError> {
         let mut opened = open::open(path, options, free_space, now)?;
-        opened.desk.slicing = slicing;
+        opened.state.slicing = slicing;
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         let reader = SqliteReader::open(path, Beside::Writer)?;
         let log = path.join(files::WAL);
@@ -145,7 +145,7 @@ impl Sqlite {
         let accepts = opened.disk.accepts();
         let writer = Writer {
             connection: opened.connection,
-            desk: opened.desk,
+            state: opened.state,
             wal,
             disk: opened.disk,
             synchronous: options.synchronous,
@@ -212,7 +212,7 @@ impl Sqlite {
     async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.run(Purpose::CarryOn, durability, work).await
     }
@@ -222,7 +222,7 @@ impl Sqlite {
         &self,
         items: usize,
         durability: Durability,
-        work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.run(Purpose::Accept(items), durability, work).await
     }
@@ -231,7 +231,7 @@ impl Sqlite {
         &self,
         purpose: Purpose,
         durability: Durability,
-        work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         let job = writer::job(answer, work);
@@ -272,7 +272,7 @@ impl Drop for Sqlite {
 #[async_trait]
 impl Claims<Chunk> for Sqlite {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
-        self.write(WithTheNext, move |round| round.claim(request)).await
+        self.write(WithTheNext, move |transaction| transaction.claim(request)).await
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -283,9 +283,9 @@ impl Claims<Chunk> for Sqlite {
 #[async_trait]
 impl Offer for Sqlite {
     async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError> {
-        let offer = move |round: &mut Round<'_>| {
-            round.desk.lanes.offer(Some(channels));
-            round.woke = true;
+        let offer = move |transaction: &mut Transaction<'_>| {
+            transaction.state.lanes.offer(Some(channels));
+            transaction.woke = true;
             Ok(())
         };
         self.write(WithTheNext, offer).await
@@ -298,8 +298,8 @@ impl Begin for Sqlite {
         if marks.is_empty() {
             return Ok(Vec::new());
         }
-        let begin = move |round: &mut Round<'_>| {
-            marks.into_iter().map(|mark| round.begin_chunk(mark)).collect()
+        let begin = move |transaction: &mut Transaction<'_>| {
+            marks.into_iter().map(|mark| transaction.begin_chunk(mark)).collect()
         };
         self.write(Synced, begin).await
     }
@@ -311,8 +311,10 @@ impl Settle for Sqlite {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(Synced, move |round| settlements.iter().map(|part| round.settle(part)).collect())
-            .await
+        self.write(Synced, move |transaction| {
+            settlements.iter().map(|part| transaction.settle(part)).collect()
+        })
+        .await
     }
 }
 
@@ -343,7 +345,8 @@ impl Ledger for Sqlite {
     ) -> Result<Option<Cancelled>, StoreError> {
         match target {
             CancelTarget::Notification(id) => {
-                self.write(Synced, move |round| round.cancel_one(id, &tenant, now)).await
+                self.write(Synced, move |transaction| transaction.cancel_one(id, &tenant, now))
+                    .await
             }
             CancelTarget::Broadcast(id) => self.cancel_broadcast(id, tenant, now).await,
         }
@@ -355,7 +358,7 @@ impl Ledger for Sqlite {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
-        self.write(Synced, move |round| round.requeue(&ids, &tenant, now)).await
+        self.write(Synced, move |transaction| transaction.requeue(&ids, &tenant, now)).await
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
@@ -383,8 +386,8 @@ impl Ledger for Sqlite {
         suppressions: Vec<Suppression>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let suppress = move |round: &mut Round<'_>| {
-            suppressions.iter().try_for_each(|one| round.suppress(one, None, now))
+        let suppress = move |transaction: &mut Transaction<'_>| {
+            suppressions.iter().try_for_each(|one| transaction.suppress(one, None, now))
         };
         self.write(Synced, suppress).await
     }
@@ -399,8 +402,10 @@ impl Ledger for Sqlite {
     }
 
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
-        self.write(Synced, move |round| lifts.iter().map(|lift| round.lift(lift, now)).collect())
-            .await
+        self.write(Synced, move |transaction| {
+            lifts.iter().map(|lift| transaction.lift(lift, now)).collect()
+        })
+        .await
     }
 
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
@@ -425,7 +430,7 @@ impl Ledger for Sqlite {
         from: FeedCursor,
         to: FeedCursor,
     ) -> Result<FeedCursor, StoreError> {
-        self.write(Synced, move |round| round.move_feed(&feed, from, to)).await
+        self.write(Synced, move |transaction| transaction.move_feed(&feed, from, to)).await
     }
 }
 

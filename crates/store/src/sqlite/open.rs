@@ -13,7 +13,7 @@ use super::disk::{Disk, FreeSpace, Room};
 use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
 use super::filter::RecipientFilter;
 use super::owner::Owner;
-use super::round::{Desk, Round};
+use super::transaction::{Transaction, WriterState};
 
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
@@ -61,7 +61,7 @@ const STATEMENTS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) connection: Connection,
-    pub(super) desk: Desk,
+    pub(super) state: WriterState,
     pub(super) disk: Disk,
     pub(super) lock: Owner,
     pub(super) recovery: Recovery,
@@ -109,7 +109,7 @@ pub(super) fn open(
     let next_batch: Option<i64> = connection
         .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'batch'", [], |row| row.get(0))
         .optional()?;
-    let mut desk = Desk {
+    let mut state = WriterState {
         realm,
         lanes: Lanes::default(),
         suppressed: RecipientFilter::load(&connection)?,
@@ -121,10 +121,10 @@ pub(super) fn open(
         waits: true,
         new_lanes: Vec::new(),
     };
-    let mut round = Round::begin(&connection, &mut desk)?;
-    let recovery = round.recover(ending, now)?;
-    round.commit()?;
-    Ok(Opened { connection, desk, lock, disk: volume, recovery })
+    let mut transaction = Transaction::begin(&connection, &mut state)?;
+    let recovery = transaction.recover(ending, now)?;
+    transaction.commit()?;
+    Ok(Opened { connection, state, lock, disk: volume, recovery })
 }
 
 /// Opens the database in `directory` for reading, whoever owns it.

@@ -3,8 +3,8 @@
 use notification::{State, Timestamp, limits};
 use rusqlite::params;
 
-use super::round::Round;
 use super::rows::{self, select_chunk};
+use super::transaction::Transaction;
 use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
@@ -12,7 +12,7 @@ use crate::rows::model::ChunkRow;
 use crate::rows::settlement::Part;
 use crate::{Ending, Recovery, StoreError};
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// Ends every lease, and abandons every open broadcast.
     pub(super) fn recover(
         &mut self,

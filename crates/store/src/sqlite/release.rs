@@ -1,11 +1,11 @@
-//! Broadcasts of which not all batches have their chunks yet (decision 0023): the writer makes the next slice between two
-//! rounds, each in a transaction of its own.
+//! Broadcasts of which not all batches have their chunks yet (decision 0023): the writer makes each slice in a
+//! transaction of its own, between those of callers.
 
 use notification::{BatchId, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use super::round::{NewChunk, Round};
 use super::rows::signed;
+use super::transaction::{NewChunk, Transaction};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
@@ -47,14 +47,14 @@ const NEXT: &str = "SELECT broadcast, passed, withdrawn_at FROM unreleased WHERE
 const SLICE: &str = "SELECT id, lane, due_at, count FROM batch INDEXED BY batch_of_broadcast \
      WHERE broadcast = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// Makes the next slice of a broadcast that waits.
     pub(super) fn make_slice(&mut self) -> Result<Made, StoreError> {
         let mut select = self.sql(NEXT)?;
         let next =
             select.query_row([], |row| Ok((row.get(0)?, row.get(1)?, Waiting::new(row.get(2)?))));
         let Some((broadcast, passed, waiting)) = next.optional()? else {
-            self.desk.waits = false;
+            self.state.waits = false;
             return Ok(Made::Nothing);
         };
         let slice = self.slice(broadcast, passed)?;
@@ -66,7 +66,7 @@ impl Round<'_> {
         Ok(if is_logged { Made::Log } else { Made::Chunks })
     }
 
-    /// Makes the chunks of the first batches of a broadcast that is sealed in this round.
+    /// Makes the chunks of the first batches of a broadcast that is sealed in this transaction.
     pub(super) fn release_first(&mut self, broadcast: i64) -> Result<(), StoreError> {
         let slice = self.slice(broadcast, 0)?;
         self.release(&slice)
@@ -74,7 +74,7 @@ impl Round<'_> {
 
     /// The next batches of a broadcast behind `passed`.
     fn slice(&self, broadcast: i64, passed: i64) -> Result<Slice, StoreError> {
-        let size = self.desk.slicing.batches;
+        let size = self.state.slicing.batches;
         let mut select = self.sql(SLICE)?;
         // One more, to know whether it is the last slice.
         let rows = select.query_map(params![broadcast, passed, signed(size + 1)], |row| {
@@ -155,7 +155,7 @@ impl Round<'_> {
         let passed = batches.last().map_or(0, |batch| batch.id.0.cast_signed());
         self.sql("UPDATE unreleased SET passed = ?2, waiting = waiting - ?3 WHERE broadcast = ?1")?
             .execute(params![broadcast, passed, signed(done)])?;
-        self.desk.waits = true;
+        self.state.waits = true;
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ fn open(directory: &Path) -> Sqlite {
 }
 
 async fn make_slice(store: &Sqlite) -> bool {
-    store.write(Synced, |round| Ok(round.make_slice()? != Made::Nothing)).await.unwrap()
+    store.write(Synced, |transaction| Ok(transaction.make_slice()? != Made::Nothing)).await.unwrap()
 }
 
 /// One recipient each.

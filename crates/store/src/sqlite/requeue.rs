@@ -3,13 +3,13 @@
 use notification::{BatchId, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use super::round::{NewChunk, Round};
+use super::transaction::{NewChunk, Transaction};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
 use crate::{Requeued, StoreError};
 
-impl Round<'_> {
+impl Transaction<'_> {
     pub(super) fn requeue(
         &mut self,
         ids: &[NotificationId],
@@ -19,7 +19,7 @@ impl Round<'_> {
         let mut answers = vec![Requeued::Unknown; ids.len()];
         for (batch, asked) in by_batch(ids) {
             let Some((lane, owned)) = self.owned(batch, tenant)? else { continue };
-            let members = owned.answer(self.desk.realm, now, &asked, &mut answers);
+            let members = owned.answer(self.state.realm, now, &asked, &mut answers);
             if members.is_empty() {
                 continue;
             }

@@ -2,14 +2,14 @@
 
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
-use super::round::{NewChunk, Round};
+use super::transaction::{NewChunk, Transaction};
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, deliveries};
 use crate::rows::packing::Packing;
 use crate::rows::settlement::{self, Part};
 use crate::{Settled, StoreError, Suppression};
 
-impl Round<'_> {
+impl Transaction<'_> {
     pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
         let Some(chunk) = self.chunk(settlement.chunk)? else { return Ok(Settled::Stale) };
         let Some(applied) = settlement::apply(&chunk, settlement) else {
@@ -29,15 +29,15 @@ impl Round<'_> {
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
         if remaining == 0 {
-            self.desk.lanes.remove_bytes(chunk.lane, chunk.id);
+            self.state.lanes.remove_bytes(chunk.lane, chunk.id);
         }
-        self.desk.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);
+        self.state.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);
         // A lane that was full has room again.
         self.woke = true;
         Ok(Settled::Applied { remaining })
     }
 
-    /// Accepts what stands in for notifications that end in this round.
+    /// Accepts what stands in for notifications that end in this transaction.
     pub(super) fn accept_fallbacks(
         &mut self,
         drafts: Vec<Draft>,

@@ -4,8 +4,8 @@ use notification::{ByteString, Delivery, Name, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::read::Snapshot;
-use super::round::Round;
 use super::rows::signed;
+use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::listing::{self, Suppressed};
 use crate::{
@@ -13,9 +13,9 @@ use crate::{
     SuppressionPage,
 };
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl Round<'_> {
+impl Transaction<'_> {
     /// Hears that a recipient must not be tried, as [`listing`] says.
     pub(super) fn suppress(
         &mut self,
@@ -45,7 +45,7 @@ impl Round<'_> {
              DO UPDATE SET reason = excluded.reason, status = excluded.status, since = excluded.since";
         let since = since.millis();
         self.sql(upsert)?.execute(params![channel, recipient, reason, status, since])?;
-        self.desk.suppressed.insert(channel, recipient);
+        self.state.suppressed.insert(channel, recipient);
         if listed.is_some_and(|listed| !listing::is_news(&listed, &entry)) {
             return Ok(());
         }
@@ -126,14 +126,14 @@ impl Round<'_> {
         deliveries: &[Delivery],
     ) -> Result<Suppressed, StoreError> {
         let mut suppressed = Suppressed::default();
-        if self.desk.suppressed.is_empty() {
+        if self.state.suppressed.is_empty() {
             return Ok(suppressed);
         }
         let select = "SELECT reason, since FROM suppression WHERE channel = ?1 AND recipient = ?2";
         let mut select = self.sql(select)?;
         for delivery in deliveries {
             let recipient: &str = &delivery.recipient;
-            if !self.desk.suppressed.may_contain(channel.as_str(), recipient) {
+            if !self.state.suppressed.may_contain(channel.as_str(), recipient) {
                 continue;
             }
             let detail = |row: &Row<'_>| {

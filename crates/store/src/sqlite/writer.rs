@@ -14,18 +14,18 @@ use super::disk::{Disk, Room};
 use super::open::Synchronous;
 use super::owner::Owner;
 use super::release::Made;
-use super::round::{Committed, Desk, Round};
+use super::transaction::{Committed, Transaction, WriterState};
 use super::wal::{WriteAheadLog, checkpoint};
 use crate::rows::packing::Packing;
 use crate::{Admission, ErrorKind, StoreError};
 
 /// What callers send to the writer.
 pub(super) enum Command {
-    /// Drafts: those of one round share batches, so they are not jobs of their own.
+    /// Drafts: those of one transaction share batches, so they are not jobs of their own.
     Ingest(Box<Accept>),
     /// Anything else.
     Job { job: Box<dyn Job>, durability: Durability, purpose: Purpose },
-    /// No work: something changed that the writer looks at after each round.
+    /// No work: something changed that the writer looks at after each transaction.
     LookAgain,
     /// Finish what is queued, take nothing more, and answer when the files are closed.
     Close(oneshot::Sender<()>),
@@ -58,10 +58,10 @@ pub(super) enum Durability {
     WithTheNext,
 }
 
-/// Does its part in a round, and keeps what to answer once that is durable.
+/// A part of a transaction; keeps the answer until the transaction is durable.
 pub(super) trait Job: Send {
     /// An error ends the transaction, and nothing of it was done.
-    fn run(&mut self, round: &mut Round<'_>) -> Result<(), StoreError>;
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), StoreError>;
 
     /// Answers: what was found, or why it was not done.
     fn answer(self: Box<Self>, undone: Option<&StoreError>);
@@ -88,7 +88,7 @@ struct Outcome {
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) connection: Connection,
-    pub(super) desk: Desk,
+    pub(super) state: WriterState,
     pub(super) wal: WriteAheadLog,
     pub(super) disk: Disk,
     pub(super) synchronous: Synchronous,
@@ -108,9 +108,9 @@ impl Writer {
     /// Works until every sender is gone or the store fails.
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut closing = Vec::new();
-        while let Some(round) = self.gather(&mut commands) {
-            let mut work = Vec::with_capacity(round.len());
-            for command in round {
+        while let Some(waiting) = self.gather(&mut commands) {
+            let mut work = Vec::with_capacity(waiting.len());
+            for command in waiting {
                 match command {
                     Command::Close(answer) => {
                         commands.close();
@@ -121,7 +121,7 @@ impl Writer {
                 }
             }
             let done = self
-                .round(work)
+                .perform(work)
                 .and_then(|()| self.slice())
                 .and_then(|()| self.wal.keep_short(&self.connection));
             if let Err(error) = done {
@@ -137,8 +137,8 @@ impl Writer {
         }
     }
 
-    /// What waits is the next round. When nothing does and a broadcast waits for its next slice, that is empty. `None` when
-    /// nothing can come any more.
+    /// The commands that wait, as many as two transactions may have. Empty when none waits but a broadcast has a slice to be
+    /// made; `None` when the senders are gone.
     fn gather(&self, commands: &mut mpsc::Receiver<Command>) -> Option<Vec<Command>> {
         let first = if self.has_slice() {
             match commands.try_recv() {
@@ -150,35 +150,35 @@ impl Writer {
             commands.blocking_recv()?
         };
         let mut items = first.items();
-        let mut round = vec![first];
-        while round.len() < limits::ROUND_COMMANDS
-            && items < limits::ROUND_ITEMS
+        let mut waiting = vec![first];
+        while waiting.len() < limits::TRANSACTION_COMMANDS
+            && items < limits::TRANSACTION_ITEMS
             && let Ok(next) = commands.try_recv()
         {
             items += next.items();
-            round.push(next);
+            waiting.push(next);
         }
-        Some(round)
+        Some(waiting)
     }
 
     fn has_slice(&self) -> bool {
-        self.desk.waits && self.desk.slicing.goes_on && !self.is_held_up
+        self.state.waits && self.state.slicing.goes_on && !self.is_held_up
     }
 
     /// Makes the next slice of a broadcast, if one waits. What the disk has no room for is tried again after the next
-    /// round: whoever claims comes by then.
+    /// command, which a claim brings soon.
     fn slice(&mut self) -> Result<(), StoreError> {
         if !self.has_slice() {
             return Ok(());
         }
-        self.desk.room = self.disk.look(self.wal.owed())?;
-        self.is_held_up = self.desk.room == Room::Spent || self.wal.refusal().is_some();
+        self.state.room = self.disk.look(self.wal.owed())?;
+        self.is_held_up = self.state.room == Room::Spent || self.wal.refusal().is_some();
         if self.is_held_up {
             return Ok(());
         }
         self.set_synced(false)?;
-        let mut round = Round::begin(&self.connection, &mut self.desk)?;
-        let made = round.make_slice().and_then(|made| Ok((made, round.commit()?)));
+        let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
+        let made = transaction.make_slice().and_then(|made| Ok((made, transaction.commit()?)));
         match made {
             Err(StoreError::NoSpace(_)) => {
                 self.is_held_up = true;
@@ -197,12 +197,12 @@ impl Writer {
 
     /// A transaction for what comes in, and one for what goes on: the disk may be too full for the first. Nobody is
     /// answered before all of it is durable; the second makes the first so, if it is synced.
-    fn round(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
+    fn perform(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
         if commands.is_empty() {
             return Ok(());
         }
         self.is_held_up = false;
-        self.desk.room = self.disk.look(self.wal.owed())?;
+        self.state.room = self.disk.look(self.wal.owed())?;
         let (incoming, ongoing): (Vec<_>, Vec<_>) =
             commands.into_iter().partition(Command::accepts);
         let syncs_later = ongoing.iter().any(Command::wants_sync);
@@ -263,27 +263,27 @@ impl Writer {
         if !self.connection.is_autocommit() {
             self.connection.execute_batch("ROLLBACK")?;
         }
-        self.desk.forget_new_lanes();
+        self.state.forget_new_lanes();
         Ok(())
     }
 
     fn commit(&mut self, commands: &mut [Command]) -> Result<Committed, StoreError> {
-        let mut round = Round::begin(&self.connection, &mut self.desk)?;
+        let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
         let mut packing = Packing::default();
         for command in &mut *commands {
             if let Command::Ingest(accept) = command {
                 let drafts = std::mem::take(&mut accept.drafts);
-                let packed = packing.pack(&mut round, drafts, accept.now);
+                let packed = packing.pack(&mut transaction, drafts, accept.now);
                 accept.result = Some(unless_undone(packed)?);
             }
         }
-        round.store_packed(packing)?;
+        transaction.store_packed(packing)?;
         for command in commands {
             if let Command::Job { job, .. } = command {
-                job.run(&mut round)?;
+                job.run(&mut transaction)?;
             }
         }
-        round.commit()
+        transaction.commit()
     }
 
     /// Whether the next commits reach the disk before they return.
@@ -380,12 +380,12 @@ impl Wake for Nudge {
 
 impl<F, T> Job for Work<F, T>
 where
-    F: FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send,
+    F: FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send,
     T: Send,
 {
-    fn run(&mut self, round: &mut Round<'_>) -> Result<(), StoreError> {
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
         if let Some(work) = self.run.take() {
-            self.result = Some(unless_undone(work(round))?);
+            self.result = Some(unless_undone(work(transaction))?);
         }
         Ok(())
     }
@@ -398,7 +398,7 @@ where
 /// Work, and where its result goes once it is durable.
 pub(super) fn job<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, StoreError>>,
-    work: impl FnOnce(&mut Round<'_>) -> Result<T, StoreError> + Send + 'static,
+    work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> Box<dyn Job> {
     Box::new(Work { run: Some(work), result: None, answer })
 }

@@ -22,8 +22,8 @@ use tokio_postgres::{Error, Row};
 
 use super::Postgres;
 use super::ingest::keys_of;
-use super::round::{Failure, Round};
-use super::writer::{Ask, Desktop};
+use super::transaction::{Failure, Transaction};
+use super::writer::{Ask, WriterHandle};
 use super::xid::Xid;
 use crate::{Admission, Drained, Outbox, OutboxRow, Screen, StoreError};
 use position::{Ended, Place, Position, Span};
@@ -87,7 +87,7 @@ impl Outbox for Postgres {
 
 /// Takes in some of what was committed since the last time, through the writer `intake`.
 pub(super) async fn drain(
-    intake: &Desktop,
+    intake: &WriterHandle,
     screen: Arc<Screen>,
     now: Timestamp,
     clock: Clock,
@@ -107,25 +107,25 @@ pub(super) async fn drain(
 impl Ask for Look {
     type Answer = Option<Found>;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Option<Found>, Failure> {
-        if !round.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
-            round.row(ROTATE, &[]).await?;
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, Failure> {
+        if !transaction.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
+            transaction.row(ROTATE, &[]).await?;
             return Ok(None);
         }
-        let position = position_at(&round.row(SELECT, &[]).await?)?;
+        let position = position_at(&transaction.row(SELECT, &[]).await?)?;
         // Asked after the position was read: it shows all that the last drain saw.
         let ended = "SELECT pg_current_snapshot()::text";
-        let ended: Ended = round.row(ended, &[]).await?.try_get::<_, &str>(0)?.parse()?;
+        let ended: Ended = transaction.row(ended, &[]).await?.try_get::<_, &str>(0)?.parse()?;
         if ended.xmax < position.ended.xmax {
             return Err(copied().into());
         }
-        let late = wrote(round, position.late(&ended)).await?;
+        let late = wrote(transaction, position.late(&ended)).await?;
         let late = late.into_iter().map(|txid| position.rest_of(txid));
         let spans: Vec<Span> = late.chain(position.new_ones(&ended)).collect();
         let mut found = Found { position, ended, rows: Vec::new(), bytes: 0, is_full: false };
         for span in spans {
             if !found.is_full {
-                found.read_span(round, span).await?;
+                found.read_span(transaction, span).await?;
             }
         }
         Ok(Some(found))
@@ -136,12 +136,17 @@ impl Ask for Look {
 
 impl Found {
     /// Reads the rows of a span, as far as there is room.
-    async fn read_span(&mut self, round: &mut Round<'_>, span: Span) -> Result<(), Failure> {
+    async fn read_span(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        span: Span,
+    ) -> Result<(), Failure> {
         let (first, last, ended) = (Xid(span.first), Xid(span.last), self.ended.to_string());
         let mut after = span.after;
         loop {
             let (txid, id) = (Xid(after.txid), after.id);
-            let rows = round.rows(PAGE, &[&first, &last, &txid, &id, &ended, &PAGE_ROWS]).await?;
+            let rows =
+                transaction.rows(PAGE, &[&first, &last, &txid, &id, &ended, &PAGE_ROWS]).await?;
             for row in &rows {
                 after = Place { txid: row.try_get::<_, Xid>(0)?.0, id: row.try_get(1)? };
                 let row = outbox_row(row)?;
@@ -191,18 +196,18 @@ impl Found {
 impl Ask for TakeScreened {
     type Answer = Drained;
 
-    async fn ask(&self, round: &mut Round<'_>) -> Result<Drained, Failure> {
+    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Drained, Failure> {
         // Another process that drains takes what there is.
-        if lock(round).await?.as_ref() != Some(&self.position) {
+        if lock(transaction).await?.as_ref() != Some(&self.position) {
             return Ok(Drained::default());
         }
         let mut rejected = self.rejected.clone();
-        let accepted = self.pack(round, &mut rejected).await?;
-        reject(round, &rejected).await?;
+        let accepted = self.pack(transaction, &mut rejected).await?;
+        reject(transaction, &rejected).await?;
         let Position { ended, part } = self.position.moved(self.ended.clone(), self.stopped);
         let (txid, id) = (part.map(|part| Xid(part.txid)), part.map(|part| part.id));
-        round.execute(MOVE, &[&ended.to_string(), &txid, &id]).await?;
-        round.row(ROTATE, &[]).await?;
+        transaction.execute(MOVE, &[&ended.to_string(), &txid, &id]).await?;
+        transaction.row(ROTATE, &[]).await?;
         let rejected = rejected.len() as u64;
         Ok(Drained { accepted, rejected, more: self.stopped.is_some() })
     }
@@ -216,14 +221,14 @@ impl TakeScreened {
     /// Accepts each for itself, and adds what cannot be to `rejected`; how many are new.
     async fn pack(
         &self,
-        round: &mut Round<'_>,
+        transaction: &mut Transaction<'_>,
         rejected: &mut Vec<(Place, String)>,
     ) -> Result<u64, Failure> {
-        round.look_up(keys_of(self.drafts.iter().map(|(_, draft)| draft))).await?;
-        round.reserve_batches(self.drafts.len()).await?;
+        transaction.look_up(keys_of(self.drafts.iter().map(|(_, draft)| draft))).await?;
+        transaction.reserve_batches(self.drafts.len()).await?;
         let mut accepted = 0;
         for (place, draft) in &self.drafts {
-            match round.pack(vec![draft.clone()], self.now) {
+            match transaction.pack(vec![draft.clone()], self.now) {
                 Ok(admissions) => {
                     let is_new =
                         |admission: &&Admission| matches!(admission, Admission::Accepted(_));
@@ -246,8 +251,8 @@ const fn is_enough(rows: usize, bytes: usize) -> bool {
 }
 
 /// The position, locked; `None` when somebody else has it locked.
-async fn lock(round: &mut Round<'_>) -> Result<Option<Position>, Failure> {
-    let rows = round.rows(LOCK, &[]).await?;
+async fn lock(transaction: &mut Transaction<'_>) -> Result<Option<Position>, Failure> {
+    let rows = transaction.rows(LOCK, &[]).await?;
     Ok(rows.first().map(position_at).transpose()?)
 }
 
@@ -261,12 +266,12 @@ fn position_at(row: &Row) -> Result<Position, StoreError> {
 }
 
 /// Keeps those of the transactions that left rows.
-async fn wrote(round: &mut Round<'_>, mut txids: Vec<u64>) -> Result<Vec<u64>, Error> {
+async fn wrote(transaction: &mut Transaction<'_>, mut txids: Vec<u64>) -> Result<Vec<u64>, Error> {
     if txids.is_empty() {
         return Ok(txids);
     }
     let asked: Vec<Xid> = txids.iter().map(|txid| Xid(*txid)).collect();
-    let rows = round.rows("SELECT * FROM outbox_writers($1)", &[&asked]).await?;
+    let rows = transaction.rows("SELECT * FROM outbox_writers($1)", &[&asked]).await?;
     let writers: HashSet<u64> = rows
         .iter()
         .map(|row| row.try_get::<_, Xid>(0).map(|Xid(txid)| txid))
@@ -276,14 +281,17 @@ async fn wrote(round: &mut Round<'_>, mut txids: Vec<u64>) -> Result<Vec<u64>, E
 }
 
 /// Puts rows aside.
-async fn reject(round: &mut Round<'_>, rejected: &[(Place, String)]) -> Result<(), Error> {
+async fn reject(
+    transaction: &mut Transaction<'_>,
+    rejected: &[(Place, String)],
+) -> Result<(), Error> {
     if rejected.is_empty() {
         return Ok(());
     }
     let txids: Vec<Xid> = rejected.iter().map(|(place, _)| Xid(place.txid)).collect();
     let ids: Vec<i64> = rejected.iter().map(|(place, _)| place.id).collect();
     let reasons: Vec<&str> = rejected.iter().map(|(_, reason)| reason.as_str()).collect();
-    round.execute(REJECT, &[&txids, &ids, &reasons]).await.map(drop)
+    transaction.execute(REJECT, &[&txids, &ids, &reasons]).await.map(drop)
 }
 
 /// Transactions here are numbered lower than those that were taken: taking on would pass over new rows.

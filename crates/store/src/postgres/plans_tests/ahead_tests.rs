@@ -4,7 +4,7 @@ use notification::Ticket;
 
 use super::growth_tests::{Seat, request};
 use crate::postgres::claim::IssueTickets;
-use crate::postgres::desk::Membership;
+use crate::postgres::writer_state::Membership;
 
 /// Chunks of the partition 40, and then one of the partition 1, all in one lane and due at the same time.
 const OTHERS: i64 = 100_000;
@@ -54,7 +54,7 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
     database.query(insert).unwrap();
     let lane = database.query("SELECT id FROM belfry.lane").unwrap().trim().parse().unwrap();
     let told = crate::postgres::notices::Notice::Due(lane, crate::conformance::at(DUE + 1));
-    seat.desk.take_notice(&told);
+    seat.state.take_notice(&told);
     let (claim, read) = seat.run(&IssueTickets(request(DUE + 1))).await;
     assert_eq!(claim.chunks.len(), 1);
     assert!(read < 100, "the next claim read {read} rows");

@@ -13,19 +13,19 @@ use crate::ClaimRequest;
 use crate::conformance::{Shape, at};
 use crate::postgres::claim::IssueTickets;
 use crate::postgres::connection::{Connector, Session};
-use crate::postgres::desk::{Desk, Membership};
 use crate::postgres::growth::{ASK_EVERY, MANY};
 use crate::postgres::ingest::TakeIn;
 use crate::postgres::notify::NotifyPolicy;
-use crate::postgres::round::Round;
 use crate::postgres::time::DatabaseTime;
+use crate::postgres::transaction::Transaction;
 use crate::postgres::writer::{Ask, PLANS};
+use crate::postgres::writer_state::{Membership, WriterState};
 use crate::postgres::{Options, Postgres};
 
 /// A writer that is led by hand, in the place of the store's own.
 pub(in crate::postgres) struct Seat {
     pub(in crate::postgres) session: Session,
-    pub(in crate::postgres) desk: Desk,
+    pub(in crate::postgres) state: WriterState,
     pub(in crate::postgres) standing: watch::Sender<Membership>,
     /// Whose worker it claims for.
     _store: Postgres,
@@ -34,21 +34,21 @@ pub(in crate::postgres) struct Seat {
 /// Rows of tables that the transaction under way has read.
 const READ: &str = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::int8 \
      FROM pg_stat_xact_user_tables WHERE schemaname = 'belfry'";
-/// Notifications that one round brings in, each to a lane of its own, and rounds.
+/// Notifications that one transaction brings in, each to a lane of its own, and transactions.
 const ITEMS: usize = 5_000;
 const ROUNDS: usize = 20;
-/// Rounds that bring in too little each to ask for the sizes once more.
+/// Transactions that bring in too little each to ask for the sizes once more.
 const SMALL_ROUNDS: usize = 100;
 /// Rows that one of these may read: twice what came in since the sizes were last asked for.
 const READ_BY_SMALL: i64 = 2 * ASK_EVERY as i64 * MANY.cast_signed();
-/// Rows that a round may read for each that it brings in: its lane, before and after it is there.
+/// Rows that a transaction may read for each that it brings in: its lane, before and after it is there.
 const READ_PER_ITEM: i64 = 4;
 
 /// A writer's memory, and what tells it of the cluster.
-pub(in crate::postgres) fn desk() -> (Desk, watch::Sender<Membership>) {
+pub(in crate::postgres) fn state() -> (WriterState, watch::Sender<Membership>) {
     let (sender, standing) = watch::channel(Membership::default());
     let notify = Arc::new(NotifyPolicy::new(Clock::system()));
-    (Desk::new(1, standing, DatabaseTime::new(Clock::system()), notify, true), sender)
+    (WriterState::new(1, standing, DatabaseTime::new(Clock::system()), notify, true), sender)
 }
 
 /// A claim at `now`, milliseconds, of all that there is.
@@ -71,18 +71,18 @@ impl Seat {
         let store = Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap();
         let mut membership = store.membership.clone();
         let own = membership.wait_for(|own| own.partitions.len() == 64).await.unwrap().clone();
-        let (desk, standing) = desk();
+        let (state, standing) = state();
         standing.send_replace(own);
         database.query("VACUUM").unwrap();
         let connector = Connector::new(database.url(), "test", None).unwrap();
         let session = connector.connect(None).await.unwrap();
         session.client.batch_execute(PLANS).await.unwrap();
-        Self { session, desk, standing, _store: store }
+        Self { session, state, standing, _store: store }
     }
 
     /// Plans every statement that intake has, with the tables as they are.
     async fn plan(&self) {
-        let is_of_intake = |file: &str| ["ingest.rs", "round.rs"].contains(&file);
+        let is_of_intake = |file: &str| ["ingest.rs", "transaction.rs"].contains(&file);
         for statement in statements().into_iter().filter(|it| is_of_intake(&it.file)) {
             self.session.prepared(statement.sql.leak()).await.unwrap();
         }
@@ -94,17 +94,17 @@ impl Seat {
         }
     }
 
-    /// Runs a round; gives its answer, and how many rows it read.
+    /// Runs a transaction; gives its answer, and how many rows it read.
     pub(in crate::postgres) async fn run<A: Ask>(&mut self, ask: &A) -> (A::Answer, i64) {
-        let mut round = Round::begin(&self.session, &mut self.desk).await.unwrap();
+        let mut transaction = Transaction::begin(&self.session, &mut self.state).await.unwrap();
         let before: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
-        round.look_up(ask.keys()).await.unwrap();
-        let answer = ask.ask(&mut round).await.unwrap();
-        round.store_packed().await.unwrap();
+        transaction.look_up(ask.keys()).await.unwrap();
+        let answer = ask.ask(&mut transaction).await.unwrap();
+        transaction.store_packed().await.unwrap();
         let after: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
-        round.commit().await.unwrap();
-        for notice in self.desk.committed().notices() {
-            self.desk.take_notice(&notice);
+        transaction.commit().await.unwrap();
+        for notice in self.state.committed().notices() {
+            self.state.take_notice(&notice);
         }
         (answer, after - before)
     }
@@ -119,7 +119,7 @@ fn to_own_lane(number: usize) -> Draft {
 
 /// What reads all of a small table reads its rows once, and joins them in memory: that no counter of rows shows.
 #[tokio::test]
-async fn a_round_that_brings_in_many_lanes_looks_them_up_by_their_index() {
+async fn a_transaction_that_brings_in_many_lanes_looks_them_up_by_their_index() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let mut seat = Seat::take(&database).await;
     seat.plan().await;
@@ -128,8 +128,8 @@ async fn a_round_that_brings_in_many_lanes_looks_them_up_by_their_index() {
         Lane { destination, ..Shape::default().draft("recipient").envelope.lane }
     };
     let lanes: Vec<Lane> = (0..ITEMS).map(lane).collect();
-    let mut round = Round::begin(&seat.session, &mut seat.desk).await.unwrap();
-    assert_eq!(round.lane_numbers(lanes.iter().collect()).await.unwrap().len(), ITEMS);
+    let mut transaction = Transaction::begin(&seat.session, &mut seat.state).await.unwrap();
+    assert_eq!(transaction.lane_numbers(lanes.iter().collect()).await.unwrap().len(), ITEMS);
     let name = "SELECT format('EXPLAIN EXECUTE %I (NULL, NULL, NULL)', name) \
          FROM pg_prepared_statements WHERE statement LIKE 'SELECT lane.id FROM unnest%'";
     let client = &seat.session.client;
@@ -140,16 +140,16 @@ async fn a_round_that_brings_in_many_lanes_looks_them_up_by_their_index() {
 }
 
 #[tokio::test]
-async fn what_a_round_reads_does_not_grow_with_the_tables() {
+async fn what_a_transaction_reads_does_not_grow_with_the_tables() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let mut seat = Seat::take(&database).await;
     seat.plan().await;
     // Of what the first one's statements find, nothing was there when it began.
-    for round in 0..ROUNDS {
-        let drafts = (round * ITEMS..(round + 1) * ITEMS).map(to_own_lane).collect();
+    for transaction in 0..ROUNDS {
+        let drafts = (transaction * ITEMS..(transaction + 1) * ITEMS).map(to_own_lane).collect();
         let (_, read) = seat.run(&TakeIn { drafts, now: at(0) }).await;
         let bound = READ_PER_ITEM * i64::try_from(ITEMS).unwrap();
-        assert!(read <= bound, "round {round} read {read} rows");
+        assert!(read <= bound, "transaction {transaction} read {read} rows");
     }
     let (claim, read) = seat.run(&IssueTickets(ClaimRequest { items: 100, ..request(1) })).await;
     assert_eq!(claim.chunks.len(), 100);
@@ -162,9 +162,9 @@ async fn what_small_rounds_read_does_not_grow_with_the_tables() {
     let mut seat = Seat::take(&database).await;
     seat.plan().await;
     let items = usize::try_from(MANY).unwrap() - 1;
-    for round in 0..SMALL_ROUNDS {
-        let drafts = (round * items..(round + 1) * items).map(to_own_lane).collect();
+    for transaction in 0..SMALL_ROUNDS {
+        let drafts = (transaction * items..(transaction + 1) * items).map(to_own_lane).collect();
         let (_, read) = seat.run(&TakeIn { drafts, now: at(0) }).await;
-        assert!(read <= READ_BY_SMALL, "round {round} read {read} rows");
+        assert!(read <= READ_BY_SMALL, "transaction {transaction} read {read} rows");
     }
 }

@@ -284,14 +284,14 @@ impl Caller<'_> {
     /// One of those that are in a sealed broadcast, whether its batch has its chunk or waits for it.
     fn cancel_member(&mut self, engine: usize) -> Option<Call> {
         let (broadcast, place) = (self.sealed()?, self.random.usize(..RECIPIENTS));
-        let (reader, desktop) =
+        let (reader, handle) =
             (self.engines[engine].reader.clone(), self.engines[engine].work.clone());
         let (now, called) = (at(self.book.now), self.book.call());
         let answer = Box::pin(async move {
             let filter = Filter { broadcast: Some(broadcast), ..Filter::default() };
             let members = reader.list(filter, None, RECIPIENTS).await.unwrap().items;
             let id = members[place % members.len()].id;
-            let answer = desktop.ask(cancel::CancelOne { id, tenant: name("tenant"), now }).await;
+            let answer = handle.ask(cancel::CancelOne { id, tenant: name("tenant"), now }).await;
             Box::new(move |book: &mut Book| book.member_cancelled(broadcast, id, called, answer))
                 as Heard
         });
@@ -301,9 +301,9 @@ impl Caller<'_> {
 
     fn cancel_broadcast(&mut self, engine: usize) -> Option<Call> {
         let (id, now, called) = (self.sealed()?, at(self.book.now), self.book.call());
-        let desktop = self.engines[engine].work.clone();
+        let handle = self.engines[engine].work.clone();
         let answer = Box::pin(async move {
-            let answer = desktop.cancel_broadcast(id, name("tenant"), now).await;
+            let answer = handle.cancel_broadcast(id, name("tenant"), now).await;
             let target = CancelTarget::Broadcast(id);
             Box::new(move |book: &mut Book| book.cancelled(target, called, answer)) as Heard
         });
@@ -448,9 +448,9 @@ impl Caller<'_> {
         ask: A,
         hear: impl FnOnce(&mut Book, Result<A::Answer, StoreError>) + Send + 'static,
     ) -> Call {
-        let desktop = self.engines[engine].intake.clone();
+        let handle = self.engines[engine].intake.clone();
         let answer = Box::pin(async move {
-            let answer = desktop.ask(ask).await;
+            let answer = handle.ask(ask).await;
             Box::new(move |book: &mut Book| hear(book, answer)) as Heard
         });
         Call { actor: engine * WRITERS, words, answer }
@@ -463,9 +463,9 @@ impl Caller<'_> {
         ask: A,
         hear: impl FnOnce(&mut Book, Result<A::Answer, StoreError>) + Send + 'static,
     ) -> Call {
-        let desktop = self.engines[engine].work.clone();
+        let handle = self.engines[engine].work.clone();
         let answer = Box::pin(async move {
-            let answer = desktop.ask(ask).await;
+            let answer = handle.ask(ask).await;
             Box::new(move |book: &mut Book| hear(book, answer)) as Heard
         });
         Call { actor: engine * WRITERS + 1, words, answer }

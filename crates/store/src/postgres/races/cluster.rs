@@ -11,12 +11,12 @@ use testbed::{Database, PostgresOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::connection::{Connector, Session};
-use super::super::desk::{Desk, Membership};
 use super::super::notices::{self, Notice, Teller};
 use super::super::notify::NotifyPolicy;
 use super::super::reader::PostgresReader;
 use super::super::time::DatabaseTime;
-use super::super::writer::{Desktop, Notices, Writer};
+use super::super::writer::{Notices, Writer, WriterHandle};
+use super::super::writer_state::{Membership, WriterState};
 use super::applications::Application;
 use super::gate::{Arrival, Gate};
 use crate::rows::release::Slicing;
@@ -40,8 +40,8 @@ pub(super) struct Cluster {
 
 /// A process.
 pub(super) struct Engine {
-    pub(super) intake: Desktop,
-    pub(super) work: Desktop,
+    pub(super) intake: WriterHandle,
+    pub(super) work: WriterHandle,
     pub(super) reader: PostgresReader,
     pub(super) membership: watch::Sender<Membership>,
     pub(super) teller: Teller,
@@ -193,8 +193,14 @@ impl Cluster {
             let logs = matches!(notices, Notices::Claimer(_));
             let mut writer = Writer {
                 connector,
-                desk: Desk::new(REALM, standing.clone(), self.time, Arc::clone(&notify), logs)
-                    .slicing(SLICING),
+                state: WriterState::new(
+                    REALM,
+                    standing.clone(),
+                    self.time,
+                    Arc::clone(&notify),
+                    logs,
+                )
+                .slicing(SLICING),
                 commands: queue,
                 available: watch::channel(true).0,
                 failed,
@@ -212,7 +218,7 @@ impl Cluster {
                 writer.run().await;
                 let _nobody_waits = leave.send(writer.session.take());
             });
-            Desktop::new(commands, failing, Clock::system())
+            WriterHandle::new(commands, failing, Clock::system())
         };
         let intake = start(0, "intake", Notices::Forward(teller.clone()));
         let work = start(1, "work", Notices::Claimer(hearer));

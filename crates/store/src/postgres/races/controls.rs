@@ -4,7 +4,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::super::desk::Membership;
+use super::super::writer_state::Membership;
 use super::applications::Step;
 use super::cluster::{APPLICATIONS, Cluster, Engine};
 

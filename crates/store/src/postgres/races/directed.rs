@@ -14,7 +14,7 @@ use crate::{BroadcastOpened, ClaimRequest, Ending, RecipientGroup, StoreError};
 
 /// How often the two processes meet, each time in another order of statements.
 const MEETINGS: u64 = 100;
-/// Batches, one more than are removed in a round.
+/// Batches, one more than are removed in a transaction.
 const BATCHES: usize = 2_001;
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
     schedule.through(adding).await.unwrap();
     schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
     let first = schedule.through(work.ask(bury::Bury { now: at(1) })).await.unwrap();
-    assert_eq!(first.abandoned_broadcasts, 0, "one round does not remove all of it");
+    assert_eq!(first.abandoned_broadcasts, 0, "one transaction does not remove all of it");
     // It was only slow, and knows nothing of that.
     schedule.cluster.happen(Event::Beat(0), &schedule.engines).await;
     let sealed = schedule.through(intake.ask(broadcast::Seal(id, at(2)))).await;

@@ -8,8 +8,8 @@ use notification::{
     Settlement, State,
 };
 
-use super::super::desk::Membership;
 use super::super::release::Releaser;
+use super::super::writer_state::Membership;
 use super::super::{claim, settle};
 use super::applications::TAKEN;
 use super::cluster::Engine;

@@ -1,4 +1,4 @@
-//! How many statements a round takes: counted where they pass the pause points.
+//! How many statements a transaction takes: counted where they pass the pause points.
 
 use futures_util::StreamExt as _;
 use futures_util::poll;
@@ -19,8 +19,8 @@ fn keyed(key: usize) -> TakeIn {
     TakeIn { drafts: vec![draft], now: at(0) }
 }
 
-/// Asks for all `keys` within one round; the answers in order, and the statements that the round took.
-async fn in_one_round(
+/// Asks for all `keys` within one transaction; the answers in order, and the statements that the transaction took.
+async fn in_one_transaction(
     cluster: &mut Cluster,
     engine: &Engine,
     keys: Vec<usize>,
@@ -29,17 +29,17 @@ async fn in_one_round(
     let mut calls = FuturesUnordered::new();
     calls.push(ask(0, keyed(usize::MAX)));
     let mut answers: Vec<(usize, Result<Vec<Admission>, StoreError>)> = Vec::new();
-    let (mut statements, mut rounds) = (0, 0);
+    let (mut statements, mut transactions) = (0, 0);
     while answers.len() <= keys.len() {
         tokio::select! {
             biased;
             Some(answer) = calls.next() => answers.push(answer),
             Some(arrival) = cluster.arrivals.recv() => {
                 if arrival.statement == "BEGIN" {
-                    rounds += 1;
+                    transactions += 1;
                     statements = 0;
-                    // The first round waits here until all the others are asked for.
-                    if rounds == 1 {
+                    // The first transaction waits here until all the others are asked for.
+                    if transactions == 1 {
                         for (place, key) in keys.iter().enumerate() {
                             calls.push(ask(place + 1, keyed(*key)));
                         }
@@ -51,14 +51,14 @@ async fn in_one_round(
             }
         }
     }
-    assert_eq!(rounds, 2, "the others were one round");
+    assert_eq!(transactions, 2, "the others were one transaction");
     answers.sort_by_key(|(place, _)| *place);
     let answers = answers.into_iter().skip(1).map(|(_, answer)| answer.unwrap()[0]);
     (answers.collect(), statements)
 }
 
 #[tokio::test]
-async fn a_round_of_a_thousand_keyed_requests_takes_as_many_statements_as_one_of_two() {
+async fn a_transaction_of_a_thousand_keyed_requests_takes_as_many_statements_as_one_of_two() {
     let mut cluster = Cluster::start().await;
     let engines = cluster.engines(1, 0).await;
     let id = |admission: &Admission| -> (bool, NotificationId) {
@@ -67,11 +67,12 @@ async fn a_round_of_a_thousand_keyed_requests_takes_as_many_statements_as_one_of
             Admission::Replayed(id) => (false, id),
         }
     };
-    let (few, of_few) = in_one_round(&mut cluster, &engines[0], vec![1, 1]).await;
+    let (few, of_few) = in_one_transaction(&mut cluster, &engines[0], vec![1, 1]).await;
     assert_eq!([id(&few[0]).0, id(&few[1]).0], [true, false], "one key, asked for by two callers");
     assert_eq!(id(&few[0]).1, id(&few[1]).1);
-    let (many, of_many) = in_one_round(&mut cluster, &engines[0], (1..=1_000).collect()).await;
-    assert_eq!(id(&many[0]), (false, id(&few[0]).1), "used in a round before");
+    let (many, of_many) =
+        in_one_transaction(&mut cluster, &engines[0], (1..=1_000).collect()).await;
+    assert_eq!(id(&many[0]), (false, id(&few[0]).1), "used in a transaction before");
     assert_eq!(many.iter().filter(|admission| id(admission).0).count(), 999);
     assert_eq!(of_many, of_few);
     cluster.retire(engines).await;

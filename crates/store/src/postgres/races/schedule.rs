@@ -51,7 +51,7 @@ enum Standing {
     Paused(Arrival),
 }
 
-/// Calls that a writer may have before it at a time: with two, some rounds have several.
+/// Calls that a writer may have before it at a time: with two, some transactions have several.
 const CALLS_MAX: usize = 2;
 /// Connections that are lost in one schedule, at most: each takes as long as the rest of it.
 const CUTS_MAX: usize = 1;

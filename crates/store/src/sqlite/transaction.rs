@@ -18,7 +18,7 @@ use crate::rows::release::Slicing;
 
 /// What the writer knows without asking the database; read anew when a store was opened.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct WriterState {
     pub(super) realm: u16,
     pub(super) lanes: Lanes,
     pub(super) suppressed: RecipientFilter,
@@ -38,9 +38,9 @@ pub(super) struct Desk {
 /// The transaction under way. Refusals are found before anything of their command is written: a
 /// transaction is never undone in part.
 #[derive(Debug)]
-pub(super) struct Round<'a> {
+pub(super) struct Transaction<'a> {
     pub(super) connection: &'a Connection,
-    pub(super) desk: &'a mut Desk,
+    pub(super) state: &'a mut WriterState,
     /// Whether more may be claimable afterwards.
     pub(super) woke: bool,
     totals: BTreeMap<u8, i64>,
@@ -67,9 +67,9 @@ pub(super) struct NewChunk<'a> {
     pub(super) members: Option<&'a Members>,
 }
 
-// === impl Desk ===
+// === impl WriterState ===
 
-impl Desk {
+impl WriterState {
     /// The transaction was undone. What else it noted, that lanes have work, the next claim finds to be wrong.
     pub(super) fn forget_new_lanes(&mut self) {
         for lane in self.new_lanes.drain(..) {
@@ -78,16 +78,16 @@ impl Desk {
     }
 }
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl<'a> Round<'a> {
+impl<'a> Transaction<'a> {
     pub(super) fn begin(
         connection: &'a Connection,
-        desk: &'a mut Desk,
+        state: &'a mut WriterState,
     ) -> Result<Self, StoreError> {
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        desk.new_lanes.clear();
-        Ok(Self { connection, desk, woke: false, totals: BTreeMap::new() })
+        state.new_lanes.clear();
+        Ok(Self { connection, state, woke: false, totals: BTreeMap::new() })
     }
 
     /// Durable when it returns, as far as the connection is told to sync.
@@ -191,7 +191,7 @@ impl<'a> Round<'a> {
 
     /// The number of `lane`; a new lane gets one.
     pub(super) fn lane_number(&mut self, lane: &Lane) -> Result<LaneId, StoreError> {
-        if let Some(id) = self.desk.lanes.number_of(lane) {
+        if let Some(id) = self.state.lanes.number_of(lane) {
             return Ok(id);
         }
         let parameters = params![lane.channel.as_str(), &*lane.destination, lane.priority.code()];
@@ -203,27 +203,27 @@ impl<'a> Round<'a> {
         } else {
             let insert = "INSERT INTO lane (channel, destination, priority) VALUES (?1, ?2, ?3)";
             let id = self.sql(insert)?.insert(parameters)?;
-            self.desk.new_lanes.push(id);
+            self.state.new_lanes.push(id);
             id
         };
-        self.desk.lanes.add(id, lane.clone());
+        self.state.lanes.add(id, lane.clone());
         Ok(id)
     }
 
     /// The lane with number `id`.
     pub(super) fn lane(&self, id: LaneId) -> Result<Lane, StoreError> {
-        match self.desk.lanes.lane(id) {
+        match self.state.lanes.lane(id) {
             Some(lane) => Ok(lane.clone()),
             None => rows::lane(self.connection, id),
         }
     }
 
     pub(super) fn add_due(&mut self, lane: LaneId, at: Timestamp) -> Result<(), StoreError> {
-        if self.desk.lanes.lane(lane).is_none() {
+        if self.state.lanes.lane(lane).is_none() {
             let known = rows::lane(self.connection, lane)?;
-            self.desk.lanes.add(lane, known);
+            self.state.lanes.add(lane, known);
         }
-        self.desk.lanes.add_due(lane, at);
+        self.state.lanes.add_due(lane, at);
         self.woke = true;
         Ok(())
     }
@@ -231,7 +231,7 @@ impl<'a> Round<'a> {
     /// Reads anew when the lane's next chunk is due.
     pub(super) fn reset_due(&mut self, lane: LaneId) -> Result<(), StoreError> {
         let next_due = next_due(self.connection, lane)?;
-        self.desk.lanes.set_next_due(lane, next_due);
+        self.state.lanes.set_next_due(lane, next_due);
         Ok(())
     }
 }

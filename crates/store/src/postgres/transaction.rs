@@ -10,10 +10,10 @@ use tokio_postgres::{Error, Row};
 use super::LOG_WRITERS;
 use super::columns::{Columns, NewChunk, chunk_at, counted, select_chunk, signed};
 use super::connection::Session;
-use super::desk::{Desk, Effects, partition_of};
 use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause::COMMITTED;
+use super::writer_state::{Effects, WriterState, partition_of};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
@@ -24,9 +24,9 @@ use crate::rows::settlement::Part;
 
 /// The transaction under way. It may come to nothing and be done again.
 #[derive(Debug)]
-pub(super) struct Round<'a> {
+pub(super) struct Transaction<'a> {
     pub(super) session: &'a Session,
-    pub(super) desk: &'a mut Desk,
+    pub(super) state: &'a mut WriterState,
     /// The database's time at its beginning.
     pub(super) begun_at: Timestamp,
     pub(super) effects: Effects,
@@ -69,36 +69,40 @@ struct Kept {
 /// Why a request came to nothing.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It was refused; the round goes on without it.
+    /// It was refused; the transaction goes on without it.
     Refused(StoreError),
-    /// The round failed.
+    /// The transaction failed.
     Database(Error),
-    /// A statement met other rows than the round had locked: nothing of the round may stay, and it is done again.
+    /// A statement met other rows than the transaction had locked: nothing of the transaction may stay, and it is done again.
     Conflict(&'static str),
 }
 
 /// Somebody came or went.
 pub(super) const NOTIFY_CLUSTER: &str = "SELECT pg_notify('belfry_cluster', '')";
-/// Rounds between two foldings of the totals.
+/// Transactions between two foldings of the totals.
 const FOLD_EVERY: u32 = 256;
 const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
      SELECT ctid FROM totals_delta WHERE ctid >= '(0,0)' FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
      INSERT INTO totals_delta (state, change) SELECT state, sum(change) FROM gone GROUP BY state";
 
-// === impl Round ===
+// === impl Transaction ===
 
-impl<'a> Round<'a> {
-    pub(super) async fn begin(session: &'a Session, desk: &'a mut Desk) -> Result<Self, Error> {
+impl<'a> Transaction<'a> {
+    pub(super) async fn begin(
+        session: &'a Session,
+        state: &'a mut WriterState,
+    ) -> Result<Self, Error> {
         session.pause("BEGIN").await?;
-        desk.is_notifying = false;
-        let lock = if desk.logs { LOG_WRITERS } else { "" };
+        state.is_notifying = false;
+        let lock = if state.logs { LOG_WRITERS } else { "" };
         let begin = format!("BEGIN; {lock}");
         let question = session.ask_sizes_at_begin();
-        let (begun_at, sizes) = desk.time.ask(&session.client, &begin, question.as_deref()).await?;
+        let (begun_at, sizes) =
+            state.time.ask(&session.client, &begin, question.as_deref()).await?;
         session.follow_growth(sizes).await?;
         Ok(Self {
             session,
-            desk,
+            state,
             begun_at,
             effects: Effects::default(),
             packing: Packing::default(),
@@ -108,17 +112,17 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// [`Session::follow_growth`] after one statement of this round has written `rows`.
+    /// [`Session::follow_growth`] after one statement of this transaction has written `rows`.
     pub(super) async fn follow_own_growth(&mut self, rows: u64) -> Result<(), Error> {
         if rows < MANY {
             return Ok(());
         }
         let (client, sizes) = (&self.session.client, self.session.ask_sizes());
-        let (_, sizes) = self.desk.time.ask(client, "", Some(&sizes)).await?;
+        let (_, sizes) = self.state.time.ask(client, "", Some(&sizes)).await?;
         self.session.follow_growth(sizes).await
     }
 
-    /// Durable when it returns. When it does not return, [`Desk::committing`] says what to ask the server.
+    /// Durable when it returns. When it does not return, [`WriterState::committing`] says what to ask the server.
     pub(super) async fn commit(mut self) -> Result<(), Failure> {
         self.store_packed().await?;
         self.write_totals().await?;
@@ -126,7 +130,7 @@ impl<'a> Round<'a> {
         let row = self.row("SELECT pg_current_xact_id_if_assigned()::text", &[]).await?;
         let xid: Option<String> = row.try_get(0)?;
         let xid = xid.and_then(|xid| xid.parse().ok()).unwrap_or(0);
-        self.desk.commit_sent(xid, self.effects);
+        self.state.commit_sent(xid, self.effects);
         self.session.pause("COMMIT").await?;
         self.session.client.batch_execute("COMMIT").await?;
         Ok(self.session.pause(COMMITTED).await?)
@@ -142,8 +146,8 @@ impl<'a> Round<'a> {
         let insert =
             "INSERT INTO totals_delta (state, change) SELECT * FROM unnest($1::int2[], $2::int8[])";
         self.execute(insert, &[&states, &changes]).await?;
-        self.desk.rounds += 1;
-        if self.desk.rounds.is_multiple_of(FOLD_EVERY) {
+        self.state.transactions += 1;
+        if self.state.transactions.is_multiple_of(FOLD_EVERY) {
             self.execute(FOLD, &[]).await?;
         }
         Ok(())
@@ -151,23 +155,23 @@ impl<'a> Round<'a> {
 
     /// Notifies the cluster's other processes, if there are any.
     async fn tell_others(&mut self) -> Result<(), Error> {
-        let notices = self.desk.notify.select(self.effects.notices());
+        let notices = self.state.notify.select(self.effects.notices());
         if notices.is_empty() {
             return Ok(());
         }
-        let worker = self.desk.membership.borrow().worker;
+        let worker = self.state.membership.borrow().worker;
         let payloads = to_payloads(worker, &notices);
         let tell = "SELECT pg_notify('belfry_work', payload) FROM unnest($1::text[]) AS payload";
-        self.desk.is_notifying = true;
+        self.state.is_notifying = true;
         self.rows(tell, &[&payloads]).await.map(drop)
     }
 
     /// Notifies the cluster's other processes that somebody came or went. What is not said they find at their next beat.
     pub(super) async fn tell_cluster(&mut self) -> Result<(), Error> {
-        if self.desk.notify.is_muted() {
+        if self.state.notify.is_muted() {
             return Ok(());
         }
-        self.desk.is_notifying = true;
+        self.state.is_notifying = true;
         self.execute(NOTIFY_CLUSTER, &[]).await.map(drop)
     }
 
@@ -201,7 +205,7 @@ impl<'a> Round<'a> {
         self.session.client.execute(&statement, parameters).await
     }
 
-    /// Changes as many rows as there are `ids`, or fails the round.
+    /// Changes as many rows as there are `ids`, or fails the transaction.
     pub(super) async fn change(
         &mut self,
         sql: &'static str,
@@ -250,7 +254,7 @@ impl<'a> Round<'a> {
     pub(super) fn freed(&mut self, chunk: &ChunkRow, items: usize, is_over: bool) {
         let weight = items + if is_over { chunk.weight + limits::CHUNK_WEIGHT } else { 0 };
         if is_over && let Some(until) = chunk.lease_until {
-            self.desk.claiming.leases.remove(&(until, chunk.id));
+            self.state.claiming.leases.remove(&(until, chunk.id));
         }
         let partition = partition_of(chunk.batch);
         *self.effects.freed.entry((partition, chunk.lane)).or_default() += weight;
@@ -273,10 +277,10 @@ impl<'a> Round<'a> {
         &mut self,
         lanes: BTreeSet<&Lane>,
     ) -> Result<HashMap<Lane, LaneId>, Error> {
-        let is_new = |lane: &&Lane| !self.desk.lane_numbers.contains_key(*lane);
+        let is_new = |lane: &&Lane| !self.state.lane_numbers.contains_key(*lane);
         let (new, known): (Vec<&Lane>, Vec<&Lane>) = lanes.into_iter().partition(is_new);
         let numbers =
-            known.into_iter().filter_map(|lane| self.desk.lane_numbers.get_key_value(lane));
+            known.into_iter().filter_map(|lane| self.state.lane_numbers.get_key_value(lane));
         let mut numbers: HashMap<Lane, LaneId> =
             numbers.map(|(lane, id)| (lane.clone(), *id)).collect();
         if new.is_empty() {
@@ -348,8 +352,8 @@ const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
 const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \
      SELECT * FROM unnest($1::int8[], $2::int4[], $3::int2[], $4::int8[], $5::int4[], $6::int4[], $7::int4[], $8::bytea[])";
-/// Chunks are changed by number and epoch, and the round fails if one of them is another by now: whoever changes a chunk
-/// has locked it, and what the round says of its members is true of that epoch only.
+/// Chunks are changed by number and epoch, and the transaction fails if one of them is another by now: whoever changes a chunk
+/// has locked it, and what the transaction says of its members is true of that epoch only.
 const DELETE_CHUNK: &str = "DELETE FROM chunk USING unnest($1::int8[], $2::int8[]) AS gone (id, epoch) \
      WHERE chunk.id = gone.id AND chunk.epoch = gone.epoch";
 /// What nobody holds gets a new epoch: a claim that has read it as it was must not write that back.

@@ -1,4 +1,4 @@
-//! What a writer keeps in memory between rounds.
+//! What a writer keeps in memory between transactions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) struct Membership {
 
 /// A writer's memory. What is in it can always be read anew.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct WriterState {
     pub(super) realm: u16,
     pub(super) membership: watch::Receiver<Membership>,
     pub(super) time: DatabaseTime,
@@ -40,13 +40,13 @@ pub(super) struct Desk {
     pub(super) claiming: Claiming,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
-    /// Whether this writer's rounds write to the log.
+    /// Whether this writer's transactions write to the log.
     pub(super) logs: bool,
-    /// Rounds since totals were folded.
-    pub(super) rounds: u32,
+    /// Transactions since totals were folded.
+    pub(super) transactions: u32,
     pub(super) slicing: Slicing,
     pub(super) notify: Arc<NotifyPolicy>,
-    /// Whether the round under way notifies others.
+    /// Whether the transaction under way notifies others.
     pub(super) is_notifying: bool,
     /// The transaction whose commit was sent, and what it means once it is durable.
     committing: Option<(u64, Effects)>,
@@ -70,7 +70,7 @@ pub(super) struct Claiming {
     pub(super) read_for: Option<(i64, Vec<i16>)>,
 }
 
-/// What follows from a round once it is durable.
+/// What follows from a transaction once it is durable.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     /// Lanes with a chunk that became ready, and the earliest instant at which one is due.
@@ -94,9 +94,9 @@ const WATERMARKS: usize = 65_536;
 /// The number of virtual partitions.
 const PARTITIONS: u64 = limits::PARTITIONS as u64;
 
-// === impl Desk ===
+// === impl WriterState ===
 
-impl Desk {
+impl WriterState {
     pub(super) fn new(
         realm: u16,
         membership: watch::Receiver<Membership>,
@@ -113,7 +113,7 @@ impl Desk {
             claiming: Claiming::default(),
             offered: None,
             logs,
-            rounds: 0,
+            transactions: 0,
             slicing: Slicing::DEFAULT,
             notify,
             is_notifying: false,
