@@ -8,14 +8,14 @@ use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 use super::columns::{lane_at, signed};
 use super::ingest::{fingerprint_at, number_of};
 use super::transaction::{Failure, TenantKey, Transaction};
-use super::writer::Ask;
+use super::writer::Request;
 use crate::rows::codes;
 use crate::rows::packing::{Filling, Known};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 /// Opens one.
 #[derive(Debug)]
-pub(super) struct Open(pub(super) BroadcastDraft);
+pub(super) struct OpenBroadcast(pub(super) BroadcastDraft);
 
 /// Adds recipients to an open one.
 #[derive(Debug)]
@@ -27,15 +27,15 @@ pub(super) struct AddRecipients {
 
 /// Accepts an open one.
 #[derive(Debug)]
-pub(super) struct Seal(pub(super) BroadcastId, pub(super) Timestamp);
+pub(super) struct SealBroadcast(pub(super) BroadcastId, pub(super) Timestamp);
 
 /// Removes an open one, or part of it; whether nothing of it is left.
 #[derive(Debug)]
-pub(super) struct Abandon(pub(super) BroadcastId);
+pub(super) struct AbandonBroadcast(pub(super) BroadcastId);
 
 /// An open broadcast, locked.
 #[derive(Debug)]
-pub(super) struct OpenBroadcast {
+pub(super) struct LockedBroadcast {
     /// What its batches have in common; the destination is left empty.
     pub(super) envelope: Envelope,
     /// Its idempotency key, and the fingerprint of its content.
@@ -47,10 +47,10 @@ const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker 
      UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = $1 RETURNING recipients";
 
 #[async_trait]
-impl Ask for Open {
+impl Request for OpenBroadcast {
     type Answer = BroadcastOpened;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let draft = &self.0;
         transaction.look_up(self.keys()).await?;
         if let Some(idempotency) = &draft.idempotency {
@@ -101,10 +101,10 @@ impl Ask for Open {
 }
 
 #[async_trait]
-impl Ask for AddRecipients {
+impl Request for AddRecipients {
     type Answer = ();
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
         let template = transaction.open_broadcast(self.broadcast).await?.envelope;
         transaction.reserve_batches(self.items()).await?;
         let mut batches = Vec::new();
@@ -149,12 +149,12 @@ impl Ask for AddRecipients {
 }
 
 #[async_trait]
-impl Ask for Seal {
+impl Request for SealBroadcast {
     type Answer = u64;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let Self(id, now) = *self;
-        let OpenBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
+        let LockedBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             let owned = (envelope.tenant.clone(), key.clone());
@@ -181,10 +181,10 @@ impl Ask for Seal {
 }
 
 #[async_trait]
-impl Ask for Abandon {
+impl Request for AbandonBroadcast {
     type Answer = bool;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
         transaction.open_broadcast(self.0).await?;
         let number = self.0.0.cast_signed();
         let is_all = transaction.remove_batches(&[number]).await?;
@@ -199,7 +199,7 @@ impl Ask for Abandon {
 
 impl Transaction<'_> {
     /// A broadcast that this process has open, locked.
-    async fn open_broadcast(&mut self, id: BroadcastId) -> Result<OpenBroadcast, Failure> {
+    async fn open_broadcast(&mut self, id: BroadcastId) -> Result<LockedBroadcast, Failure> {
         let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
              FROM broadcast WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
         let worker = self.state.membership.borrow().worker;
@@ -218,7 +218,7 @@ impl Transaction<'_> {
             Some(key) => Some((ByteString::from(key), fingerprint_at(row, 8)?)),
             None => None,
         };
-        Ok(OpenBroadcast { envelope, key })
+        Ok(LockedBroadcast { envelope, key })
     }
 
     /// Removes open broadcasts that have no batches any more; how many there were.

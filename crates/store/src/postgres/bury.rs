@@ -5,7 +5,7 @@ use notification::{State, Timestamp, limits};
 
 use super::columns::{chunk_at, signed};
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Ask;
+use super::writer::Request;
 use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
@@ -61,10 +61,10 @@ const CLEAR_SUSPECTS: &str = "UPDATE chunk SET crashes = 3 WHERE id IN ( \
      SELECT id FROM chunk WHERE crashes > 3 AND coalesce(lease_until, 0) = 0 ORDER BY id FOR UPDATE SKIP LOCKED)";
 
 #[async_trait]
-impl Ask for Bury {
+impl Request for Bury {
     type Answer = Recovery;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Recovery, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Recovery, Failure> {
         let Some(worker) = self.overdue(transaction).await? else { return Ok(Recovery::default()) };
         let mut recovery = Recovery::default();
         let rows =

@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, select_chunk, signed};
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::{Ask, WriterHandle};
+use super::writer::{Request, WriterHandle};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -18,7 +18,7 @@ use crate::{Cancelled, StoreError};
 
 /// Withdraws one notification.
 #[derive(Debug)]
-pub(super) struct CancelOne {
+pub(super) struct CancelNotification {
     pub(super) id: NotificationId,
     pub(super) tenant: Name,
     pub(super) now: Timestamp,
@@ -26,7 +26,7 @@ pub(super) struct CancelOne {
 
 /// Withdraws what is pending of some batches of a broadcast; with the first of them all that waits for its chunk.
 #[derive(Debug)]
-pub(super) struct CancelNext {
+pub(super) struct CancelBroadcastSlice {
     pub(super) broadcast: BroadcastId,
     pub(super) tenant: Name,
     pub(super) now: Timestamp,
@@ -35,10 +35,10 @@ pub(super) struct CancelNext {
 }
 
 #[async_trait]
-impl Ask for CancelOne {
+impl Request for CancelNotification {
     type Answer = Option<Cancelled>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let id = self.id;
         let select = "SELECT accepted_at, count, broadcast FROM batch WHERE id = $1 AND tenant = $2 \
              AND (broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
@@ -78,10 +78,10 @@ impl Ask for CancelOne {
 }
 
 #[async_trait]
-impl Ask for CancelNext {
+impl Request for CancelBroadcastSlice {
     type Answer = Option<CancelSlice>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let mut slice = CancelSlice::default();
         let CancelPlace { after, until } = match self.place {
             Some(place) => place,
@@ -133,22 +133,22 @@ impl WriterHandle {
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
         let mut cancellation = Cancellation::default();
-        let next = |place| CancelNext { broadcast, tenant: tenant.clone(), now, place };
-        let mut slice = self.ask_patiently(next(None)).await?;
+        let next = |place| CancelBroadcastSlice { broadcast, tenant: tenant.clone(), now, place };
+        let mut slice = self.run_or_give_up(next(None)).await?;
         while let Some(done) = slice {
             let Some(place) = cancellation.add(&done) else {
                 return Ok(Some(cancellation.answer()));
             };
             // To give up now would be to say that nothing was done.
-            slice = self.ask(next(Some(place))).await?;
+            slice = self.run(next(Some(place))).await?;
         }
         Ok(None)
     }
 }
 
-// === impl CancelOne ===
+// === impl CancelNotification ===
 
-impl CancelOne {
+impl CancelNotification {
     /// Cancels it if its batch waits for its chunk, which will be made without it; `None` if the batch does not wait.
     async fn cancel_waiting(
         &self,
@@ -179,9 +179,9 @@ impl CancelOne {
     }
 }
 
-// === impl CancelNext ===
+// === impl CancelBroadcastSlice ===
 
-impl CancelNext {
+impl CancelBroadcastSlice {
     /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
     async fn begin(
         &self,

@@ -15,7 +15,7 @@ use super::Postgres;
 use super::ahead::{LookAhead, Next};
 use super::columns::{lane_at, narrow, signed};
 use super::transaction::{Failure, Transaction};
-use super::writer::Ask;
+use super::writer::Request;
 use super::writer_state::Claiming;
 use crate::rows::codes::LaneId;
 use crate::rows::due::LANES_PER_PAGE;
@@ -42,10 +42,10 @@ const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
 pub(super) struct OfferChannels(pub(super) Arc<BTreeSet<Name>>);
 
 #[async_trait]
-impl Ask for OfferChannels {
+impl Request for OfferChannels {
     type Answer = ();
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
         transaction.state.offered = Some(Arc::clone(&self.0));
         transaction.state.claiming.lanes.offer(transaction.state.offered.clone());
         transaction.effects.woke = true;
@@ -56,7 +56,7 @@ impl Ask for OfferChannels {
 #[async_trait]
 impl Offer for Postgres {
     async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError> {
-        self.work.ask(OfferChannels(channels)).await
+        self.work.run(OfferChannels(channels)).await
     }
 }
 

@@ -14,7 +14,7 @@ use super::Postgres;
 use super::columns::lane_at;
 use super::lease::Lease;
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Ask;
+use super::writer::Request;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
 use crate::rows::listing::{self, Suppressed};
@@ -60,10 +60,10 @@ macro_rules! select_batch {
 pub(super) use select_batch;
 
 #[async_trait]
-impl Ask for ClaimChunks {
+impl Request for ClaimChunks {
     type Answer = Claim<Chunk>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let now = transaction.no_later(self.0.now);
         let request = ClaimRequest { now, ..self.0 };
         let lease = Lease { until: now.plus(request.lease), is_ticket: false, is_guarded: true };
@@ -76,10 +76,10 @@ impl Ask for ClaimChunks {
 }
 
 #[async_trait]
-impl Ask for IssueTickets {
+impl Request for IssueTickets {
     type Answer = Claim<Ticket>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let now = transaction.no_later(self.0.now);
         let request = transaction.share_of(ClaimRequest { now, ..self.0 });
         let lease =
@@ -101,10 +101,10 @@ impl Ask for IssueTickets {
 }
 
 #[async_trait]
-impl Ask for TakeChunks {
+impl Request for TakeChunks {
     type Answer = Vec<Option<Chunk>>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let now = transaction.no_later(self.now);
         let ids: Vec<i64> =
             self.tickets.iter().map(|ticket| ticket.chunk.0.cast_signed()).collect();
@@ -138,7 +138,7 @@ impl Take for Postgres {
         now: Timestamp,
         lease: Duration,
     ) -> Result<Vec<Option<Chunk>>, StoreError> {
-        self.work.ask(TakeChunks { tickets, now, lease }).await
+        self.work.run(TakeChunks { tickets, now, lease }).await
     }
 }
 

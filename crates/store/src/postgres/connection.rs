@@ -168,13 +168,13 @@ impl Session {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What to ask for with the beginning of a transaction, for [`follow_growth`](Self::follow_growth); `None` with most transactions.
-    pub(super) fn ask_sizes_at_begin(&self) -> Option<String> {
+    /// The query that a transaction sends with its beginning, for [`follow_growth`](Self::follow_growth); `None` with most of them.
+    pub(super) fn sizes_query_at_begin(&self) -> Option<String> {
         self.sizes().question_at_begin()
     }
 
-    /// What to ask for within a transaction, for [`follow_growth`](Self::follow_growth).
-    pub(super) fn ask_sizes(&self) -> String {
+    /// The query that a transaction sends after it has written many rows, for [`follow_growth`](Self::follow_growth).
+    pub(super) fn sizes_query(&self) -> String {
         self.sizes().question()
     }
 

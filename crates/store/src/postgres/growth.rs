@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_round_asks_and_then_every_eighth() {
+    fn the_first_transaction_asks_and_then_every_eighth() {
         let mut sizes = Sizes::default();
         let asking: Vec<usize> = (0..25).filter(|_| sizes.question_at_begin().is_some()).collect();
         assert_eq!(asking, [0, 8, 16, 24]);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::columns::{NewChunk, counted, narrow};
 use super::transaction::{Failure, TenantKey, Transaction, Writes};
-use super::writer::Ask;
+use super::writer::Request;
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::packing::{Batches, Filling, Known};
@@ -22,7 +22,7 @@ use crate::{Admission, StoreError};
 
 /// Drafts of one caller.
 #[derive(Debug)]
-pub(super) struct TakeIn {
+pub(super) struct IngestDrafts {
     pub(super) drafts: Vec<Draft>,
     pub(super) now: Timestamp,
 }
@@ -53,10 +53,10 @@ const BATCH_TYPES: [Type; 12] = [
 const NUMBERS: u64 = 64;
 
 #[async_trait]
-impl Ask for TakeIn {
+impl Request for IngestDrafts {
     type Answer = Vec<Admission>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         transaction.look_up(self.keys()).await?;
         transaction.reserve_batches(self.drafts.len()).await?;
         Ok(transaction.pack(self.drafts.clone(), self.now)?)

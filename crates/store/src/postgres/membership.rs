@@ -359,7 +359,7 @@ impl Member {
         let Some(stats) = self.stats.as_ref().filter(|_| dead > 0) else { return };
         let now = self.time.now();
         // A writer that is held up must not keep this process from saying that it is alive.
-        match tokio::time::timeout(limits::WORKER_BEAT, stats.work.ask(Bury { now })).await {
+        match tokio::time::timeout(limits::WORKER_BEAT, stats.work.run(Bury { now })).await {
             Ok(Ok(recovery)) => {
                 let Recovery { returned, suspected, in_doubt, quarantined, abandoned_broadcasts } =
                     recovery;

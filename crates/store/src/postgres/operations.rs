@@ -27,7 +27,7 @@ impl Ingest for Postgres {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        self.intake.ask_patiently(ingest::TakeIn { drafts, now }).await
+        self.intake.run_or_give_up(ingest::IngestDrafts { drafts, now }).await
     }
 
     async fn open_broadcast(
@@ -35,7 +35,7 @@ impl Ingest for Postgres {
         draft: BroadcastDraft,
         _now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
-        self.intake.ask_patiently(broadcast::Open(draft)).await
+        self.intake.run_or_give_up(broadcast::OpenBroadcast(draft)).await
     }
 
     async fn add_recipients(
@@ -44,7 +44,7 @@ impl Ingest for Postgres {
         groups: Vec<RecipientGroup>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.intake.ask_patiently(broadcast::AddRecipients { broadcast, groups, now }).await
+        self.intake.run_or_give_up(broadcast::AddRecipients { broadcast, groups, now }).await
     }
 
     async fn seal_broadcast(
@@ -52,11 +52,11 @@ impl Ingest for Postgres {
         broadcast: BroadcastId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        self.intake.ask_patiently(broadcast::Seal(broadcast, now)).await
+        self.intake.run_or_give_up(broadcast::SealBroadcast(broadcast, now)).await
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
-        while !self.intake.ask_patiently(broadcast::Abandon(broadcast)).await? {}
+        while !self.intake.run_or_give_up(broadcast::AbandonBroadcast(broadcast)).await? {}
         Ok(())
     }
 }
@@ -64,7 +64,7 @@ impl Ingest for Postgres {
 #[async_trait]
 impl Claims<Chunk> for Postgres {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
-        self.work.ask(claim::ClaimChunks(request)).await
+        self.work.run(claim::ClaimChunks(request)).await
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -75,7 +75,7 @@ impl Claims<Chunk> for Postgres {
 #[async_trait]
 impl Claims<Ticket> for Postgres {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Ticket>, StoreError> {
-        self.work.ask(claim::IssueTickets(request)).await
+        self.work.run(claim::IssueTickets(request)).await
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -89,7 +89,7 @@ impl Begin for Postgres {
         if marks.is_empty() {
             return Ok(Vec::new());
         }
-        self.work.ask(settle::BeginAll(marks)).await
+        self.work.run(settle::BeginDeliveries(marks)).await
     }
 }
 
@@ -99,7 +99,7 @@ impl Settle for Postgres {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
-        self.work.ask(settle::SettleAll(settlements)).await
+        self.work.run(settle::SettleChunks(settlements)).await
     }
 }
 
@@ -130,7 +130,7 @@ impl Ledger for Postgres {
     ) -> Result<Option<Cancelled>, StoreError> {
         match target {
             CancelTarget::Notification(id) => {
-                self.work.ask_patiently(cancel::CancelOne { id, tenant, now }).await
+                self.work.run_or_give_up(cancel::CancelNotification { id, tenant, now }).await
             }
             CancelTarget::Broadcast(id) => self.work.cancel_broadcast(id, tenant, now).await,
         }
@@ -142,7 +142,7 @@ impl Ledger for Postgres {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
-        self.work.ask_patiently(requeue::Requeue { ids, tenant, now }).await
+        self.work.run_or_give_up(requeue::RequeueNotifications { ids, tenant, now }).await
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
@@ -170,7 +170,7 @@ impl Ledger for Postgres {
         suppressions: Vec<Suppression>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.work.ask_patiently(suppress::Suppress { suppressions, now }).await
+        self.work.run_or_give_up(suppress::AddSuppressions { suppressions, now }).await
     }
 
     async fn suppressions(
@@ -187,7 +187,7 @@ impl Ledger for Postgres {
     }
 
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
-        self.work.ask_patiently(suppress::TakeOff { lifts, now }).await
+        self.work.run_or_give_up(suppress::LiftSuppressions { lifts, now }).await
     }
 
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
@@ -212,6 +212,6 @@ impl Ledger for Postgres {
         from: FeedCursor,
         to: FeedCursor,
     ) -> Result<FeedCursor, StoreError> {
-        self.work.ask_patiently(suppress::MoveFeed { feed, from, to }).await
+        self.work.run_or_give_up(suppress::MoveFeed { feed, from, to }).await
     }
 }

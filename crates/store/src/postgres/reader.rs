@@ -39,7 +39,7 @@ const LOG_LOOKS: usize = 8;
 const READ_ONLY: &str = "SET default_transaction_read_only = on";
 
 /// Answers one question from one snapshot. A session on which anything failed is not used again.
-macro_rules! ask {
+macro_rules! answer {
     ($self:ident, $question:ident $(, $parameter:expr)*) => {{
         let (_permit, mut session) = $self.pool.take().await?;
         let snapshot = Snapshot::begin(&mut session, $self.pool.realm).await?;
@@ -86,7 +86,7 @@ impl PostgresReader {
         position: LogPosition,
         entries: usize,
     ) -> Result<(LogPage, bool), StoreError> {
-        ask!(self, log, position, entries)
+        answer!(self, log, position, entries)
     }
 
     async fn look_at_suppressions(
@@ -94,7 +94,7 @@ impl PostgresReader {
         position: EventPosition,
         events: usize,
     ) -> Result<(SuppressionPage, bool), StoreError> {
-        ask!(self, suppression_events, position, events)
+        answer!(self, suppression_events, position, events)
     }
 }
 
@@ -132,7 +132,7 @@ async fn connect(connector: &Connector) -> Result<Session, StoreError> {
 #[async_trait]
 impl Ledger for PostgresReader {
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
-        ask!(self, find, id)
+        answer!(self, find, id)
     }
 
     async fn list(
@@ -141,11 +141,11 @@ impl Ledger for PostgresReader {
         after: Option<NotificationId>,
         items: usize,
     ) -> Result<Page<History>, StoreError> {
-        ask!(self, list, &filter, after, items)
+        answer!(self, list, &filter, after, items)
     }
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
-        ask!(self, broadcast, id)
+        answer!(self, broadcast, id)
     }
 
     async fn cancel(
@@ -167,19 +167,19 @@ impl Ledger for PostgresReader {
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
-        ask!(self, totals)
+        answer!(self, totals)
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        ask!(self, lanes)
+        answer!(self, lanes)
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
-        ask!(self, parked, &offered)
+        answer!(self, parked, &offered)
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
-        ask!(self, audit)
+        answer!(self, audit)
     }
 
     async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
@@ -206,11 +206,11 @@ impl Ledger for PostgresReader {
         after: Option<ByteString>,
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError> {
-        ask!(self, suppressions, &channel, after.as_ref(), items)
+        answer!(self, suppressions, &channel, after.as_ref(), items)
     }
 
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
-        let status: Result<_, StoreError> = ask!(self, cluster);
+        let status: Result<_, StoreError> = answer!(self, cluster);
         status.map(Some)
     }
 
@@ -219,7 +219,7 @@ impl Ledger for PostgresReader {
     }
 
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
-        ask!(self, suppressed_channel, after.as_ref())
+        answer!(self, suppressed_channel, after.as_ref())
     }
 
     async fn suppression_events(
@@ -237,7 +237,7 @@ impl Ledger for PostgresReader {
     }
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
-        ask!(self, feed, &feed)
+        answer!(self, feed, &feed)
     }
 
     async fn move_feed(

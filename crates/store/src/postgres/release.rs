@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::columns::{NewChunk, signed};
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::{Ask, WriterHandle};
+use super::writer::{Request, WriterHandle};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
@@ -29,11 +29,11 @@ pub(super) struct Releaser {
 
 /// Makes the chunks of one slice; whether there was one. Nothing of it is logged.
 #[derive(Debug)]
-pub(super) struct Release;
+pub(super) struct ReleaseSlice;
 
 /// Writes one slice of a withdrawn broadcast to the log; whether there was one.
 #[derive(Debug)]
-pub(super) struct WriteOff;
+pub(super) struct LogWithdrawn;
 
 /// Batches that wait, in order of their numbers.
 #[derive(Debug)]
@@ -62,10 +62,10 @@ const NEXT_WRITE_OFF: &str = "SELECT broadcast, passed, withdrawn_at FROM unrele
      WHERE passed IS NOT NULL AND withdrawn_at IS NOT NULL ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
 
 #[async_trait]
-impl Ask for Release {
+impl Request for ReleaseSlice {
     type Answer = bool;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
         let rows = transaction.rows(NEXT_RELEASE, &[]).await?;
         let Some(row) = rows.first() else { return Ok(false) };
         let mut slice = transaction.slice(row.try_get(0)?, row.try_get(1)?).await?;
@@ -76,10 +76,10 @@ impl Ask for Release {
 }
 
 #[async_trait]
-impl Ask for WriteOff {
+impl Request for LogWithdrawn {
     type Answer = bool;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
         let rows = transaction.rows(NEXT_WRITE_OFF, &[]).await?;
         let Some(row) = rows.first() else { return Ok(false) };
         let withdrawn_at = Timestamp::from_millis(row.try_get(2)?);
@@ -125,7 +125,7 @@ impl Releaser {
 
     /// Makes one slice; whether there was one. Others' requests have their turn before the next.
     pub(super) async fn make_slice(&self) -> Result<bool, StoreError> {
-        Ok(self.intake.ask(Release).await? || self.work.ask(WriteOff).await?)
+        Ok(self.intake.run(ReleaseSlice).await? || self.work.run(LogWithdrawn).await?)
     }
 }
 

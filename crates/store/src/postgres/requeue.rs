@@ -7,7 +7,7 @@ use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
 use super::columns::{NewChunk, signed};
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Ask;
+use super::writer::Request;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
@@ -15,7 +15,7 @@ use crate::{Requeued, StoreError};
 
 /// Sends dead notifications again.
 #[derive(Debug)]
-pub(super) struct Requeue {
+pub(super) struct RequeueNotifications {
     pub(super) ids: Vec<NotificationId>,
     pub(super) tenant: Name,
     pub(super) now: Timestamp,
@@ -28,10 +28,10 @@ const SELECT_OWNED: &str = "SELECT id, lane, accepted_at, expires_at, count FROM
      ORDER BY id FOR NO KEY UPDATE OF batch";
 
 #[async_trait]
-impl Ask for Requeue {
+impl Request for RequeueNotifications {
     type Answer = Vec<Requeued>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let mut answers = vec![Requeued::Unknown; self.ids.len()];
         let asked = by_batch(&self.ids);
         let numbers: Vec<i64> = asked.keys().map(|batch| batch.0.cast_signed()).collect();
@@ -60,9 +60,9 @@ impl Ask for Requeue {
     }
 }
 
-// === impl Requeue ===
+// === impl RequeueNotifications ===
 
-impl Requeue {
+impl RequeueNotifications {
     /// The batches that the tenant has, locked.
     async fn owned(
         &self,

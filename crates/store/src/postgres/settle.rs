@@ -8,7 +8,7 @@ use notification::{ChunkId, Guarantee, OutcomeGroup, Settlement, Timestamp};
 use super::columns::{chunk_at, select_chunk};
 use super::suppress::Word;
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Ask;
+use super::writer::Request;
 use crate::rows::codes;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
@@ -17,17 +17,17 @@ use crate::{Begun, Mark, Settled, Suppression};
 
 /// Writes outcomes.
 #[derive(Debug)]
-pub(super) struct SettleAll(pub(super) Vec<Settlement>);
+pub(super) struct SettleChunks(pub(super) Vec<Settlement>);
 
 /// Marks at-most-once deliveries as begun.
 #[derive(Debug)]
-pub(super) struct BeginAll(pub(super) Vec<Mark>);
+pub(super) struct BeginDeliveries(pub(super) Vec<Mark>);
 
 #[async_trait]
-impl Ask for SettleAll {
+impl Request for SettleChunks {
     type Answer = Vec<Settled>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let ids: Vec<i64> = self.0.iter().map(|part| part.chunk.0.cast_signed()).collect();
         let mut chunks = transaction.lock_chunks(&ids).await?;
         let mut writes = Writes::default();
@@ -72,10 +72,10 @@ impl Ask for SettleAll {
 }
 
 #[async_trait]
-impl Ask for BeginAll {
+impl Request for BeginDeliveries {
     type Answer = Vec<Begun>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
         let mut chunks = transaction.lock_held(&ids).await?;
         let guarantees = transaction.guarantees(chunks.values()).await?;

@@ -10,7 +10,7 @@ use tokio_postgres::{Error, Row};
 use super::columns::signed;
 use super::read::{Snapshot, instant, unsigned};
 use super::transaction::{Failure, Transaction};
-use super::writer::Ask;
+use super::writer::Request;
 use crate::rows::{codes, listing};
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Adds to the list.
 #[derive(Debug)]
-pub(super) struct Suppress {
+pub(super) struct AddSuppressions {
     pub(super) suppressions: Vec<Suppression>,
     pub(super) now: Timestamp,
 }
@@ -46,7 +46,7 @@ struct Columns<'a> {
 
 /// Takes off the list.
 #[derive(Debug)]
-pub(super) struct TakeOff {
+pub(super) struct LiftSuppressions {
     pub(super) lifts: Vec<Lift>,
     pub(super) now: Timestamp,
 }
@@ -109,20 +109,20 @@ const LOCK_FEED: &str =
     "SELECT txid, event, until_txid, until, tries FROM feed WHERE name = $1 FOR UPDATE";
 
 #[async_trait]
-impl Ask for Suppress {
+impl Request for AddSuppressions {
     type Answer = ();
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
         let word = |said: &Suppression| Word { said: said.clone(), gone_since: None, at: self.now };
         transaction.suppress(self.suppressions.iter().map(word).collect()).await
     }
 }
 
 #[async_trait]
-impl Ask for TakeOff {
+impl Request for LiftSuppressions {
     type Answer = Vec<bool>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         transaction.execute(LOCK_FOR_LIFTING, &[]).await?;
         let mut are_lifted = Vec::with_capacity(self.lifts.len());
         for lift in &self.lifts {
@@ -134,10 +134,10 @@ impl Ask for TakeOff {
 }
 
 #[async_trait]
-impl Ask for MoveFeed {
+impl Request for MoveFeed {
     type Answer = FeedCursor;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<FeedCursor, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<FeedCursor, Failure> {
         let feed = self.feed.as_str();
         let start = "INSERT INTO feed (name) VALUES ($1) ON CONFLICT DO NOTHING";
         transaction.execute(start, &[&feed]).await?;

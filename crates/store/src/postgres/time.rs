@@ -46,7 +46,7 @@ impl DatabaseTime {
 
     /// Runs the statements `first`, asks for the time in the same message, and learns it. Gives the time, and the value of
     /// the expression `beside` if there is one.
-    pub(super) async fn ask(
+    pub(super) async fn query(
         &self,
         client: &Client,
         first: &str,

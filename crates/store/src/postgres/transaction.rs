@@ -96,9 +96,9 @@ impl<'a> Transaction<'a> {
         state.is_notifying = false;
         let lock = if state.logs { LOG_WRITERS } else { "" };
         let begin = format!("BEGIN; {lock}");
-        let question = session.ask_sizes_at_begin();
+        let question = session.sizes_query_at_begin();
         let (begun_at, sizes) =
-            state.time.ask(&session.client, &begin, question.as_deref()).await?;
+            state.time.query(&session.client, &begin, question.as_deref()).await?;
         session.follow_growth(sizes).await?;
         Ok(Self {
             session,
@@ -117,8 +117,8 @@ impl<'a> Transaction<'a> {
         if rows < MANY {
             return Ok(());
         }
-        let (client, sizes) = (&self.session.client, self.session.ask_sizes());
-        let (_, sizes) = self.state.time.ask(client, "", Some(&sizes)).await?;
+        let (client, sizes) = (&self.session.client, self.session.sizes_query());
+        let (_, sizes) = self.state.time.query(client, "", Some(&sizes)).await?;
         self.session.follow_growth(sizes).await
     }
 

@@ -19,16 +19,16 @@ use super::transaction::{Failure, TenantKey, Transaction};
 use super::writer_state::{Effects, WriterState};
 use crate::StoreError;
 
-/// A request as the writer sees it. It may run several times: only the last one counts.
+/// A request as its writer sees it. It may run several times: only the last run counts.
 #[async_trait]
 pub(super) trait Command: Send + std::fmt::Debug {
-    /// Does its part in a transaction. What it refuses, it refuses before it has written anything.
+    /// Does its part of a transaction. A refusal comes before anything is written.
     async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failure>;
 
-    /// Answers with what the last run came to, or with what made it impossible.
+    /// Answers with the result of the last run, or with the reason why there is none.
     fn finish(self: Box<Self>, impossible: Option<StoreError>);
 
-    /// Idempotency keys that it asks for: those of a transaction are looked up at once.
+    /// Idempotency keys that it names: those of a transaction are looked up at once.
     fn keys(&self) -> Vec<TenantKey>;
 
     /// Notifications that it brings in.
@@ -38,16 +38,16 @@ pub(super) trait Command: Send + std::fmt::Debug {
     fn deadline(&self) -> Option<Instant>;
 }
 
-/// What a caller asks for: data, so that it can be asked again.
+/// A request of a caller: data, so that it can be run again in another transaction.
 #[async_trait]
-pub(super) trait Ask: Send + Sync + std::fmt::Debug + 'static {
-    /// What the caller gets.
+pub(super) trait Request: Send + Sync + std::fmt::Debug + 'static {
+    /// The answer to the caller.
     type Answer: Send + std::fmt::Debug;
 
-    /// Does it within a transaction.
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure>;
+    /// Does its part of a transaction.
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure>;
 
-    /// Idempotency keys that it asks for, as far as the request names them.
+    /// Idempotency keys that it names.
     fn keys(&self) -> Vec<TenantKey> {
         Vec::new()
     }
@@ -58,12 +58,12 @@ pub(super) trait Ask: Send + Sync + std::fmt::Debug + 'static {
     }
 }
 
-/// One request and who waits for it.
+/// A request, and the caller that waits for its answer.
 #[derive(Debug)]
-struct Call<A: Ask> {
-    ask: A,
-    answer: Option<Result<A::Answer, StoreError>>,
-    reply: oneshot::Sender<Result<A::Answer, StoreError>>,
+struct PendingRequest<R: Request> {
+    request: R,
+    answer: Option<Result<R::Answer, StoreError>>,
+    reply: oneshot::Sender<Result<R::Answer, StoreError>>,
     deadline: Option<Instant>,
 }
 
@@ -155,24 +155,27 @@ impl WriterHandle {
         Self { commands, failed, clock }
     }
 
-    /// Asks, and waits for as long as it takes.
-    pub(super) async fn ask<A: Ask>(&self, ask: A) -> Result<A::Answer, StoreError> {
-        self.call(ask, None).await
+    /// Runs a request, and waits for as long as it takes.
+    pub(super) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, StoreError> {
+        self.send(request, None).await
     }
 
-    /// Asks, and gives up when the database is away for [`PATIENCE`].
-    pub(super) async fn ask_patiently<A: Ask>(&self, ask: A) -> Result<A::Answer, StoreError> {
-        self.call(ask, Some(self.clock.monotonic() + PATIENCE)).await
-    }
-
-    async fn call<A: Ask>(
+    /// Runs a request; gives up when the database is away for [`PATIENCE`].
+    pub(super) async fn run_or_give_up<R: Request>(
         &self,
-        ask: A,
+        request: R,
+    ) -> Result<R::Answer, StoreError> {
+        self.send(request, Some(self.clock.monotonic() + PATIENCE)).await
+    }
+
+    async fn send<R: Request>(
+        &self,
+        request: R,
         deadline: Option<Instant>,
-    ) -> Result<A::Answer, StoreError> {
+    ) -> Result<R::Answer, StoreError> {
         let (reply, answered) = oneshot::channel();
-        let call = Call { ask, answer: None, reply, deadline };
-        if self.commands.send(Box::new(call)).await.is_err() {
+        let pending = PendingRequest { request, answer: None, reply, deadline };
+        if self.commands.send(Box::new(pending)).await.is_err() {
             return Err(self.refusal());
         }
         answered.await.unwrap_or_else(|_gone| Err(self.refusal()))
@@ -184,12 +187,12 @@ impl WriterHandle {
     }
 }
 
-// === impl Call ===
+// === impl PendingRequest ===
 
 #[async_trait]
-impl<A: Ask> Command for Call<A> {
+impl<R: Request> Command for PendingRequest<R> {
     async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
-        self.answer = Some(match self.ask.ask(transaction).await {
+        self.answer = Some(match self.request.run(transaction).await {
             Ok(answer) => Ok(answer),
             Err(Failure::Refused(refusal)) => Err(refusal),
             Err(failure) => return Err(failure),
@@ -208,11 +211,11 @@ impl<A: Ask> Command for Call<A> {
     }
 
     fn keys(&self) -> Vec<TenantKey> {
-        self.ask.keys()
+        self.request.keys()
     }
 
     fn items(&self) -> usize {
-        self.ask.items()
+        self.request.items()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -473,7 +476,7 @@ impl Writer {
     }
 }
 
-/// Answers those callers who need not wait: what they ask for may be asked again. The rest is of the engine itself, and waits.
+/// Refuses the requests that may be given up: their callers can repeat them. The other ones are the engine's own, and wait.
 fn refuse_for_space(commands: &mut Vec<Box<dyn Command>>, reason: &str) {
     for command in commands.extract_if(.., |command| command.deadline().is_some()) {
         command.finish(Some(errors::no_space(reason)));

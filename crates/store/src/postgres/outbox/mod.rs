@@ -23,14 +23,14 @@ use tokio_postgres::{Error, Row};
 use super::Postgres;
 use super::ingest::keys_of;
 use super::transaction::{Failure, Transaction};
-use super::writer::{Ask, WriterHandle};
+use super::writer::{Request, WriterHandle};
 use super::xid::Xid;
 use crate::{Admission, Drained, Outbox, OutboxRow, Screen, StoreError};
 use position::{Ended, Place, Position, Span};
 
-/// Reads some of what was committed since the last time.
+/// Reads some of the rows that were committed since the last drain.
 #[derive(Debug)]
-struct Look;
+struct ReadRows;
 
 /// Rows as they were read.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Found {
 
 /// Takes in what became of rows, if the position is still where they were read from.
 #[derive(Debug)]
-struct TakeScreened {
+struct AcceptRows {
     position: Position,
     ended: Ended,
     drafts: Vec<(Place, Draft)>,
@@ -92,22 +92,22 @@ pub(super) async fn drain(
     now: Timestamp,
     clock: Clock,
 ) -> Result<Drained, StoreError> {
-    let Some(found) = intake.ask_patiently(Look).await? else { return Ok(Drained::default()) };
+    let Some(found) = intake.run_or_give_up(ReadRows).await? else { return Ok(Drained::default()) };
     // Templates may take long, and this is a thread of connections.
     let screening = tokio::task::spawn_blocking(move || found.screen(&*screen, now, clock));
     let screened = screening
         .await
         .map_err(|error| StoreError::Broken(format!("the outbox was not screened: {error}")))?;
-    intake.ask_patiently(screened).await
+    intake.run_or_give_up(screened).await
 }
 
-// === impl Look ===
+// === impl ReadRows ===
 
 #[async_trait]
-impl Ask for Look {
+impl Request for ReadRows {
     type Answer = Option<Found>;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, Failure> {
         if !transaction.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
             transaction.row(ROTATE, &[]).await?;
             return Ok(None);
@@ -164,7 +164,7 @@ impl Found {
     }
 
     /// Screens rows in their order: all of them, or as many as there is time and room for, but one at least.
-    fn screen(self, screen: &Screen, now: Timestamp, clock: Clock) -> TakeScreened {
+    fn screen(self, screen: &Screen, now: Timestamp, clock: Clock) -> AcceptRows {
         let Self { position, ended, rows, is_full, .. } = self;
         let begun = clock.boot();
         let (count, mut bytes) = (rows.len(), 0);
@@ -186,17 +186,17 @@ impl Found {
                 break;
             }
         }
-        TakeScreened { position, ended, drafts, rejected, stopped, now }
+        AcceptRows { position, ended, drafts, rejected, stopped, now }
     }
 }
 
-// === impl TakeScreened ===
+// === impl AcceptRows ===
 
 #[async_trait]
-impl Ask for TakeScreened {
+impl Request for AcceptRows {
     type Answer = Drained;
 
-    async fn ask(&self, transaction: &mut Transaction<'_>) -> Result<Drained, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Drained, Failure> {
         // Another process that drains takes what there is.
         if lock(transaction).await?.as_ref() != Some(&self.position) {
             return Ok(Drained::default());
@@ -217,7 +217,7 @@ impl Ask for TakeScreened {
     }
 }
 
-impl TakeScreened {
+impl AcceptRows {
     /// Accepts each for itself, and adds what cannot be to `rejected`; how many are new.
     async fn pack(
         &self,

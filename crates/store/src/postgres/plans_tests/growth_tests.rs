@@ -14,7 +14,7 @@ use crate::conformance::{Shape, at};
 use crate::postgres::claim::IssueTickets;
 use crate::postgres::connection::{Connector, Session};
 use crate::postgres::growth::{ASK_EVERY, MANY};
-use crate::postgres::ingest::TakeIn;
+use crate::postgres::ingest::IngestDrafts;
 use crate::postgres::notify::NotifyPolicy;
 use crate::postgres::time::DatabaseTime;
 use crate::postgres::transaction::Transaction;
@@ -36,9 +36,9 @@ const READ: &str = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetc
      FROM pg_stat_xact_user_tables WHERE schemaname = 'belfry'";
 /// Notifications that one transaction brings in, each to a lane of its own, and transactions.
 const ITEMS: usize = 5_000;
-const ROUNDS: usize = 20;
+const TRANSACTIONS: usize = 20;
 /// Transactions that bring in too little each to ask for the sizes once more.
-const SMALL_ROUNDS: usize = 100;
+const SMALL_TRANSACTIONS: usize = 100;
 /// Rows that one of these may read: twice what came in since the sizes were last asked for.
 const READ_BY_SMALL: i64 = 2 * ASK_EVERY as i64 * MANY.cast_signed();
 /// Rows that a transaction may read for each that it brings in: its lane, before and after it is there.
@@ -95,11 +95,11 @@ impl Seat {
     }
 
     /// Runs a transaction; gives its answer, and how many rows it read.
-    pub(in crate::postgres) async fn run<A: Ask>(&mut self, ask: &A) -> (A::Answer, i64) {
+    pub(in crate::postgres) async fn run<R: Request>(&mut self, request: &R) -> (R::Answer, i64) {
         let mut transaction = Transaction::begin(&self.session, &mut self.state).await.unwrap();
         let before: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
-        transaction.look_up(ask.keys()).await.unwrap();
-        let answer = ask.ask(&mut transaction).await.unwrap();
+        transaction.look_up(request.keys()).await.unwrap();
+        let answer = request.run(&mut transaction).await.unwrap();
         transaction.store_packed().await.unwrap();
         let after: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
         transaction.commit().await.unwrap();
@@ -145,9 +145,9 @@ async fn what_a_transaction_reads_does_not_grow_with_the_tables() {
     let mut seat = Seat::take(&database).await;
     seat.plan().await;
     // Of what the first one's statements find, nothing was there when it began.
-    for transaction in 0..ROUNDS {
+    for transaction in 0..TRANSACTIONS {
         let drafts = (transaction * ITEMS..(transaction + 1) * ITEMS).map(to_own_lane).collect();
-        let (_, read) = seat.run(&TakeIn { drafts, now: at(0) }).await;
+        let (_, read) = seat.run(&IngestDrafts { drafts, now: at(0) }).await;
         let bound = READ_PER_ITEM * i64::try_from(ITEMS).unwrap();
         assert!(read <= bound, "transaction {transaction} read {read} rows");
     }
@@ -157,14 +157,14 @@ async fn what_a_transaction_reads_does_not_grow_with_the_tables() {
 }
 
 #[tokio::test]
-async fn what_small_rounds_read_does_not_grow_with_the_tables() {
+async fn what_small_transactions_read_does_not_grow_with_the_tables() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let mut seat = Seat::take(&database).await;
     seat.plan().await;
     let items = usize::try_from(MANY).unwrap() - 1;
-    for transaction in 0..SMALL_ROUNDS {
+    for transaction in 0..SMALL_TRANSACTIONS {
         let drafts = (transaction * items..(transaction + 1) * items).map(to_own_lane).collect();
-        let (_, read) = seat.run(&TakeIn { drafts, now: at(0) }).await;
+        let (_, read) = seat.run(&IngestDrafts { drafts, now: at(0) }).await;
         assert!(read <= READ_BY_SMALL, "transaction {transaction} read {read} rows");
     }
 }

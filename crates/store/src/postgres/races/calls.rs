@@ -10,7 +10,7 @@ use notification::{
     Settlement, State,
 };
 
-use super::super::writer::Ask;
+use super::super::writer::Request;
 use super::super::{
     broadcast, bury, cancel, claim, ingest, outbox, release, requeue, settle, suppress,
 };
@@ -126,13 +126,13 @@ impl Caller<'_> {
         };
         let drafts: Vec<Draft> = (0..count).map(draft).collect();
         let words = format!("ingest {count} {key:?} {:?}", shape.guarantee);
-        let ask = ingest::TakeIn { drafts, now: at(now) };
-        self.intake(engine, words, ask, move |book, answer| book.ingested(key, answer))
+        let request = ingest::IngestDrafts { drafts, now: at(now) };
+        self.intake(engine, words, request, move |book, answer| book.ingested(key, answer))
     }
 
     fn open_broadcast(&mut self, engine: usize) -> Call {
-        let ask = broadcast::Open(BroadcastShape::default().draft());
-        self.intake(engine, "open a broadcast".to_owned(), ask, move |book, answer| {
+        let request = broadcast::OpenBroadcast(BroadcastShape::default().draft());
+        self.intake(engine, "open a broadcast".to_owned(), request, move |book, answer| {
             if let Some(BroadcastOpened::Opened(id)) = book.answer(answer) {
                 book.broadcasts.entry(id).or_default().engine = engine;
             }
@@ -145,16 +145,17 @@ impl Caller<'_> {
         if added == 0 || self.random.u8(..4) == 0 {
             let count = self.random.usize(1..4);
             let groups = groups(count);
-            let ask = broadcast::AddRecipients { broadcast: id, groups, now: at(self.book.now) };
+            let request =
+                broadcast::AddRecipients { broadcast: id, groups, now: at(self.book.now) };
             let words = format!("add {count} recipients to {id}");
-            return Some(self.intake(engine, words, ask, move |book, answer| {
+            return Some(self.intake(engine, words, request, move |book, answer| {
                 if book.answer(answer).is_some() {
                     book.broadcasts.entry(id).or_default().added += count as u64;
                 }
             }));
         }
-        let ask = broadcast::Seal(id, at(self.book.now));
-        Some(self.intake(engine, format!("seal {id}"), ask, move |book, answer| {
+        let request = broadcast::SealBroadcast(id, at(self.book.now));
+        Some(self.intake(engine, format!("seal {id}"), request, move |book, answer| {
             book.sealed(id, answer);
         }))
     }
@@ -162,8 +163,8 @@ impl Caller<'_> {
     pub(super) fn claim(&mut self, engine: usize) -> Call {
         self.look_around(engine);
         let (request, called) = (self.request(), self.book.call());
-        let ask = claim::ClaimChunks(request);
-        self.work(engine, format!("claim at {}", request.now), ask, move |book, answer| {
+        let words = format!("claim at {}", request.now);
+        self.work(engine, words, claim::ClaimChunks(request), move |book, answer| {
             let chunks = book.answer(answer).map(|claim| claim.chunks).unwrap_or_default();
             book.claimed(engine, called, chunks);
         })
@@ -172,8 +173,8 @@ impl Caller<'_> {
     fn issue(&mut self, engine: usize) -> Call {
         self.look_around(engine);
         let request = self.request();
-        let ask = claim::IssueTickets(request);
-        self.work(engine, format!("issue tickets at {}", request.now), ask, |book, answer| {
+        let words = format!("issue tickets at {}", request.now);
+        self.work(engine, words, claim::IssueTickets(request), |book, answer| {
             let tickets = book.answer(answer).map(|claim| claim.chunks).unwrap_or_default();
             book.issued(tickets);
         })
@@ -183,9 +184,9 @@ impl Caller<'_> {
         let ticket = *self.pick(&self.book.tickets.clone())?;
         let tickets = vec![ticket];
         let (now, called) = (at(self.book.now), self.book.call());
-        let ask = claim::TakeChunks { tickets, now, lease: LEASE };
+        let request = claim::TakeChunks { tickets, now, lease: LEASE };
         let words = format!("take {:?} {:?} at {now}", ticket.chunk, ticket.epoch);
-        Some(self.work(engine, words, ask, move |book, answer| {
+        Some(self.work(engine, words, request, move |book, answer| {
             let chunks = book.answer(answer).unwrap_or_default();
             book.claimed(engine, called, chunks.into_iter().flatten().collect());
         }))
@@ -196,7 +197,7 @@ impl Caller<'_> {
         let last = chunk.deliveries.last()?.index;
         let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: self.random.u16(..=last) };
         let (words, called) = (format!("begin {mark:?}"), self.book.begin(mark));
-        Some(self.work(engine, words, settle::BeginAll(vec![mark]), move |book, answer| {
+        Some(self.work(engine, words, settle::BeginDeliveries(vec![mark]), move |book, answer| {
             for answer in book.answer(answer).unwrap_or_default() {
                 book.begun(&chunk, mark, called, answer);
             }
@@ -211,9 +212,9 @@ impl Caller<'_> {
     ) -> Option<Call> {
         let settlement = self.settlement(&chunk, rest, outcome)?;
         let words = format!("settle {settlement:?}");
-        let ask = settle::SettleAll(vec![settlement.clone()]);
+        let request = settle::SettleChunks(vec![settlement.clone()]);
         let called = self.book.settle(&settlement);
-        Some(self.work(engine, words, ask, move |book, answer| {
+        Some(self.work(engine, words, request, move |book, answer| {
             for answer in book.answer(answer).unwrap_or_default() {
                 book.settled(&chunk, &settlement, called, answer);
             }
@@ -268,9 +269,10 @@ impl Caller<'_> {
             known.retain(|id| self.book.may_be_ready(*id));
         }
         let id = *self.pick(&known)?;
-        let ask = cancel::CancelOne { id, tenant: name("tenant"), now: at(self.book.now) };
+        let request =
+            cancel::CancelNotification { id, tenant: name("tenant"), now: at(self.book.now) };
         let called = self.book.call();
-        Some(self.work(engine, format!("cancel {id}"), ask, move |book, answer| {
+        Some(self.work(engine, format!("cancel {id}"), request, move |book, answer| {
             book.cancelled(CancelTarget::Notification(id), called, answer);
         }))
     }
@@ -291,7 +293,8 @@ impl Caller<'_> {
             let filter = Filter { broadcast: Some(broadcast), ..Filter::default() };
             let members = reader.list(filter, None, RECIPIENTS).await.unwrap().items;
             let id = members[place % members.len()].id;
-            let answer = handle.ask(cancel::CancelOne { id, tenant: name("tenant"), now }).await;
+            let answer =
+                handle.run(cancel::CancelNotification { id, tenant: name("tenant"), now }).await;
             Box::new(move |book: &mut Book| book.member_cancelled(broadcast, id, called, answer))
                 as Heard
         });
@@ -311,14 +314,19 @@ impl Caller<'_> {
     }
 
     fn release(&mut self, engine: usize) -> Call {
-        self.intake(engine, "make the next slice".to_owned(), release::Release, |book, answer| {
-            book.answer(answer);
-        })
+        self.intake(
+            engine,
+            "make the next slice".to_owned(),
+            release::ReleaseSlice,
+            |book, answer| {
+                book.answer(answer);
+            },
+        )
     }
 
     fn write_off(&mut self, engine: usize) -> Call {
         let words = "write the next slice off".to_owned();
-        self.work(engine, words, release::WriteOff, |book, answer| {
+        self.work(engine, words, release::LogWithdrawn, |book, answer| {
             book.answer(answer);
         })
     }
@@ -332,8 +340,8 @@ impl Caller<'_> {
             status: 0,
             since: now,
         }];
-        let (ask, called) = (suppress::Suppress { suppressions, now }, self.book.call());
-        self.work(engine, format!("suppress {recipient}"), ask, move |book, answer| {
+        let (request, called) = (suppress::AddSuppressions { suppressions, now }, self.book.call());
+        self.work(engine, format!("suppress {recipient}"), request, move |book, answer| {
             if book.answer(answer).is_some() {
                 book.suppressed(recipient, called);
             }
@@ -345,16 +353,17 @@ impl Caller<'_> {
         let words = format!("lift {recipient}");
         let lift = Lift { channel: name("channel"), recipient, registered_at: None };
         self.book.lifting(&lift);
-        let ask = suppress::TakeOff { lifts: vec![lift.clone()], now: at(self.book.now) };
-        self.work(engine, words, ask, move |book, answer| {
+        let request =
+            suppress::LiftSuppressions { lifts: vec![lift.clone()], now: at(self.book.now) };
+        self.work(engine, words, request, move |book, answer| {
             let was_listed = book.answer(answer).is_some_and(|were_listed| were_listed == [true]);
             book.lifted(&lift, was_listed);
         })
     }
 
     pub(super) fn bury(&mut self, engine: usize) -> Call {
-        let ask = bury::Bury { now: at(self.book.now) };
-        self.work(engine, "end the claims of dead workers".to_owned(), ask, |book, answer| {
+        let request = bury::Bury { now: at(self.book.now) };
+        self.work(engine, "end the claims of dead workers".to_owned(), request, |book, answer| {
             book.answer(answer);
         })
     }
@@ -372,9 +381,9 @@ impl Caller<'_> {
         }
         let id = *self.pick(&known)?;
         let now = at(self.book.now);
-        let ask = requeue::Requeue { ids: vec![id], tenant: name("tenant"), now };
+        let request = requeue::RequeueNotifications { ids: vec![id], tenant: name("tenant"), now };
         let called = self.book.requeuing(id);
-        Some(self.work(engine, format!("requeue {id}"), ask, move |book, answer| {
+        Some(self.work(engine, format!("requeue {id}"), request, move |book, answer| {
             let answer = book.answer(answer).and_then(|answers| answers.first().copied());
             book.requeued(id, called, answer);
         }))
@@ -393,9 +402,9 @@ impl Caller<'_> {
     /// From where the feed is known to stand, or stood, to a place of its own.
     fn move_feed(&mut self, engine: usize) -> Call {
         let (from, to) = (self.book.feed.draw(self.random), self.book.feed.next());
-        let ask = suppress::MoveFeed { feed: feed::name(), from, to };
+        let request = suppress::MoveFeed { feed: feed::name(), from, to };
         let words = format!("move the feed from {} to {}", from.position, to.position);
-        self.work(engine, words, ask, move |book, answer| {
+        self.work(engine, words, request, move |book, answer| {
             if let Some(answer) = book.answer(answer) {
                 let finding = book.feed.moved(from, to, answer);
                 book.findings.extend(finding);
@@ -441,31 +450,31 @@ impl Caller<'_> {
         choices.get(self.random.usize(..choices.len().max(1)))
     }
 
-    fn intake<A: Ask>(
+    fn intake<R: Request>(
         &self,
         engine: usize,
         words: String,
-        ask: A,
-        hear: impl FnOnce(&mut Book, Result<A::Answer, StoreError>) + Send + 'static,
+        request: R,
+        hear: impl FnOnce(&mut Book, Result<R::Answer, StoreError>) + Send + 'static,
     ) -> Call {
         let handle = self.engines[engine].intake.clone();
         let answer = Box::pin(async move {
-            let answer = handle.ask(ask).await;
+            let answer = handle.run(request).await;
             Box::new(move |book: &mut Book| hear(book, answer)) as Heard
         });
         Call { actor: engine * WRITERS, words, answer }
     }
 
-    fn work<A: Ask>(
+    fn work<R: Request>(
         &self,
         engine: usize,
         words: String,
-        ask: A,
-        hear: impl FnOnce(&mut Book, Result<A::Answer, StoreError>) + Send + 'static,
+        request: R,
+        hear: impl FnOnce(&mut Book, Result<R::Answer, StoreError>) + Send + 'static,
     ) -> Call {
         let handle = self.engines[engine].work.clone();
         let answer = Box::pin(async move {
-            let answer = handle.ask(ask).await;
+            let answer = handle.run(request).await;
             Box::new(move |book: &mut Book| hear(book, answer)) as Heard
         });
         Call { actor: engine * WRITERS + 1, words, answer }

@@ -44,7 +44,7 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
     let mut cluster = Cluster::start().await;
     let mut schedule = Schedule::begin(&mut cluster, 1).await;
     let (intake, work) = (schedule.engines[0].intake.clone(), schedule.engines[1].work.clone());
-    let opening = intake.ask(broadcast::Open(BroadcastShape::default().draft()));
+    let opening = intake.run(broadcast::OpenBroadcast(BroadcastShape::default().draft()));
     let opened = schedule.through(opening).await;
     let Ok(BroadcastOpened::Opened(id)) = opened else { panic!("{opened:?}") };
     let group = |number: usize| {
@@ -52,17 +52,17 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
         RecipientGroup { recipients, ..RecipientGroup::new(format!("there-{number}").into()) }
     };
     let groups = (0..BATCHES).map(group).collect();
-    let adding = intake.ask(broadcast::AddRecipients { broadcast: id, groups, now: at(0) });
+    let adding = intake.run(broadcast::AddRecipients { broadcast: id, groups, now: at(0) });
     schedule.through(adding).await.unwrap();
     schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
-    let first = schedule.through(work.ask(bury::Bury { now: at(1) })).await.unwrap();
+    let first = schedule.through(work.run(bury::Bury { now: at(1) })).await.unwrap();
     assert_eq!(first.abandoned_broadcasts, 0, "one transaction does not remove all of it");
     // It was only slow, and knows nothing of that.
     schedule.cluster.happen(Event::Beat(0), &schedule.engines).await;
-    let sealed = schedule.through(intake.ask(broadcast::Seal(id, at(2)))).await;
+    let sealed = schedule.through(intake.run(broadcast::SealBroadcast(id, at(2)))).await;
     assert_eq!(sealed, Err(StoreError::NoOpenBroadcast(id)));
     schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
-    let rest = schedule.through(work.ask(bury::Bury { now: at(3) })).await.unwrap();
+    let rest = schedule.through(work.run(bury::Bury { now: at(3) })).await.unwrap();
     assert_eq!(rest.abandoned_broadcasts, 1);
     // The writers end when nobody can ask them any more.
     drop((intake, work));
@@ -101,16 +101,16 @@ async fn a_chunk_that_is_locked_when_its_lease_ends_is_looked_at_again_soon() {
     schedule.interleave(vec![ingest]).await;
     schedule.cluster.give_all(&schedule.engines[0]).await;
     let work = schedule.engines[0].work.clone();
-    let ask = |now| {
+    let claim = |now| {
         let lease = std::time::Duration::from_mins(1);
-        work.ask(claim::ClaimChunks(ClaimRequest { lease, ..claim_request(now) }))
+        work.run(claim::ClaimChunks(ClaimRequest { lease, ..claim_request(now) }))
     };
-    assert_eq!(schedule.through(ask(0)).await.unwrap().chunks.len(), 1);
+    assert_eq!(schedule.through(claim(0)).await.unwrap().chunks.len(), 1);
     let lock = "BEGIN; SELECT FROM chunk FOR UPDATE";
     schedule.cluster.control.client.batch_execute(lock).await.unwrap();
-    let meanwhile = schedule.through(ask(60_000)).await.unwrap();
+    let meanwhile = schedule.through(claim(60_000)).await.unwrap();
     assert_eq!((meanwhile.chunks.len(), meanwhile.next_at), (0, Some(at(61_000))));
     schedule.cluster.control.client.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(schedule.through(ask(61_000)).await.unwrap().chunks.len(), 1);
+    assert_eq!(schedule.through(claim(61_000)).await.unwrap().chunks.len(), 1);
     drop(work);
 }

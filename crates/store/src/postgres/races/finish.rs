@@ -315,7 +315,7 @@ impl Schedule<'_> {
         self.engines[0].look_around();
         let work = self.engines[0].work.clone();
         let claimed =
-            self.through(async move { work.ask(claim::ClaimChunks(request)).await }).await;
+            self.through(async move { work.run(claim::ClaimChunks(request)).await }).await;
         let (called, chunks) = (self.book.call(), self.book.answer(claimed));
         let chunks = chunks.map(|claim| claim.chunks).unwrap_or_default();
         self.book.claimed(0, called, chunks.clone());
@@ -328,7 +328,8 @@ impl Schedule<'_> {
         let work = self.engines[0].work.clone();
         let asked = settlements.clone();
         let called = self.book.call();
-        let settled = self.through(async move { work.ask(settle::SettleAll(asked)).await }).await;
+        let settled =
+            self.through(async move { work.run(settle::SettleChunks(asked)).await }).await;
         let answers = self.book.answer(settled).unwrap_or_default();
         for ((chunk, settlement), answer) in chunks.iter().zip(&settlements).zip(answers) {
             self.book.settled(chunk, settlement, called, answer);

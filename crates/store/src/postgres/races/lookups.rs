@@ -5,18 +5,18 @@ use futures_util::poll;
 use futures_util::stream::FuturesUnordered;
 use notification::{Idempotency, NotificationId};
 
-use super::super::ingest::TakeIn;
+use super::super::ingest::IngestDrafts;
 use super::cluster::{Cluster, Engine};
 use super::gate::Verdict;
 use crate::conformance::{Shape, at};
 use crate::{Admission, StoreError};
 
 /// One caller's notification under `key`.
-fn keyed(key: usize) -> TakeIn {
+fn keyed(key: usize) -> IngestDrafts {
     let mut draft = Shape::default().draft("r");
     let key = format!("k{key}").into();
     draft.idempotency = Some(Idempotency { key, fingerprint: [1; 32] });
-    TakeIn { drafts: vec![draft], now: at(0) }
+    IngestDrafts { drafts: vec![draft], now: at(0) }
 }
 
 /// Asks for all `keys` within one transaction; the answers in order, and the statements that the transaction took.
@@ -25,7 +25,7 @@ async fn in_one_transaction(
     engine: &Engine,
     keys: Vec<usize>,
 ) -> (Vec<Admission>, usize) {
-    let ask = async |place: usize, ask: TakeIn| (place, engine.intake.ask(ask).await);
+    let ask = async |place: usize, request: IngestDrafts| (place, engine.intake.run(request).await);
     let mut calls = FuturesUnordered::new();
     calls.push(ask(0, keyed(usize::MAX)));
     let mut answers: Vec<(usize, Result<Vec<Admission>, StoreError>)> = Vec::new();
