@@ -86,7 +86,7 @@ pub struct SuppressionFeed {
 /// The processes that share a store.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Cluster {
-    /// All that have not left, the dead included until they are buried.
+    /// All that have not left, the dead included until they are reaped.
     pub workers: Vec<Worker>,
     /// Partitions without an owner.
     pub partitions_free: u16,

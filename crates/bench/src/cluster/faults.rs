@@ -71,7 +71,7 @@ enum Target {
     Broker,
 }
 
-/// Past the lease of a worker (10 s): the others have buried it when it comes back.
+/// Past the lease of a worker (10 s): the others have reaped it when it comes back.
 pub(super) const PAST_LEASE: Duration = Duration::from_secs(12);
 /// What a fault leaves its target to come back, before the next one.
 const RECOVERY: Duration = Duration::from_secs(2);

@@ -75,10 +75,10 @@ impl Transaction<'_> {
 
     /// The due chunks that may be claimed now, in turn; those whose leases ended are due again first.
     pub(super) async fn choose(&mut self, request: ClaimRequest) -> Result<Vec<ChunkRow>, Failure> {
-        self.look_around().await?;
+        self.reload().await?;
         self.end_overdue_leases(request.now).await?;
         self.read_due(&request).await?;
-        self.meet_strangers().await?;
+        self.resolve_unknown_lanes().await?;
         let mut ahead = LookAhead::default();
         let mut chosen = Vec::new();
         let (mut items, mut bytes) = (0, 0);
@@ -147,8 +147,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Forgets everything, if what is in memory was read for other partitions or may be wrong.
-    pub(super) async fn look_around(&mut self) -> Result<(), Failure> {
+    /// Reads the state of claims anew, if it was read for other partitions or was invalidated.
+    pub(super) async fn reload(&mut self) -> Result<(), Failure> {
         let (worker, partitions) = {
             let membership = self.state.membership.borrow();
             (membership.worker, membership.partitions.clone())
@@ -189,22 +189,23 @@ impl Transaction<'_> {
         Ok(lane_at(&row, 0)?)
     }
 
-    /// Learns the names of lanes that notices spoke of.
-    pub(super) async fn meet_strangers(&mut self) -> Result<(), Failure> {
-        if self.state.claiming.strangers.is_empty() {
+    /// Reads the names of lanes of which notices gave only the numbers.
+    pub(super) async fn resolve_unknown_lanes(&mut self) -> Result<(), Failure> {
+        if self.state.claiming.unknown_lanes.is_empty() {
             return Ok(());
         }
-        let ids: Vec<i32> = self.state.claiming.strangers.keys().map(|id| narrow(*id)).collect();
+        let ids: Vec<i32> =
+            self.state.claiming.unknown_lanes.keys().map(|id| narrow(*id)).collect();
         let select = "SELECT id, channel, destination, priority FROM lane WHERE id = ANY($1)";
         for row in &self.rows(select, &[&ids]).await? {
             let (id, lane) = lane_of(row)?;
-            let Some(due_at) = self.state.claiming.strangers.remove(&id) else { continue };
+            let Some(due_at) = self.state.claiming.unknown_lanes.remove(&id) else { continue };
             if self.state.claiming.lanes.lane(id).is_none() {
                 self.state.claiming.lanes.add(id, lane);
             }
             self.state.claiming.lanes.add_due(id, due_at);
         }
-        self.state.claiming.strangers.clear();
+        self.state.claiming.unknown_lanes.clear();
         Ok(())
     }
 }

@@ -42,8 +42,8 @@ pub(super) struct Session {
     _driver: Tasks,
 }
 
-/// Is called with every notification, before the answer to anything that was sent after it arrived.
-pub(super) type Hear = Arc<dyn Fn(Notification) + Send + Sync>;
+/// Called with every notification, before the answer to anything that was sent after it arrived.
+pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the other end may be silent before the system gives the connection up.
@@ -104,9 +104,12 @@ impl Connector {
     }
 
     /// Connects, and sets the session up. A server that takes the connection and then says nothing is left.
-    pub(super) async fn connect(&self, hear: Option<Hear>) -> Result<Session, Error> {
+    pub(super) async fn connect(
+        &self,
+        on_notification: Option<OnNotification>,
+    ) -> Result<Session, Error> {
         let connecting = async {
-            let session = self.open(hear).await?;
+            let session = self.open(on_notification).await?;
             session.client.batch_execute(SETTINGS).await?;
             Ok(session)
         };
@@ -115,15 +118,15 @@ impl Connector {
     }
 
     /// A session with the server's own settings.
-    async fn open(&self, hear: Option<Hear>) -> Result<Session, Error> {
+    async fn open(&self, on_notification: Option<OnNotification>) -> Result<Session, Error> {
         let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
         let mut driver = Tasks::default();
         driver.spawn("store-connection", async move {
             loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notification(notification))) => {
-                        if let Some(hear) = &hear {
-                            hear(notification);
+                        if let Some(on_notification) = &on_notification {
+                            on_notification(notification);
                         }
                     }
                     Some(Ok(_)) => {}

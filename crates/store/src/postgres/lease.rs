@@ -72,7 +72,7 @@ impl Transaction<'_> {
         }
         if leased.len() < chunks.len() {
             // Somebody else took some, or took the partitions over: what we know is old.
-            self.state.lose_track();
+            self.state.invalidate();
         }
         let own = leased.iter().map(|chunk| (until, *chunk));
         self.state.claiming.leases.extend(own);

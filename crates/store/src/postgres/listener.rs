@@ -1,4 +1,4 @@
-//! Hears what other processes did.
+//! The connection that receives the notifications of other processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Error;
 
-use super::connection::{Connector, Hear};
+use super::connection::{Connector, OnNotification};
 use super::errors;
-use super::notices::{Notice, Teller, from_payload};
+use super::notices::{Notice, NoticeSender, from_payload};
 use super::writer_state::Membership;
 
 /// The connection that listens.
@@ -18,10 +18,10 @@ use super::writer_state::Membership;
 pub(super) struct Listener {
     pub(super) connector: Connector,
     /// To the writer that claims.
-    pub(super) teller: Teller,
-    /// Wakes who waits for work.
+    pub(super) notices: NoticeSender,
+    /// Wakes the stages that wait for work.
     pub(super) changes: watch::Sender<u64>,
-    /// Wakes who keeps the membership.
+    /// Wakes the task that renews the worker.
     pub(super) cluster: Arc<Notify>,
     pub(super) outbox: watch::Sender<u64>,
     pub(super) membership: watch::Receiver<Membership>,
@@ -29,10 +29,10 @@ pub(super) struct Listener {
     pub(super) random: fastrand::Rng,
 }
 
-/// How often everything is looked at anyway: what a notification could have missed.
+/// How often everything is read anew although no notification says so: some may have been lost.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// The same while nobody can be heard.
-const LOOK_EVERY_WHEN_DEAF: Duration = Duration::from_secs(5);
+/// The longest pause between attempts to connect. Everything is read anew before each.
+const LOOK_EVERY_DISCONNECTED: Duration = Duration::from_secs(5);
 /// How long the server may take to show that it is there.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -41,54 +41,55 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 impl Listener {
     /// Listens for ever.
     pub(super) async fn run(mut self) {
-        let backoff = Backoff::new(Duration::from_millis(100), LOOK_EVERY_WHEN_DEAF);
+        let backoff = Backoff::new(Duration::from_millis(100), LOOK_EVERY_DISCONNECTED);
         let mut failures = 0;
         loop {
             let error = match self.listen(&mut failures).await {
                 Ok(()) => "it fell silent".to_owned(),
                 Err(error) => errors::in_words(&error),
             };
-            tracing::warn!(error, "cannot hear what other processes do");
+            tracing::warn!(error, "cannot receive the notifications of other processes");
             failures += 1;
-            let delay = backoff.map_or(LOOK_EVERY_WHEN_DEAF, |backoff| {
+            let delay = backoff.map_or(LOOK_EVERY_DISCONNECTED, |backoff| {
                 backoff.delay(failures, None, &mut self.random)
             });
             tokio::time::sleep(delay).await;
-            self.look_at_everything();
+            self.reload_everything();
         }
     }
 
     /// Listens until the connection is lost.
     async fn listen(&mut self, failures: &mut u16) -> Result<(), Error> {
-        let (heard, mut hearing) = mpsc::channel(super::NOTICES);
-        let overheard = Arc::new(Notify::new());
+        let (received, mut payloads) = mpsc::channel(super::NOTICES);
+        let overflowed = Arc::new(Notify::new());
         let (cluster, outbox, missed) =
-            (Arc::clone(&self.cluster), self.outbox.clone(), Arc::clone(&overheard));
-        let hear: Hear = Arc::new(move |notification| match notification.channel() {
-            "belfry_cluster" => cluster.notify_one(),
-            "belfry_outbox" => outbox.send_modify(|change| *change += 1),
-            _ => {
-                if heard.try_send(notification.payload().to_owned()).is_err() {
-                    missed.notify_one();
+            (Arc::clone(&self.cluster), self.outbox.clone(), Arc::clone(&overflowed));
+        let on_notification: OnNotification =
+            Arc::new(move |notification| match notification.channel() {
+                "belfry_cluster" => cluster.notify_one(),
+                "belfry_outbox" => outbox.send_modify(|change| *change += 1),
+                _ => {
+                    if received.try_send(notification.payload().to_owned()).is_err() {
+                        missed.notify_one();
+                    }
                 }
-            }
-        });
-        let session = self.connector.connect(Some(hear)).await?;
+            });
+        let session = self.connector.connect(Some(on_notification)).await?;
         let channels = "LISTEN belfry_work; LISTEN belfry_cluster; LISTEN belfry_outbox";
         session.client.batch_execute(channels).await?;
         *failures = 0;
-        self.look_at_everything();
+        self.reload_everything();
         let mut looked_at = self.clock.monotonic();
         // Whatever comes meanwhile puts off neither.
         let mut checks = tokio::time::interval(ANSWER_WITHIN);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                told = hearing.recv() => match told {
-                    Some(payload) => self.tell(&payload),
+                payload = payloads.recv() => match payload {
+                    Some(payload) => self.receive(&payload),
                     None => return Ok(()),
                 },
-                () = overheard.notified() => self.look_at_everything(),
+                () = overflowed.notified() => self.reload_everything(),
                 _ = checks.tick() => {
                     let answer = session.client.batch_execute("");
                     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
@@ -97,29 +98,29 @@ impl Listener {
                     }
                     if self.clock.monotonic().duration_since(looked_at) >= LOOK_EVERY {
                         looked_at = self.clock.monotonic();
-                        self.look_at_everything();
+                        self.reload_everything();
                     }
                 }
             }
         }
     }
 
-    fn tell(&self, payload: &str) {
+    fn receive(&self, payload: &str) {
         let (worker, notices) = from_payload(payload);
-        // Our own writers have told each other already.
+        // This process's writers have passed on their own already.
         if worker != Some(self.membership.borrow().worker) {
             self.pass_on(notices);
         }
     }
 
-    fn look_at_everything(&self) {
+    fn reload_everything(&self) {
         self.pass_on(vec![Notice::Everything]);
         self.outbox.send_modify(|change| *change += 1);
         self.cluster.notify_one();
     }
 
     fn pass_on(&self, notices: Vec<Notice>) {
-        self.teller.tell(notices);
+        self.notices.send(notices);
         self.changes.send_modify(|change| *change += 1);
     }
 }

@@ -1,8 +1,8 @@
-//! This process among the others: alive while it says so, owner of its share of the partitions.
+//! This process as a worker of the cluster: alive while it renews its lease on itself, owner of its share of the partitions.
 //!
-//! A worker is a row that is renewed at every beat, in the database's time. Whoever finds one overdue buries it. A worker
-//! that was stopped or cut off for that long finds its row gone and joins anew under another number; until then its
-//! [`Tenure`] is over, and it starts nothing.
+//! A worker is a row that is renewed at every beat, in the database's time. An expired worker is reaped by the first process
+//! that finds it. A worker that was stopped or cut off for that long finds its row gone and joins anew under another number;
+//! until then its [`Tenure`] is over, and it starts no attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use tokio_postgres::Error;
 
 use super::Options;
-use super::bury::{BY_A_FAULT, Bury, IN_ORDER};
 use super::connection::{Connector, Session};
 use super::errors;
 use super::notify::NotifyPolicy;
+use super::reap::{BY_A_FAULT, IN_ORDER, ReapWorker};
 use super::time::{DatabaseTime, now_micros};
 use super::transaction::NOTIFY_CLUSTER;
 use super::writer::WriterHandle;
@@ -67,21 +67,22 @@ pub(super) enum Intent {
     Leave(Ending),
 }
 
-/// Where a member sees what it has done, and whom it asks to bury others.
+/// What a worker needs of the store: its count of settled deliveries, and the writer that reaps.
 #[derive(Debug)]
 pub(super) struct Stats {
     pub(super) settled: Arc<AtomicU64>,
     pub(super) work: WriterHandle,
-    /// Wakes who waits for work.
+    /// Wakes the stages that wait for work.
     pub(super) changes: watch::Sender<u64>,
-    /// Wakes who makes the slices of broadcasts.
+    /// Wakes the task that makes the slices of broadcasts.
     pub(super) waiting: Arc<Notify>,
 }
 
 /// What a beat found.
 #[derive(Debug)]
 struct Beat {
-    dead: i64,
+    /// Workers whose leases are over.
+    expired: i64,
     /// When the next lease of another ends, unless it is renewed: that is looked at in time.
     next_end: Option<Duration>,
 }
@@ -100,8 +101,8 @@ const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp(
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
        - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1), \
      EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL) FROM worker";
-/// A partition without an owner is anybody's, and so is one whose owner is not among the workers any more: a statement
-/// of somebody who was buried may have been under way for long. Nobody takes one who is not a worker now.
+/// A partition is free when it has no owner, or one that is not among the workers any more: a statement of a reaped worker
+/// may have been under way for long. Only a process that is a worker now takes one.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner IS NULL OR owner NOT IN (SELECT worker.id FROM worker) \
      ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED) AND EXISTS (SELECT FROM worker WHERE worker.id = $1)";
@@ -111,8 +112,8 @@ const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
 const LOCK_SELF: &str = "SELECT FROM worker WHERE id = $1 FOR UPDATE";
 const END_SELF: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second', ended = $2 \
      WHERE id = $1 AND EXISTS (SELECT FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL)";
-/// How long a process must have been linked before it buries others.
-const BURY_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
+/// How long a process must have been connected before it reaps workers: after an outage all of them seem expired.
+const REAP_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
 /// Clocks that differ by more are told.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 const PARTITIONS: usize = limits::PARTITIONS as usize;
@@ -174,7 +175,7 @@ impl Member {
         self.stats = Some(stats);
     }
 
-    /// Beats until it is to leave, and then leaves. `cluster` wakes it when others come or go. A beat that fails is how a
+    /// Beats until it is to leave, and then leaves. `cluster` wakes it when workers come or go. A beat that fails is how a
     /// process with nothing to do notices that the database is away.
     pub(super) async fn run(
         mut self,
@@ -195,15 +196,15 @@ impl Member {
             available.send_if_modified(|told| std::mem::replace(told, is_linked) != is_linked);
             let now = self.clock.boot();
             self.linked_since = is_linked.then(|| self.linked_since.unwrap_or(now));
-            // After an outage everybody is overdue, and most are about to say that they live.
+            // After an outage all workers seem expired, and most are about to renew their leases.
             let knows =
-                self.linked_since.is_some_and(|since| now.saturating_sub(since) >= BURY_AFTER);
+                self.linked_since.is_some_and(|since| now.saturating_sub(since) >= REAP_AFTER);
             let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
                     self.tell(&standing);
                     if knows {
-                        self.bury(beat.dead).await;
+                        self.reap(beat.expired).await;
                     }
                     beat.next_end.map_or(limits::WORKER_BEAT, |end| end.min(limits::WORKER_BEAT))
                 }
@@ -223,7 +224,7 @@ impl Member {
             }
         };
         if let Err(error) = self.leave(ending).await {
-            tracing::warn!(error = %errors::in_words(&error), "left without saying so: others find out");
+            tracing::warn!(error = %errors::in_words(&error), "left without saying so: other processes find out");
         }
     }
 
@@ -243,7 +244,7 @@ impl Member {
     /// its connection.
     async fn beat(&mut self, is_standing_by: bool) -> Result<Beat, Error> {
         let sent_at = self.clock.boot();
-        // Everybody may have been asleep, as after an outage.
+        // All processes may have been asleep, as after an outage.
         if sent_at.saturating_sub(self.beaten_at) > limits::WORKER_LEASE / 2 {
             self.linked_since = None;
         }
@@ -256,9 +257,9 @@ impl Member {
         let beat = match beat.await {
             Ok(beat) => beat?,
             // The session is dropped with its silence.
-            Err(_elapsed) => return Ok(Beat { dead: 0, next_end: None }),
+            Err(_elapsed) => return Ok(Beat { expired: 0, next_end: None }),
         };
-        // Of one who was buried and joined anew, this ends the former tenure: nothing that was started in it is ours.
+        // After a worker was reaped and has joined anew, this ends its former tenure: what was started then is not its own.
         self.tenure.renew(self.standing.worker.cast_unsigned(), sent_at, limits::WORKER_LEASE / 2);
         (self.session, self.beaten_at) = (Some(session), sent_at);
         Ok(beat)
@@ -285,7 +286,7 @@ impl Member {
                 .query_one(&join, &[name, version, produces, consumes, listen, &lease])
                 .await?;
             self.standing = Membership { worker: row.try_get(0)?, ..Membership::default() };
-            self.tell_cluster(session).await?;
+            self.notify_cluster(session).await?;
             tracing::info!(worker = self.standing.worker, "joined the cluster");
         }
         let look = session.prepared(LOOK).await?;
@@ -294,12 +295,12 @@ impl Member {
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
         (self.standing.producers, self.standing.consumers) = (count(1)?, count(2)?);
         // Before any partition is given back to them. Those overdue count: one that was only slow goes on listening.
-        self.notify.set_heard(count(5)? > 0);
+        self.notify.set_has_listeners(count(5)? > 0);
         if self.options.produces {
             let share = if is_standing_by { 0 } else { share(self.standing.producers, count(3)?) };
             self.balance(session, share).await?;
         }
-        // Whoever began with it may be gone.
+        // The process that began with the slices may be gone.
         let waits: bool = row.try_get(6)?;
         if let Some(stats) = self.stats.as_ref().filter(|_| waits) {
             stats.waiting.notify_one();
@@ -308,7 +309,7 @@ impl Member {
         // A little later, so that it is over then.
         let next_end =
             next_end.and_then(|seconds| Duration::try_from_secs_f64(seconds + 0.01).ok());
-        Ok(Beat { dead: row.try_get(0)?, next_end })
+        Ok(Beat { expired: row.try_get(0)?, next_end })
     }
 
     /// Looks whether the database's clock was set, by milliseconds, and whether this machine's differs. Says so once.
@@ -318,7 +319,7 @@ impl Member {
                 ahead_ms = was_set,
                 "the database's clock was set: this process follows"
             );
-            // By a clock that was set ahead everybody is overdue, as after an outage.
+            // By a clock that was set ahead all workers seem expired, as after an outage.
             self.linked_since = None;
         }
         let ahead_ms = self.time.ahead();
@@ -344,7 +345,7 @@ impl Member {
         } else if owned.len() > share {
             let release = session.prepared(RELEASE).await?;
             client.execute(&release, &[&worker, &limit(owned.len() - share)]).await?;
-            self.tell_cluster(session).await?;
+            self.notify_cluster(session).await?;
         }
         let owned_now = self::owned(session, worker).await?;
         if owned_now != self.standing.partitions {
@@ -354,12 +355,12 @@ impl Member {
         Ok(())
     }
 
-    /// Has the work of `dead` workers taken over.
-    async fn bury(&self, dead: i64) {
-        let Some(stats) = self.stats.as_ref().filter(|_| dead > 0) else { return };
+    /// Reaps, if `expired` workers were counted.
+    async fn reap(&self, expired: i64) {
+        let Some(stats) = self.stats.as_ref().filter(|_| expired > 0) else { return };
         let now = self.time.now();
         // A writer that is held up must not keep this process from saying that it is alive.
-        match tokio::time::timeout(limits::WORKER_BEAT, stats.work.run(Bury { now })).await {
+        match tokio::time::timeout(limits::WORKER_BEAT, stats.work.run(ReapWorker { now })).await {
             Ok(Ok(recovery)) => {
                 let Recovery { returned, suspected, in_doubt, quarantined, abandoned_broadcasts } =
                     recovery;
@@ -383,12 +384,11 @@ impl Member {
         let Some(mut session) = self.session.take() else { return Ok(()) };
         self.tenure.end();
         depart(&mut session, self.standing.worker, ending).await?;
-        self.tell_cluster(&session).await
+        self.notify_cluster(&session).await
     }
 
-    /// Notifies the cluster's other processes that somebody came or went. What there is no room for they find at their
-    /// next beat.
-    async fn tell_cluster(&self, session: &Session) -> Result<(), Error> {
+    /// Notifies the other processes that a worker came or went. Without the notification they see it at their next beat.
+    async fn notify_cluster(&self, session: &Session) -> Result<(), Error> {
         match session.client.execute(NOTIFY_CLUSTER, &[]).await {
             Err(error) if self.notify.mute_after(&error) => Ok(()),
             told => told.map(drop),
@@ -412,7 +412,7 @@ impl Pace {
     }
 }
 
-/// How many partitions the producer has before whom `rank` others joined: as many as everybody else, or one more. All
+/// How many partitions the producer has that joined after `rank` other ones: as many as each of them, or one less. The
 /// shares together are all partitions.
 fn share(producers: usize, rank: usize) -> usize {
     let producers = producers.max(1);
@@ -425,8 +425,8 @@ async fn owned(session: &Session, worker: i64) -> Result<Vec<i16>, Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
-/// Removes a worker, or has it buried with what it still holds, by whoever looks next: its lease on itself is over. A claim
-/// of it that is being committed holds its row, and is waited for.
+/// Removes a worker. One that still holds chunks is left to be reaped by another process: its lease on itself ends here. A
+/// claim of it that is being committed holds its row, and is waited for.
 pub(super) async fn depart(
     session: &mut Session,
     worker: i64,

@@ -70,7 +70,7 @@ async fn partitions_are_shared_evenly_as_processes_come_and_go() {
 }
 
 #[tokio::test]
-async fn who_is_silent_for_too_long_is_buried_and_joins_anew_when_it_comes_back() {
+async fn who_is_silent_for_too_long_is_reaped_and_joins_anew_when_it_comes_back() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let mut stores = vec![join(&database, true).await, join(&database, true).await];
     settle(&stores).await;
@@ -80,7 +80,7 @@ async fn who_is_silent_for_too_long_is_buried_and_joins_anew_when_it_comes_back(
     drop(gone);
     silence(&database, worker).await;
     settle(&stores).await;
-    // Buried by somebody else while it is alive: it finds out at its next beat.
+    // Reaped by another process while it is alive: it finds out at its next beat.
     let first = stores[0].membership.borrow().worker;
     let remove = format!("DELETE FROM belfry.worker WHERE id = {first}; NOTIFY belfry_cluster");
     database.query(&remove).unwrap();

@@ -15,9 +15,6 @@
 mod ahead;
 mod audit;
 mod broadcast;
-mod bury;
-#[cfg(test)]
-mod bury_tests;
 mod cancel;
 mod choose;
 mod claim;
@@ -47,6 +44,9 @@ mod read;
 #[cfg(test)]
 mod read_tests;
 mod reader;
+mod reap;
+#[cfg(test)]
+mod reap_tests;
 mod release;
 #[cfg(test)]
 mod release_tests;
@@ -205,21 +205,21 @@ impl Postgres {
             slicing,
             waiting: Arc::clone(&waiting),
         };
-        let (teller, hearer) = notices::channel(NOTICES);
+        let (sender, receiver) = notices::channel(NOTICES);
         let mut tasks = Tasks::default();
         let intake = parts.start(
             &mut tasks,
             "store-intake",
-            Notices::Forward(teller.clone()),
+            Notices::Forward(sender.clone()),
             random.fork(),
         );
-        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(hearer), random.fork());
+        let work = parts.start(&mut tasks, "store-work", Notices::Claimer(receiver), random.fork());
         let (intent, intended) = watch::channel(Intent::Work);
         let cluster = Arc::new(Notify::new());
         let (outbox, outbox_changed) = watch::channel(0);
         let listener = Listener {
             connector: connector.clone(),
-            teller,
+            notices: sender,
             changes: changes.clone(),
             cluster: Arc::clone(&cluster),
             outbox,

@@ -1,5 +1,5 @@
-//! Notices on their way to the writer that claims. Nobody waits to be heard: what finds no room is forgotten, and then
-//! everything is looked at.
+//! Notices: what became ready or free, for the writer that claims and for other processes. Sending never waits: notices that
+//! find no room are dropped, and the receiver gets one that says to read everything anew.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,60 +9,60 @@ use tokio::sync::mpsc;
 
 use crate::rows::codes::LaneId;
 
-/// Something that another part of the system, here or in another process, should know once it is durable.
+/// A change that another part of the system, in this process or another one, should know once it is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notice {
     /// A chunk of the lane is ready, due at this instant.
     Due(LaneId, Timestamp),
     /// So much of what was claimed from the partition in this lane is settled or due again.
     Freed(i16, LaneId, usize),
-    /// More happened than can be told: look at everything.
+    /// More changed than notices can say: read everything anew.
     Everything,
 }
 
-/// The end of those who know something.
+/// The sending end, one for each part of the process that has notices.
 #[derive(Debug, Clone)]
-pub(super) struct Teller {
+pub(super) struct NoticeSender {
     notices: mpsc::Sender<Vec<Notice>>,
-    is_forgotten: Arc<AtomicBool>,
+    has_dropped: Arc<AtomicBool>,
 }
 
-/// The end of the writer that claims.
+/// The receiving end, of the writer that claims.
 #[derive(Debug)]
-pub(super) struct Hearer {
+pub(super) struct NoticeReceiver {
     notices: mpsc::Receiver<Vec<Notice>>,
-    is_forgotten: Arc<AtomicBool>,
+    has_dropped: Arc<AtomicBool>,
 }
 
 /// Longest payload of a notification that PostgreSQL takes, bytes.
 const PAYLOAD_BYTES: usize = 7_900;
 /// Payloads that a transaction may send; more is told as "everything".
 const PAYLOADS_MAX: usize = 16;
-/// Both ends of a way for `most` batches of notices.
-pub(super) fn channel(most: usize) -> (Teller, Hearer) {
+/// A channel for `most` batches of notices.
+pub(super) fn channel(most: usize) -> (NoticeSender, NoticeReceiver) {
     let (sender, receiver) = mpsc::channel(most);
-    let is_forgotten = Arc::new(AtomicBool::new(false));
-    let teller = Teller { notices: sender, is_forgotten: Arc::clone(&is_forgotten) };
-    (teller, Hearer { notices: receiver, is_forgotten })
+    let has_dropped = Arc::new(AtomicBool::new(false));
+    let sender = NoticeSender { notices: sender, has_dropped: Arc::clone(&has_dropped) };
+    (sender, NoticeReceiver { notices: receiver, has_dropped })
 }
 
-// === impl Teller ===
+// === impl NoticeSender ===
 
-impl Teller {
-    /// Tells; to a writer that is gone, nothing.
-    pub(super) fn tell(&self, notices: Vec<Notice>) {
+impl NoticeSender {
+    /// Sends notices; does nothing when the writer is gone.
+    pub(super) fn send(&self, notices: Vec<Notice>) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.notices.try_send(notices) {
-            self.is_forgotten.store(true, Ordering::Relaxed);
+            self.has_dropped.store(true, Ordering::Relaxed);
         }
     }
 }
 
-// === impl Hearer ===
+// === impl NoticeReceiver ===
 
-impl Hearer {
-    /// The next that came, if any.
+impl NoticeReceiver {
+    /// The next batch, if there is one.
     pub(super) fn next(&mut self) -> Option<Vec<Notice>> {
-        if self.is_forgotten.swap(false, Ordering::Relaxed) {
+        if self.has_dropped.swap(false, Ordering::Relaxed) {
             return Some(vec![Notice::Everything]);
         }
         self.notices.try_recv().ok()
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_stands_for_everything() {
-        let (teller, mut hearer) = channel(1);
-        teller.tell(vec![Notice::Freed(1, 2, 3)]);
-        teller.tell(vec![Notice::Freed(4, 5, 6)]);
-        assert_eq!(hearer.next(), Some(vec![Notice::Everything]));
-        assert_eq!(hearer.next(), Some(vec![Notice::Freed(1, 2, 3)]));
-        assert_eq!(hearer.next(), None);
+    fn a_notice_that_finds_no_room_becomes_one_to_read_everything() {
+        let (sender, mut receiver) = channel(1);
+        sender.send(vec![Notice::Freed(1, 2, 3)]);
+        sender.send(vec![Notice::Freed(4, 5, 6)]);
+        assert_eq!(receiver.next(), Some(vec![Notice::Everything]));
+        assert_eq!(receiver.next(), Some(vec![Notice::Freed(1, 2, 3)]));
+        assert_eq!(receiver.next(), None);
     }
 }

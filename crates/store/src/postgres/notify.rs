@@ -15,12 +15,12 @@ use tokio_postgres::Error;
 use super::errors;
 use super::notices::Notice;
 
-/// What this process knows of those who may hear it. Its writers and its membership share one.
+/// Whether and when this process notifies the other ones. Its writers and its membership share one.
 #[derive(Debug)]
 pub(super) struct NotifyPolicy {
     clock: Clock,
     /// Whether there are other workers, as of the last look.
-    is_heard: AtomicBool,
+    has_listeners: AtomicBool,
     /// The time since boot from which on notices are sent again.
     muted_until: Mutex<Duration>,
     /// Whether notices were kept back while muted.
@@ -37,7 +37,7 @@ impl NotifyPolicy {
     pub(super) const fn new(clock: Clock) -> Self {
         Self {
             clock,
-            is_heard: AtomicBool::new(true),
+            has_listeners: AtomicBool::new(true),
             muted_until: Mutex::new(Duration::ZERO),
             has_missed: AtomicBool::new(false),
         }
@@ -47,13 +47,13 @@ impl NotifyPolicy {
     /// cluster, and reads all that its partitions have once it owns some. It gets those of this process only from a
     /// beat, which looks for other workers first. What a transaction commits that was under way during that beat is found by
     /// the look at everything.
-    pub(super) fn set_heard(&self, is_heard: bool) {
-        self.is_heard.store(is_heard, Ordering::Release);
+    pub(super) fn set_has_listeners(&self, has_listeners: bool) {
+        self.has_listeners.store(has_listeners, Ordering::Release);
     }
 
     /// Those of `notices` that are to be sent. After a pause, one that stands for all that was kept back.
     pub(super) fn select(&self, notices: Vec<Notice>) -> Vec<Notice> {
-        if notices.is_empty() || !self.is_heard.load(Ordering::Acquire) {
+        if notices.is_empty() || !self.has_listeners.load(Ordering::Acquire) {
             return Vec::new();
         }
         if self.is_muted() {

@@ -7,7 +7,7 @@ use notification::{Disposition, State};
 use testbed::Database;
 use tokio::sync::mpsc;
 
-use super::connection::{Connector, Hear, Session};
+use super::connection::{Connector, OnNotification, Session};
 use super::notices::from_payload;
 use super::notify::MUTED_FOR;
 use super::{Options, Postgres};
@@ -15,26 +15,26 @@ use crate::conformance::{Shape, at, claim_all, settle_all, the_books_balance};
 use crate::postgres::notices::Notice;
 use crate::{Ingest as _, Ledger as _, StoreError};
 
-/// Payloads that were heard and not looked at yet: more than a test sends.
-const HEARD: usize = 256;
+/// Payloads that were received and not looked at yet: more than a test sends.
+const RECEIVED: usize = 256;
 
 async fn open(database: &Database, clock: Clock) -> Postgres {
     Postgres::open(Options::new(database.url()), clock).await.unwrap()
 }
 
-/// A session that hears what the processes tell each other of their work.
+/// A session that receives the notices of the processes.
 async fn listen(database: &Database) -> (Session, mpsc::Receiver<String>) {
-    let (teller, heard) = mpsc::channel(HEARD);
-    let hear: Hear = Arc::new(move |notification| {
-        teller.try_send(notification.payload().to_owned()).unwrap();
+    let (sender, received) = mpsc::channel(RECEIVED);
+    let on_notification: OnNotification = Arc::new(move |notification| {
+        sender.try_send(notification.payload().to_owned()).unwrap();
     });
-    let session = connect(database, Some(hear)).await;
+    let session = connect(database, Some(on_notification)).await;
     session.client.batch_execute("LISTEN belfry_work").await.unwrap();
-    (session, heard)
+    (session, received)
 }
 
-async fn connect(database: &Database, hear: Option<Hear>) -> Session {
-    Connector::new(database.url(), "test", None).unwrap().connect(hear).await.unwrap()
+async fn connect(database: &Database, on_notification: Option<OnNotification>) -> Session {
+    Connector::new(database.url(), "test", None).unwrap().connect(on_notification).await.unwrap()
 }
 
 async fn work(store: &Postgres) {
@@ -50,10 +50,10 @@ async fn work(store: &Postgres) {
 async fn work_is_told_only_when_another_process_listens() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let store = open(&database, Clock::system()).await;
-    let (session, mut heard) = listen(&database).await;
+    let (session, mut received) = listen(&database).await;
     work(&store).await;
     session.client.batch_execute("NOTIFY belfry_work, 'marker'").await.unwrap();
-    assert_eq!(heard.recv().await.unwrap(), "marker", "nothing was said before it");
+    assert_eq!(received.recv().await.unwrap(), "marker", "nothing was said before it");
 
     let watching = Options { produces: false, ..Options::new(database.url()) };
     let other = Postgres::open(watching, Clock::system()).await.unwrap();
@@ -61,7 +61,7 @@ async fn work_is_told_only_when_another_process_listens() {
     membership.wait_for(|standing| standing.consumers == 2).await.unwrap();
     work(&store).await;
     let worker = store.membership.borrow().worker;
-    let (sender, notices) = from_payload(&heard.recv().await.unwrap());
+    let (sender, notices) = from_payload(&received.recv().await.unwrap());
     assert_eq!(sender, Some(worker));
     assert!(matches!(notices[..], [Notice::Due(..)]), "{notices:?}");
     the_books_balance(&other).await;
@@ -85,7 +85,7 @@ const EMPTIED: &str = "CREATE OR REPLACE FUNCTION belfry.pg_notify(channel text,
 async fn a_full_queue_of_notifications_costs_one_repetition_and_then_nothing_for_a_while() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     Connector::new(database.url(), "test", None).unwrap().prepare().await.unwrap();
-    let (session, mut heard) = listen(&database).await;
+    let (session, mut received) = listen(&database).await;
     session.client.batch_execute(FULL).await.unwrap();
     let other = open(&database, Clock::system()).await;
     let (clock, steering) = Clock::system().steered();
@@ -105,7 +105,7 @@ async fn a_full_queue_of_notifications_costs_one_repetition_and_then_nothing_for
     Shape::default().ingest(&store, 5).await;
     steering.suspend(MUTED_FOR);
     Shape::default().ingest(&store, 5).await;
-    let notices = from_payload(&heard.recv().await.unwrap());
+    let notices = from_payload(&received.recv().await.unwrap());
     let worker = store.membership.borrow().worker;
     assert_eq!(notices, (Some(worker), vec![Notice::Everything]), "for all that was kept back");
     assert_eq!(other.totals().await.unwrap().accepted, 40);

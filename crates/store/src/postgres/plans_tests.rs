@@ -71,22 +71,22 @@ const APART_LITERALS: [&str; 6] = [
 const BOUNDED: &[(&str, &str, &str)] = &[
     ("broadcast.rs", "SELECT channel, ''", "what one worker has open"),
     (
-        "bury.rs",
+        "reap.rs",
         "DELETE FROM worker",
         "a chunk with a worker is claimed, and windows bound what is claimed",
     ),
-    ("bury.rs", "SELECT id, batch, lane", "what one worker has claimed"),
+    ("reap.rs", "SELECT id, batch, lane", "what one worker has claimed"),
     (
-        "bury.rs",
+        "reap.rs",
         "SELECT id FROM broadcast",
         "the index has open ones only: its condition is looked at again",
     ),
     (
-        "bury.rs",
+        "reap.rs",
         "UPDATE broadcast",
         "the index has open ones only: its condition is looked at again",
     ),
-    ("bury.rs", "UPDATE chunk SET crashes = 3", "the index has suspects only"),
+    ("reap.rs", "UPDATE chunk SET crashes = 3", "the index has suspects only"),
     ("choose.rs", "SELECT lane.id, channel, destination, priority, (sum", "what is claimed"),
     ("lease.rs", "SELECT id, batch, lane", "what is claimed, by anybody"),
     ("lease.rs", "SELECT min(lease_until)", "what is claimed, by anybody"),

@@ -77,7 +77,7 @@ pub(super) enum Failure {
     Conflict(&'static str),
 }
 
-/// Somebody came or went.
+/// A worker came or went.
 pub(super) const NOTIFY_CLUSTER: &str = "SELECT pg_notify('belfry_cluster', '')";
 /// Transactions between two foldings of the totals.
 const FOLD_EVERY: u32 = 256;
@@ -126,7 +126,7 @@ impl<'a> Transaction<'a> {
     pub(super) async fn commit(mut self) -> Result<(), Failure> {
         self.store_packed().await?;
         self.write_totals().await?;
-        self.tell_others().await?;
+        self.notify_processes().await?;
         let row = self.row("SELECT pg_current_xact_id_if_assigned()::text", &[]).await?;
         let xid: Option<String> = row.try_get(0)?;
         let xid = xid.and_then(|xid| xid.parse().ok()).unwrap_or(0);
@@ -154,7 +154,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Notifies the cluster's other processes, if there are any.
-    async fn tell_others(&mut self) -> Result<(), Error> {
+    async fn notify_processes(&mut self) -> Result<(), Error> {
         let notices = self.state.notify.select(self.effects.notices());
         if notices.is_empty() {
             return Ok(());
@@ -166,8 +166,8 @@ impl<'a> Transaction<'a> {
         self.rows(tell, &[&payloads]).await.map(drop)
     }
 
-    /// Notifies the cluster's other processes that somebody came or went. What is not said they find at their next beat.
-    pub(super) async fn tell_cluster(&mut self) -> Result<(), Error> {
+    /// Notifies the other processes that a worker came or went. Without the notification they see it at their next beat.
+    pub(super) async fn notify_cluster(&mut self) -> Result<(), Error> {
         if self.state.notify.is_muted() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use tokio_postgres::types::ToSql;
 
 use super::connection::{Connector, Session};
 use super::errors::{self, Kind};
-use super::notices::{Hearer, Teller};
+use super::notices::{NoticeReceiver, NoticeSender};
 use super::transaction::{Failure, TenantKey, Transaction};
 use super::writer_state::{Effects, WriterState};
 use crate::StoreError;
@@ -99,9 +99,9 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) enum Notices {
     /// This writer claims: it takes its own, and those that come this way.
-    Claimer(Hearer),
+    Claimer(NoticeReceiver),
     /// To the writer that claims.
-    Forward(Teller),
+    Forward(NoticeSender),
 }
 
 /// How a transaction came to its end.
@@ -206,8 +206,8 @@ impl<R: Request> Command for PendingRequest<R> {
             (None, None) => Err(StoreError::Broken("a request was passed over".to_owned())),
             (Some(reason), _) => Err(reason),
         };
-        // Whoever does not wait any more does not want to know.
-        let _unheard = self.reply.send(answer);
+        // A caller that has gone needs no answer.
+        let _caller_may_be_gone = self.reply.send(answer);
     }
 
     fn keys(&self) -> Vec<TenantKey> {
@@ -255,18 +255,18 @@ impl Writer {
         }
     }
 
-    /// Tells everybody here what a transaction has done, before its callers get their answers.
+    /// Passes on a transaction's effects within this process, before its callers get their answers.
     fn follow(&mut self, effects: &Effects) {
         self.settled.fetch_add(effects.settled, Ordering::Relaxed);
         let notices = effects.notices();
         match &mut self.notices {
             Notices::Claimer(_) => {
                 for notice in &notices {
-                    self.state.take_notice(notice);
+                    self.state.apply_notice(notice);
                 }
             }
             Notices::Forward(claimer) if !notices.is_empty() => {
-                claimer.tell(notices);
+                claimer.send(notices);
             }
             Notices::Forward(_) => {}
         }
@@ -286,7 +286,7 @@ impl Writer {
         let (mut repeats, mut losses) = (0, 0);
         while !commands.is_empty() {
             let Some(session) = self.connected(commands).await? else { break };
-            self.listen();
+            self.receive_notices();
             // What is slow, and not lost, must come to an end.
             let longest = TRANSACTION_TIMEOUT * (1 << losses.min(TIMEOUT_DOUBLINGS));
             match self.attempt(&session, commands, longest).await? {
@@ -323,17 +323,17 @@ impl Writer {
                 }
                 Ended::Undone(_, reason) => return Err(StoreError::Broken(reason)),
             }
-            self.state.lose_track();
+            self.state.invalidate();
         }
         Ok(Effects::default())
     }
 
-    /// Takes the notices that have come.
-    fn listen(&mut self) {
-        if let Notices::Claimer(arrived) = &mut self.notices {
-            while let Some(notices) = arrived.next() {
+    /// Applies the notices that have arrived.
+    fn receive_notices(&mut self) {
+        if let Notices::Claimer(receiver) = &mut self.notices {
+            while let Some(notices) = receiver.next() {
                 for notice in &notices {
-                    self.state.take_notice(notice);
+                    self.state.apply_notice(notice);
                 }
             }
         }

@@ -61,7 +61,7 @@ pub(super) struct Claiming {
     /// With so many of them, those of lanes that have no work are forgotten.
     watermarks_max: usize,
     /// Lanes with due work that are known by number only.
-    pub(super) strangers: HashMap<LaneId, Timestamp>,
+    pub(super) unknown_lanes: HashMap<LaneId, Timestamp>,
     /// When leases that we gave end; a chunk number of zero stands for others'.
     pub(super) leases: BTreeSet<(Timestamp, ChunkId)>,
     /// Leases that ended before are dealt with.
@@ -126,8 +126,8 @@ impl WriterState {
         Self { slicing, ..self }
     }
 
-    /// What is in memory may be wrong: read it anew before it is used again.
-    pub(super) fn lose_track(&mut self) {
+    /// Invalidates what is in memory: the next claim reads it anew.
+    pub(super) fn invalidate(&mut self) {
         self.claiming.read_for = None;
     }
 
@@ -156,8 +156,8 @@ impl WriterState {
         effects
     }
 
-    /// Learns what somebody else did.
-    pub(super) fn take_notice(&mut self, notice: &Notice) {
+    /// Learns of a change that another writer made.
+    pub(super) fn apply_notice(&mut self, notice: &Notice) {
         let claiming = &mut self.claiming;
         match *notice {
             Notice::Due(lane, at) => claiming.add_due(lane, at),
@@ -166,7 +166,7 @@ impl WriterState {
                     claiming.lanes.free(lane, weight);
                 }
             }
-            Notice::Everything => self.lose_track(),
+            Notice::Everything => self.invalidate(),
         }
     }
 }
@@ -174,7 +174,7 @@ impl WriterState {
 // === impl Effects ===
 
 impl Effects {
-    /// What others should know.
+    /// The notices for other writers and processes.
     pub(super) fn notices(&self) -> Vec<Notice> {
         let dues = self.dues.iter().map(|(&lane, &at)| Notice::Due(lane, at));
         let freed = self.freed.iter();
@@ -201,7 +201,7 @@ impl Claiming {
         if self.lanes.lane(lane).is_some() {
             self.lanes.add_due(lane, at);
         } else if self.lanes.keeps(lane, at) {
-            let due = self.strangers.entry(lane).or_insert(at);
+            let due = self.unknown_lanes.entry(lane).or_insert(at);
             *due = at.min(*due);
         }
     }

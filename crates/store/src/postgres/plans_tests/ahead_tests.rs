@@ -54,7 +54,7 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
     database.query(insert).unwrap();
     let lane = database.query("SELECT id FROM belfry.lane").unwrap().trim().parse().unwrap();
     let told = crate::postgres::notices::Notice::Due(lane, crate::conformance::at(DUE + 1));
-    seat.state.take_notice(&told);
+    seat.state.apply_notice(&told);
     let (claim, read) = seat.run(&IssueTickets(request(DUE + 1))).await;
     assert_eq!(claim.chunks.len(), 1);
     assert!(read < 100, "the next claim read {read} rows");

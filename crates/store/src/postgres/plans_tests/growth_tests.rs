@@ -104,7 +104,7 @@ impl Seat {
         let after: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
         transaction.commit().await.unwrap();
         for notice in self.state.committed().notices() {
-            self.state.take_notice(&notice);
+            self.state.apply_notice(&notice);
         }
         (answer, after - before)
     }

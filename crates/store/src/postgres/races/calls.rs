@@ -12,7 +12,7 @@ use notification::{
 
 use super::super::writer::Request;
 use super::super::{
-    broadcast, bury, cancel, claim, ingest, outbox, release, requeue, settle, suppress,
+    broadcast, cancel, claim, ingest, outbox, reap, release, requeue, settle, suppress,
 };
 use super::applications;
 use super::book::{Book, Held};
@@ -86,7 +86,7 @@ impl Caller<'_> {
             Kind::WriteOff => Some(self.write_off(engine)),
             Kind::Suppress => Some(self.suppress(engine)),
             Kind::Lift => Some(self.lift(engine)),
-            Kind::Bury => Some(self.bury(engine)),
+            Kind::Reap => Some(self.reap(engine)),
             Kind::Requeue => self.requeue(engine),
             Kind::Drain => Some(self.drain(engine)),
             Kind::MoveFeed => Some(self.move_feed(engine)),
@@ -161,7 +161,7 @@ impl Caller<'_> {
     }
 
     pub(super) fn claim(&mut self, engine: usize) -> Call {
-        self.look_around(engine);
+        self.reload(engine);
         let (request, called) = (self.request(), self.book.call());
         let words = format!("claim at {}", request.now);
         self.work(engine, words, claim::ClaimChunks(request), move |book, answer| {
@@ -171,7 +171,7 @@ impl Caller<'_> {
     }
 
     fn issue(&mut self, engine: usize) -> Call {
-        self.look_around(engine);
+        self.reload(engine);
         let request = self.request();
         let words = format!("issue tickets at {}", request.now);
         self.work(engine, words, claim::IssueTickets(request), |book, answer| {
@@ -361,8 +361,8 @@ impl Caller<'_> {
         })
     }
 
-    pub(super) fn bury(&mut self, engine: usize) -> Call {
-        let request = bury::Bury { now: at(self.book.now) };
+    pub(super) fn reap(&mut self, engine: usize) -> Call {
+        let request = reap::ReapWorker { now: at(self.book.now) };
         self.work(engine, "end the claims of dead workers".to_owned(), request, |book, answer| {
             book.answer(answer);
         })
@@ -416,9 +416,9 @@ impl Caller<'_> {
         ClaimRequest { lease: LEASE, ..crate::conformance::claim_request(self.book.now) }
     }
 
-    fn look_around(&mut self, engine: usize) {
+    fn reload(&mut self, engine: usize) {
         if self.random.u8(..4) > 0 {
-            self.engines[engine].look_around();
+            self.engines[engine].reload();
         }
     }
 

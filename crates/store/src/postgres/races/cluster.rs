@@ -11,7 +11,7 @@ use testbed::{Database, PostgresOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::connection::{Connector, Session};
-use super::super::notices::{self, Notice, Teller};
+use super::super::notices::{self, Notice, NoticeSender};
 use super::super::notify::NotifyPolicy;
 use super::super::reader::PostgresReader;
 use super::super::time::DatabaseTime;
@@ -44,7 +44,7 @@ pub(super) struct Engine {
     pub(super) work: WriterHandle,
     pub(super) reader: PostgresReader,
     pub(super) membership: watch::Sender<Membership>,
-    pub(super) teller: Teller,
+    pub(super) notices: NoticeSender,
     sessions: Vec<(usize, oneshot::Receiver<Option<Session>>)>,
     tasks: Tasks,
 }
@@ -181,7 +181,7 @@ impl Cluster {
         random: &mut fastrand::Rng,
     ) -> Engine {
         let (membership, standing) = watch::channel(standing);
-        let (teller, hearer) = notices::channel(NOTICES);
+        let (sender, receiver) = notices::channel(NOTICES);
         let notify = Arc::new(NotifyPolicy::new(Clock::system()));
         let (mut tasks, mut sessions) = (Tasks::default(), Vec::new());
         let mut start = |place: usize, name: &'static str, notices: Notices| {
@@ -220,10 +220,10 @@ impl Cluster {
             });
             WriterHandle::new(commands, failing, Clock::system())
         };
-        let intake = start(0, "intake", Notices::Forward(teller.clone()));
-        let work = start(1, "work", Notices::Claimer(hearer));
+        let intake = start(0, "intake", Notices::Forward(sender.clone()));
+        let work = start(1, "work", Notices::Claimer(receiver));
         let reader = self.reader.clone();
-        Engine { intake, work, reader, membership, teller, sessions, tasks }
+        Engine { intake, work, reader, membership, notices: sender, sessions, tasks }
     }
 
     /// Keeps the connections of engines whose calls are all answered.
@@ -249,8 +249,8 @@ impl Engine {
     }
 
     /// Has everything looked at anew by the next claim, as what comes from other processes has now and then.
-    pub(super) fn look_around(&self) {
-        self.teller.tell(vec![Notice::Everything]);
+    pub(super) fn reload(&self) {
+        self.notices.send(vec![Notice::Everything]);
     }
 }
 

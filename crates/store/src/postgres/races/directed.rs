@@ -3,7 +3,7 @@
 use notification::State;
 
 use super::super::membership::depart;
-use super::super::{broadcast, bury, claim};
+use super::super::{broadcast, claim, reap};
 use super::cluster::Cluster;
 use super::cluster::are_blocked;
 use super::controls::Event;
@@ -55,14 +55,14 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
     let adding = intake.run(broadcast::AddRecipients { broadcast: id, groups, now: at(0) });
     schedule.through(adding).await.unwrap();
     schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
-    let first = schedule.through(work.run(bury::Bury { now: at(1) })).await.unwrap();
+    let first = schedule.through(work.run(reap::ReapWorker { now: at(1) })).await.unwrap();
     assert_eq!(first.abandoned_broadcasts, 0, "one transaction does not remove all of it");
     // It was only slow, and knows nothing of that.
     schedule.cluster.happen(Event::Beat(0), &schedule.engines).await;
     let sealed = schedule.through(intake.run(broadcast::SealBroadcast(id, at(2)))).await;
     assert_eq!(sealed, Err(StoreError::NoOpenBroadcast(id)));
     schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
-    let rest = schedule.through(work.run(bury::Bury { now: at(3) })).await.unwrap();
+    let rest = schedule.through(work.run(reap::ReapWorker { now: at(3) })).await.unwrap();
     assert_eq!(rest.abandoned_broadcasts, 1);
     // The writers end when nobody can ask them any more.
     drop((intake, work));
@@ -70,7 +70,7 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
 }
 
 #[tokio::test]
-async fn who_leaves_while_a_claim_is_committed_is_buried_with_what_it_holds() {
+async fn who_leaves_while_a_claim_is_committed_is_reaped_with_what_it_holds() {
     let mut cluster = Cluster::start().await;
     let mut session = cluster.connect().await;
     let mut schedule = Schedule::begin(&mut cluster, 1).await;

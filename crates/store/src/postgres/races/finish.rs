@@ -262,7 +262,7 @@ impl Schedule<'_> {
         let standing = Membership { worker, partitions, producers: 1, consumers: 1 };
         self.engines[0].membership.send_replace(standing);
         for round in 0.. {
-            let call = self.caller().bury(0);
+            let call = self.caller().reap(0);
             self.call(call);
             self.finish_calls().await;
             if self.cluster.ask(WORKERS).await.get::<_, i64>(0) == 1 {
@@ -312,7 +312,7 @@ impl Schedule<'_> {
 
     async fn claim_rest(&mut self) -> Vec<Chunk> {
         let request: ClaimRequest = crate::conformance::claim_request(self.book.now);
-        self.engines[0].look_around();
+        self.engines[0].reload();
         let work = self.engines[0].work.clone();
         let claimed =
             self.through(async move { work.run(claim::ClaimChunks(request)).await }).await;

@@ -1,8 +1,8 @@
 //! What is asked in one schedule: few kinds of calls, so that what may meet does.
 
 use Kind::{
-    AddOrSeal, Begin, Bury, CancelBroadcast, CancelMember, CancelOne, Claim, Die, Drain, Ingest,
-    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Release, Requeue, Settle, SettleLate,
+    AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, Claim, Die, Drain, Ingest,
+    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Reap, Release, Requeue, Settle, SettleLate,
     Suppress, Take, WriteOff,
 };
 
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     WriteOff,
     Suppress,
     Lift,
-    Bury,
+    Reap,
     Requeue,
     Drain,
     MoveFeed,
@@ -60,7 +60,7 @@ pub(super) const THEMES: [&[Kind]; 7] = [
         CancelBroadcast,
         Suppress,
         Lift,
-        Bury,
+        Reap,
         Requeue,
         Drain,
         MoveFeed,
@@ -68,7 +68,7 @@ pub(super) const THEMES: [&[Kind]; 7] = [
     // Few notifications, and everybody wants them.
     &[
         Claim, Claim, Claim, Claim, Begin, Begin, Begin, Settle, Settle, Settle, Settle,
-        SettleLate, SettleLate, CancelOne, CancelOne, Bury, Bury,
+        SettleLate, SettleLate, CancelOne, CancelOne, Reap, Reap,
     ],
     &[
         OpenBroadcast,
@@ -93,8 +93,8 @@ pub(super) const THEMES: [&[Kind]; 7] = [
         Settle,
         Settle,
         SettleLate,
-        Bury,
-        Bury,
+        Reap,
+        Reap,
     ],
     &[
         Ingest,
@@ -119,7 +119,7 @@ pub(super) const THEMES: [&[Kind]; 7] = [
     // What died is sent again, by several at once.
     &[
         Claim, Claim, Claim, Die, Die, Die, Settle, Requeue, Requeue, Requeue, Requeue, Requeue,
-        Requeue, CancelOne, Bury,
+        Requeue, CancelOne, Reap,
     ],
     // Applications write to the outbox, and a feed hands on.
     &[

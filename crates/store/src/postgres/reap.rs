@@ -1,4 +1,4 @@
-//! What becomes of the work of processes that are gone.
+//! Reaping: the work of a process that ended without handing it back is made due again, and its worker removed.
 
 use async_trait::async_trait;
 use notification::{State, Timestamp, limits};
@@ -13,21 +13,21 @@ use crate::rows::model::ChunkRow;
 use crate::rows::settlement::Part;
 use crate::{Ending, Recovery};
 
-/// Ends the claims of a worker whose lease on itself is over, frees its partitions, abandons its open broadcasts, and
-/// removes it. Somebody else may be doing the same: each worker is buried by one.
+/// Reaps an expired worker, one whose lease on itself is over: ends its claims, frees its partitions, abandons its open
+/// broadcasts, and removes it. Several processes may try; the lock on the worker's row lets one of them.
 #[derive(Debug)]
-pub(super) struct Bury {
+pub(super) struct ReapWorker {
     pub(super) now: Timestamp,
 }
 
-/// A worker that is overdue.
-struct Overdue {
+/// A worker whose lease is over.
+struct Expired {
     id: i64,
     end: End,
 }
 
-/// Chunks whose claims are ended in one transaction: all that one process delivers, and some tickets; whoever held more is
-/// buried in several.
+/// Chunks whose claims are ended in one transaction: all that one process delivers, and some tickets. A worker that held
+/// more is reaped in several.
 const CHUNKS_PER_TRANSACTION: usize = 4_096;
 const _: () = assert!(
     limits::CLAIMED_ITEMS / (limits::CHUNK_WEIGHT + 1) < CHUNKS_PER_TRANSACTION,
@@ -41,10 +41,10 @@ const BATCHES_PER_TRANSACTION: i64 = 2_000;
 pub(super) const IN_ORDER: &str = "in order";
 pub(super) const BY_A_FAULT: &str = "by a fault";
 
-/// The next overdue worker, what it said of its end, and whether it still has the connection of its last beat: a process
+/// The next expired worker, what it said of its end, and whether it still has the connection of its last beat: a process
 /// that was killed has none, one that was stopped or cut off, and one whose machine is gone, has. One whose row is locked is
-/// being buried by somebody, or leases something: it is not waited for, as its next beat has each process look again.
-const SELECT_OVERDUE: &str = "SELECT id, ended, (extract(epoch FROM alive_until) * 1000)::int8, EXISTS ( \
+/// being reaped by another process, or leases something: it is not waited for, as each process looks again with its next beat.
+const SELECT_EXPIRED: &str = "SELECT id, ended, (extract(epoch FROM alive_until) * 1000)::int8, EXISTS ( \
        SELECT FROM pg_stat_activity WHERE pid = worker.backend AND datname = current_database()) \
      FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
 /// What was being delivered first, so that it is in one transaction.
@@ -61,11 +61,11 @@ const CLEAR_SUSPECTS: &str = "UPDATE chunk SET crashes = 3 WHERE id IN ( \
      SELECT id FROM chunk WHERE crashes > 3 AND coalesce(lease_until, 0) = 0 ORDER BY id FOR UPDATE SKIP LOCKED)";
 
 #[async_trait]
-impl Request for Bury {
+impl Request for ReapWorker {
     type Answer = Recovery;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Recovery, Failure> {
-        let Some(worker) = self.overdue(transaction).await? else { return Ok(Recovery::default()) };
+        let Some(worker) = self.expired(transaction).await? else { return Ok(Recovery::default()) };
         let mut recovery = Recovery::default();
         let rows =
             transaction.rows(SELECT_HELD, &[&worker.id, &signed(CHUNKS_PER_TRANSACTION)]).await?;
@@ -86,7 +86,7 @@ impl Request for Bury {
         transaction.unlease(&ended).await?;
         judge(transaction, &mut writes, &mut recovery, (worker.end, returned)).await?;
         transaction.write(writes).await?;
-        // First of all, so that others work on meanwhile: the rest may take several transactions.
+        // Before the broadcasts, which may take several transactions: the partitions have new owners meanwhile.
         transaction.free_partitions(&[worker.id]).await?;
         if rows.len() < CHUNKS_PER_TRANSACTION {
             recovery.abandoned_broadcasts = transaction.forget_workers(&[worker.id]).await?;
@@ -95,11 +95,11 @@ impl Request for Bury {
     }
 }
 
-// === impl Bury ===
+// === impl ReapWorker ===
 
-impl Bury {
-    async fn overdue(&self, transaction: &mut Transaction<'_>) -> Result<Option<Overdue>, Failure> {
-        let rows = transaction.rows(SELECT_OVERDUE, &[]).await?;
+impl ReapWorker {
+    async fn expired(&self, transaction: &mut Transaction<'_>) -> Result<Option<Expired>, Failure> {
+        let rows = transaction.rows(SELECT_EXPIRED, &[]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let ending = match (row.try_get::<_, Option<&str>>(1)?, row.try_get(3)?) {
             (Some(BY_A_FAULT), _) => Ending::Faulted,
@@ -108,7 +108,7 @@ impl Bury {
         };
         let before = Timestamp::from_millis(row.try_get(2)?);
         let end = End { ending, before, now: self.now };
-        Ok(Some(Overdue { id: row.try_get(0)?, end }))
+        Ok(Some(Expired { id: row.try_get(0)?, end }))
     }
 }
 
@@ -167,14 +167,15 @@ impl Transaction<'_> {
         let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 \
              WHERE id IN (SELECT id FROM partition WHERE owner = ANY($1) ORDER BY id FOR UPDATE)";
         if self.execute(free, &[&dead]).await? > 0 {
-            self.tell_cluster().await?;
+            self.notify_cluster().await?;
         }
         Ok(())
     }
 
-    /// Removes their open broadcasts, and then them. Whoever seals one or adds to it holds its row, so it is locked first.
+    /// Removes the open broadcasts of workers, and then the workers. A call that seals a broadcast or adds to it locks its row,
+    /// so the rows are locked first.
     async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, Failure> {
-        // Nobody's from now on: what is left of one that takes several transactions is never sealed.
+        // They have no owner from now on: what is left of one that takes several transactions is never sealed.
         let disown =
             "UPDATE broadcast SET worker = NULL WHERE sealed_at IS NULL AND worker = ANY($1)";
         self.execute(disown, &[&dead]).await?;
@@ -190,7 +191,7 @@ impl Transaction<'_> {
         let remove = "DELETE FROM worker WHERE id = ANY($1) \
              AND NOT EXISTS (SELECT FROM chunk WHERE chunk.worker = worker.id AND lease_until IS NOT NULL)";
         self.execute(remove, &[&dead]).await?;
-        self.tell_cluster().await?;
+        self.notify_cluster().await?;
         Ok(abandoned)
     }
 
