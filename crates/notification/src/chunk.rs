@@ -26,8 +26,8 @@ pub struct Chunk {
     pub tenure: u64,
     /// The batch its notifications are stored in.
     pub batch: BatchId,
-    /// The store's tag, part of every [`NotificationId`].
-    pub realm: u16,
+    /// The id of the store, part of every [`NotificationId`].
+    pub store_id: u16,
     /// When the batch was accepted.
     pub accepted_at: Timestamp,
     /// What all deliveries have in common.
@@ -72,7 +72,7 @@ pub struct Ticket {
 impl Chunk {
     /// The identifier of the notification at `index` of the chunk's batch.
     pub fn notification_id(&self, index: u16) -> NotificationId {
-        NotificationId::new(self.accepted_at, self.realm, self.batch, index)
+        NotificationId::new(self.accepted_at, self.store_id, self.batch, index)
     }
 
     /// Bytes of recipients and contents that it holds. What several deliveries share, as those with fallbacks do, counts

@@ -27,7 +27,7 @@ pub struct BroadcastId(pub u64);
 /// ```text
 /// 48 bits  Unix time of acceptance, ms      46 bits  batch
 ///  4 bits  version 8                        16 bits  index within the batch
-/// 12 bits  realm: one store's random tag     2 bits  variant
+/// 12 bits  store id: random, drawn once     2 bits  variant
 /// ```
 ///
 /// [RFC 9562, section 5.8]: https://www.rfc-editor.org/rfc/rfc9562#section-5.8
@@ -62,16 +62,16 @@ impl BatchId {
     reason = "every cast follows a mask of fewer bits than its target holds"
 )]
 impl NotificationId {
-    /// Composes the identifier of the notification at `index` of `batch`. `realm` uses its low 12 bits.
-    pub fn new(accepted_at: Timestamp, realm: u16, batch: BatchId, index: u16) -> Self {
+    /// Composes the identifier of the notification at `index` of `batch`. `store_id` uses its low 12 bits.
+    pub fn new(accepted_at: Timestamp, store_id: u16, batch: BatchId, index: u16) -> Self {
         debug_assert!(batch <= BatchId::MAX, "a batch number has 46 bits");
         let millis = u128::from(accepted_at.millis().unsigned_abs()) & ((1 << 48) - 1);
-        let realm = u128::from(realm) & 0xfff;
+        let store_id = u128::from(store_id) & 0xfff;
         let batch = u128::from(batch.0) & u128::from(BatchId::MAX.0);
         Self(
             millis << 80
                 | VERSION << 76
-                | realm << 64
+                | store_id << 64
                 | VARIANT << 62
                 | batch << INDEX_BITS
                 | u128::from(index),
@@ -98,8 +98,8 @@ impl NotificationId {
         Timestamp::from_millis(self.field(80, 48) as i64)
     }
 
-    /// The tag of the store that accepted it, 12 bits.
-    pub fn realm(self) -> u16 {
+    /// The id of the store that accepted it, 12 bits.
+    pub fn store_id(self) -> u16 {
         self.field(64, 12) as u16
     }
 
@@ -167,11 +167,11 @@ mod tests {
     proptest! {
         #[test]
         fn an_id_gives_back_what_it_was_made_of(
-            millis in 0..(1i64 << 47), realm in 0u16..4096, batch in 0..(1u64 << 46), index: u16,
+            millis in 0..(1i64 << 47), store_id in 0u16..4096, batch in 0..(1u64 << 46), index: u16,
         ) {
-            let id = NotificationId::new(Timestamp::from_millis(millis), realm, BatchId(batch), index);
+            let id = NotificationId::new(Timestamp::from_millis(millis), store_id, BatchId(batch), index);
             prop_assert_eq!(id.accepted_at().millis(), millis);
-            prop_assert_eq!(id.realm(), realm);
+            prop_assert_eq!(id.store_id(), store_id);
             prop_assert_eq!(id.batch(), BatchId(batch));
             prop_assert_eq!(id.index(), index);
             prop_assert_eq!(id.to_string().parse::<NotificationId>().unwrap(), id);

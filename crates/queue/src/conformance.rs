@@ -42,7 +42,7 @@ impl Sample for Arc<Chunk> {
             lease_until: Timestamp::MAX,
             tenure: 0,
             batch: BatchId(number),
-            realm: 0,
+            store_id: 0,
             accepted_at: Timestamp::from_millis(0),
             envelope: Envelope {
                 tenant: name("default"),

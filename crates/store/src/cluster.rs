@@ -55,28 +55,32 @@ pub struct OutboxRow {
     pub idempotency_key: Option<String>,
 }
 
-/// Turns a row into a draft, or says in words what is wrong with it.
-pub type Screen = dyn Fn(OutboxRow, Timestamp) -> Result<Draft, String> + Send + Sync;
+/// Turns a row of the outbox into a draft, or returns the reason why it is refused, in words.
+pub type Validator = dyn Fn(OutboxRow, Timestamp) -> Result<Draft, String> + Send + Sync;
 
-/// What draining the outbox came to.
+/// How many rows of the outbox were drained, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Drained {
-    /// Now notifications.
+pub struct DrainedRows {
+    /// Rows that are notifications now.
     pub accepted: u64,
-    /// Put aside with the reason: see `outbox_rejected`.
+    /// Rows that were put aside with the reason: see `outbox_rejected`.
     pub rejected: u64,
     /// Whether there may be more.
     pub more: bool,
 }
 
-/// Takes in what applications wrote into the store's outbox. For ingest.
+/// Drains the outbox, into which applications write within their own transactions. For ingest.
 #[async_trait]
 pub trait Outbox: Send + Sync + std::fmt::Debug {
-    /// Accepts some of what was committed to the outbox since the last call, each row exactly once. A row that `screen`
-    /// refuses, or whose idempotency key was used for something else, is put aside with the reason. `screen` may take
-    /// long: it runs on a thread of its own, outside of any transaction, and what it has not come to in some seconds is
+    /// Accepts some of what was committed to the outbox since the last call, each row exactly once. A row that `validator`
+    /// refuses, or whose idempotency key was used for something else, is put aside with the reason. `validator` may take
+    /// long: it runs on a thread of its own, outside of any transaction, and the rows that are left after some seconds are
     /// left for the next call.
-    async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError>;
+    async fn drain(
+        &self,
+        validator: Arc<Validator>,
+        now: Timestamp,
+    ) -> Result<DrainedRows, StoreError>;
 
     /// Changes when rows were committed.
     fn outbox_changes(&self) -> watch::Receiver<u64>;

@@ -30,7 +30,7 @@ mod statements;
 mod suppression;
 
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settle, Settled};
-pub use cluster::{ClusterStatus, Drained, Outbox, OutboxRow, Screen, Take, WorkerStatus};
+pub use cluster::{ClusterStatus, DrainedRows, Outbox, OutboxRow, Take, Validator, WorkerStatus};
 pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 pub use ledger::{

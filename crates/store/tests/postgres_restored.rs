@@ -11,7 +11,7 @@ use notification::{Disposition, State};
 use store::conformance::{Shape, at, claim_all, name, the_books_balance};
 use store::{
     Change, EventPosition, FeedCursor, Ledger, Lift, LogPosition, Outbox, Postgres, PostgresReader,
-    Screen, Settle, StoreError, Suppression,
+    Settle, StoreError, Suppression, Validator,
 };
 use support::{deliver, delivered, open};
 use testbed::Database;
@@ -94,8 +94,9 @@ impl Servers {
 
 /// Whose notifications the outbox has now.
 async fn drain(store: &Postgres) -> Vec<String> {
-    let screen: Arc<Screen> = Arc::new(|row, _now| Ok(Shape::default().draft(&row.recipient)));
-    let drained = store.drain(screen, at(0)).await.unwrap();
+    let validator: Arc<Validator> =
+        Arc::new(|row, _now| Ok(Shape::default().draft(&row.recipient)));
+    let drained = store.drain(validator, at(0)).await.unwrap();
     assert_eq!((drained.rejected, drained.more), (0, false));
     let mut taken = Vec::new();
     for chunk in claim_all(store, 0).await {

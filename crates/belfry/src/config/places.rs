@@ -80,7 +80,7 @@ impl StoreConfig {
         }
     }
 
-    /// The options of a store in a directory; a new one draws its tag from `seed`.
+    /// The options of a store in a directory; a new one draws its id from `seed`.
     pub(crate) fn options(&self, seed: u64) -> sqlite::Options {
         let synchronous = match self.synchronous {
             SynchronousConfig::Full => sqlite::Synchronous::Full,

@@ -133,7 +133,7 @@ pub(crate) fn chunk(
         lease_until: Timestamp::MAX,
         tenure: 0,
         batch: BatchId(1),
-        realm: 1,
+        store_id: 1,
         accepted_at: channel::timestamp(Clock::system()),
         envelope: Envelope {
             tenant: "default".parse()?,

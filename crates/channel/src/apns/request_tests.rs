@@ -15,7 +15,7 @@ fn chunk(priority: Priority, expires_at: Option<Timestamp>) -> Chunk {
         lease_until: Timestamp::MAX,
         tenure: 0,
         batch: BatchId(7),
-        realm: 1,
+        store_id: 1,
         accepted_at: Timestamp::from_millis(1_700_000_000_000),
         envelope: Envelope {
             tenant: "default".parse().unwrap(),

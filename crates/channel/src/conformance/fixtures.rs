@@ -72,7 +72,7 @@ impl<'a> Rig<'a> {
             lease_until: now.plus(limits::LEASE),
             tenure: 0,
             batch: BatchId(1),
-            realm: 1,
+            store_id: 1,
             accepted_at: now,
             envelope: envelope(destination),
             attempt: 1,

@@ -59,7 +59,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
         lease_until: now.plus(limits::LEASE),
         tenure: 0,
         batch: BatchId(1),
-        realm: 1,
+        store_id: 1,
         accepted_at: now,
         envelope: Envelope {
             tenant: "t".parse().unwrap(),

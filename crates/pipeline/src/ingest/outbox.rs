@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notification::{ByteString, Bytes, Draft, Name, Timestamp};
-use store::{ErrorKind, Outbox, OutboxRow, Screen, StoreError};
+use store::{ErrorKind, Outbox, OutboxRow, StoreError, Validator};
 use tokio::sync::watch;
 
 use super::parse::{self, Address};
@@ -33,7 +33,7 @@ impl OutboxRelay {
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
         let mut changes = self.outbox.outbox_changes();
         let intake = Arc::clone(&self.intake);
-        let screen: Arc<Screen> = Arc::new(move |row, now| screen(&intake, &row, now));
+        let screen: Arc<Validator> = Arc::new(move |row, now| screen(&intake, &row, now));
         while !*stopping.borrow() {
             // What changes from here on wakes the wait below, also if it changes during the drain.
             changes.mark_unchanged();
@@ -50,7 +50,7 @@ impl OutboxRelay {
     }
 
     /// Takes in some of what is there, and says whether there may be more.
-    async fn drain(&self, screen: &Arc<Screen>) -> Result<bool, StoreError> {
+    async fn drain(&self, screen: &Arc<Validator>) -> Result<bool, StoreError> {
         match self.outbox.drain(Arc::clone(screen), self.intake.now()).await {
             Ok(drained) => {
                 if drained.rejected > 0 {

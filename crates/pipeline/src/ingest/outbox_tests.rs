@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use flow::Clock;
 use notification::{Alternative, Bytes, Content, Fallback, Guarantee, Priority};
-use store::{Admission, Drained, Ingest as _, Memory};
+use store::{Admission, DrainedRows, Ingest as _, Memory};
 
 use super::super::tests::{Anything, NOW};
 use super::*;
@@ -26,11 +26,15 @@ struct Rows {
 
 #[async_trait]
 impl Outbox for Rows {
-    async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError> {
+    async fn drain(
+        &self,
+        screen: Arc<Validator>,
+        now: Timestamp,
+    ) -> Result<DrainedRows, StoreError> {
         if let Some(error) = self.errors.lock().unwrap().pop_front() {
             return Err(error);
         }
-        let mut drained = Drained::default();
+        let mut drained = DrainedRows::default();
         for _ in 0..2 {
             let Some(row) = self.waiting.lock().unwrap().pop_front() else { return Ok(drained) };
             match screen(row, now) {
@@ -44,7 +48,7 @@ impl Outbox for Rows {
                 }
             }
         }
-        Ok(Drained { more: true, ..drained })
+        Ok(DrainedRows { more: true, ..drained })
     }
 
     fn outbox_changes(&self) -> watch::Receiver<u64> {

@@ -10,12 +10,12 @@ use crate::{ClaimRequest, Filter, LaneStatus, LogPosition, Store};
 
 pub(super) async fn strangers_are_not_found(store: &dyn Store) {
     let id = Shape::default().ingest(store, 1).await[0];
-    let (time, realm, batch) = (id.accepted_at(), id.realm(), id.batch());
+    let (time, store_id, batch) = (id.accepted_at(), id.store_id(), id.batch());
     for stranger in [
-        NotificationId::new(at(1), realm, batch, 0),
-        NotificationId::new(time, realm ^ 1, batch, 0),
-        NotificationId::new(time, realm, BatchId(batch.0 + 1_000), 0),
-        NotificationId::new(time, realm, batch, 1),
+        NotificationId::new(at(1), store_id, batch, 0),
+        NotificationId::new(time, store_id ^ 1, batch, 0),
+        NotificationId::new(time, store_id, BatchId(batch.0 + 1_000), 0),
+        NotificationId::new(time, store_id, batch, 1),
     ] {
         assert_eq!(store.find(stranger).await.unwrap(), None);
     }

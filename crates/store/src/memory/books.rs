@@ -11,7 +11,7 @@ use notification::{
 use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
 
 /// The tag of every double.
-const REALM: u16 = 0xd0b;
+const STORE_ID: u16 = 0xd0b;
 
 #[derive(Debug, Default)]
 pub(super) struct Books {
@@ -220,7 +220,7 @@ impl Books {
     }
 
     pub(super) fn id(&self, batch: BatchId, index: u16) -> NotificationId {
-        NotificationId::new(self.batch(batch).accepted_at, REALM, batch, index)
+        NotificationId::new(self.batch(batch).accepted_at, STORE_ID, batch, index)
     }
 
     /// A batch of an open broadcast is not accepted yet.
@@ -250,7 +250,7 @@ impl Books {
             lease_until,
             tenure: 0,
             batch: piece.batch,
-            realm: REALM,
+            store_id: STORE_ID,
             accepted_at: batch.accepted_at,
             envelope: batch.envelope.clone(),
             attempt: piece.attempt,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Books {
-    /// Hears that a recipient must not be tried, unless it came back after the instant at which its provider saw it gone.
+    /// Lists a recipient, unless it came back after the instant at which its provider saw it gone.
     pub(super) fn suppress(
         &mut self,
         suppression: Suppression,

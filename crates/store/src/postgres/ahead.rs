@@ -37,7 +37,7 @@ struct Ahead {
     looked_at: i64,
     /// The last one that was looked at, if all were that a look may look at or that there are. Of what is ours, nothing
     /// but `chunks` lies before it.
-    end: Option<Place>,
+    end: Option<LanePosition>,
     /// Whether nothing lies behind them.
     is_all: bool,
 }
@@ -53,7 +53,7 @@ pub(super) enum Next {
 }
 
 /// Where a chunk stands in its lane: its due time, milliseconds, and its number.
-pub(super) type Place = (i64, i64);
+pub(super) type LanePosition = (i64, i64);
 
 /// Ready chunks of a lane read at first, and at most: lanes of small chunks are read in growing steps.
 const LOOK_AHEAD: i64 = 9;
@@ -105,7 +105,7 @@ impl LookAhead {
     }
 
     /// Takes the lane's first chunk away; gives the place up to which nothing of ours is left then.
-    pub(super) fn pop(&mut self, lane: LaneId) -> Option<Place> {
+    pub(super) fn pop(&mut self, lane: LaneId) -> Option<LanePosition> {
         let known = self.lanes.get_mut(&lane)?;
         let (first, _) = known.chunks.pop_front()?;
         let end = known.end.filter(|_| known.chunks.is_empty());
@@ -210,7 +210,7 @@ impl Transaction<'_> {
 
     /// Nothing ready of ours lies up to `place` of the lane. What may become ready and due is not left to its notice alone: the
     /// watermark stays behind `now`.
-    pub(super) fn move_watermark(&mut self, lane: LaneId, place: Place, now: Timestamp) {
+    pub(super) fn move_watermark(&mut self, lane: LaneId, place: LanePosition, now: Timestamp) {
         self.state.claiming.set_watermark(lane, place.min((now.millis(), i64::MAX)));
     }
 }

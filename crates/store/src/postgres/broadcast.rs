@@ -10,7 +10,7 @@ use super::ingest::{fingerprint_at, number_of};
 use super::transaction::{Failure, TenantKey, Transaction};
 use super::writer::Request;
 use crate::rows::codes;
-use crate::rows::packing::{Filling, Known};
+use crate::rows::packing::{BatchBuilder, KeyUse};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 /// Opens one.
@@ -55,8 +55,8 @@ impl Request for OpenBroadcast {
         transaction.look_up(self.keys()).await?;
         if let Some(idempotency) = &draft.idempotency {
             let key = (draft.tenant.clone(), idempotency.key.clone());
-            match transaction.known.get(&key) {
-                Some((Known::Broadcast(id), fingerprint))
+            match transaction.key_uses.get(&key) {
+                Some((KeyUse::Broadcast(id), fingerprint))
                     if *fingerprint == idempotency.fingerprint =>
                 {
                     return Ok(BroadcastOpened::Replayed(*id));
@@ -120,7 +120,7 @@ impl Request for AddRecipients {
             let lane = number_of(&lanes, &envelope.lane);
             let new = |transaction: &mut Transaction<'_>| {
                 let id = transaction.state.next_batch();
-                Filling::new(id, envelope.clone(), self.now, group.has_contents())
+                BatchBuilder::new(id, envelope.clone(), self.now, group.has_contents())
             };
             let mut batch = new(transaction);
             for (recipient, content) in group.items() {
@@ -159,8 +159,8 @@ impl Request for SealBroadcast {
         if let Some((key, fingerprint)) = key {
             let owned = (envelope.tenant.clone(), key.clone());
             transaction.look_up(vec![owned.clone()]).await?;
-            if transaction.known.contains_key(&owned)
-                || transaction.packing.keys.contains_key(&owned)
+            if transaction.key_uses.contains_key(&owned)
+                || transaction.packer.keys.contains_key(&owned)
             {
                 return Err(StoreError::KeyReused { index: 0 }.into());
             }
@@ -168,7 +168,7 @@ impl Request for SealBroadcast {
                  VALUES ($1, $2, $3, $4)";
             let tenant = envelope.tenant.as_str();
             transaction.execute(insert, &[&tenant, &&*key, &&fingerprint[..], &number]).await?;
-            transaction.known.insert(owned, (Known::Broadcast(id), fingerprint));
+            transaction.key_uses.insert(owned, (KeyUse::Broadcast(id), fingerprint));
         }
         let row = transaction.row(SEAL, &[&number, &now.millis()]).await?;
         let recipients = row.try_get::<_, i64>(0)?.cast_unsigned();

@@ -12,7 +12,7 @@ use super::writer::{Request, WriterHandle};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelPlace, CancelSlice, Cancellation};
+use crate::rows::release::{CancelCursor, CancelSlice, Cancellation};
 use crate::rows::requeue::Deaths;
 use crate::{Cancelled, StoreError};
 
@@ -31,7 +31,7 @@ pub(super) struct CancelBroadcastSlice {
     pub(super) tenant: Name,
     pub(super) now: Timestamp,
     /// Where the slice before ended.
-    pub(super) place: Option<CancelPlace>,
+    pub(super) place: Option<CancelCursor>,
 }
 
 #[async_trait]
@@ -48,7 +48,7 @@ impl Request for CancelNotification {
         let Some(row) = rows.first() else { return Ok(None) };
         let accepted_at = Timestamp::from_millis(row.try_get(0)?);
         let same =
-            NotificationId::new(accepted_at, transaction.state.realm, id.batch(), id.index());
+            NotificationId::new(accepted_at, transaction.state.store_id, id.batch(), id.index());
         if same != id || i32::from(id.index()) >= row.try_get(1)? {
             return Ok(None);
         }
@@ -83,7 +83,7 @@ impl Request for CancelBroadcastSlice {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let mut slice = CancelSlice::default();
-        let CancelPlace { after, until } = match self.place {
+        let CancelCursor { after, until } = match self.place {
             Some(place) => place,
             None => match self.begin(transaction, &mut slice).await? {
                 Some(place) => place,
@@ -117,7 +117,7 @@ impl Request for CancelBroadcastSlice {
         slice.counted.cancelled += cancelled;
         slice.counted.ended += total.saturating_sub(under_way + cancelled);
         let last = batches.last().filter(|_| batches.len() == size);
-        slice.next = last.map(|&after| CancelPlace { after, until });
+        slice.next = last.map(|&after| CancelCursor { after, until });
         Ok(Some(slice))
     }
 }
@@ -187,7 +187,7 @@ impl CancelBroadcastSlice {
         &self,
         transaction: &mut Transaction<'_>,
         slice: &mut CancelSlice,
-    ) -> Result<Option<CancelPlace>, Failure> {
+    ) -> Result<Option<CancelCursor>, Failure> {
         let number = self.broadcast.0.cast_signed();
         let select =
             "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
@@ -198,7 +198,7 @@ impl CancelBroadcastSlice {
              WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
         let rows = transaction.rows(select, &[&number]).await?;
         let Some(row) = rows.first() else {
-            return Ok(Some(CancelPlace { after: 0, until: i64::MAX }));
+            return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
         };
         transaction.effects.waits = true;
         slice.recipients = Some(row.try_get::<_, i64>(0)?.cast_unsigned());
@@ -210,7 +210,7 @@ impl CancelBroadcastSlice {
                 .count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
             slice.counted.cancelled = waiting;
         }
-        Ok(Some(CancelPlace { after: 0, until: row.try_get(2)? }))
+        Ok(Some(CancelCursor { after: 0, until: row.try_get(2)? }))
     }
 }
 

@@ -183,7 +183,7 @@ impl Transaction<'_> {
         }
         let batches = self.batches(leased.iter()).await?;
         let contents = self.end_what_must_not_be_sent(&leased, &batches, now).await?;
-        let (realm, worker) = (self.state.realm, self.state.membership.borrow().worker);
+        let (store_id, worker) = (self.state.store_id, self.state.membership.borrow().worker);
         let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
             let batch = batches.get(&chunk.batch).filter(|_| !deliveries.is_empty())?;
             Some(Chunk {
@@ -192,7 +192,7 @@ impl Transaction<'_> {
                 lease_until: lease.until,
                 tenure: worker.cast_unsigned(),
                 batch: chunk.batch,
-                realm,
+                store_id,
                 accepted_at: batch.accepted_at,
                 envelope: batch.envelope.clone(),
                 attempt: chunk.attempt,
@@ -234,7 +234,7 @@ impl Transaction<'_> {
                 writes.log(batch, &listing::log_row(&listed, now));
                 let is_listed = |delivery: &&Delivery| listed.contains_key(&delivery.index);
                 let gone = deliveries.iter().filter(is_listed);
-                fallbacks.extend(model::fallbacks(row, self.state.realm, gone, now));
+                fallbacks.extend(model::fallbacks(row, self.state.store_id, gone, now));
                 listed.into_keys().collect()
             };
             if !ended.is_empty() {

@@ -1,4 +1,4 @@
-//! The way in: the drafts of all callers of a transaction, packed into shared batches.
+//! Ingest: the drafts of all callers of a transaction, packed into shared batches.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -17,7 +17,7 @@ use super::transaction::{Failure, TenantKey, Transaction, Writes};
 use super::writer::Request;
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
-use crate::rows::packing::{Batches, Filling, Known};
+use crate::rows::packing::{BatchBuilder, Batches, KeyUse};
 use crate::{Admission, StoreError};
 
 /// Drafts of one caller.
@@ -27,9 +27,9 @@ pub(super) struct IngestDrafts {
     pub(super) now: Timestamp,
 }
 
-/// What packing needs to know, all of it in memory.
+/// The [`Batches`] of a transaction: keys that were looked up, and numbers that were reserved.
 struct Stored<'a> {
-    known: &'a HashMap<TenantKey, (Known, [u8; 32])>,
+    key_uses: &'a HashMap<TenantKey, (KeyUse, [u8; 32])>,
     state: &'a mut WriterState,
 }
 
@@ -74,12 +74,12 @@ impl Request for IngestDrafts {
 // === impl Stored ===
 
 impl Batches for Stored<'_> {
-    fn realm(&self) -> u16 {
-        self.state.realm
+    fn store_id(&self) -> u16 {
+        self.state.store_id
     }
 
-    fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError> {
-        Ok(self.known.get(&(tenant.clone(), ByteString::from(key))).copied())
+    fn key_use(&self, tenant: &Name, key: &str) -> Result<Option<(KeyUse, [u8; 32])>, StoreError> {
+        Ok(self.key_uses.get(&(tenant.clone(), ByteString::from(key))).copied())
     }
 
     fn next_batch(&mut self) -> BatchId {
@@ -112,8 +112,8 @@ impl Transaction<'_> {
         drafts: Vec<Draft>,
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
-        let Self { packing, known, state, .. } = self;
-        packing.pack(&mut Stored { known, state }, drafts, now)
+        let Self { packer, key_uses, state, .. } = self;
+        packer.pack(&mut Stored { key_uses, state }, drafts, now)
     }
 
     /// Accepts what stands in for notifications that end in this transaction.
@@ -149,7 +149,7 @@ impl Transaction<'_> {
     }
 
     /// Looks up what keys were used for, those that were not looked up in this transaction. Who writes one to the table within
-    /// the transaction adds it to [`Transaction::known`].
+    /// the transaction adds it to [`Transaction::key_uses`].
     pub(super) async fn look_up(&mut self, mut keys: Vec<TenantKey>) -> Result<(), Failure> {
         keys.retain(|key| self.looked_up.insert(key.clone()));
         if keys.is_empty() {
@@ -163,26 +163,26 @@ impl Transaction<'_> {
             let tenant = codes::name(row.try_get(0)?)?;
             let key = ByteString::from(row.try_get::<_, &str>(1)?);
             let fingerprint = fingerprint_at(&row, 2)?;
-            let known = match row.try_get::<_, Option<Uuid>>(3)? {
-                Some(id) => Known::Notification(NotificationId::from_bytes(id.into_bytes())),
-                None => Known::Broadcast(BroadcastId(row.try_get::<_, i64>(4)?.cast_unsigned())),
+            let key_use = match row.try_get::<_, Option<Uuid>>(3)? {
+                Some(id) => KeyUse::Notification(NotificationId::from_bytes(id.into_bytes())),
+                None => KeyUse::Broadcast(BroadcastId(row.try_get::<_, i64>(4)?.cast_unsigned())),
             };
-            self.known.insert((tenant, key), (known, fingerprint));
+            self.key_uses.insert((tenant, key), (key_use, fingerprint));
         }
         Ok(())
     }
 
     /// Writes what was packed in this transaction, due from now on.
     pub(super) async fn store_packed(&mut self) -> Result<(), Failure> {
-        let packing = std::mem::take(&mut self.packing);
-        if packing.batches.is_empty() {
+        let packer = std::mem::take(&mut self.packer);
+        if packer.batches.is_empty() {
             return Ok(());
         }
         let mut writes = Writes::default();
-        let mut batches = Vec::with_capacity(packing.batches.len());
-        let lanes = packing.batches.iter().map(|batch| &batch.envelope.lane).collect();
+        let mut batches = Vec::with_capacity(packer.batches.len());
+        let lanes = packer.batches.iter().map(|batch| &batch.envelope.lane).collect();
         let lanes = self.lane_numbers(lanes).await?;
-        for batch in packing.batches {
+        for batch in packer.batches {
             let lane = number_of(&lanes, &batch.envelope.lane);
             writes.chunk(first_chunk(&batch, lane));
             self.count_accepted(batch.items.len());
@@ -192,7 +192,7 @@ impl Transaction<'_> {
         self.write(writes).await?;
         let mut keys = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // In one order everywhere, so that two processes never wait for each other.
-        let in_order: BTreeMap<_, _> = packing.keys.into_iter().collect();
+        let in_order: BTreeMap<_, _> = packer.keys.into_iter().collect();
         for ((tenant, key), (fingerprint, id)) in in_order {
             keys.0.push(tenant.to_string());
             keys.1.push(key.to_string());
@@ -211,7 +211,7 @@ impl Transaction<'_> {
     /// Writes batches, and nothing that would make them due.
     pub(super) async fn copy_batches(
         &mut self,
-        batches: &[(LaneId, Filling)],
+        batches: &[(LaneId, BatchBuilder)],
     ) -> Result<(), Error> {
         let copy = self.session.prepared(COPY_BATCHES).await?;
         self.session.pause(COPY_BATCHES).await?;
@@ -265,7 +265,7 @@ pub(super) fn number_of(lanes: &HashMap<Lane, LaneId>, lane: &Lane) -> LaneId {
 }
 
 /// All of a batch, due for the first time.
-fn first_chunk(batch: &Filling, lane: LaneId) -> NewChunk {
+fn first_chunk(batch: &BatchBuilder, lane: LaneId) -> NewChunk {
     NewChunk {
         batch: batch.id,
         lane,

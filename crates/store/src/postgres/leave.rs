@@ -19,7 +19,7 @@ impl Postgres {
         self.intent.send_replace(Intent::Leave(ending));
         let mut tasks = self.tasks.lock().await;
         while let Some(ended) = tasks.next().await {
-            if ended == Ok("store-member") {
+            if ended == Ok("store-worker") {
                 break;
             }
         }

@@ -27,12 +27,12 @@ use crate::{Ending, Recovery, StoreError};
 
 /// This process as a worker.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct Worker {
     connector: Connector,
     session: Option<Session>,
     options: Options,
-    standing: Membership,
-    realm: u16,
+    membership: Membership,
+    store_id: u16,
     time: DatabaseTime,
     notify: Arc<NotifyPolicy>,
     tenure: Tenure,
@@ -118,9 +118,9 @@ const REAP_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 const PARTITIONS: usize = limits::PARTITIONS as usize;
 
-// === impl Member ===
+// === impl Worker ===
 
-impl Member {
+impl Worker {
     /// Registers this process, and takes what is free of its share.
     pub(super) async fn join(
         connector: &Connector,
@@ -129,17 +129,17 @@ impl Member {
         mut random: fastrand::Rng,
     ) -> Result<Self, StoreError> {
         let session = connector.connect(None).await?;
-        let realm = stored_realm(&session, random.i64(1..1 << 12)).await?;
+        let store_id = read_store_id(&session, random.i64(1..1 << 12)).await?;
         let asked = time.boot();
         let row = session.client.query_one(concat!("SELECT ", now_micros!()), &[]).await?;
         time.learn(asked, row.try_get(0)?);
         let clock = time.clock();
-        let mut member = Self {
+        let mut worker = Self {
             connector: connector.clone(),
             session: Some(session),
             options: options.clone(),
-            standing: Membership::default(),
-            realm,
+            membership: Membership::default(),
+            store_id,
             time,
             notify: Arc::new(NotifyPolicy::new(clock)),
             tenure: Tenure::ended(),
@@ -151,16 +151,16 @@ impl Member {
             beaten_at: clock.boot(),
             is_apart: false,
         };
-        member.beat(false).await?;
-        Ok(member)
+        worker.beat(false).await?;
+        Ok(worker)
     }
 
-    pub(super) fn standing(&self) -> Membership {
-        self.standing.clone()
+    pub(super) fn membership(&self) -> Membership {
+        self.membership.clone()
     }
 
-    pub(super) fn realm(&self) -> u16 {
-        self.realm
+    pub(super) fn store_id(&self) -> u16 {
+        self.store_id
     }
 
     pub(super) fn notify_policy(&self) -> Arc<NotifyPolicy> {
@@ -179,7 +179,7 @@ impl Member {
     /// process with nothing to do notices that the database is away.
     pub(super) async fn run(
         mut self,
-        standing: watch::Sender<Membership>,
+        membership: watch::Sender<Membership>,
         available: watch::Sender<bool>,
         cluster: Arc<Notify>,
         mut intent: watch::Receiver<Intent>,
@@ -202,7 +202,7 @@ impl Member {
             let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
-                    self.tell(&standing);
+                    self.tell(&membership);
                     if knows {
                         self.reap(beat.expired).await;
                     }
@@ -229,10 +229,10 @@ impl Member {
     }
 
     /// Passes on where this process stands. With other partitions comes other work.
-    fn tell(&self, standing: &watch::Sender<Membership>) {
-        let is_told = standing.send_if_modified(|told| {
-            let is_new = *told != self.standing;
-            told.clone_from(&self.standing);
+    fn tell(&self, membership: &watch::Sender<Membership>) {
+        let is_told = membership.send_if_modified(|told| {
+            let is_new = *told != self.membership;
+            told.clone_from(&self.membership);
             is_new
         });
         if let Some(stats) = self.stats.as_ref().filter(|_| is_told) {
@@ -260,7 +260,11 @@ impl Member {
             Err(_elapsed) => return Ok(Beat { expired: 0, next_end: None }),
         };
         // After a worker was reaped and has joined anew, this ends its former tenure: what was started then is not its own.
-        self.tenure.renew(self.standing.worker.cast_unsigned(), sent_at, limits::WORKER_LEASE / 2);
+        self.tenure.renew(
+            self.membership.worker.cast_unsigned(),
+            sent_at,
+            limits::WORKER_LEASE / 2,
+        );
         (self.session, self.beaten_at) = (Some(session), sent_at);
         Ok(beat)
     }
@@ -271,7 +275,7 @@ impl Member {
         let settled = self.stats.as_ref().map_or(0, |stats| stats.settled.load(Ordering::Relaxed));
         let rate = self.pace.measure(self.clock.monotonic(), settled);
         let renew = session.prepared(RENEW).await?;
-        let worker = self.standing.worker;
+        let worker = self.membership.worker;
         let asked = self.time.boot();
         let known = client
             .query_opt(&renew, &[&worker, &lease, &is_standing_by, &settled.cast_signed(), &rate])
@@ -285,19 +289,20 @@ impl Member {
             let row = client
                 .query_one(&join, &[name, version, produces, consumes, listen, &lease])
                 .await?;
-            self.standing = Membership { worker: row.try_get(0)?, ..Membership::default() };
+            self.membership = Membership { worker: row.try_get(0)?, ..Membership::default() };
             self.notify_cluster(session).await?;
-            tracing::info!(worker = self.standing.worker, "joined the cluster");
+            tracing::info!(worker = self.membership.worker, "joined the cluster");
         }
         let look = session.prepared(LOOK).await?;
-        let row = client.query_one(&look, &[&self.standing.worker]).await?;
+        let row = client.query_one(&look, &[&self.membership.worker]).await?;
         let count =
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
-        (self.standing.producers, self.standing.consumers) = (count(1)?, count(2)?);
+        (self.membership.producers, self.membership.consumers) = (count(1)?, count(2)?);
         // Before any partition is given back to them. Those overdue count: one that was only slow goes on listening.
         self.notify.set_has_listeners(count(5)? > 0);
         if self.options.produces {
-            let share = if is_standing_by { 0 } else { share(self.standing.producers, count(3)?) };
+            let share =
+                if is_standing_by { 0 } else { share(self.membership.producers, count(3)?) };
             self.balance(session, share).await?;
         }
         // The process that began with the slices may be gone.
@@ -336,7 +341,7 @@ impl Member {
     /// Takes free partitions up to `share`, and gives back what exceeds it.
     async fn balance(&mut self, session: &Session, share: usize) -> Result<(), Error> {
         let client = &session.client;
-        let worker = self.standing.worker;
+        let worker = self.membership.worker;
         let owned = owned(session, worker).await?;
         let limit = |count: usize| i64::try_from(count).unwrap_or(0);
         if owned.len() < share {
@@ -348,10 +353,10 @@ impl Member {
             self.notify_cluster(session).await?;
         }
         let owned_now = self::owned(session, worker).await?;
-        if owned_now != self.standing.partitions {
+        if owned_now != self.membership.partitions {
             tracing::info!(worker, partitions = owned_now.len(), "owns other partitions");
         }
-        self.standing.partitions = owned_now;
+        self.membership.partitions = owned_now;
         Ok(())
     }
 
@@ -383,7 +388,7 @@ impl Member {
         self.beat(true).await?;
         let Some(mut session) = self.session.take() else { return Ok(()) };
         self.tenure.end();
-        depart(&mut session, self.standing.worker, ending).await?;
+        depart(&mut session, self.membership.worker, ending).await?;
         self.notify_cluster(&session).await
     }
 
@@ -441,12 +446,12 @@ pub(super) async fn depart(
     transaction.commit().await
 }
 
-/// The store's tag: `drawn`, if it has none yet.
-async fn stored_realm(session: &Session, drawn: i64) -> Result<u16, StoreError> {
+/// The store's id: `drawn`, if it has none yet.
+async fn read_store_id(session: &Session, drawn: i64) -> Result<u16, StoreError> {
     let insert = "INSERT INTO meta (key, value) VALUES ('realm', $1) ON CONFLICT DO NOTHING";
     session.client.execute(insert, &[&drawn]).await?;
     let row = session.client.query_one("SELECT value FROM meta WHERE key = 'realm'", &[]).await?;
-    let damaged = |_| StoreError::Damaged("the store's tag".to_owned());
+    let damaged = |_| StoreError::Damaged("the store's id".to_owned());
     u16::try_from(row.try_get::<_, i64>(0)?).map_err(damaged)
 }
 

@@ -22,8 +22,8 @@ async fn settle(stores: &[Postgres]) {
     let count = stores.len();
     let low = usize::from(limits::PARTITIONS) / count;
     let high = usize::from(limits::PARTITIONS).div_ceil(count);
-    let is_fair = |standing: &Membership| {
-        standing.producers == count && (low..=high).contains(&standing.partitions.len())
+    let is_fair = |membership: &Membership| {
+        membership.producers == count && (low..=high).contains(&membership.partitions.len())
     };
     join_all(stores.iter().map(async |store| {
         let mut membership = store.membership.clone();
@@ -85,7 +85,7 @@ async fn who_is_silent_for_too_long_is_reaped_and_joins_anew_when_it_comes_back(
     let remove = format!("DELETE FROM belfry.worker WHERE id = {first}; NOTIFY belfry_cluster");
     database.query(&remove).unwrap();
     let mut membership = stores[0].membership.clone();
-    membership.wait_for(|standing| standing.worker != first).await.unwrap();
+    membership.wait_for(|membership| membership.worker != first).await.unwrap();
     settle(&stores).await;
     let workers = stores[0].cluster().await.unwrap().unwrap().workers;
     assert_eq!(workers.len(), 1, "{workers:?}");

@@ -77,7 +77,7 @@ use crate::StoreError;
 use crate::rows::release::Slicing;
 use connection::Connector;
 use listener::Listener;
-use membership::{Intent, Member, Stats};
+use membership::{Intent, Stats, Worker};
 use notify::NotifyPolicy;
 use release::Releaser;
 use time::DatabaseTime;
@@ -127,7 +127,7 @@ pub struct Postgres {
 /// What both writers are made with.
 struct Parts {
     connector: Connector,
-    realm: u16,
+    store_id: u16,
     time: DatabaseTime,
     notify: Arc<NotifyPolicy>,
     membership: watch::Receiver<Membership>,
@@ -184,20 +184,20 @@ impl Postgres {
         connector.prepare().await?;
         let mut random = fastrand::Rng::with_seed(options.seed);
         let time = DatabaseTime::new(clock);
-        let mut member = Member::join(&connector, &options, time, random.fork()).await?;
-        let tenure = member.tenure();
-        let (membership, standing) = watch::channel(member.standing());
+        let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
+        let tenure = worker.tenure();
+        let (membership_sender, membership) = watch::channel(worker.membership());
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
         let settled = Arc::new(AtomicU64::new(0));
         let waiting = Arc::new(Notify::new());
         let parts = Parts {
-            realm: member.realm(),
+            store_id: worker.store_id(),
             connector: connector.clone(),
             time,
-            notify: member.notify_policy(),
-            membership: standing.clone(),
+            notify: worker.notify_policy(),
+            membership: membership.clone(),
             available: available.clone(),
             failed,
             changes: changes.clone(),
@@ -223,14 +223,14 @@ impl Postgres {
             changes: changes.clone(),
             cluster: Arc::clone(&cluster),
             outbox,
-            membership: standing.clone(),
+            membership: membership.clone(),
             clock,
             random: random.fork(),
         };
         tasks.spawn("store-listener", listener.run());
         Releaser::new(&intake, &work, &waiting).start(&mut tasks, slicing);
-        member.count(Stats { settled, work: work.clone(), changes, waiting });
-        tasks.spawn("store-member", member.run(membership, available, cluster, intended));
+        worker.count(Stats { settled, work: work.clone(), changes, waiting });
+        tasks.spawn("store-worker", worker.run(membership_sender, available, cluster, intended));
         Ok(Self {
             reader: PostgresReader::connect(connector).await?,
             intake,
@@ -238,7 +238,7 @@ impl Postgres {
             changes: is_changed,
             failed: failing,
             available: is_available,
-            membership: standing,
+            membership,
             outbox: outbox_changed,
             intent,
             tenure,
@@ -306,7 +306,7 @@ impl Parts {
         let membership = self.membership.clone();
         let mut writer = Writer {
             connector: self.connector.clone(),
-            state: WriterState::new(self.realm, membership, self.time, notify, logs)
+            state: WriterState::new(self.store_id, membership, self.time, notify, logs)
                 .slicing(slicing),
             commands: queue,
             available: self.available.clone(),

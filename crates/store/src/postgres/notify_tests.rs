@@ -58,7 +58,7 @@ async fn work_is_told_only_when_another_process_listens() {
     let watching = Options { produces: false, ..Options::new(database.url()) };
     let other = Postgres::open(watching, Clock::system()).await.unwrap();
     let mut membership = store.membership.clone();
-    membership.wait_for(|standing| standing.consumers == 2).await.unwrap();
+    membership.wait_for(|membership| membership.consumers == 2).await.unwrap();
     work(&store).await;
     let worker = store.membership.borrow().worker;
     let (sender, notices) = from_payload(&received.recv().await.unwrap());

@@ -16,9 +16,9 @@ use super::columns::{chunk_at, lane_at, narrow, select_chunk, signed};
 use super::connection::Session;
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::codes;
-use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
+use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
 use crate::rows::members::Members;
-use crate::rows::model::Standing;
+use crate::rows::model::BatchHistory;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::release::Waiting;
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 pub(super) struct Snapshot<'a> {
     /// Sees nothing newer than its first statement, and cannot write.
     pub(super) transaction: Transaction<'a>,
-    pub(super) realm: u16,
+    pub(super) store_id: u16,
 }
 
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -54,7 +54,7 @@ const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid
 // === impl Snapshot ===
 
 impl<'a> Snapshot<'a> {
-    pub(super) async fn begin(session: &'a mut Session, realm: u16) -> Result<Self, StoreError> {
+    pub(super) async fn begin(session: &'a mut Session, store_id: u16) -> Result<Self, StoreError> {
         let transaction = session
             .client
             .build_transaction()
@@ -62,7 +62,7 @@ impl<'a> Snapshot<'a> {
             .read_only(true)
             .start()
             .await?;
-        Ok(Self { transaction, realm })
+        Ok(Self { transaction, store_id })
     }
 
     pub(super) async fn end(self) -> Result<(), StoreError> {
@@ -76,8 +76,9 @@ impl<'a> Snapshot<'a> {
         if i32::from(id.index()) >= row.try_get(0)? {
             return Ok(None);
         }
-        let Some(standing) = self.standing(id.batch()).await? else { return Ok(None) };
-        let history = standing.histories(self.realm, &Members::from_iter([id.index()]))?.pop();
+        let Some(batch_history) = self.batch_history(id.batch()).await? else { return Ok(None) };
+        let history =
+            batch_history.histories(self.store_id, &Members::from_iter([id.index()]))?.pop();
         match history.filter(|history| history.id == id) {
             Some(history) => Ok(Some(self.linked(history).await?)),
             None => Ok(None),
@@ -111,8 +112,8 @@ impl<'a> Snapshot<'a> {
                 _ => 0,
             };
             let wanted: Members = Members::all(count).iter().skip(passed).collect();
-            let Some(standing) = self.standing(batch).await? else { continue };
-            for history in standing.histories(self.realm, &wanted)? {
+            let Some(batch_history) = self.batch_history(batch).await? else { continue };
+            for history in batch_history.histories(self.store_id, &wanted)? {
                 if page.items.len() == items {
                     return Ok(page);
                 }
@@ -122,8 +123,8 @@ impl<'a> Snapshot<'a> {
                 }
             }
             if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
-                let accepted_at = standing.batch.accepted_at;
-                page.next = Some(NotificationId::new(accepted_at, self.realm, batch, last));
+                let accepted_at = batch_history.batch.accepted_at;
+                page.next = Some(NotificationId::new(accepted_at, self.store_id, batch, last));
             }
         }
         if looked_at_all {
@@ -132,7 +133,7 @@ impl<'a> Snapshot<'a> {
             let has_more: bool =
                 self.transaction.query_one(more, &[&end.cast_signed()]).await?.try_get(0)?;
             let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
-            let place = NotificationId::new(epoch, self.realm, before, u16::MAX);
+            let place = NotificationId::new(epoch, self.store_id, before, u16::MAX);
             page.next = has_more.then_some(place);
         }
         Ok(page)
@@ -164,7 +165,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// An accepted batch with everything that happened to it, in one flight.
-    async fn standing(&self, id: BatchId) -> Result<Option<Standing>, StoreError> {
+    async fn batch_history(&self, id: BatchId) -> Result<Option<BatchHistory>, StoreError> {
         let parameters: Parameters<'_> = &[&id.0.cast_signed()];
         let (batch, chunks, entries, waiting) = try_join!(
             self.transaction.query_opt(SELECT_BATCH, parameters),
@@ -181,7 +182,7 @@ impl<'a> Snapshot<'a> {
             log.extend(decode_log(row.try_get(0)?)?);
         }
         let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(Waiting::new);
-        Ok(Some(Standing { batch: batch_at(&batch)?, chunks, log, waiting }))
+        Ok(Some(BatchHistory { batch: batch_at(&batch)?, chunks, log, waiting }))
     }
 
     pub(super) async fn broadcast(
@@ -254,7 +255,7 @@ impl<'a> Snapshot<'a> {
             let (lane, claimed) = (lane_at(&row, 0)?, unsigned(&row, 3)?);
             lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at });
         }
-        let DuePlace { span, lane } = DuePlace::START;
+        let DueCursor { span, lane } = DueCursor::START;
         let page: Parameters<'_> = &[&span, &narrow(lane), &signed(LANES_PER_PAGE)];
         for row in self.transaction.query(SELECT_DUE, page).await? {
             note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 4)?);
@@ -313,7 +314,7 @@ impl<'a> Snapshot<'a> {
                     return Ok((page, is_sure));
                 }
                 page.next = LogPosition(txid);
-                page.entries.extend(log_entries(row, self.realm)?);
+                page.entries.extend(log_entries(row, self.store_id)?);
             }
             if rows.is_empty() {
                 return Ok((page, is_sure));
@@ -349,12 +350,12 @@ impl<'a> Snapshot<'a> {
 }
 
 /// The entries in a row of the log: its transaction, the batch and when that was accepted, the groups.
-fn log_entries(row: &Row, realm: u16) -> Result<Vec<LogEntry>, StoreError> {
+fn log_entries(row: &Row, store_id: u16) -> Result<Vec<LogEntry>, StoreError> {
     let (batch, accepted_at) = (BatchId(unsigned(row, 1)?), instant(row, 2)?);
     let entries = |group: LogGroup| {
         let attempted = group.attempted();
         let entry = move |index| LogEntry {
-            id: NotificationId::new(accepted_at, realm, batch, index),
+            id: NotificationId::new(accepted_at, store_id, batch, index),
             attempted: attempted.clone(),
         };
         group.indexes.into_iter().map(entry)

@@ -27,7 +27,7 @@ pub struct PostgresReader {
 #[derive(Debug)]
 struct Pool {
     connector: Connector,
-    realm: u16,
+    store_id: u16,
     idle: Mutex<Vec<Session>>,
     permits: Semaphore,
 }
@@ -42,7 +42,7 @@ const READ_ONLY: &str = "SET default_transaction_read_only = on";
 macro_rules! answer {
     ($self:ident, $question:ident $(, $parameter:expr)*) => {{
         let (_permit, mut session) = $self.pool.take().await?;
-        let snapshot = Snapshot::begin(&mut session, $self.pool.realm).await?;
+        let snapshot = Snapshot::begin(&mut session, $self.pool.store_id).await?;
         let answer = snapshot.$question($($parameter),*).await?;
         snapshot.end().await?;
         $self.pool.give_back(session);
@@ -69,12 +69,12 @@ impl PostgresReader {
     pub(super) async fn connect(connector: Connector) -> Result<Self, StoreError> {
         let session = connect(&connector).await?;
         let select = "SELECT value FROM meta WHERE key = 'realm'";
-        let realm: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
-        let realm = u16::try_from(realm)
+        let store_id: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
+        let store_id = u16::try_from(store_id)
             .map_err(|_| StoreError::Damaged("the tag of the store".to_owned()))?;
         let pool = Pool {
             connector,
-            realm,
+            store_id,
             idle: Mutex::new(vec![session]),
             permits: Semaphore::new(READERS),
         };

@@ -10,7 +10,7 @@ use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::settlement::Part;
+use crate::rows::settlement::ChunkPart;
 use crate::{Ending, Recovery};
 
 /// Reaps an expired worker, one whose lease on itself is over: ends its claims, frees its partitions, abandons its open
@@ -139,7 +139,7 @@ async fn judge(
             Fate::Returned => {}
             Fate::Counted(now_counted) => count(now_counted, chunk.due_at),
             Fate::Suspected { crashes, parts } => {
-                let mut parts = Part::divide(rest, chunk.attempt, crashes, parts);
+                let mut parts = ChunkPart::divide(rest, chunk.attempt, crashes, parts);
                 if let Some(first) = parts.next() {
                     count(crashes, first.due_at);
                     writes.shrink(chunk, &first.members);

@@ -73,8 +73,8 @@ async fn worker_and_other(database: &Database) -> (Postgres, Postgres) {
     let other = Postgres::open(other, Clock::system()).await.unwrap();
     let worker = join(database).await;
     let mut membership = worker.membership.clone();
-    let owns_all = |standing: &super::writer_state::Membership| {
-        standing.partitions.len() == usize::from(limits::PARTITIONS)
+    let owns_all = |membership: &super::writer_state::Membership| {
+        membership.partitions.len() == usize::from(limits::PARTITIONS)
     };
     membership.wait_for(owns_all).await.unwrap();
     (worker, other)

@@ -38,7 +38,7 @@ impl Request for RequeueNotifications {
         let mut writes = Writes::default();
         for (lane, owned) in self.owned(transaction, &numbers).await? {
             let asked = asked.get(&owned.id).map(Vec::as_slice).unwrap_or_default();
-            let members = owned.answer(transaction.state.realm, self.now, asked, &mut answers);
+            let members = owned.answer(transaction.state.store_id, self.now, asked, &mut answers);
             if members.is_empty() {
                 continue;
             }

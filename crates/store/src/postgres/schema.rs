@@ -12,8 +12,8 @@ mod migrations {
     refinery::embed_migrations!("migrations/postgres");
 }
 
-/// What the messages name.
-struct Place {
+/// The role and the database that messages name.
+struct Login {
     role: String,
     database: String,
 }
@@ -26,60 +26,60 @@ const LOCK: i64 = 0x6265_6c66_7279;
 /// Brings the database to the schema that this program knows, whoever else tries to at the same time. `client` is used
 /// for nothing else: closing it ends whatever is left.
 pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
-    let place = check_server(client).await?;
+    let login = check_server(client).await?;
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
-    let prepared = prepare_alone(client, &place).await;
+    let prepared = prepare_alone(client, &login).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
     prepared
 }
 
 /// Whether the database has a store whose schema this program knows. Changes nothing.
 pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
-    let place = check_server(client).await?;
-    let (stored, known) = (stored_version(client, &place).await?, known_version());
+    let login = check_server(client).await?;
+    let (stored, known) = (stored_version(client, &login).await?, known_version());
     match stored {
-        Some(stored) if stored > known => Err(too_new(stored, known, &place)),
+        Some(stored) if stored > known => Err(too_new(stored, known, &login)),
         Some(stored) if stored == known => restored::check(client).await,
         Some(stored) => Err(StoreError::Schema(format!(
             "the store in the database {} has schema {stored}, and this belfry reads {known}: start `belfry serve` once, \
              which brings it up to date",
-            place.database
+            login.database
         ))),
         None => Err(StoreError::Schema(format!(
             "there is no store in the database {}: start `belfry serve` first",
-            place.database
+            login.database
         ))),
     }
 }
 
-async fn prepare_alone(client: &mut Client, place: &Place) -> Result<(), StoreError> {
-    create_schema(client, place).await?;
+async fn prepare_alone(client: &mut Client, login: &Login) -> Result<(), StoreError> {
+    create_schema(client, login).await?;
     client.batch_execute("SET search_path = belfry, pg_catalog").await?;
     let known = known_version();
-    match stored_version(client, place).await? {
-        Some(stored) if stored > known => return Err(too_new(stored, known, place)),
+    match stored_version(client, login).await? {
+        Some(stored) if stored > known => return Err(too_new(stored, known, login)),
         Some(stored) if stored == known => {}
-        stored => migrate(client, place, stored.is_some()).await?,
+        stored => migrate(client, login, stored.is_some()).await?,
     }
-    check_rights(client, place).await?;
+    check_rights(client, login).await?;
     restored::renumber(client).await
 }
 
-async fn check_server(client: &Client) -> Result<Place, StoreError> {
+async fn check_server(client: &Client) -> Result<Login, StoreError> {
     let select = "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
                   current_setting('server_encoding'), current_user::text, current_database()::text, \
                   pg_is_in_recovery()";
     let row = client.query_one(select, &[]).await?;
     let version: i32 = row.try_get(0)?;
     let (told, encoding): (String, String) = (row.try_get(1)?, row.try_get(2)?);
-    let place = Place { role: row.try_get(3)?, database: row.try_get(4)? };
+    let login = Login { role: row.try_get(3)?, database: row.try_get(4)? };
     if version < SERVER_VERSION_MIN {
         return Err(StoreError::Schema(format!(
             "this is PostgreSQL {told}: belfry needs version 14 or later"
         )));
     }
     if encoding != "UTF8" {
-        let database = &place.database;
+        let database = &login.database;
         return Err(StoreError::Schema(format!(
             "the database {database} has the encoding {encoding}: create it with ENCODING 'UTF8' TEMPLATE template0"
         )));
@@ -89,16 +89,16 @@ async fn check_server(client: &Client) -> Result<Place, StoreError> {
             "this PostgreSQL is a standby and takes no writes: name the primary".to_owned(),
         ));
     }
-    Ok(place)
+    Ok(login)
 }
 
 /// Asks first: `IF NOT EXISTS` needs the right to create even when there is nothing to do.
-async fn create_schema(client: &Client, place: &Place) -> Result<(), StoreError> {
+async fn create_schema(client: &Client, login: &Login) -> Result<(), StoreError> {
     let select = "SELECT to_regnamespace('belfry') IS NOT NULL";
     if client.query_one(select, &[]).await?.try_get(0)? {
         return Ok(());
     }
-    let Place { role, database } = place;
+    let Login { role, database } = login;
     client.batch_execute("CREATE SCHEMA belfry").await.map_err(|error| {
         if error.code() != Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
             return error.into();
@@ -110,34 +110,34 @@ async fn create_schema(client: &Client, place: &Place) -> Result<(), StoreError>
     })
 }
 
-async fn migrate(client: &mut Client, place: &Place, is_upgrade: bool) -> Result<(), StoreError> {
+async fn migrate(client: &mut Client, login: &Login, is_upgrade: bool) -> Result<(), StoreError> {
     let outcome = migrations::migrations::runner().run_async(client).await;
     outcome.map(drop).map_err(|error| match database_error(&error) {
         Some(cause) if is_upgrade && cause.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             StoreError::Refused(format!(
                 "the role {} does not own the tables of the schema belfry in the database {}, and cannot bring them up to \
                  date: start `belfry serve` once as the role that does",
-                place.role, place.database
+                login.role, login.database
             ))
         }
         Some(cause) if cause.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => lacks_rights(
-            place,
+            login,
             &["ALTER SCHEMA belfry OWNER TO", "GRANT USAGE, CREATE ON SCHEMA belfry TO"],
         ),
         Some(cause) => StoreError::Schema(format!(
             "the schema belfry of the database {} cannot be brought up to date: {}",
-            place.database,
+            login.database,
             in_words(cause)
         )),
         None => StoreError::Schema(format!(
             "the schema belfry of the database {} was not made by this belfry: {error}",
-            place.database
+            login.database
         )),
     })
 }
 
 /// Whether all that runs later may be done: what is missing is told now, not in the middle of a night.
-async fn check_rights(client: &Client, place: &Place) -> Result<(), StoreError> {
+async fn check_rights(client: &Client, login: &Login) -> Result<(), StoreError> {
     let select = "SELECT count(*) FROM pg_class \
                   WHERE relnamespace = to_regnamespace('belfry') AND CASE relkind \
                     WHEN 'r' THEN NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
@@ -154,10 +154,10 @@ async fn check_rights(client: &Client, place: &Place) -> Result<(), StoreError> 
         "GRANT ALL ON ALL TABLES IN SCHEMA belfry TO",
         "GRANT ALL ON ALL SEQUENCES IN SCHEMA belfry TO",
     ];
-    Err(lacks_rights(place, &grants))
+    Err(lacks_rights(login, &grants))
 }
 
-async fn stored_version(client: &Client, place: &Place) -> Result<Option<i32>, StoreError> {
+async fn stored_version(client: &Client, login: &Login) -> Result<Option<i32>, StoreError> {
     let exists = "SELECT count(*) > 0 FROM pg_class WHERE relname = 'refinery_schema_history' \
                   AND relnamespace = to_regnamespace('belfry')";
     if !client.query_one(exists, &[]).await?.try_get::<_, bool>(0)? {
@@ -168,7 +168,7 @@ async fn stored_version(client: &Client, place: &Place) -> Result<Option<i32>, S
         if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
             let grants =
                 ["GRANT USAGE ON SCHEMA belfry TO", "GRANT ALL ON ALL TABLES IN SCHEMA belfry TO"];
-            return lacks_rights(place, &grants);
+            return lacks_rights(login, &grants);
         }
         error.into()
     })?;
@@ -180,17 +180,17 @@ fn known_version() -> i32 {
     runner.get_migrations().iter().map(Migration::version).max().unwrap_or(0)
 }
 
-fn too_new(stored: i32, known: i32, place: &Place) -> StoreError {
+fn too_new(stored: i32, known: i32, login: &Login) -> StoreError {
     StoreError::Schema(format!(
         "the store in the database {} has schema {stored}, and this belfry knows {known} at most: run the newer belfry \
          that wrote it, or name another database",
-        place.database
+        login.database
     ))
 }
 
 /// The first of `grants`, each followed by the role, would do; or all of them.
-fn lacks_rights(place: &Place, grants: &[&str]) -> StoreError {
-    let Place { role, database } = place;
+fn lacks_rights(login: &Login, grants: &[&str]) -> StoreError {
+    let Login { role, database } = login;
     let grants: Vec<String> = grants.iter().map(|grant| format!("{grant} {role}")).collect();
     StoreError::Refused(format!(
         "the role {role} may not use the schema belfry of the database {database}: let its owner run {}",

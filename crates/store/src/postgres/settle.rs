@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use notification::{ChunkId, Guarantee, OutcomeGroup, Settlement, Timestamp};
 
 use super::columns::{chunk_at, select_chunk};
-use super::suppress::Word;
+use super::suppress::SuppressionReport;
 use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
 use crate::rows::codes;
@@ -150,17 +150,18 @@ impl Transaction<'_> {
         groups: &[(ChunkRow, &OutcomeGroup, Timestamp)],
     ) -> Result<(), Failure> {
         let batches = self.batches(groups.iter().map(|(chunk, ..)| chunk)).await?;
-        let mut words = Vec::new();
+        let mut reports = Vec::new();
         for (chunk, group, at) in groups {
             let Some(batch) = batches.get(&chunk.batch) else { continue };
             let members: Members = group.indexes.iter().copied().collect();
-            let word = |delivery: notification::Delivery| {
+            let report = |delivery: notification::Delivery| {
                 let whose = (batch.envelope.lane.channel.clone(), delivery.recipient);
-                let (said, gone_since) = Suppression::of_group(group, whose, delivery.index, *at);
-                Word { said, gone_since, at: *at }
+                let (reported, gone_since) =
+                    Suppression::of_group(group, whose, delivery.index, *at);
+                SuppressionReport { reported, gone_since, at: *at }
             };
-            words.extend(deliveries(batch, &members)?.into_iter().map(word));
+            reports.extend(deliveries(batch, &members)?.into_iter().map(report));
         }
-        self.suppress(words).await
+        self.suppress(reports).await
     }
 }

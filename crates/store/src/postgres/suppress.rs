@@ -17,20 +17,20 @@ use crate::{
     SuppressionPage,
 };
 
-/// Adds to the list.
+/// Adds recipients to the list.
 #[derive(Debug)]
 pub(super) struct AddSuppressions {
     pub(super) suppressions: Vec<Suppression>,
     pub(super) now: Timestamp,
 }
 
-/// Somebody's word that a recipient must not be tried.
+/// A report that a recipient must not be tried, by a provider or an operator.
 #[derive(Debug)]
-pub(super) struct Word {
-    pub(super) said: Suppression,
-    /// Since when its provider saw it gone, if that said so.
+pub(super) struct SuppressionReport {
+    pub(super) reported: Suppression,
+    /// Since when the recipient has been unregistered, if its provider says so.
     pub(super) gone_since: Option<Timestamp>,
-    /// When it was said, by our clock.
+    /// When it was reported, by the store's clock.
     pub(super) at: Timestamp,
 }
 
@@ -44,7 +44,7 @@ struct Columns<'a> {
     sinces: Vec<i64>,
 }
 
-/// Takes off the list.
+/// Takes recipients off the list.
 #[derive(Debug)]
 pub(super) struct LiftSuppressions {
     pub(super) lifts: Vec<Lift>,
@@ -59,21 +59,22 @@ pub(super) struct MoveFeed {
     pub(super) to: FeedCursor,
 }
 
-/// Whose entry.
+/// Channel and recipient of an entry.
 type Key = (Name, ByteString);
 
-/// Suppressing and taking off exclude each other: either sees what the other did.
+/// Suppressing and lifting exclude each other: the later one sees what the earlier one did.
 const LOCK_FOR_SUPPRESSING: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 2)";
 const LOCK_FOR_LIFTING: &str = "SELECT pg_advisory_xact_lock(4782301, 2)";
 
 const MARKS: &str = "SELECT place, lifted_at, comes_after(txid) \
-     FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS said (channel, recipient, place) \
+     FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS reported (channel, recipient, place) \
      JOIN suppression_lift USING (channel, recipient)";
-/// Who is not listed yet, as was said first. In one order everywhere, so that two processes never wait for each other.
+/// Recipients that are not listed yet, each as in its first report. In one order everywhere, so that two processes never
+/// deadlock.
 const ADD: &str = "INSERT INTO suppression (channel, recipient, reason, status, since) \
      SELECT DISTINCT ON (channel, recipient) channel, recipient, reason, status, since \
      FROM unnest($1::text[], $2::text[], $3::text[], $4::int4[], $5::int8[]) \
-         WITH ORDINALITY AS said (channel, recipient, reason, status, since, place) \
+         WITH ORDINALITY AS reported (channel, recipient, reason, status, since, place) \
      ORDER BY channel, recipient, place \
      ON CONFLICT DO NOTHING RETURNING channel, recipient";
 /// Who was listed before. Nobody is taken off meanwhile.
@@ -113,8 +114,12 @@ impl Request for AddSuppressions {
     type Answer = ();
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
-        let word = |said: &Suppression| Word { said: said.clone(), gone_since: None, at: self.now };
-        transaction.suppress(self.suppressions.iter().map(word).collect()).await
+        let report = |reported: &Suppression| SuppressionReport {
+            reported: reported.clone(),
+            gone_since: None,
+            at: self.now,
+        };
+        transaction.suppress(self.suppressions.iter().map(report).collect()).await
     }
 }
 
@@ -162,22 +167,25 @@ impl Request for MoveFeed {
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// Hears what was said of recipients, word by word, as [`listing`] says.
-    pub(super) async fn suppress(&mut self, mut words: Vec<Word>) -> Result<(), Failure> {
-        words.retain(|word| is_text(&word.said.recipient));
-        if words.is_empty() {
+    /// Lists the recipients of reports, one report after the other, by the rule of [`listing`].
+    pub(super) async fn suppress(
+        &mut self,
+        mut reports: Vec<SuppressionReport>,
+    ) -> Result<(), Failure> {
+        reports.retain(|report| is_text(&report.reported.recipient));
+        if reports.is_empty() {
             return Ok(());
         }
         self.execute(LOCK_FOR_SUPPRESSING, &[]).await?;
-        let words = self.without_outdated(words).await?;
-        let new = self.add(&words).await?;
-        let mut entries = self.listed_among(&words, &new).await?;
+        let reports = self.without_outdated(reports).await?;
+        let new = self.add(&reports).await?;
+        let mut entries = self.listed_among(&reports, &new).await?;
         let (mut told, mut ats, mut replaced) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for word in &words {
-            let key = key_of(&word.said);
+        for report in &reports {
+            let key = key_of(&report.reported);
             let after = match entries.get(&key) {
-                None => word.said.clone(),
-                Some(listed) => listing::merged(listed, &word.said),
+                None => report.reported.clone(),
+                Some(listed) => listing::merged(listed, &report.reported),
             };
             let before = entries.insert(key.clone(), after.clone());
             let is_news = before.as_ref().is_none_or(|before| listing::is_news(before, &after));
@@ -186,7 +194,7 @@ impl Transaction<'_> {
             }
             if is_news {
                 told.push(after);
-                ats.push(word.at.millis());
+                ats.push(report.at.millis());
             }
         }
         let are_told: Vec<bool> = replaced.values().copied().collect();
@@ -212,45 +220,50 @@ impl Transaction<'_> {
         self.execute(sql, &parameters).await.map(drop)
     }
 
-    /// The words that are to be heard, as texts that can be kept.
-    async fn without_outdated(&mut self, words: Vec<Word>) -> Result<Vec<Word>, Failure> {
+    /// The reports that are not out of date, as texts that PostgreSQL can keep.
+    async fn without_outdated(
+        &mut self,
+        reports: Vec<SuppressionReport>,
+    ) -> Result<Vec<SuppressionReport>, Failure> {
         let Columns { channels, recipients, .. } =
-            Columns::new(words.iter().map(|word| &word.said));
+            Columns::new(reports.iter().map(|report| &report.reported));
         let mut marks = HashMap::new();
         for row in self.rows(MARKS, &[&channels, &recipients]).await? {
             let place: i64 = row.try_get(0)?;
             marks.insert(usize::try_from(place - 1).unwrap_or(usize::MAX), instant(&row, 1)?);
         }
-        let heard = words.into_iter().enumerate().filter(|(place, word)| {
-            !listing::is_out_of_date(word.gone_since, marks.get(place).copied())
+        let valid = reports.into_iter().enumerate().filter(|(place, report)| {
+            !listing::is_out_of_date(report.gone_since, marks.get(place).copied())
         });
-        let as_text = |mut word: Word| {
-            word.said.reason = word.said.reason.replace('\0', "\u{fffd}");
-            word
+        let as_text = |mut report: SuppressionReport| {
+            report.reported.reason = report.reported.reason.replace('\0', "\u{fffd}");
+            report
         };
-        Ok(heard.map(|(_, word)| as_text(word)).collect())
+        Ok(valid.map(|(_, report)| as_text(report)).collect())
     }
 
-    /// Lists who is not listed, as was said first; says whom.
-    async fn add(&mut self, words: &[Word]) -> Result<HashSet<Key>, Failure> {
-        if words.is_empty() {
+    /// Lists the recipients that are not listed, each as in its first report; returns which these were.
+    async fn add(&mut self, reports: &[SuppressionReport]) -> Result<HashSet<Key>, Failure> {
+        if reports.is_empty() {
             return Ok(HashSet::new());
         }
-        let columns = Columns::new(words.iter().map(|word| &word.said));
+        let columns = Columns::new(reports.iter().map(|report| &report.reported));
         let rows = self.rows(ADD, &columns.parameters()).await?;
         let key =
             |row: &Row| Ok((codes::name(row.try_get(0)?)?, row.try_get::<_, String>(1)?.into()));
         rows.iter().map(key).collect()
     }
 
-    /// The entries of whom was said something and who is not `new`, locked.
+    /// The entries of the recipients reported that are not `new`, locked.
     async fn listed_among(
         &mut self,
-        words: &[Word],
+        reports: &[SuppressionReport],
         new: &HashSet<Key>,
     ) -> Result<HashMap<Key, Suppression>, Failure> {
-        let listed =
-            words.iter().map(|word| &word.said).filter(|said| !new.contains(&key_of(said)));
+        let listed = reports
+            .iter()
+            .map(|report| &report.reported)
+            .filter(|reported| !new.contains(&key_of(reported)));
         let Columns { channels, recipients, .. } = Columns::new(listed);
         if channels.is_empty() {
             return Ok(HashMap::new());
@@ -430,7 +443,7 @@ fn status_at(row: &Row, column: usize) -> Result<u16, StoreError> {
     u16::try_from(status).map_err(|_| StoreError::Damaged("a status of a suppression".to_owned()))
 }
 
-/// Whether PostgreSQL can keep it as a text. Nobody can be sent to whose name has a NUL, so nobody is missed.
+/// Whether PostgreSQL can keep it as a text. A recipient with a NUL in its name cannot be sent to, so none is missed.
 fn is_text(recipient: &str) -> bool {
     !recipient.contains('\0')
 }

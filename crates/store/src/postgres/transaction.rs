@@ -19,8 +19,8 @@ use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::packing::{Known, Packing};
-use crate::rows::settlement::Part;
+use crate::rows::packing::{BatchPacker, KeyUse};
+use crate::rows::settlement::ChunkPart;
 
 /// The transaction under way. It may come to nothing and be done again.
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub(super) struct Transaction<'a> {
     /// The database's time at its beginning.
     pub(super) begun_at: Timestamp,
     pub(super) effects: Effects,
-    pub(super) packing: Packing,
-    /// Idempotency keys that were used, of those that were looked up.
-    pub(super) known: HashMap<TenantKey, (Known, [u8; 32])>,
-    /// All idempotency keys that were looked up, also those that nobody had used.
+    pub(super) packer: BatchPacker,
+    /// The idempotency keys that were looked up and had been used.
+    pub(super) key_uses: HashMap<TenantKey, (KeyUse, [u8; 32])>,
+    /// All idempotency keys that were looked up, used or not.
     pub(super) looked_up: HashSet<TenantKey>,
     pub(super) totals: BTreeMap<u8, i64>,
 }
@@ -105,8 +105,8 @@ impl<'a> Transaction<'a> {
             state,
             begun_at,
             effects: Effects::default(),
-            packing: Packing::default(),
-            known: HashMap::new(),
+            packer: BatchPacker::default(),
+            key_uses: HashMap::new(),
             looked_up: HashSet::new(),
             totals: BTreeMap::new(),
         })
@@ -376,7 +376,7 @@ impl Writes {
     }
 
     /// Stores members of `chunk` as a chunk of their own.
-    pub(super) fn part(&mut self, chunk: &ChunkRow, part: &Part) {
+    pub(super) fn part(&mut self, chunk: &ChunkRow, part: &ChunkPart) {
         self.chunks.push(NewChunk {
             batch: chunk.batch,
             lane: chunk.lane,

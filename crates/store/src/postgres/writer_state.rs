@@ -30,7 +30,7 @@ pub(super) struct Membership {
 /// A writer's memory. What is in it can always be read anew.
 #[derive(Debug)]
 pub(super) struct WriterState {
-    pub(super) realm: u16,
+    pub(super) store_id: u16,
     pub(super) membership: watch::Receiver<Membership>,
     pub(super) time: DatabaseTime,
     /// Numbers of lanes that were looked up.
@@ -98,14 +98,14 @@ const PARTITIONS: u64 = limits::PARTITIONS as u64;
 
 impl WriterState {
     pub(super) fn new(
-        realm: u16,
+        store_id: u16,
         membership: watch::Receiver<Membership>,
         time: DatabaseTime,
         notify: Arc<NotifyPolicy>,
         logs: bool,
     ) -> Self {
         Self {
-            realm,
+            store_id,
             membership,
             time,
             lane_numbers: HashMap::new(),

@@ -70,11 +70,11 @@ struct Pieces {
 #[derive(Debug, Default)]
 struct Table<'a> {
     contents: Vec<(&'a Bytes, &'a Bytes)>,
-    positions: HashMap<Place, u64>,
+    positions: HashMap<ContentAddress, u64>,
 }
 
 /// Where payload and options lie in memory. What is shared there is the same; to compare the bytes would cost more.
-pub(crate) type Place = [usize; 4];
+pub(crate) type ContentAddress = [usize; 4];
 
 /// Deliveries of one log row that came to the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -282,8 +282,8 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
     Ok(Some(Arc::new(Fallback { of, next })))
 }
 
-/// The place of a content.
-pub(crate) fn place(payload: &Bytes, options: &Bytes) -> Place {
+/// The address of a content.
+pub(crate) fn address_of(payload: &Bytes, options: &Bytes) -> ContentAddress {
     let start = |bytes: &Bytes| if bytes.is_empty() { 0 } else { bytes.as_ptr().addr() };
     [start(payload), payload.len(), start(options), options.len()]
 }
@@ -293,7 +293,7 @@ pub(crate) fn place(payload: &Bytes, options: &Bytes) -> Place {
 impl<'a> Table<'a> {
     fn position(&mut self, payload: &'a Bytes, options: &'a Bytes) -> u64 {
         let next = self.contents.len() as u64;
-        *self.positions.entry(place(payload, options)).or_insert_with(|| {
+        *self.positions.entry(address_of(payload, options)).or_insert_with(|| {
             self.contents.push((payload, options));
             next
         })

@@ -13,7 +13,7 @@ use crate::LaneStatus;
 
 /// A place in the index `chunk_due`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DuePlace {
+pub(crate) struct DueCursor {
     pub(crate) span: i64,
     pub(crate) lane: LaneId,
 }
@@ -25,9 +25,9 @@ const SPAN_BITS: u32 = 14;
 /// next due time is known exactly. A page takes some milliseconds to read.
 pub(crate) const LANES_PER_PAGE: usize = 1_000;
 
-// === impl DuePlace ===
+// === impl DueCursor ===
 
-impl DuePlace {
+impl DueCursor {
     pub(crate) const START: Self = Self { span: i64::MIN, lane: 0 };
     pub(crate) const END: Self = Self { span: i64::MAX, lane: LaneId::MAX };
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use notification::{ChunkId, Lane, Name, Priority, Timestamp, limits};
 
 use super::codes::LaneId;
-use super::due::{DuePlace, LANES_PER_PAGE, span_of};
+use super::due::{DueCursor, LANES_PER_PAGE, span_of};
 use crate::ClaimRequest;
 
 /// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
@@ -30,7 +30,7 @@ pub(crate) struct Lanes {
     /// What chunks that hold many bytes weigh more than others.
     heavy: HashMap<ChunkId, usize>,
     /// Every lane with a ready chunk up to here in `chunk_due` is known.
-    read_to: DuePlace,
+    read_to: DueCursor,
     /// The span of the last claim.
     span_now: i64,
 }
@@ -42,13 +42,13 @@ struct Work {
     claimed: usize,
     next_due: Option<Timestamp>,
     turn: u64,
-    place: Place,
+    readiness: Readiness,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// It has nothing to claim, or is parked.
-    Nowhere,
+enum Readiness {
+    /// It has nothing to claim, or its channel is not offered.
+    Idle,
     Waiting,
     Ready,
 }
@@ -67,8 +67,8 @@ impl Default for Lanes {
             offered: None,
             claimed: 0,
             heavy: HashMap::new(),
-            read_to: DuePlace::START,
-            span_now: DuePlace::START.span,
+            read_to: DueCursor::START,
+            span_now: DueCursor::START.span,
         }
     }
 }
@@ -76,7 +76,7 @@ impl Default for Lanes {
 impl Lanes {
     /// Where the next page of lanes begins, if some may be due that are not known: to be read before a claim. Nothing needs to
     /// be known while nothing may be claimed.
-    pub(crate) fn unread(&mut self, request: &ClaimRequest) -> Option<DuePlace> {
+    pub(crate) fn unread(&mut self, request: &ClaimRequest) -> Option<DueCursor> {
         self.span_now = span_of(request.now);
         let is_wanted = self.read_to.span <= self.span_now && self.has_room(request);
         is_wanted.then_some(self.read_to)
@@ -87,18 +87,18 @@ impl Lanes {
         if self.lane(id).is_none() {
             self.add(id, lane);
         }
-        self.read_to = DuePlace::of(at, id).max(self.read_to);
+        self.read_to = DueCursor::of(at, id).max(self.read_to);
         self.note_due(id, at);
     }
 
     /// Nothing is behind what was read.
     pub(crate) fn read_all(&mut self) {
-        self.read_to = DuePlace::END;
+        self.read_to = DueCursor::END;
     }
 
     /// Whether a due time of a lane is to be kept in memory. What is not is found in `chunk_due` when its span begins.
     pub(crate) fn keeps(&mut self, id: LaneId, at: Timestamp) -> bool {
-        let place = DuePlace::of(at, id);
+        let place = DueCursor::of(at, id);
         if place.span <= self.span_now {
             return true;
         }
@@ -106,7 +106,7 @@ impl Lanes {
             return false;
         }
         if self.waiting_count >= LANES_PER_PAGE {
-            self.read_to = DuePlace::before(place.span);
+            self.read_to = DueCursor::before(place.span);
             return false;
         }
         true
@@ -124,8 +124,8 @@ impl Lanes {
     pub(crate) fn add(&mut self, id: LaneId, lane: Lane) {
         self.turns += 1;
         self.numbers.insert(lane.clone(), id);
-        let (turn, place) = (self.turns, Place::Nowhere);
-        self.work.insert(id, Work { lane, claimed: 0, next_due: None, turn, place });
+        let (turn, readiness) = (self.turns, Readiness::Idle);
+        self.work.insert(id, Work { lane, claimed: 0, next_due: None, turn, readiness });
     }
 
     /// Forgets the lane if it has no work.
@@ -141,7 +141,7 @@ impl Lanes {
 
     /// The lane does not exist.
     pub(crate) fn remove(&mut self, id: LaneId) {
-        self.withdraw(id);
+        self.dequeue(id);
         if let Some(work) = self.work.remove(&id) {
             self.claimed -= work.claimed;
             self.numbers.remove(&work.lane);
@@ -160,24 +160,24 @@ impl Lanes {
     fn note_due(&mut self, id: LaneId, at: Timestamp) {
         let Some(work) = self.work.get(&id) else { return };
         if work.next_due.is_none_or(|next_due| at < next_due) {
-            self.place(id, Some(at));
+            self.enqueue(id, Some(at));
         }
     }
 
     /// The earliest due time of the lane's ready chunks, read from the store.
     pub(crate) fn set_next_due(&mut self, id: LaneId, next_due: Option<Timestamp>) {
         let next_due = next_due.filter(|at| self.keeps(id, *at));
-        self.place(id, next_due);
+        self.enqueue(id, next_due);
     }
 
-    fn place(&mut self, id: LaneId, next_due: Option<Timestamp>) {
-        self.withdraw(id);
+    fn enqueue(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+        self.dequeue(id);
         let Some(work) = self.work.get_mut(&id) else { return };
         let is_offered =
             self.offered.as_ref().is_none_or(|offered| offered.contains(&work.lane.channel));
         work.next_due = next_due.filter(|_| is_offered);
         if let Some(at) = work.next_due {
-            work.place = Place::Waiting;
+            work.readiness = Readiness::Waiting;
             self.waiting.entry(work.lane.priority).or_default().insert((at, id));
             self.waiting_count += 1;
         }
@@ -191,9 +191,9 @@ impl Lanes {
         let dues: Vec<(LaneId, Option<Timestamp>)> =
             self.work.iter().map(|(id, work)| (*id, work.next_due)).collect();
         for (id, next_due) in dues {
-            self.place(id, next_due);
+            self.enqueue(id, next_due);
         }
-        self.read_to = DuePlace::START;
+        self.read_to = DueCursor::START;
     }
 
     /// A chunk of `items` deliveries was claimed.
@@ -276,7 +276,7 @@ impl Lanes {
                 waiting.pop_first();
                 self.waiting_count -= 1;
                 let Some(work) = self.work.get_mut(&id) else { continue };
-                work.place = Place::Ready;
+                work.readiness = Readiness::Ready;
                 self.ready.insert((work.lane.priority, work.turn), id);
             }
         }
@@ -285,7 +285,7 @@ impl Lanes {
 
     /// The lane had its turn: it goes behind the others of its priority.
     pub(crate) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
-        self.withdraw(id);
+        self.dequeue(id);
         self.turns += 1;
         if let Some(work) = self.work.get_mut(&id) {
             work.turn = self.turns;
@@ -302,7 +302,7 @@ impl Lanes {
             lanes.iter().map(|(_, id)| *id).find(|id| self.is_open(*id, request))
         });
         let due = |id: LaneId| self.work.get(&id).and_then(|work| work.next_due);
-        let is_unread = self.read_to < DuePlace::END && self.has_room(request);
+        let is_unread = self.read_to < DueCursor::END && self.has_room(request);
         let unread = is_unread.then(|| self.read_to.begins_at().max(request.now));
         ready.into_iter().chain(waiting).filter_map(due).chain(unread).min()
     }
@@ -332,20 +332,20 @@ impl Lanes {
             .is_some_and(|work| request.is_open(work.lane.priority, work.claimed, self.claimed))
     }
 
-    fn withdraw(&mut self, id: LaneId) {
+    fn dequeue(&mut self, id: LaneId) {
         let Some(work) = self.work.get_mut(&id) else { return };
-        match (work.place, work.next_due) {
-            (Place::Waiting, Some(at)) => {
+        match (work.readiness, work.next_due) {
+            (Readiness::Waiting, Some(at)) => {
                 if let Some(waiting) = self.waiting.get_mut(&work.lane.priority) {
                     waiting.remove(&(at, id));
                 }
                 self.waiting_count -= 1;
             }
-            (Place::Ready, _) => {
+            (Readiness::Ready, _) => {
                 self.ready.remove(&(work.lane.priority, work.turn));
             }
-            (Place::Waiting | Place::Nowhere, _) => {}
+            (Readiness::Waiting | Readiness::Idle, _) => {}
         }
-        work.place = Place::Nowhere;
+        work.readiness = Readiness::Idle;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use notification::{Lane, Priority, Timestamp};
 
 use super::codes::LaneId;
-use super::due::{DuePlace, LANES_PER_PAGE};
+use super::due::{DueCursor, LANES_PER_PAGE};
 use super::lanes::Lanes;
 use crate::ClaimRequest;
 use crate::conformance::name;
@@ -38,7 +38,7 @@ fn request(now: i64) -> ClaimRequest {
 /// Lanes that have read all of an empty index.
 fn lanes() -> Lanes {
     let mut lanes = Lanes::default();
-    assert_eq!(lanes.unread(&request(0)), Some(DuePlace::START));
+    assert_eq!(lanes.unread(&request(0)), Some(DueCursor::START));
     lanes.read_all();
     lanes
 }
@@ -59,7 +59,7 @@ fn lanes_that_wait_fill_a_page_and_no_more_and_none_is_forgotten() {
     assert_eq!(known, LANES_PER_PAGE, "the rest is an entry of the index");
     assert_eq!(lanes.next_at(&request(0)), Some(at(10 * SPAN + 1_000)), "it is still exact");
     // The first span of which something was not kept begins: from there on the index is read.
-    let first_left = DuePlace::before(DuePlace::of(at(10 * SPAN + (few + 1) * 1_000), 0).span);
+    let first_left = DueCursor::before(DueCursor::of(at(10 * SPAN + (few + 1) * 1_000), 0).span);
     assert_eq!(lanes.unread(&request(first_left.begins_at().millis() - 1)), None);
     let now = request(first_left.begins_at().millis());
     assert_eq!(lanes.unread(&now), Some(first_left));
@@ -79,12 +79,12 @@ fn what_is_due_is_kept_however_much_waits() {
 #[test]
 fn a_page_that_was_read_is_known_and_the_next_one_begins_behind_it() {
     let mut lanes = Lanes::default();
-    assert_eq!(lanes.unread(&request(0)), Some(DuePlace::START));
+    assert_eq!(lanes.unread(&request(0)), Some(DueCursor::START));
     assert_eq!(lanes.next_at(&request(0)), Some(at(0)), "there may be more at once");
     for id in 1..=3 {
         lanes.add_read(id, lane(id), at(id));
     }
-    assert_eq!(lanes.unread(&request(0)), Some(DuePlace::of(at(3), 3)));
+    assert_eq!(lanes.unread(&request(0)), Some(DueCursor::of(at(3), 3)));
     lanes.add_read(4, lane(4), at(SPAN));
     assert_eq!(lanes.unread(&request(0)), None, "what is behind it is not due in this span");
     assert_eq!(lanes.next(&request(5)), Some(1));
@@ -108,10 +108,10 @@ fn what_is_parked_is_not_kept_and_found_again_when_it_is_offered() {
     add(&mut lanes, 1, 0);
     lanes.offer(Some(Arc::default()));
     assert!(lanes.lane(1).is_none());
-    assert_eq!(lanes.unread(&request(0)), Some(DuePlace::START));
+    assert_eq!(lanes.unread(&request(0)), Some(DueCursor::START));
     lanes.add_read(1, lane(1), at(0));
     lanes.read_all();
     assert_eq!((lanes.next(&request(0)), lanes.next_at(&request(0))), (None, None));
     lanes.offer(None);
-    assert_eq!(lanes.unread(&request(0)), Some(DuePlace::START));
+    assert_eq!(lanes.unread(&request(0)), Some(DueCursor::START));
 }

@@ -1,5 +1,5 @@
-//! What becomes of the suppression list when somebody says that a recipient must not be tried. Arithmetic only: the backend
-//! writes it down. The rule of the two databases; it is the table of [`crate::Ledger::suppress`].
+//! The rule by which a report that a recipient must not be tried changes the suppression list: the table of
+//! [`crate::Ledger::suppress`]. Arithmetic only: both databases go by it, and write its result.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::Suppression;
 /// Members that are not sent, and what the log says of each.
 pub(crate) type Suppressed = BTreeMap<u16, String>;
 
-/// What a recipient's entry is when `said` was said of it as well.
-pub(crate) fn merged(listed: &Suppression, said: &Suppression) -> Suppression {
-    let words = if said.is_by_operator() { said } else { listed };
+/// The entry of a listed recipient after another report of it.
+pub(crate) fn merged(listed: &Suppression, reported: &Suppression) -> Suppression {
+    let newer = if reported.is_by_operator() { reported } else { listed };
     Suppression {
-        reason: words.reason.clone(),
-        status: words.status,
-        since: listed.since.max(said.since),
+        reason: newer.reason.clone(),
+        status: newer.status,
+        since: listed.since.max(reported.since),
         ..listed.clone()
     }
 }
 
-/// Whether the list says something else than it did. An earlier event's `since` may grow without a word.
+/// Whether a change of an entry is an event. That `since` grew is none.
 pub(crate) fn is_news(before: &Suppression, after: &Suppression) -> bool {
     (&before.reason, before.status) != (&after.reason, after.status)
 }

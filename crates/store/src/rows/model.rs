@@ -44,8 +44,8 @@ pub(crate) struct BatchRow {
     pub(crate) items: Bytes,
 }
 
-/// A batch with everything that happened to it.
-pub(crate) struct Standing {
+/// A batch with its chunks and its log.
+pub(crate) struct BatchHistory {
     pub(crate) batch: BatchRow,
     pub(crate) chunks: Vec<(ChunkRow, Members)>,
     pub(crate) log: Vec<LogGroup>,
@@ -82,19 +82,19 @@ impl ChunkRow {
     }
 }
 
-// === impl Standing ===
+// === impl BatchHistory ===
 
-impl Standing {
+impl BatchHistory {
     /// The histories of `wanted` members, in order of index.
     pub(crate) fn histories(
         &self,
-        realm: u16,
+        store_id: u16,
         wanted: &Members,
     ) -> Result<Vec<History>, StoreError> {
         let mut histories = Vec::with_capacity(wanted.len());
         for delivery in deliveries(&self.batch, wanted)? {
             let batch = &self.batch;
-            let id = NotificationId::new(batch.accepted_at, realm, batch.id, delivery.index);
+            let id = NotificationId::new(batch.accepted_at, store_id, batch.id, delivery.index);
             let of_this = |group: &&LogGroup| group.indexes.binary_search(&delivery.index).is_ok();
             let mut attempts: Vec<Attempted> =
                 self.log.iter().filter(of_this).map(LogGroup::attempted).collect();
@@ -173,12 +173,12 @@ pub(crate) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Deli
 /// What stands in for `suppressed` ones among the deliveries of a batch.
 pub(crate) fn fallbacks<'a>(
     batch: &BatchRow,
-    realm: u16,
+    store_id: u16,
     suppressed: impl Iterator<Item = &'a Delivery>,
     now: Timestamp,
 ) -> Vec<Draft> {
     let fallback = |delivery: &Delivery| {
-        let id = NotificationId::new(batch.accepted_at, realm, batch.id, delivery.index);
+        let id = NotificationId::new(batch.accepted_at, store_id, batch.id, delivery.index);
         Draft::in_place_of(id, &batch.envelope, delivery.content.as_ref()?, now)
     };
     suppressed.filter_map(fallback).collect()

@@ -7,13 +7,13 @@ use notification::{
     limits,
 };
 
-use super::codec::{Own, Place, encode_items, place};
+use super::codec::{ContentAddress, Own, address_of, encode_items};
 use crate::{Admission, StoreError};
 
-/// Batches that still fill up in this transaction.
+/// Packs the drafts of a transaction into batches.
 #[derive(Debug, Default)]
-pub(crate) struct Packing {
-    pub(crate) batches: Vec<Filling>,
+pub(crate) struct BatchPacker {
+    pub(crate) batches: Vec<BatchBuilder>,
     /// The batch that takes more of an envelope.
     open: HashMap<Envelope, usize>,
     last: usize,
@@ -21,9 +21,9 @@ pub(crate) struct Packing {
     pub(crate) keys: HashMap<(Name, ByteString), ([u8; 32], NotificationId)>,
 }
 
-/// A batch that is not written yet.
+/// A batch that takes in items until it is full or written.
 #[derive(Debug)]
-pub(crate) struct Filling {
+pub(crate) struct BatchBuilder {
     pub(crate) id: BatchId,
     pub(crate) envelope: Envelope,
     pub(crate) accepted_at: Timestamp,
@@ -34,12 +34,12 @@ pub(crate) struct Filling {
     /// Whether all items have the same content so far.
     is_shared: bool,
     /// Contents of items and fallbacks, once an item has fallbacks: each is written once.
-    listed: HashSet<Place>,
+    listed: HashSet<ContentAddress>,
 }
 
-/// What a key was used for.
+/// The notification or broadcast that an idempotency key was used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum KeyUse {
     Notification(NotificationId),
     Broadcast(BroadcastId),
 }
@@ -47,21 +47,21 @@ pub(crate) enum Known {
 /// Length prefixes of one item, at most.
 const PREFIX_BYTES: usize = 15;
 
-/// Where batches are stored, and what is there already.
+/// What packing needs of a store.
 pub(crate) trait Batches {
-    /// The store's tag.
-    fn realm(&self) -> u16;
+    /// The store's id.
+    fn store_id(&self) -> u16;
 
     /// What `key` was used for, and under which fingerprint, if it was.
-    fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError>;
+    fn key_use(&self, tenant: &Name, key: &str) -> Result<Option<(KeyUse, [u8; 32])>, StoreError>;
 
     /// The number of the next batch.
     fn next_batch(&mut self) -> BatchId;
 }
 
-// === impl Packing ===
+// === impl BatchPacker ===
 
-impl Packing {
+impl BatchPacker {
     /// Takes the drafts of one caller in, or refuses them all. The caller stores what was packed.
     pub(crate) fn pack(
         &mut self,
@@ -80,9 +80,9 @@ impl Packing {
             let fingerprint = idempotency.fingerprint;
             let known = match self.keys.get(&key) {
                 Some(&(_, id)) => Some(id),
-                None => match store.known_key(&key.0, &key.1)? {
-                    Some((Known::Notification(id), _)) => Some(id),
-                    Some((Known::Broadcast(_), _)) | None => None,
+                None => match store.key_use(&key.0, &key.1)? {
+                    Some((KeyUse::Notification(id), _)) => Some(id),
+                    Some((KeyUse::Broadcast(_), _)) | None => None,
                 },
             };
             if let Some(id) = known {
@@ -104,9 +104,9 @@ impl Packing {
             let (tenant, key) = (&draft.envelope.tenant, &idempotency.key);
             let before = match self.keys.get(&(tenant.clone(), key.clone())) {
                 Some(&(fingerprint, _)) => fingerprint,
-                None => match store.known_key(tenant, key)? {
-                    Some((Known::Notification(_), fingerprint)) => fingerprint,
-                    Some((Known::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
+                None => match store.key_use(tenant, key)? {
+                    Some((KeyUse::Notification(_), fingerprint)) => fingerprint,
+                    Some((KeyUse::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
                     None => *seen.entry((tenant, key)).or_insert(idempotency.fingerprint),
                 },
             };
@@ -120,7 +120,7 @@ impl Packing {
     /// Gives the draft its place in a batch.
     fn place(&mut self, store: &mut impl Batches, draft: Draft, now: Timestamp) -> NotificationId {
         let Draft { envelope, recipient, content, idempotency: _ } = draft;
-        let fits = |batch: &Filling| batch.fits(&recipient, &content);
+        let fits = |batch: &BatchBuilder| batch.fits(&recipient, &content);
         let last = self.batches.get(self.last).filter(|batch| batch.envelope == envelope);
         let position = match last {
             Some(batch) if fits(batch) => self.last,
@@ -128,7 +128,7 @@ impl Packing {
                 Some(&open) if self.batches.get(open).is_some_and(fits) => open,
                 _ => {
                     let position = self.batches.len();
-                    let batch = Filling::new(store.next_batch(), envelope.clone(), now, true);
+                    let batch = BatchBuilder::new(store.next_batch(), envelope.clone(), now, true);
                     self.open.insert(envelope, position);
                     self.batches.push(batch);
                     position
@@ -139,13 +139,13 @@ impl Packing {
         #[expect(clippy::indexing_slicing, reason = "the position was found or made just now")]
         let batch = &mut self.batches[position];
         let index = batch.push(recipient, content);
-        NotificationId::new(batch.accepted_at, store.realm(), batch.id, index)
+        NotificationId::new(batch.accepted_at, store.store_id(), batch.id, index)
     }
 }
 
-// === impl Filling ===
+// === impl BatchBuilder ===
 
-impl Filling {
+impl BatchBuilder {
     /// A batch without items. Without contents, its items are all sent their broadcast's.
     pub(crate) fn new(
         id: BatchId,
@@ -192,10 +192,11 @@ impl Filling {
         let index = u16::try_from(self.items.len()).unwrap_or(u16::MAX);
         (self.bytes, self.is_shared) = self.with(&recipient, &content);
         if content.fallback.is_some() && self.listed.is_empty() {
-            self.listed = self.items.iter().flat_map(|(_, content)| places(content)).collect();
+            self.listed =
+                self.items.iter().flat_map(|(_, content)| addresses_of(content)).collect();
         }
         if content.fallback.is_some() || !self.listed.is_empty() {
-            self.listed.extend(places(&content));
+            self.listed.extend(addresses_of(&content));
         }
         self.items.push((recipient, content));
         index
@@ -228,18 +229,18 @@ impl Filling {
         let next = content.fallback.iter().flat_map(|fallback| &fallback.next);
         let addresses = next.clone().map(|next| next.address_bytes() + 2 * PREFIX_BYTES);
         let contents = own.chain(next.map(|next| (&next.payload, &next.options)));
-        let new =
-            contents.filter(|(payload, options)| !self.listed.contains(&place(payload, options)));
+        let new = contents
+            .filter(|(payload, options)| !self.listed.contains(&address_of(payload, options)));
         addresses.sum::<usize>()
             + new.map(|(payload, options)| payload.len() + options.len()).sum::<usize>()
     }
 }
 
 /// Where its own content and those of its fallbacks lie.
-fn places(content: &Content) -> impl Iterator<Item = Place> {
+fn addresses_of(content: &Content) -> impl Iterator<Item = ContentAddress> {
     let next = content.fallback.iter().flat_map(|fallback| &fallback.next);
-    let next = next.map(|next| place(&next.payload, &next.options));
-    [place(&content.payload, &content.options)].into_iter().chain(next)
+    let next = next.map(|next| address_of(&next.payload, &next.options));
+    [address_of(&content.payload, &content.options)].into_iter().chain(next)
 }
 
 /// Equal, and found so at once when they are the same bytes in memory.

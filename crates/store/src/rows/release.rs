@@ -29,7 +29,7 @@ pub(crate) enum Waiting {
 
 /// The next slice of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CancelPlace {
+pub(crate) struct CancelCursor {
     /// Batches up to this one are done.
     pub(crate) after: i64,
     /// The last batch that may have chunks; those behind it are dealt with.
@@ -44,7 +44,7 @@ pub(crate) struct CancelSlice {
     /// All notifications of the broadcast, where that is known at once. Then not all of them are in slices.
     pub(crate) recipients: Option<u64>,
     /// Where the next slice begins.
-    pub(crate) next: Option<CancelPlace>,
+    pub(crate) next: Option<CancelCursor>,
 }
 
 /// A cancellation, slice by slice.
@@ -96,7 +96,7 @@ pub(crate) fn without<'a>(count: usize, log: impl IntoIterator<Item = &'a LogGro
 
 impl Cancellation {
     /// Counts a slice; where the next one begins.
-    pub(crate) fn add(&mut self, slice: &CancelSlice) -> Option<CancelPlace> {
+    pub(crate) fn add(&mut self, slice: &CancelSlice) -> Option<CancelCursor> {
         self.counted.cancelled += slice.counted.cancelled;
         self.counted.under_way += slice.counted.under_way;
         self.counted.ended += slice.counted.ended;

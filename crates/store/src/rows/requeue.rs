@@ -51,7 +51,7 @@ impl Owned {
     /// Answers what is asked of this batch; returns the members that are pending from now on.
     pub(crate) fn answer(
         &self,
-        realm: u16,
+        store_id: u16,
         now: Timestamp,
         asked: &[(usize, NotificationId)],
         answers: &mut [Requeued],
@@ -59,7 +59,7 @@ impl Owned {
         let mut members = Members::default();
         for &(place, id) in asked {
             let index = id.index();
-            let same = NotificationId::new(self.accepted_at, realm, self.id, index);
+            let same = NotificationId::new(self.accepted_at, store_id, self.id, index);
             let answer = if same != id || index >= self.count {
                 Requeued::Unknown
             } else if !self.dead.contains(index) {

@@ -14,7 +14,7 @@ pub(crate) struct Applied<'a> {
     /// How many ended in which state.
     pub(crate) ended: Vec<(State, usize)>,
     /// New chunks, of the same batch and lane.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<ChunkPart>,
     /// Groups whose recipients are to be suppressed.
     pub(crate) suppressed: Vec<&'a OutcomeGroup>,
     /// What the chunk is left with; empty: the chunk is gone.
@@ -23,7 +23,7 @@ pub(crate) struct Applied<'a> {
 
 /// Members of a chunk that become a chunk of their own, ready.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ChunkPart {
     pub(crate) due_at: Timestamp,
     pub(crate) attempt: u16,
     pub(crate) crashes: u16,
@@ -60,9 +60,9 @@ pub(crate) fn begun_and_rest(chunk: &ChunkRow) -> (Members, Members) {
     (begun, rest)
 }
 
-// === impl Part ===
+// === impl ChunkPart ===
 
-impl Part {
+impl ChunkPart {
     /// Cuts `members` into parts of these sizes, due at these instants.
     pub(crate) fn divide(
         members: &Members,
@@ -86,7 +86,7 @@ impl<'a> Applied<'a> {
         let (status, detail) = (group.status, &*group.detail);
         let line = |attempt, state| LogLine { at, attempt, state, status, detail };
         let indexes = || group.indexes.iter().copied();
-        let part = |due_at, attempt, crashes| Part {
+        let part = |due_at, attempt, crashes| ChunkPart {
             due_at,
             attempt,
             crashes,

@@ -9,7 +9,7 @@ use super::rows;
 use super::rows::signed;
 use super::transaction::Transaction;
 use crate::rows::codes;
-use crate::rows::packing::{Batches as _, Filling, Known};
+use crate::rows::packing::{BatchBuilder, Batches as _, KeyUse};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 /// A broadcast that is open.
@@ -28,13 +28,13 @@ impl Transaction<'_> {
     ) -> Result<BroadcastOpened, StoreError> {
         let idempotency = draft.idempotency.as_ref();
         if let Some(idempotency) = idempotency
-            && let Some((known, fingerprint)) = self.known_key(&draft.tenant, &idempotency.key)?
+            && let Some((known, fingerprint)) = self.key_use(&draft.tenant, &idempotency.key)?
         {
             return match known {
-                Known::Broadcast(id) if fingerprint == idempotency.fingerprint => {
+                KeyUse::Broadcast(id) if fingerprint == idempotency.fingerprint => {
                     Ok(BroadcastOpened::Replayed(id))
                 }
-                Known::Broadcast(_) | Known::Notification(_) => {
+                KeyUse::Broadcast(_) | KeyUse::Notification(_) => {
                     Err(StoreError::KeyReused { index: 0 })
                 }
             };
@@ -74,7 +74,12 @@ impl Transaction<'_> {
             envelope.lane.destination = Arc::clone(&group.destination);
             let lane = self.lane_number(&envelope.lane)?;
             let new = |transaction: &mut Self| {
-                Filling::new(transaction.next_batch(), envelope.clone(), now, group.has_contents())
+                BatchBuilder::new(
+                    transaction.next_batch(),
+                    envelope.clone(),
+                    now,
+                    group.has_contents(),
+                )
             };
             let mut batch = new(self);
             for (recipient, content) in group.items() {
@@ -103,7 +108,7 @@ impl Transaction<'_> {
         let OpenBroadcast { envelope, key } = self.open(id)?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
-            if self.known_key(&envelope.tenant, &key)?.is_some() {
+            if self.key_use(&envelope.tenant, &key)?.is_some() {
                 return Err(StoreError::KeyReused { index: 0 });
             }
             self.sql(

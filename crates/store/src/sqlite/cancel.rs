@@ -10,7 +10,7 @@ use super::writer::Durability::Synced;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelPlace, CancelSlice, Cancellation, Waiting};
+use crate::rows::release::{CancelCursor, CancelSlice, Cancellation, Waiting};
 use crate::{Cancelled, StoreError};
 
 // === impl Sqlite ===
@@ -58,7 +58,7 @@ impl Transaction<'_> {
             .optional()?;
         let Some((accepted_at, count, broadcast)) = batch else { return Ok(None) };
         let accepted_at = Timestamp::from_millis(accepted_at);
-        let same = NotificationId::new(accepted_at, self.state.realm, id.batch(), id.index());
+        let same = NotificationId::new(accepted_at, self.state.store_id, id.batch(), id.index());
         if same != id || id.index() >= count {
             return Ok(None);
         }
@@ -112,7 +112,7 @@ impl Transaction<'_> {
         &mut self,
         id: BroadcastId,
         tenant: &Name,
-        place: Option<CancelPlace>,
+        place: Option<CancelCursor>,
         now: Timestamp,
     ) -> Result<Option<CancelSlice>, StoreError> {
         let mut slice = CancelSlice::default();
@@ -120,7 +120,7 @@ impl Transaction<'_> {
             Some(place) => Some(place),
             None => self.begin_cancel(id, tenant, now, &mut slice)?,
         };
-        let Some(CancelPlace { after, until }) = place else { return Ok(None) };
+        let Some(CancelCursor { after, until }) = place else { return Ok(None) };
         let mut select = self.sql(
             "SELECT id, count FROM batch INDEXED BY batch_of_broadcast \
              WHERE broadcast = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
@@ -144,7 +144,7 @@ impl Transaction<'_> {
             slice.counted.ended += u64::from(count) - pending;
         }
         let last = batches.last().filter(|_| batches.len() == size);
-        slice.next = last.map(|&(after, _)| CancelPlace { after, until });
+        slice.next = last.map(|&(after, _)| CancelCursor { after, until });
         Ok(Some(slice))
     }
 
@@ -155,7 +155,7 @@ impl Transaction<'_> {
         tenant: &Name,
         now: Timestamp,
         slice: &mut CancelSlice,
-    ) -> Result<Option<CancelPlace>, StoreError> {
+    ) -> Result<Option<CancelCursor>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
             "SELECT 1 FROM broadcast WHERE id = ?1 AND tenant = ?2 AND sealed_at IS NOT NULL",
@@ -172,7 +172,7 @@ impl Transaction<'_> {
             Ok((counts, row.get(2)?, Waiting::new(row.get(3)?)))
         });
         let Some(((recipients, waits), passed, waiting)) = row.optional()? else {
-            return Ok(Some(CancelPlace { after: 0, until: i64::MAX }));
+            return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
         };
         slice.recipients = Some(recipients.cast_unsigned());
         if waiting == Waiting::Pending {
@@ -181,7 +181,7 @@ impl Transaction<'_> {
             self.count_ended(State::Cancelled, usize::try_from(waits).unwrap_or(usize::MAX));
             slice.counted.cancelled = waits.cast_unsigned();
         }
-        Ok(Some(CancelPlace { after: 0, until: passed }))
+        Ok(Some(CancelCursor { after: 0, until: passed }))
     }
 
     fn withdraw(

@@ -143,7 +143,7 @@ impl Transaction<'_> {
             }
             let is_suppressed = |delivery: &Delivery| suppressed.contains_key(&delivery.index);
             let gone = deliveries.iter().filter(|delivery| is_suppressed(delivery));
-            fallbacks.extend(model::fallbacks(&batch, self.state.realm, gone, now));
+            fallbacks.extend(model::fallbacks(&batch, self.state.store_id, gone, now));
             deliveries.retain(|delivery| !is_suppressed(delivery));
             self.shrink(chunk.id, &members)?;
         }
@@ -164,7 +164,7 @@ impl Transaction<'_> {
             lease_until,
             tenure: 0,
             batch: chunk.batch,
-            realm: self.state.realm,
+            store_id: self.state.store_id,
             accepted_at: batch.accepted_at,
             envelope: batch.envelope,
             attempt: chunk.attempt,

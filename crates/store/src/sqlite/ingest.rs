@@ -1,4 +1,4 @@
-//! The way in: the drafts of all callers of a transaction, packed into shared batches.
+//! Ingest: the drafts of all callers of a transaction, packed into shared batches.
 
 use async_trait::async_trait;
 use notification::{BatchId, BroadcastId, Draft, Name, NotificationId, Timestamp};
@@ -11,7 +11,7 @@ use super::transaction::{NewChunk, Transaction};
 use super::writer::Durability::{Synced, WithTheNext};
 use super::writer::{Accept, Command};
 use crate::rows::codes::LaneId;
-use crate::rows::packing::{Batches, Filling, Known, Packing};
+use crate::rows::packing::{BatchBuilder, BatchPacker, Batches, KeyUse};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
 
 #[async_trait]
@@ -70,19 +70,19 @@ impl Ingest for Sqlite {
 // === impl Transaction ===
 
 impl Batches for Transaction<'_> {
-    fn realm(&self) -> u16 {
-        self.state.realm
+    fn store_id(&self) -> u16 {
+        self.state.store_id
     }
 
-    fn known_key(&self, tenant: &Name, key: &str) -> Result<Option<(Known, [u8; 32])>, StoreError> {
+    fn key_use(&self, tenant: &Name, key: &str) -> Result<Option<(KeyUse, [u8; 32])>, StoreError> {
         let mut select = self.sql(
             "SELECT fingerprint, notification, broadcast FROM idempotency \
              WHERE tenant = ?1 AND key = ?2",
         )?;
         let row = select.query_row(params![tenant.as_str(), key], |row| {
             let known = match row.get::<_, Option<[u8; 16]>>(1)? {
-                Some(bytes) => Known::Notification(NotificationId::from_bytes(bytes)),
-                None => Known::Broadcast(BroadcastId(row.get::<_, i64>(2)?.cast_unsigned())),
+                Some(bytes) => KeyUse::Notification(NotificationId::from_bytes(bytes)),
+                None => KeyUse::Broadcast(BroadcastId(row.get::<_, i64>(2)?.cast_unsigned())),
             };
             Ok((known, row.get(0)?))
         });
@@ -98,8 +98,8 @@ impl Batches for Transaction<'_> {
 
 impl Transaction<'_> {
     /// Writes what was packed in this transaction, due from now on.
-    pub(super) fn store_packed(&mut self, packing: Packing) -> Result<(), StoreError> {
-        for batch in &packing.batches {
+    pub(super) fn store_packed(&mut self, packer: BatchPacker) -> Result<(), StoreError> {
+        for batch in &packer.batches {
             let lane = self.lane_number(&batch.envelope.lane)?;
             self.store_batch(batch, lane)?;
             self.add_chunk(&NewChunk {
@@ -117,14 +117,14 @@ impl Transaction<'_> {
             "INSERT INTO idempotency (tenant, key, fingerprint, notification) \
              VALUES (?1, ?2, ?3, ?4)",
         )?;
-        for ((tenant, key), (fingerprint, id)) in packing.keys {
+        for ((tenant, key), (fingerprint, id)) in packer.keys {
             insert.execute(params![tenant.as_str(), &*key, fingerprint, id.to_bytes()])?;
         }
         Ok(())
     }
 
     /// Writes one batch, and nothing that would make it due.
-    pub(super) fn store_batch(&self, batch: &Filling, lane: LaneId) -> Result<(), StoreError> {
+    pub(super) fn store_batch(&self, batch: &BatchBuilder, lane: LaneId) -> Result<(), StoreError> {
         let envelope = &batch.envelope;
         let shared = batch.shared_content();
         self.sql(
@@ -163,9 +163,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut opened = open(directory.path(), Options::new(1), Arc::new(Statvfs), at(0)).unwrap();
         let mut transaction = Transaction::begin(&opened.connection, &mut opened.state).unwrap();
-        let mut packing = Packing::default();
+        let mut packer = BatchPacker::default();
         let keyed = |content| Shape { key: Some(("key", content)), ..Shape::default() }.drafts(1);
-        let mut pack = |drafts| packing.pack(&mut transaction, drafts, at(0));
+        let mut pack = |drafts| packer.pack(&mut transaction, drafts, at(0));
         let first = pack(keyed(1)).unwrap()[0];
         let Admission::Accepted(first) = first else { panic!("{first:?}") };
         assert_eq!(pack(keyed(1)).unwrap(), [Admission::Replayed(first)]);
@@ -175,7 +175,7 @@ mod tests {
         let last = pack(Shape::default().drafts(1)).unwrap()[0];
         let Admission::Accepted(last) = last else { panic!("{last:?}") };
         assert_eq!((last.batch(), last.index()), (first.batch(), 1));
-        transaction.store_packed(packing).unwrap();
+        transaction.store_packed(packer).unwrap();
         transaction.commit().unwrap();
         let count = "SELECT sum(count) FROM batch";
         assert_eq!(opened.connection.query_row(count, [], |row| row.get(0)), Ok(2));

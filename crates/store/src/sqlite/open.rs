@@ -30,7 +30,7 @@ pub struct Options {
     pub synchronous: Synchronous,
     /// The database may not grow beyond this, bytes; a commit that would is refused as if the disk were full.
     pub size_max: Option<u64>,
-    /// A random number: a new store draws its tag from it.
+    /// A random number: a new store draws its id from it.
     pub seed: u64,
 }
 
@@ -105,12 +105,12 @@ pub(super) fn open(
     let mut connection = Connection::open(directory.join(DATABASE))?;
     configure(&connection, options)?;
     migrate(&mut connection, directory)?;
-    let realm = realm(&connection, options.seed)?;
+    let store_id = store_id(&connection, options.seed)?;
     let next_batch: Option<i64> = connection
         .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'batch'", [], |row| row.get(0))
         .optional()?;
     let mut state = WriterState {
-        realm,
+        store_id,
         lanes: Lanes::default(),
         suppressed: RecipientFilter::load(&connection)?,
         next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
@@ -145,19 +145,19 @@ pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// The tag that is part of every identifier of this store.
-pub(super) fn stored_realm(connection: &Connection) -> Result<Option<u16>, StoreError> {
+/// The id of this store, which is part of every identifier.
+pub(super) fn read_store_id(connection: &Connection) -> Result<Option<u16>, StoreError> {
     let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = 'realm'")?;
     Ok(select.query_row([], |row| row.get(0)).optional()?)
 }
 
-fn realm(connection: &Connection, seed: u64) -> Result<u16, StoreError> {
-    if let Some(realm) = stored_realm(connection)? {
-        return Ok(realm);
+fn store_id(connection: &Connection, seed: u64) -> Result<u16, StoreError> {
+    if let Some(store_id) = read_store_id(connection)? {
+        return Ok(store_id);
     }
-    let realm = fastrand::Rng::with_seed(seed).u16(0..1 << 12);
-    connection.execute("INSERT INTO meta (key, value) VALUES ('realm', ?1)", [realm])?;
-    Ok(realm)
+    let store_id = fastrand::Rng::with_seed(seed).u16(0..1 << 12);
+    connection.execute("INSERT INTO meta (key, value) VALUES ('realm', ?1)", [store_id])?;
+    Ok(store_id)
 }
 
 fn configure(connection: &Connection, options: Options) -> Result<(), StoreError> {

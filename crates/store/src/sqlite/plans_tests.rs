@@ -153,7 +153,7 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("read.rs", "FROM totals", "a row for each state"),
     ("recover.rs", "DELETE FROM batch", "the index has open broadcasts only"),
     ("recover.rs", "DELETE FROM broadcast", "the index has open broadcasts only"),
-    ("suppress.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
+    ("filter.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
 ];
 
 /// Full tables. One lane has half of all chunks, eight are claimed, eight are suspects; one broadcast is open.
@@ -293,7 +293,7 @@ fn what_reads_too_much_is_found() {
             "SCAN lane",
         ),
         // By one index and in the order of another: the plan looks good, and the steps tell.
-        ("transaction.rs", "SELECT min(due_at) FROM chunk WHERE lane = ?1", "steps for 1 rows"),
+        ("rows.rs", "SELECT min(due_at) FROM chunk WHERE lane = ?1", "steps for 1 rows"),
         (
             "claim.rs",
             "SELECT id FROM chunk WHERE lane = ?1 AND lease_until IS NULL AND attempt > 1 ORDER BY due_at, id LIMIT 2",

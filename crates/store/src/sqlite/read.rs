@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::rows::{self, next_due, select_chunk, signed};
 use crate::rows::codec::decode_log;
 use crate::rows::codes::{self, LaneId};
-use crate::rows::due::{DuePlace, LANES_PER_PAGE, note_waiting};
+use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
 use crate::rows::members::Members;
-use crate::rows::model::{BatchRow, Standing};
+use crate::rows::model::{BatchHistory, BatchRow};
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::release::Waiting;
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) connection: Connection,
-    pub(super) realm: u16,
+    pub(super) store_id: u16,
 }
 
 /// Batches read whole for one page of a list.
@@ -59,7 +59,7 @@ impl Snapshot {
             return Ok(None);
         }
         let only = Members::from_iter([id.index()]);
-        let history = self.standing(id.batch(), lane)?.histories(self.realm, &only)?.pop();
+        let history = self.batch_history(id.batch(), lane)?.histories(self.store_id, &only)?.pop();
         history.filter(|history| history.id == id).map(|history| self.linked(history)).transpose()
     }
 
@@ -90,8 +90,8 @@ impl Snapshot {
                 _ => 0,
             };
             let wanted: Members = Members::all(count).iter().skip(passed).collect();
-            let standing = self.standing(batch, lane)?;
-            for history in standing.histories(self.realm, &wanted)? {
+            let batch_history = self.batch_history(batch, lane)?;
+            for history in batch_history.histories(self.store_id, &wanted)? {
                 if page.items.len() == items {
                     return Ok(page);
                 }
@@ -101,15 +101,15 @@ impl Snapshot {
                 }
             }
             if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
-                let accepted_at = standing.batch.accepted_at;
-                page.next = Some(NotificationId::new(accepted_at, self.realm, batch, last));
+                let accepted_at = batch_history.batch.accepted_at;
+                page.next = Some(NotificationId::new(accepted_at, self.store_id, batch, last));
             }
         }
         if looked_at_all {
             let end = first + PAGE_BATCHES_PASSED;
             let is_last = self.count("SELECT coalesce(max(id), 0) >= ?1 FROM batch", end)? == 0;
             let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
-            let place = NotificationId::new(epoch, self.realm, before, u16::MAX);
+            let place = NotificationId::new(epoch, self.store_id, before, u16::MAX);
             page.next = (!is_last).then_some(place);
         }
         Ok(page)
@@ -143,7 +143,7 @@ impl Snapshot {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    fn standing(&self, id: BatchId, lane: LaneId) -> Result<Standing, StoreError> {
+    fn batch_history(&self, id: BatchId, lane: LaneId) -> Result<BatchHistory, StoreError> {
         let lane = rows::lane(&self.connection, lane)?;
         let mut select = self.connection.prepare_cached(
             "SELECT withdrawn_at FROM unreleased \
@@ -171,7 +171,7 @@ impl Snapshot {
         while let Some(row) = entries.next()? {
             log.extend(decode_log(row.get_ref(0)?.as_blob()?)?);
         }
-        Ok(Standing { batch, chunks, log, waiting })
+        Ok(BatchHistory { batch, chunks, log, waiting })
     }
 
     pub(super) fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
@@ -257,7 +257,7 @@ impl Snapshot {
             let claimed = claimed.cast_unsigned();
             lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at });
         }
-        let mut place = DuePlace::START;
+        let mut place = DueCursor::START;
         for _ in 0..LANES_PER_PAGE {
             let Some((next, at)) = rows::due_after(&self.connection, place)? else { break };
             note_waiting(&mut lanes, &rows::lane(&self.connection, next.lane)?, at);
@@ -314,7 +314,7 @@ impl Snapshot {
             let accepted_at = Timestamp::from_millis(row.get(2)?);
             for group in decode_log(row.get_ref(3)?.as_blob()?)? {
                 let entry = |&index: &u16| LogEntry {
-                    id: NotificationId::new(accepted_at, self.realm, batch, index),
+                    id: NotificationId::new(accepted_at, self.store_id, batch, index),
                     attempted: group.attempted(),
                 };
                 page.entries.extend(group.indexes.iter().map(entry));

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::audit::{SLICE_ROWS, Slice};
 use super::files::{WAL, WalBounds};
-use super::open::{open_reading, stored_realm};
+use super::open::{open_reading, read_store_id};
 use super::read::Snapshot;
 use crate::{
     Audit, BroadcastStatus, CancelTarget, Cancelled, EventPosition, FeedCursor, Filter, History,
@@ -31,7 +31,7 @@ pub struct SqliteReader {
 #[derive(Debug)]
 pub(super) struct Pool {
     directory: PathBuf,
-    realm: u16,
+    store_id: u16,
     beside: Beside,
     idle: Mutex<Vec<Snapshot>>,
     permits: Arc<Semaphore>,
@@ -68,13 +68,13 @@ const MAKE_WAY_LOOKS: usize = 100;
 impl SqliteReader {
     pub(super) fn open(directory: &Path, beside: Beside) -> Result<Self, StoreError> {
         let connection = open_reading(directory)?;
-        let missing = || StoreError::Damaged("the store has no tag".to_owned());
-        let realm = stored_realm(&connection)?.ok_or_else(missing)?;
+        let missing = || StoreError::Damaged("the store has no id".to_owned());
+        let store_id = read_store_id(&connection)?.ok_or_else(missing)?;
         let pool = Pool {
             directory: directory.to_owned(),
-            realm,
+            store_id,
             beside,
-            idle: Mutex::new(vec![Snapshot { connection, realm }]),
+            idle: Mutex::new(vec![Snapshot { connection, store_id }]),
             permits: Arc::new(Semaphore::new(READERS as usize)),
             active: Mutex::default(),
             made_way_at: AtomicU64::new(0),
@@ -130,7 +130,9 @@ impl Pool {
         let idle = lock(&self.idle).pop();
         let snapshot = match idle {
             Some(snapshot) => snapshot,
-            None => Snapshot { connection: open_reading(&self.directory)?, realm: self.realm },
+            None => {
+                Snapshot { connection: open_reading(&self.directory)?, store_id: self.store_id }
+            }
         };
         let number = lock(&self.active).begin(snapshot.connection.get_interrupt_handle());
         let answer = snapshot.answer(question);

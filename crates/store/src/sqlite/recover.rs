@@ -9,7 +9,7 @@ use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::settlement::Part;
+use crate::rows::settlement::ChunkPart;
 use crate::{Ending, Recovery, StoreError};
 
 impl Transaction<'_> {
@@ -63,7 +63,7 @@ impl Transaction<'_> {
                 self.sql(update)?.execute(params![number, crashes, chunk.due_at.millis()])?;
             }
             Fate::Suspected { crashes, parts } => {
-                let mut parts = Part::divide(rest, chunk.attempt, crashes, parts);
+                let mut parts = ChunkPart::divide(rest, chunk.attempt, crashes, parts);
                 if let Some(first) = parts.next() {
                     self.sql(update)?.execute(params![number, crashes, first.due_at.millis()])?;
                     self.shrink(chunk.id, &first.members)?;

@@ -19,7 +19,7 @@ impl Transaction<'_> {
         let mut answers = vec![Requeued::Unknown; ids.len()];
         for (batch, asked) in by_batch(ids) {
             let Some((lane, owned)) = self.owned(batch, tenant)? else { continue };
-            let members = owned.answer(self.state.realm, now, &asked, &mut answers);
+            let members = owned.answer(self.state.store_id, now, &asked, &mut answers);
             if members.is_empty() {
                 continue;
             }

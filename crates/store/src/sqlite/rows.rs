@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
-use crate::rows::due::DuePlace;
+use crate::rows::due::DueCursor;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow};
 
@@ -127,14 +127,14 @@ pub(super) fn lane_at(row: &Row<'_>, column: usize) -> Result<Lane, StoreError> 
 /// The next entry of the index `chunk_due` that is of another span or lane than `place`, and when it is due: one seek.
 pub(super) fn due_after(
     connection: &Connection,
-    place: DuePlace,
-) -> Result<Option<(DuePlace, Timestamp)>, StoreError> {
+    place: DueCursor,
+) -> Result<Option<(DueCursor, Timestamp)>, StoreError> {
     let mut select = connection.prepare_cached(
         "SELECT span, lane, due_at FROM chunk WHERE lease_until IS NULL AND (span, lane) > (?1, ?2) \
          ORDER BY span, lane, due_at LIMIT 1",
     )?;
     let entry = select.query_row([place.span, place.lane], |row| {
-        let place = DuePlace { span: row.get(0)?, lane: row.get(1)? };
+        let place = DueCursor { span: row.get(0)?, lane: row.get(1)? };
         Ok((place, Timestamp::from_millis(row.get(2)?)))
     });
     Ok(entry.optional()?)

@@ -5,8 +5,8 @@ use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 use super::transaction::{NewChunk, Transaction};
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, deliveries};
-use crate::rows::packing::Packing;
-use crate::rows::settlement::{self, Part};
+use crate::rows::packing::BatchPacker;
+use crate::rows::settlement::{self, ChunkPart};
 use crate::{Settled, StoreError, Suppression};
 
 impl Transaction<'_> {
@@ -46,13 +46,17 @@ impl Transaction<'_> {
         if drafts.is_empty() {
             return Ok(());
         }
-        let mut packing = Packing::default();
-        packing.pack(self, drafts, now)?;
-        self.store_packed(packing)
+        let mut packer = BatchPacker::default();
+        packer.pack(self, drafts, now)?;
+        self.store_packed(packer)
     }
 
     /// Stores members of `chunk` as a chunk of their own.
-    pub(super) fn add_part(&mut self, chunk: &ChunkRow, part: &Part) -> Result<(), StoreError> {
+    pub(super) fn add_part(
+        &mut self,
+        chunk: &ChunkRow,
+        part: &ChunkPart,
+    ) -> Result<(), StoreError> {
         self.add_chunk(&NewChunk {
             batch: chunk.batch,
             lane: chunk.lane,

@@ -16,14 +16,14 @@ use crate::{
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// Hears that a recipient must not be tried, as [`listing`] says.
+    /// Lists a recipient that must not be tried, by the rule of [`listing`].
     pub(super) fn suppress(
         &mut self,
-        said: &Suppression,
+        reported: &Suppression,
         gone_since: Option<Timestamp>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        let (channel, recipient): (&str, &str) = (said.channel.as_str(), &said.recipient);
+        let (channel, recipient): (&str, &str) = (reported.channel.as_str(), &reported.recipient);
         let lifted_at =
             "SELECT lifted_at FROM suppression_lift WHERE channel = ?1 AND recipient = ?2";
         let lifted_at = self
@@ -34,8 +34,9 @@ impl Transaction<'_> {
         if listing::is_out_of_date(gone_since, lifted_at) {
             return Ok(());
         }
-        let listed = self.listed(said)?;
-        let entry = listed.as_ref().map_or_else(|| said.clone(), |it| listing::merged(it, said));
+        let listed = self.listed(reported)?;
+        let entry =
+            listed.as_ref().map_or_else(|| reported.clone(), |it| listing::merged(it, reported));
         if listed.as_ref() == Some(&entry) {
             return Ok(());
         }
@@ -57,17 +58,17 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The entry of whom `said` is about.
-    fn listed(&self, said: &Suppression) -> Result<Option<Suppression>, StoreError> {
+    /// The entry of the recipient that is reported.
+    fn listed(&self, reported: &Suppression) -> Result<Option<Suppression>, StoreError> {
         let select = "SELECT reason, status, since FROM suppression \
              WHERE channel = ?1 AND recipient = ?2";
-        let (channel, recipient): (&str, &str) = (said.channel.as_str(), &said.recipient);
+        let (channel, recipient): (&str, &str) = (reported.channel.as_str(), &reported.recipient);
         let listed = self.sql(select)?.query_row([channel, recipient], |row| {
             Ok(Suppression {
                 reason: row.get(0)?,
                 status: row.get(1)?,
                 since: Timestamp::from_millis(row.get(2)?),
-                ..said.clone()
+                ..reported.clone()
             })
         });
         Ok(listed.optional()?)

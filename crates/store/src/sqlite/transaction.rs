@@ -19,7 +19,7 @@ use crate::rows::release::Slicing;
 /// What the writer knows without asking the database; read anew when a store was opened.
 #[derive(Debug)]
 pub(super) struct WriterState {
-    pub(super) realm: u16,
+    pub(super) store_id: u16,
     pub(super) lanes: Lanes,
     pub(super) suppressed: RecipientFilter,
     /// The number of the next batch.

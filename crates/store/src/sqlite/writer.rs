@@ -16,7 +16,7 @@ use super::owner::Owner;
 use super::release::Made;
 use super::transaction::{Committed, Transaction, WriterState};
 use super::wal::{WriteAheadLog, checkpoint};
-use crate::rows::packing::Packing;
+use crate::rows::packing::BatchPacker;
 use crate::{Admission, ErrorKind, StoreError};
 
 /// What callers send to the writer.
@@ -269,15 +269,15 @@ impl Writer {
 
     fn commit(&mut self, commands: &mut [Command]) -> Result<Committed, StoreError> {
         let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
-        let mut packing = Packing::default();
+        let mut packer = BatchPacker::default();
         for command in &mut *commands {
             if let Command::Ingest(accept) = command {
                 let drafts = std::mem::take(&mut accept.drafts);
-                let packed = packing.pack(&mut transaction, drafts, accept.now);
+                let packed = packer.pack(&mut transaction, drafts, accept.now);
                 accept.result = Some(unless_undone(packed)?);
             }
         }
-        transaction.store_packed(packing)?;
+        transaction.store_packed(packer)?;
         for command in commands {
             if let Command::Job { job, .. } = command {
                 job.run(&mut transaction)?;

@@ -32,7 +32,7 @@ async fn a_panic_of_any_task_ends_an_engine_on_one_machine() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_of_any_task_ends_a_process_of_a_cluster() {
     let stages = ["api", "outbox", "share", "dispatch", "collect", "settle"];
-    let below = ["store-intake", "store-work", "store-listener", "store-member", "broker-session"];
+    let below = ["store-intake", "store-work", "store-listener", "store-worker", "broker-session"];
     let all = [&stages[..], &below[..]].concat();
     every_panic_is_a_failure(Deployment::Behind(Broker::Nats), &all).await;
 }

@@ -74,7 +74,7 @@ pub(crate) fn chunk(
         lease_until: now.plus(notification::limits::LEASE),
         tenure: 0,
         batch: BatchId(7),
-        realm: 1,
+        store_id: 1,
         accepted_at: now,
         envelope: Envelope {
             tenant: "default".parse().unwrap(),

@@ -1,7 +1,7 @@
 //! The outbox: what applications inserted within their own transactions becomes notifications, each row once.
 //!
-//! A drain reads the rows whose transactions ended since the last one, screens them, and stores what they became in one
-//! transaction with the position. Nothing is locked while rows are screened, which may take long: the position is compared
+//! A drain reads the rows whose transactions ended since the last one, validates them, and stores what they became in one
+//! transaction with the position. Nothing is locked while rows are validated, which may take long: the position is compared
 //! instead, and another drainer that moved it meanwhile has taken those rows. Rows are neither updated nor deleted: slots
 //! of the table that are all taken are truncated.
 
@@ -25,8 +25,8 @@ use super::ingest::keys_of;
 use super::transaction::{Failure, Transaction};
 use super::writer::{Request, WriterHandle};
 use super::xid::Xid;
-use crate::{Admission, Drained, Outbox, OutboxRow, Screen, StoreError};
-use position::{Ended, Place, Position, Span};
+use crate::{Admission, DrainedRows, Outbox, OutboxRow, StoreError, Validator};
+use position::{Ended, Position, RowPosition, Span};
 
 /// Reads some of the rows that were committed since the last drain.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct Found {
     position: Position,
     /// What had ended when they were read.
     ended: Ended,
-    rows: Vec<(Place, OutboxRow)>,
+    rows: Vec<(RowPosition, OutboxRow)>,
     bytes: usize,
     /// Whether there is more for lack of room.
     is_full: bool,
@@ -49,15 +49,15 @@ struct Found {
 struct AcceptRows {
     position: Position,
     ended: Ended,
-    drafts: Vec<(Place, Draft)>,
-    rejected: Vec<(Place, String)>,
-    /// The last row that was screened, when there may be more behind it.
-    stopped: Option<Place>,
+    drafts: Vec<(RowPosition, Draft)>,
+    rejected: Vec<(RowPosition, String)>,
+    /// The last row that was validated, when there may be more behind it.
+    stopped: Option<RowPosition>,
     now: Timestamp,
 }
 
-/// How long a drain screens before it stores what it has: rows that take long delay the others of the outbox no longer.
-const SCREENED_FOR: Duration = Duration::from_secs(2);
+/// How long a drain validates before it stores what it has: rows that take long delay the others of the outbox no longer.
+const VALIDATED_FOR: Duration = Duration::from_secs(2);
 /// Rows read at once: each may be as long as a payload may be.
 const PAGE_ROWS: i32 = 256;
 const SELECT: &str = "SELECT snapshot::text, txid, id FROM outbox_position WHERE is_only";
@@ -76,8 +76,12 @@ const REJECT: &str = "INSERT INTO outbox_rejected (id, reason, tenant, channel, 
 
 #[async_trait]
 impl Outbox for Postgres {
-    async fn drain(&self, screen: Arc<Screen>, now: Timestamp) -> Result<Drained, StoreError> {
-        drain(&self.intake, screen, now, self.time.clock()).await
+    async fn drain(
+        &self,
+        validator: Arc<Validator>,
+        now: Timestamp,
+    ) -> Result<DrainedRows, StoreError> {
+        drain(&self.intake, validator, now, self.time.clock()).await
     }
 
     fn outbox_changes(&self) -> watch::Receiver<u64> {
@@ -88,17 +92,19 @@ impl Outbox for Postgres {
 /// Takes in some of what was committed since the last time, through the writer `intake`.
 pub(super) async fn drain(
     intake: &WriterHandle,
-    screen: Arc<Screen>,
+    validator: Arc<Validator>,
     now: Timestamp,
     clock: Clock,
-) -> Result<Drained, StoreError> {
-    let Some(found) = intake.run_or_give_up(ReadRows).await? else { return Ok(Drained::default()) };
+) -> Result<DrainedRows, StoreError> {
+    let Some(found) = intake.run_or_give_up(ReadRows).await? else {
+        return Ok(DrainedRows::default());
+    };
     // Templates may take long, and this is a thread of connections.
-    let screening = tokio::task::spawn_blocking(move || found.screen(&*screen, now, clock));
-    let screened = screening
+    let validating = tokio::task::spawn_blocking(move || found.validate(&*validator, now, clock));
+    let validated = validating
         .await
-        .map_err(|error| StoreError::Broken(format!("the outbox was not screened: {error}")))?;
-    intake.run_or_give_up(screened).await
+        .map_err(|error| StoreError::Broken(format!("the outbox was not validated: {error}")))?;
+    intake.run_or_give_up(validated).await
 }
 
 // === impl ReadRows ===
@@ -148,7 +154,7 @@ impl Found {
             let rows =
                 transaction.rows(PAGE, &[&first, &last, &txid, &id, &ended, &PAGE_ROWS]).await?;
             for row in &rows {
-                after = Place { txid: row.try_get::<_, Xid>(0)?.0, id: row.try_get(1)? };
+                after = RowPosition { txid: row.try_get::<_, Xid>(0)?.0, id: row.try_get(1)? };
                 let row = outbox_row(row)?;
                 self.bytes += bytes_of(&row);
                 self.rows.push((after, row));
@@ -163,15 +169,15 @@ impl Found {
         }
     }
 
-    /// Screens rows in their order: all of them, or as many as there is time and room for, but one at least.
-    fn screen(self, screen: &Screen, now: Timestamp, clock: Clock) -> AcceptRows {
+    /// Validates rows in their order: all of them, or as many as there is time and room for, but one at least.
+    fn validate(self, validate: &Validator, now: Timestamp, clock: Clock) -> AcceptRows {
         let Self { position, ended, rows, is_full, .. } = self;
         let begun = clock.boot();
         let (count, mut bytes) = (rows.len(), 0);
         let (mut drafts, mut rejected, mut stopped) = (Vec::new(), Vec::new(), None);
-        for (screened, (place, row)) in (1..).zip(rows) {
+        for (validated, (place, row)) in (1..).zip(rows) {
             bytes += bytes_of(&row);
-            match screen(row, now) {
+            match validate(row, now) {
                 Ok(draft) => {
                     // What templates make of a row may be much larger than the row.
                     bytes += draft.content.bytes_stored();
@@ -179,9 +185,9 @@ impl Found {
                 }
                 Err(reason) => rejected.push((place, reason)),
             }
-            let is_late = clock.boot().saturating_sub(begun) >= SCREENED_FOR;
-            if is_late || is_enough(screened, bytes) || screened == count {
-                let may_be_more = screened < count || is_full;
+            let is_late = clock.boot().saturating_sub(begun) >= VALIDATED_FOR;
+            if is_late || is_enough(validated, bytes) || validated == count {
+                let may_be_more = validated < count || is_full;
                 stopped = may_be_more.then_some(place);
                 break;
             }
@@ -194,12 +200,12 @@ impl Found {
 
 #[async_trait]
 impl Request for AcceptRows {
-    type Answer = Drained;
+    type Answer = DrainedRows;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Drained, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<DrainedRows, Failure> {
         // Another process that drains takes what there is.
         if lock(transaction).await?.as_ref() != Some(&self.position) {
-            return Ok(Drained::default());
+            return Ok(DrainedRows::default());
         }
         let mut rejected = self.rejected.clone();
         let accepted = self.pack(transaction, &mut rejected).await?;
@@ -209,7 +215,7 @@ impl Request for AcceptRows {
         transaction.execute(MOVE, &[&ended.to_string(), &txid, &id]).await?;
         transaction.row(ROTATE, &[]).await?;
         let rejected = rejected.len() as u64;
-        Ok(Drained { accepted, rejected, more: self.stopped.is_some() })
+        Ok(DrainedRows { accepted, rejected, more: self.stopped.is_some() })
     }
 
     fn items(&self) -> usize {
@@ -222,7 +228,7 @@ impl AcceptRows {
     async fn pack(
         &self,
         transaction: &mut Transaction<'_>,
-        rejected: &mut Vec<(Place, String)>,
+        rejected: &mut Vec<(RowPosition, String)>,
     ) -> Result<u64, Failure> {
         transaction.look_up(keys_of(self.drafts.iter().map(|(_, draft)| draft))).await?;
         transaction.reserve_batches(self.drafts.len()).await?;
@@ -259,7 +265,7 @@ async fn lock(transaction: &mut Transaction<'_>) -> Result<Option<Position>, Fai
 fn position_at(row: &Row) -> Result<Position, StoreError> {
     let ended = row.try_get::<_, &str>(0)?.parse()?;
     let part = match (row.try_get::<_, Option<Xid>>(1)?, row.try_get(2)?) {
-        (Some(Xid(txid)), Some(id)) => Some(Place { txid, id }),
+        (Some(Xid(txid)), Some(id)) => Some(RowPosition { txid, id }),
         _ => None,
     };
     Ok(Position { ended, part })
@@ -283,7 +289,7 @@ async fn wrote(transaction: &mut Transaction<'_>, mut txids: Vec<u64>) -> Result
 /// Puts rows aside.
 async fn reject(
     transaction: &mut Transaction<'_>,
-    rejected: &[(Place, String)],
+    rejected: &[(RowPosition, String)],
 ) -> Result<(), Error> {
     if rejected.is_empty() {
         return Ok(());

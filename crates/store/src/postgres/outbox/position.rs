@@ -22,12 +22,12 @@ pub(super) struct Ended {
 pub(super) struct Position {
     pub(super) ended: Ended,
     /// Of this transaction, the rows up to this id.
-    pub(super) part: Option<Place>,
+    pub(super) part: Option<RowPosition>,
 }
 
 /// A row: its transaction, its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RowPosition {
     pub(super) txid: u64,
     pub(super) id: i64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Place {
 pub(super) struct Span {
     pub(super) first: u64,
     pub(super) last: u64,
-    pub(super) after: Place,
+    pub(super) after: RowPosition,
 }
 
 // === impl Ended ===
@@ -84,18 +84,18 @@ impl Position {
     /// All rows of one transaction that were not taken.
     pub(super) fn rest_of(&self, txid: u64) -> Span {
         let part = self.part.filter(|part| part.txid == txid);
-        Span { first: txid, last: txid, after: part.unwrap_or(Place { txid, id: 0 }) }
+        Span { first: txid, last: txid, after: part.unwrap_or(RowPosition { txid, id: 0 }) }
     }
 
     /// Transactions with numbers that were not given then, to be taken last; `None` when there are none yet.
     pub(super) fn new_ones(&self, now: &Ended) -> Option<Span> {
         let first = self.ended.xmax;
-        let span = || Span { first, last: now.xmax - 1, after: Place { txid: first, id: 0 } };
+        let span = || Span { first, last: now.xmax - 1, after: RowPosition { txid: first, id: 0 } };
         (first < now.xmax).then(span)
     }
 
     /// The position after everything that had ended by `now` was taken: all of it, or in order up to `stopped`.
-    pub(super) fn moved(&self, now: Ended, stopped: Option<Place>) -> Self {
+    pub(super) fn moved(&self, now: Ended, stopped: Option<RowPosition>) -> Self {
         let Some(part) = stopped else { return Self { ended: now, part: None } };
         let late = self.late(&now);
         // What comes behind is left, and of the last one perhaps a part: they count as running still.
@@ -127,7 +127,7 @@ mod tests {
     struct Model {
         /// By number: how many rows each wrote, and whether it runs, was committed or rolled back.
         transactions: Vec<(i64, Option<bool>)>,
-        taken: Vec<Place>,
+        taken: Vec<RowPosition>,
     }
 
     impl Model {
@@ -142,14 +142,14 @@ mod tests {
         }
 
         /// The rows in a span that `now` shows, in order.
-        fn rows(&self, span: Span, now: &Ended) -> Vec<Place> {
+        fn rows(&self, span: Span, now: &Ended) -> Vec<RowPosition> {
             let visible = (span.first..=span.last)
                 .filter(|xid| *xid < now.xmax && !now.running.contains(xid));
             let committed = visible
                 .map(|xid| (xid, self.transactions[usize::try_from(xid).unwrap()]))
                 .filter(|(_, (_, end))| *end == Some(true));
             committed
-                .flat_map(|(txid, (rows, _))| (1..=rows).map(move |id| Place { txid, id }))
+                .flat_map(|(txid, (rows, _))| (1..=rows).map(move |id| RowPosition { txid, id }))
                 .filter(|place| *place > span.after)
                 .collect()
         }
@@ -159,7 +159,7 @@ mod tests {
             let now = self.ended();
             let late = position.late(&now).into_iter().map(|xid| position.rest_of(xid));
             let spans: Vec<Span> = late.chain(position.new_ones(&now)).collect();
-            let rows: Vec<Place> =
+            let rows: Vec<RowPosition> =
                 spans.into_iter().flat_map(|span| self.rows(span, &now)).collect();
             let stopped = (rows.len() > room).then(|| rows[room - 1]);
             self.taken.extend(rows.into_iter().take(room));
@@ -211,7 +211,7 @@ mod tests {
             }
             position = model.drain(&position, usize::MAX);
             prop_assert_eq!(position.part, None);
-            let all = Span { first: 0, last: u64::MAX, after: Place { txid: 0, id: 0 } };
+            let all = Span { first: 0, last: u64::MAX, after: RowPosition { txid: 0, id: 0 } };
             let all = Span { last: model.ended().xmax.max(1) - 1, ..all };
             let mut taken = model.taken.clone();
             taken.sort();

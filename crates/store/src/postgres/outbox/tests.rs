@@ -40,8 +40,8 @@ impl Bench {
         client
     }
 
-    async fn drain(&self) -> Drained {
-        self.store.drain(screen(), at(0)).await.unwrap()
+    async fn drain(&self) -> DrainedRows {
+        self.store.drain(validator(), at(0)).await.unwrap()
     }
 
     /// Recipients of all that is due, sorted.
@@ -59,7 +59,7 @@ async fn open(database: &Database) -> Postgres {
 }
 
 /// Takes everything but what is addressed to `nobody`.
-fn screen() -> Arc<Screen> {
+fn validator() -> Arc<Validator> {
     Arc::new(|row: OutboxRow, _now| {
         if row.recipient == "nobody" {
             return Err("recipient: is nobody".to_owned());
@@ -82,8 +82,8 @@ fn statements(section: &str) -> Vec<String> {
     blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
 
-const fn drained(accepted: u64, rejected: u64) -> Drained {
-    Drained { accepted, rejected, more: false }
+const fn drained(accepted: u64, rejected: u64) -> DrainedRows {
+    DrainedRows { accepted, rejected, more: false }
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn what_was_committed_is_taken_once_with_what_the_application_said() {
          'at_most_once', '2030-01-01 00:00:00.0015+00', '2030-01-02 00:00:00+00', 'k', '{ \"n\": 1 }', '[ {} ]')";
     bench.application().await.batch_execute(insert).await.unwrap();
     told.changed().await.unwrap();
-    let screen: Arc<Screen> = Arc::new(|row: OutboxRow, _now| {
+    let validator: Arc<Validator> = Arc::new(|row: OutboxRow, _now| {
         let expect = OutboxRow {
             tenant: "t".into(),
             channel: "c".into(),
@@ -114,8 +114,8 @@ async fn what_was_committed_is_taken_once_with_what_the_application_said() {
         assert_eq!(row, expect);
         Ok(Shape::default().draft("r"))
     });
-    assert_eq!(bench.store.drain(Arc::clone(&screen), at(0)).await.unwrap(), drained(1, 0));
-    assert_eq!(bench.store.drain(screen, at(0)).await.unwrap(), drained(0, 0));
+    assert_eq!(bench.store.drain(Arc::clone(&validator), at(0)).await.unwrap(), drained(1, 0));
+    assert_eq!(bench.store.drain(validator, at(0)).await.unwrap(), drained(0, 0));
     assert_eq!(bench.recipients().await, ["r"]);
 }
 
@@ -185,12 +185,12 @@ async fn two_drainers_never_take_a_row_twice() {
     let committed = 3 * 30 * 25;
     let drain = async |store: &Postgres| {
         while store.totals().await.unwrap().accepted < committed {
-            store.drain(screen(), at(0)).await.unwrap();
+            store.drain(validator(), at(0)).await.unwrap();
         }
     };
     tokio::join!(write(1), write(2), write(3), drain(&bench.store), drain(&other));
     assert_eq!(
-        (bench.drain().await, other.drain(screen(), at(0)).await.unwrap()),
+        (bench.drain().await, other.drain(validator(), at(0)).await.unwrap()),
         (drained(0, 0), drained(0, 0))
     );
     assert_eq!(bench.store.totals().await.unwrap().accepted, committed);
@@ -355,7 +355,7 @@ async fn rows_and_grants_from_before_an_upgrade_go_on_as_before() {
         "INSERT INTO belfry.outbox (channel, recipient, template) VALUES ('c', 'r', 't')";
     let error = client.batch_execute(template).await.unwrap_err();
     assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE));
-    assert_eq!(upgraded.drain(screen(), at(0)).await.unwrap(), drained(2, 0));
+    assert_eq!(upgraded.drain(validator(), at(0)).await.unwrap(), drained(2, 0));
     the_books_balance(&upgraded).await;
     let drop = format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}");
     client.batch_execute(&drop).await.unwrap();
@@ -366,7 +366,7 @@ async fn what_templates_make_of_rows_counts_for_the_size_of_a_drain() {
     let bench = Bench::new().await;
     let insert = "INSERT INTO belfry.outbox (channel, recipient, template) SELECT 'c', n, 't' FROM generate_series(1, 100) AS n";
     bench.application().await.batch_execute(insert).await.unwrap();
-    let large: Arc<Screen> = Arc::new(|row: OutboxRow, _now| {
+    let large: Arc<Validator> = Arc::new(|row: OutboxRow, _now| {
         let payload = vec![b'x'; OUTBOX_BYTES / 60].into();
         Ok(Shape { payload, ..Shape::default() }.draft(&row.recipient))
     });
@@ -389,10 +389,10 @@ async fn rows_that_take_long_are_taken_in_parts_and_hold_up_no_other_ingest() {
     );
     database.query(&insert).unwrap();
     let (runtime, url) = (tokio::runtime::Handle::current(), database.url().to_owned());
-    let (other, inner) = (Arc::clone(&store), screen());
-    let slow: Arc<Screen> = Arc::new(move |row, now| {
-        steering.suspend(SCREENED_FOR);
-        // From within, while the row is screened: neither the writer nor a transaction waits for it.
+    let (other, inner) = (Arc::clone(&store), validator());
+    let slow: Arc<Validator> = Arc::new(move |row, now| {
+        steering.suspend(VALIDATED_FOR);
+        // From within, while the row is validated: neither the writer nor a transaction waits for it.
         runtime.block_on(async {
             Shape::default().ingest(&*other, 1).await;
             let connector = Connector::new(&url, "test", None).unwrap();
@@ -415,7 +415,7 @@ async fn rows_that_take_long_are_taken_in_parts_and_hold_up_no_other_ingest() {
 }
 
 #[tokio::test]
-async fn rows_that_somebody_else_took_while_they_were_screened_are_not_taken_again() {
+async fn rows_that_another_process_took_while_they_were_validated_are_not_taken_again() {
     let bench = Bench::new().await;
     let insert = format!("{INSERT} SELECT 'c', n, '1' FROM generate_series(1, 5) AS n");
     bench.database.query(&insert).unwrap();
@@ -423,14 +423,14 @@ async fn rows_that_somebody_else_took_while_they_were_screened_are_not_taken_aga
     let taken = Arc::new(Mutex::new(Vec::new()));
     let (runtime, second, heard) =
         (tokio::runtime::Handle::current(), Arc::clone(&other), Arc::clone(&taken));
-    let overtaken: Arc<Screen> = Arc::new(move |row, now| {
-        let drained = runtime.block_on(second.drain(screen(), now)).unwrap();
+    let overtaken: Arc<Validator> = Arc::new(move |row, now| {
+        let drained = runtime.block_on(second.drain(validator(), now)).unwrap();
         heard.lock().unwrap().push(drained);
-        screen()(row, now)
+        validator()(row, now)
     });
     assert_eq!(bench.store.drain(overtaken, at(0)).await.unwrap(), drained(0, 0));
     let taken: Vec<u64> = taken.lock().unwrap().iter().map(|drained| drained.accepted).collect();
-    // On a slow machine the first drain ends before it has screened all five.
+    // On a slow machine the first drain ends before it has validated all five.
     assert_eq!((taken.first(), taken.iter().sum()), (Some(&5), 5));
     assert_eq!(bench.store.totals().await.unwrap().accepted, 5);
     the_books_balance(&bench.store).await;
@@ -479,7 +479,7 @@ async fn a_copy_from_another_server_is_not_passed_over_in_silence() {
     client.batch_execute(ahead).await.unwrap();
     let old = "INSERT INTO belfry.outbox (txid, channel, recipient, content) VALUES ('900000001', 'c', 'r', '1')";
     client.batch_execute(old).await.unwrap();
-    let error = bench.store.drain(screen(), at(0)).await.unwrap_err();
+    let error = bench.store.drain(validator(), at(0)).await.unwrap_err();
     assert!(
         matches!(&error, StoreError::Schema(words) if words.contains("docs/outbox.md")),
         "{error}"

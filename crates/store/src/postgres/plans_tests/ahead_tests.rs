@@ -39,9 +39,9 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
          FROM belfry.lane, generate_series(1, {OTHERS} + 1) AS n"
     );
     database.query(&fill).unwrap();
-    let all = seat.standing.borrow().clone();
+    let all = seat.membership.borrow().clone();
     let partitions = (0..32).collect();
-    seat.standing.send_replace(Membership { partitions, ..all.clone() });
+    seat.membership.send_replace(Membership { partitions, ..all.clone() });
 
     let (tickets, claims, read) = claim_all(&mut seat, DUE).await;
     assert_eq!(tickets.len(), 1, "ours lies behind all others");
@@ -66,7 +66,7 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
     assert!(read < READ, "a claim read {read} rows");
 
     // The others' partition becomes ours.
-    seat.standing.send_replace(all);
+    seat.membership.send_replace(all);
     let (tickets, ..) = claim_all(&mut seat, later + 1).await;
     assert_eq!(i64::try_from(tickets.len()), Ok(OTHERS));
 }

@@ -26,7 +26,7 @@ use crate::postgres::{Options, Postgres};
 pub(in crate::postgres) struct Seat {
     pub(in crate::postgres) session: Session,
     pub(in crate::postgres) state: WriterState,
-    pub(in crate::postgres) standing: watch::Sender<Membership>,
+    pub(in crate::postgres) membership: watch::Sender<Membership>,
     /// Whose worker it claims for.
     _store: Postgres,
 }
@@ -46,9 +46,9 @@ const READ_PER_ITEM: i64 = 4;
 
 /// A writer's memory, and what tells it of the cluster.
 pub(in crate::postgres) fn state() -> (WriterState, watch::Sender<Membership>) {
-    let (sender, standing) = watch::channel(Membership::default());
+    let (sender, membership) = watch::channel(Membership::default());
     let notify = Arc::new(NotifyPolicy::new(Clock::system()));
-    (WriterState::new(1, standing, DatabaseTime::new(Clock::system()), notify, true), sender)
+    (WriterState::new(1, membership, DatabaseTime::new(Clock::system()), notify, true), sender)
 }
 
 /// A claim at `now`, milliseconds, of all that there is.
@@ -71,13 +71,13 @@ impl Seat {
         let store = Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap();
         let mut membership = store.membership.clone();
         let own = membership.wait_for(|own| own.partitions.len() == 64).await.unwrap().clone();
-        let (state, standing) = state();
-        standing.send_replace(own);
+        let (state, membership) = state();
+        membership.send_replace(own);
         database.query("VACUUM").unwrap();
         let connector = Connector::new(database.url(), "test", None).unwrap();
         let session = connector.connect(None).await.unwrap();
         session.client.batch_execute(PLANS).await.unwrap();
-        Self { session, state, standing, _store: store }
+        Self { session, state, membership, _store: store }
     }
 
     /// Plans every statement that intake has, with the tables as they are.

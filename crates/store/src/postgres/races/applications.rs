@@ -7,7 +7,7 @@ use notification::Idempotency;
 
 use super::super::connection::Session;
 use crate::conformance::Shape;
-use crate::{Drained, OutboxRow, Screen};
+use crate::{DrainedRows, OutboxRow, Validator};
 
 /// An application, with a connection as any of a server's.
 pub(super) struct Application {
@@ -23,7 +23,7 @@ pub(super) struct Rows {
     /// By recipient: whether the transaction was committed, and whether the row has a key.
     pub(super) ended: BTreeMap<String, (bool, bool)>,
     /// What was said to be accepted, and to be put aside.
-    pub(super) said: Drained,
+    pub(super) said: DrainedRows,
 }
 
 /// What an application does next.
@@ -85,7 +85,7 @@ impl Application {
 // === impl Rows ===
 
 impl Rows {
-    /// The recipient of the next row; some rows are refused when they are screened.
+    /// The recipient of the next row; some rows are refused when they are validated.
     fn next(&mut self) -> String {
         self.written += 1;
         let prefix = if self.written.is_multiple_of(4) { REFUSED } else { TAKEN };
@@ -106,7 +106,7 @@ impl Rows {
                 findings.push(format!("{recipient} is there {taken} times, not {wanted}"));
             }
         }
-        let Drained { accepted, rejected, .. } = self.said;
+        let DrainedRows { accepted, rejected, .. } = self.said;
         if accepted != all || rejected.cast_signed() != put_aside {
             let said = format!("drains said {accepted} and {rejected}");
             findings.push(format!("{said}, and there are {all} and {put_aside}"));
@@ -116,7 +116,7 @@ impl Rows {
 }
 
 /// Takes everything but what is addressed to nobody.
-pub(super) fn screen() -> Arc<Screen> {
+pub(super) fn validator() -> Arc<Validator> {
     Arc::new(|row: OutboxRow, _now| {
         if row.recipient.starts_with(REFUSED) {
             return Err("recipient: is nobody".to_owned());

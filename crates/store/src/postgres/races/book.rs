@@ -10,7 +10,8 @@ use notification::{
 use super::applications::Rows;
 use super::feed::Feed;
 use crate::{
-    Admission, Begun, CancelTarget, Cancelled, Drained, Lift, Mark, Requeued, Settled, StoreError,
+    Admission, Begun, CancelTarget, Cancelled, DrainedRows, Lift, Mark, Requeued, Settled,
+    StoreError,
 };
 
 /// All answers of a schedule.
@@ -377,7 +378,7 @@ impl Book {
         self.requeues.get(&id).is_some_and(|requeues| requeues.under_way > 0)
     }
 
-    pub(super) fn drained(&mut self, answer: Result<Drained, StoreError>) {
+    pub(super) fn drained(&mut self, answer: Result<DrainedRows, StoreError>) {
         let Some(drained) = self.answer(answer) else { return };
         self.rows.said.accepted += drained.accepted;
         self.rows.said.rejected += drained.rejected;

@@ -392,7 +392,7 @@ impl Caller<'_> {
     pub(super) fn drain(&mut self, engine: usize) -> Call {
         let (intake, now) = (self.engines[engine].intake.clone(), at(self.book.now));
         let answer = Box::pin(async move {
-            let drained = outbox::drain(&intake, applications::screen(), now, Clock::system());
+            let drained = outbox::drain(&intake, applications::validator(), now, Clock::system());
             let answer = drained.await;
             Box::new(move |book: &mut Book| book.drained(answer)) as Heard
         });

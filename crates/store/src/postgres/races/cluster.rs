@@ -53,8 +53,8 @@ pub(super) struct Engine {
 pub(super) const WRITERS: usize = 2;
 /// Applications that write to the outbox.
 pub(super) const APPLICATIONS: usize = 2;
-/// The store's tag.
-pub(super) const REALM: u16 = 7;
+/// The store's id.
+pub(super) const STORE_ID: u16 = 7;
 /// As small as they can be, and made by whom a schedule asks.
 const SLICING: Slicing = Slicing { batches: 1, goes_on: false };
 /// Batches of notices under way to a writer.
@@ -104,7 +104,7 @@ impl Cluster {
         let control = connector.connect(None).await.unwrap();
         // The server resolves a deadlock once it has lasted for so long.
         let prepare = format!(
-            "INSERT INTO meta (key, value) VALUES ('realm', {REALM}); \
+            "INSERT INTO meta (key, value) VALUES ('realm', {STORE_ID}); \
              DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''20ms''', current_database()); END $$"
         );
         control.client.batch_execute(&prepare).await.unwrap();
@@ -151,8 +151,8 @@ impl Cluster {
             let worker = i64::try_from(number).unwrap() + 1;
             let is_own = |id: &i16| usize::from(id.unsigned_abs()) % count == number;
             let partitions = (0..limits::PARTITIONS.cast_signed()).filter(is_own).collect();
-            let standing = Membership { worker, partitions, producers: count, consumers: count };
-            engines.push(self.engine(number, standing, &mut random));
+            let membership = Membership { worker, partitions, producers: count, consumers: count };
+            engines.push(self.engine(number, membership, &mut random));
         }
         engines
     }
@@ -177,10 +177,10 @@ impl Cluster {
     fn engine(
         &mut self,
         number: usize,
-        standing: Membership,
+        membership: Membership,
         random: &mut fastrand::Rng,
     ) -> Engine {
-        let (membership, standing) = watch::channel(standing);
+        let (membership, is_member) = watch::channel(membership);
         let (sender, receiver) = notices::channel(NOTICES);
         let notify = Arc::new(NotifyPolicy::new(Clock::system()));
         let (mut tasks, mut sessions) = (Tasks::default(), Vec::new());
@@ -194,8 +194,8 @@ impl Cluster {
             let mut writer = Writer {
                 connector,
                 state: WriterState::new(
-                    REALM,
-                    standing.clone(),
+                    STORE_ID,
+                    is_member.clone(),
                     self.time,
                     Arc::clone(&notify),
                     logs,

@@ -99,8 +99,8 @@ impl Cluster {
     /// Lets an engine know which worker it is, and what that one owns.
     async fn tell(&self, engine: &Engine, worker: i64) {
         let partitions = self.owned(worker).await;
-        engine.membership.send_modify(|standing| {
-            *standing = Membership { worker, partitions, ..standing.clone() };
+        engine.membership.send_modify(|membership| {
+            *membership = Membership { worker, partitions, ..membership.clone() };
         });
     }
 

@@ -259,8 +259,8 @@ impl Schedule<'_> {
         self.cluster.change(ONLY_ONE, &[&worker]).await;
         self.cluster.change(OTHERS_ARE_DEAD, &[&worker]).await;
         let partitions = self.cluster.owned(worker).await;
-        let standing = Membership { worker, partitions, producers: 1, consumers: 1 };
-        self.engines[0].membership.send_replace(standing);
+        let membership = Membership { worker, partitions, producers: 1, consumers: 1 };
+        self.engines[0].membership.send_replace(membership);
         for round in 0.. {
             let call = self.caller().reap(0);
             self.call(call);

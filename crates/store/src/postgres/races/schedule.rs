@@ -33,7 +33,7 @@ pub(super) struct Schedule<'a> {
 /// A writer, as the scheduler sees it.
 #[derive(Debug, Default)]
 struct Actor {
-    standing: Standing,
+    activity: Activity,
     /// Of the session that it was last seen with.
     backend: i32,
     /// What it was let go on with.
@@ -44,7 +44,7 @@ struct Actor {
 }
 
 #[derive(Debug, Default)]
-enum Standing {
+enum Activity {
     #[default]
     Idle,
     Running,
@@ -187,8 +187,8 @@ impl<'a> Schedule<'a> {
         self.calls.push(Box::pin(async move { (actor, number, answer.await) }));
         let actor = &mut self.actors[actor];
         actor.unanswered += 1;
-        if matches!(actor.standing, Standing::Idle) {
-            actor.standing = Standing::Running;
+        if matches!(actor.activity, Activity::Idle) {
+            actor.activity = Activity::Running;
         }
     }
 
@@ -198,7 +198,7 @@ impl<'a> Schedule<'a> {
         self.call(call);
         loop {
             self.come_to_rest().await;
-            if let Standing::Paused(arrival) = &self.actors[actor].standing
+            if let Activity::Paused(arrival) = &self.actors[actor].activity
                 && arrival.statement == statement
             {
                 return arrival.backend;
@@ -219,14 +219,14 @@ impl<'a> Schedule<'a> {
     /// Waits until every writer is done, stands before a statement, or waits for one that does.
     async fn come_to_rest(&mut self) {
         loop {
-            let is_running = |actor: &&Actor| matches!(actor.standing, Standing::Running);
+            let is_running = |actor: &&Actor| matches!(actor.activity, Activity::Running);
             let running: Vec<i32> =
                 self.actors.iter().filter(is_running).map(|actor| actor.backend).collect();
             if running.is_empty() {
                 return;
             }
             let holds = |actor: &&Actor| {
-                actor.is_in_transaction && matches!(actor.standing, Standing::Paused(_))
+                actor.is_in_transaction && matches!(actor.activity, Activity::Paused(_))
             };
             let paused: BTreeSet<i32> =
                 self.actors.iter().filter(holds).map(|actor| actor.backend).collect();
@@ -256,7 +256,7 @@ impl<'a> Schedule<'a> {
         let actor = &mut self.actors[arrival.actor];
         actor.backend = arrival.backend;
         actor.is_in_transaction = arrival.statement != "BEGIN" && arrival.statement != COMMITTED;
-        actor.standing = Standing::Paused(arrival);
+        actor.activity = Activity::Paused(arrival);
     }
 
     fn hear(&mut self, actor: usize, number: usize, heard: Heard) {
@@ -264,20 +264,20 @@ impl<'a> Schedule<'a> {
         heard(&mut self.book);
         let actor = &mut self.actors[actor];
         actor.unanswered -= 1;
-        if actor.unanswered == 0 && matches!(actor.standing, Standing::Running) {
-            actor.standing = Standing::Idle;
+        if actor.unanswered == 0 && matches!(actor.activity, Activity::Running) {
+            actor.activity = Activity::Idle;
         }
     }
 
     fn paused(&self) -> Vec<usize> {
         let is_paused =
-            |(_, actor): &(usize, &Actor)| matches!(actor.standing, Standing::Paused(_));
+            |(_, actor): &(usize, &Actor)| matches!(actor.activity, Activity::Paused(_));
         self.actors.iter().enumerate().filter(is_paused).map(|(number, _)| number).collect()
     }
 
     /// How a writer that is held up goes on.
     fn verdict(&mut self, actor: usize) -> Verdict {
-        let Standing::Paused(arrival) = &self.actors[actor].standing else { return Verdict::Go };
+        let Activity::Paused(arrival) = &self.actors[actor].activity else { return Verdict::Go };
         let is_commit = ["COMMIT", COMMITTED].contains(&arrival.statement);
         let one_in = if is_commit { COMMITS_PER_CUT } else { STATEMENTS_PER_CUT };
         if self.cuts_left > 0 && self.random.u32(..one_in) == 0 {
@@ -289,7 +289,7 @@ impl<'a> Schedule<'a> {
 
     fn go(&mut self, actor: usize, verdict: Verdict) {
         let state = &mut self.actors[actor];
-        let Standing::Paused(arrival) = std::mem::replace(&mut state.standing, Standing::Running)
+        let Activity::Paused(arrival) = std::mem::replace(&mut state.activity, Activity::Running)
         else {
             return;
         };
