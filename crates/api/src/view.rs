@@ -38,7 +38,7 @@ pub(crate) struct Notification {
     broadcast: Option<String>,
     next_attempt_at: Option<String>,
     fallback_of: Option<String>,
-    fell_back_to: Option<String>,
+    fallback_id: Option<String>,
     attempts: Vec<Entry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<RawValue>>,
@@ -144,7 +144,7 @@ impl Notification {
             broadcast: envelope.broadcast.map(show),
             next_attempt_at: history.next_attempt_at.map(show),
             fallback_of: history.content.fallback.as_ref().and_then(|it| it.of).map(show),
-            fell_back_to: history.fell_back_to.map(show),
+            fallback_id: history.fallback_id.map(show),
             attempts: history.attempts.into_iter().map(Entry::from).collect(),
             content: None,
             options: None,

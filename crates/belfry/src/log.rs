@@ -64,7 +64,7 @@ struct Story {
     state: &'static str,
     next_attempt_at: Option<String>,
     fallback_of: Option<String>,
-    fell_back_to: Option<String>,
+    fallback_id: Option<String>,
     attempts: Vec<Line>,
 }
 
@@ -116,7 +116,7 @@ async fn tell(args: &LogArgs, id: NotificationId, ledger: &dyn Ledger) -> anyhow
     for attempt in &story.attempts {
         output::line(attempt.to_text())?;
     }
-    if let Some(to) = &story.fell_back_to {
+    if let Some(to) = &story.fallback_id {
         output::line(format_args!("{to} stands in for it"))?;
     }
     if let Some(instant) = &story.next_attempt_at {
@@ -172,7 +172,7 @@ impl From<History> for Story {
             state: history.state.as_str(),
             next_attempt_at: history.next_attempt_at.map(|instant| instant.to_string()),
             fallback_of: history.content.fallback.and_then(|it| it.of).map(|id| id.to_string()),
-            fell_back_to: history.fell_back_to.map(|id| id.to_string()),
+            fallback_id: history.fallback_id.map(|id| id.to_string()),
             attempts: history.attempts.into_iter().map(|line| Line::new(None, line)).collect(),
         }
     }

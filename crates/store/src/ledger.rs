@@ -47,7 +47,7 @@ pub struct History {
     /// Its log, oldest first.
     pub attempts: Vec<Attempted>,
     /// The notification that stands in for this one, which was refused or suppressed.
-    pub fell_back_to: Option<NotificationId>,
+    pub fallback_id: Option<NotificationId>,
 }
 
 /// Which notifications to list. `None` matches all.
@@ -184,7 +184,7 @@ pub struct Audit {
 // === impl History ===
 
 impl History {
-    /// The key under which to look for [`History::fell_back_to`], if something may be there.
+    /// The key under which to look for [`History::fallback_id`], if something may be there.
     pub(crate) fn fallback_key(&self) -> Option<ByteString> {
         let has_next = self.content.fallback.as_ref().is_some_and(|it| !it.next.is_empty());
         let falls_back = has_next && matches!(self.state, State::Refused | State::Suppressed);

@@ -45,7 +45,7 @@ async fn one_notification_is_stored_as_it_was_given() {
             "guarantee": "at_most_once", "priority": "urgent",
             "accepted_at": "2026-11-21T08:30:00.250Z",
             "due_at": "2026-11-21T09:30:00.000Z", "expires_at": "2026-11-21T09:31:00.000Z",
-            "broadcast": null, "fallback_of": null, "fell_back_to": null, "next_attempt_at": "2026-11-21T09:30:00.000Z", "attempts": [],
+            "broadcast": null, "fallback_of": null, "fallback_id": null, "next_attempt_at": "2026-11-21T09:30:00.000Z", "attempts": [],
             "options": {"topic": "x"},
         })
     );

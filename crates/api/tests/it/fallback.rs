@@ -36,7 +36,7 @@ async fn fallbacks_are_rendered_and_stored_with_their_notification() {
     assert_eq!(stored.content.fallback, Some(Arc::new(Fallback { of: None, next })));
     let path = format!("/v1/notifications/{}", stored.id);
     let shown = fixture.get(&path).await.json();
-    assert_eq!((&shown["fallback_of"], &shown["fell_back_to"]), (&json!(null), &json!(null)));
+    assert_eq!((&shown["fallback_of"], &shown["fallback_id"]), (&json!(null), &json!(null)));
 }
 
 #[tokio::test(start_paused = true)]

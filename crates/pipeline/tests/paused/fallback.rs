@@ -49,7 +49,7 @@ async fn chain(rig: &Rig, first: NotificationId) -> Vec<State> {
         let history = find(rig, id).await;
         assert_eq!(history.content.fallback.as_ref().and_then(|it| it.of), before);
         states.push(history.state);
-        (before, next) = (Some(id), history.fell_back_to);
+        (before, next) = (Some(id), history.fallback_id);
     }
     states
 }
@@ -78,7 +78,7 @@ fn each_refusal_leads_to_the_next_of_the_list() {
                 assert_eq!(rig.script.attempts_for(recipient), 1);
             }
             let first = find(&rig, ids[0]).await;
-            let second = find(&rig, first.fell_back_to.unwrap()).await;
+            let second = find(&rig, first.fallback_id.unwrap()).await;
             assert_eq!(second.envelope.guarantee, guarantee);
             assert_eq!(second.envelope.lane.priority, first.envelope.lane.priority);
             running.stop().await;
@@ -138,7 +138,7 @@ fn what_is_cancelled_has_no_fallback_and_a_fallback_can_be_cancelled() {
             tokio::time::sleep(MS).await;
         }
         tokio::time::sleep(1_000 * MS).await;
-        let fallback = find(&rig, ids[0]).await.fell_back_to.unwrap();
+        let fallback = find(&rig, ids[0]).await.fallback_id.unwrap();
         let target = CancelTarget::Notification(fallback);
         rig.store.cancel(target, name("default"), rig.now()).await.unwrap();
         let account = rig.drained().await;
@@ -165,7 +165,7 @@ fn a_fallback_ends_when_its_notification_would_have_and_goes_as_urgently() {
         let account = rig.drained().await;
         assert_eq!(chain(&rig, ids[0]).await, [State::Refused, State::Expired]);
         let first = find(&rig, ids[0]).await;
-        let second = find(&rig, first.fell_back_to.unwrap()).await;
+        let second = find(&rig, first.fallback_id.unwrap()).await;
         assert_eq!(second.envelope.expires_at, first.envelope.expires_at);
         assert_eq!(second.envelope.lane.priority, Priority::Urgent);
         assert_eq!((account.accepted, account.refused, account.expired), (3, 1, 1));

@@ -51,7 +51,7 @@ pub(super) async fn a_fallback_is_accepted_with_the_refusal_and_takes_the_others
 ) {
     let first = ingest(store, draft("a", &["b", "c"])).await;
     let chunk = claim_one(store, 0).await;
-    assert_eq!(find(store, first).await.fell_back_to, None);
+    assert_eq!(find(store, first).await.fallback_id, None);
     settle_one(store, refusal(&chunk)).await;
     let second = claim_one(store, 7).await;
     assert_eq!(
@@ -69,16 +69,16 @@ pub(super) async fn a_fallback_is_accepted_with_the_refusal_and_takes_the_others
     };
     assert_eq!(content, &expect);
     let second_id = second.notification_id(second.deliveries[0].index);
-    assert_eq!(find(store, first).await.fell_back_to, Some(second_id));
+    assert_eq!(find(store, first).await.fallback_id, Some(second_id));
     assert_eq!(find(store, second_id).await.content, expect);
     settle_one(store, refusal(&second)).await;
     let third = claim_one(store, 7).await;
     let third_id = third.notification_id(third.deliveries[0].index);
     settle_one(store, refusal(&third)).await;
     assert!(claim_all(store, 8).await.is_empty(), "nothing is left of the list");
-    assert_eq!(find(store, third_id).await.fell_back_to, None);
+    assert_eq!(find(store, third_id).await.fallback_id, None);
     let listed = store.list(Filter::default(), None, 9).await.unwrap().items;
-    let links: Vec<_> = listed.iter().map(|history| (history.id, history.fell_back_to)).collect();
+    let links: Vec<_> = listed.iter().map(|history| (history.id, history.fallback_id)).collect();
     assert_eq!(links, [(first, Some(second_id)), (second_id, Some(third_id)), (third_id, None)]);
     let totals = store.totals().await.unwrap();
     assert_eq!((totals.accepted, totals.refused), (3, 3));
@@ -117,9 +117,9 @@ pub(super) async fn a_fallback_is_accepted_when_its_recipient_is_suppressed(stor
     let recipients: Vec<_> =
         claimed.iter().flat_map(|chunk| &chunk.deliveries).map(|it| &*it.recipient).collect();
     assert_eq!(recipients, ["c"]);
-    let second = find(store, first).await.fell_back_to.unwrap();
+    let second = find(store, first).await.fallback_id.unwrap();
     assert_eq!(find(store, second).await.state, State::Suppressed);
-    let third = find(store, second).await.fell_back_to.unwrap();
+    let third = find(store, second).await.fallback_id.unwrap();
     assert_eq!(third, claimed[0].notification_id(claimed[0].deliveries[0].index));
     let totals = store.totals().await.unwrap();
     assert_eq!((totals.accepted, totals.suppressed), (4, 3));

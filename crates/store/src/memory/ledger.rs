@@ -30,13 +30,13 @@ impl Books {
             state: entry.state,
             next_attempt_at: chunk.filter(|_| entry.state == State::Pending).map(|it| it.due_at),
             attempts: entry.attempts.clone(),
-            fell_back_to: None,
+            fallback_id: None,
         };
         if let Some(key) = history.fallback_key()
             && let Some((Known::Notification(id), _)) =
                 self.keys.get(&(stored.envelope.tenant.clone(), key))
         {
-            history.fell_back_to = Some(*id);
+            history.fallback_id = Some(*id);
         }
         Some(history)
     }

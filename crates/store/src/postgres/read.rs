@@ -92,8 +92,8 @@ impl<'a> Snapshot<'a> {
         let parameters: Parameters<'_> = &[&history.envelope.tenant.as_str(), &&*key];
         let row = self.transaction.query_opt(select, parameters).await?;
         let found: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
-        let fell_back_to = found.map(|id| NotificationId::from_bytes(id.into_bytes()));
-        Ok(History { fell_back_to, ..history })
+        let fallback_id = found.map(|id| NotificationId::from_bytes(id.into_bytes()));
+        Ok(History { fallback_id, ..history })
     }
 
     pub(super) async fn list(

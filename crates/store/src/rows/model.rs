@@ -123,7 +123,7 @@ impl BatchHistory {
                 state,
                 next_attempt_at,
                 attempts,
-                fell_back_to: None,
+                fallback_id: None,
             });
         }
         Ok(histories)

@@ -71,7 +71,7 @@ impl Snapshot {
         )?;
         let parameters = params![history.envelope.tenant.as_str(), &*key];
         let found: Option<[u8; 16]> = select.query_row(parameters, |row| row.get(0)).optional()?;
-        Ok(History { fell_back_to: found.map(NotificationId::from_bytes), ..history })
+        Ok(History { fallback_id: found.map(NotificationId::from_bytes), ..history })
     }
 
     pub(super) fn list(

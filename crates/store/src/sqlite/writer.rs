@@ -273,8 +273,8 @@ impl Writer {
         for command in &mut *commands {
             if let Command::Ingest(accept) = command {
                 let drafts = std::mem::take(&mut accept.drafts);
-                let packed = packer.pack(&mut transaction, drafts, accept.now);
-                accept.result = Some(unless_undone(packed)?);
+                let admissions = packer.pack(&mut transaction, drafts, accept.now);
+                accept.result = Some(unless_undone(admissions)?);
             }
         }
         transaction.store_packed(packer)?;

@@ -18,7 +18,7 @@ use crate::postgres::ingest::IngestDrafts;
 use crate::postgres::notify::NotifyPolicy;
 use crate::postgres::time::DatabaseTime;
 use crate::postgres::transaction::Transaction;
-use crate::postgres::writer::{Ask, PLANS};
+use crate::postgres::writer::{PLANS, Request};
 use crate::postgres::writer_state::{Membership, WriterState};
 use crate::postgres::{Options, Postgres};
 

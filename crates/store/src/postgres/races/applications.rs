@@ -92,6 +92,12 @@ impl Rows {
         format!("{prefix}{}", self.written)
     }
 
+    /// Counts the answer of a drain.
+    pub(super) fn drained(&mut self, drained: DrainedRows) {
+        self.said.accepted += drained.accepted;
+        self.said.rejected += drained.rejected;
+    }
+
     /// Whether each row that was committed is there once, no other one is, and as many as were said; `count` says how many
     /// notifications a recipient has, and `put_aside` how many rows were.
     pub(super) fn compare(&self, count: impl Fn(&str) -> usize, put_aside: i64) -> Vec<String> {

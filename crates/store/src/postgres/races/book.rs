@@ -9,10 +9,7 @@ use notification::{
 
 use super::applications::Rows;
 use super::feed::Feed;
-use crate::{
-    Admission, Begun, CancelTarget, Cancelled, DrainedRows, Lift, Mark, Requeued, Settled,
-    StoreError,
-};
+use crate::{Admission, Begun, CancelTarget, Cancelled, Lift, Mark, Requeued, Settled, StoreError};
 
 /// All answers of a schedule.
 #[derive(Debug, Default)]
@@ -376,12 +373,6 @@ impl Book {
     /// Whether a call may have sent `id` again that is not answered.
     pub(super) fn may_be_requeued(&self, id: NotificationId) -> bool {
         self.requeues.get(&id).is_some_and(|requeues| requeues.under_way > 0)
-    }
-
-    pub(super) fn drained(&mut self, answer: Result<DrainedRows, StoreError>) {
-        let Some(drained) = self.answer(answer) else { return };
-        self.rows.said.accepted += drained.accepted;
-        self.rows.said.rejected += drained.rejected;
     }
 
     /// An engine is declared dead: anybody may end its claims from now on.

@@ -394,7 +394,9 @@ impl Caller<'_> {
         let answer = Box::pin(async move {
             let drained = outbox::drain(&intake, applications::validator(), now, Clock::system());
             let answer = drained.await;
-            Box::new(move |book: &mut Book| book.drained(answer)) as Heard
+            let tell =
+                |book: &mut Book| book.answer(answer).map(|drained| book.rows.drained(drained));
+            Box::new(move |book: &mut Book| tell(book).unwrap_or_default()) as Heard
         });
         Call { actor: engine * WRITERS, words: "drain the outbox".to_owned(), answer }
     }

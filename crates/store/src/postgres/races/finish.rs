@@ -141,7 +141,7 @@ impl Schedule<'_> {
         for history in histories {
             let next = history.content.fallback.as_ref().is_some_and(|it| !it.next.is_empty());
             let falls_back = matches!(history.state, State::Refused | State::Suppressed);
-            match history.fell_back_to {
+            match history.fallback_id {
                 Some(other) => _ = stand_ins.insert(other),
                 None if next && falls_back => {
                     book.find(format!("nothing stands in for {}", history.id));
