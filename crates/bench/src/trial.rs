@@ -15,6 +15,8 @@ use crate::workload::{Guarantee, Workload};
 #[derive(Debug)]
 pub struct Trial {
     setup: Setup,
+    /// Address of the store; `None` is a directory of its own.
+    store: Option<String>,
     simulator: Simulator,
     engine: Engine,
     /// What killed engines had used.
@@ -62,9 +64,17 @@ impl Trial {
     /// # Errors
     /// When one of them does not start.
     pub fn start(setup: Setup) -> Result<Self> {
+        Self::start_on(setup, None)
+    }
+
+    /// [`start`](Self::start) with the store at the address `store`, if there is one.
+    ///
+    /// # Errors
+    /// When one of them does not start.
+    pub fn start_on(setup: Setup, store: Option<String>) -> Result<Self> {
         let simulator = Simulator::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
-        let engine = start_engine(&setup, "127.0.0.1:0", &simulator)?;
-        Ok(Self { setup, simulator, engine, used_before: Usage::default() })
+        let engine = start_engine(&setup, store.as_deref(), "127.0.0.1:0", &simulator)?;
+        Ok(Self { setup, store, simulator, engine, used_before: Usage::default() })
     }
 
     /// The simulator, for its addresses and its books.
@@ -141,7 +151,8 @@ impl Trial {
     /// # Errors
     /// When it does not start.
     pub fn restart(&mut self) -> Result<()> {
-        self.engine = start_engine(&self.setup, self.engine.listen(), &self.simulator)?;
+        let (store, listen) = (self.store.as_deref(), self.engine.listen());
+        self.engine = start_engine(&self.setup, store, listen, &self.simulator)?;
         Ok(())
     }
 
@@ -267,14 +278,19 @@ impl Import {
     }
 }
 
-fn start_engine(setup: &Setup, listen: &str, simulator: &Simulator) -> Result<Engine> {
+fn start_engine(
+    setup: &Setup,
+    store: Option<&str>,
+    listen: &str,
+    simulator: &Simulator,
+) -> Result<Engine> {
     let settings = EngineSettings {
         binary: &setup.binary,
         directory: &setup.directory,
         listen,
         environment: &setup.engine_settings,
         role: Role::Serve,
-        store: None,
+        store,
         queue: None,
     };
     Engine::start(settings, &simulator.ready)
