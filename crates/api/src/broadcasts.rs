@@ -19,6 +19,7 @@ use serde::Serialize;
 use store::{BroadcastStatus, CancelTarget};
 
 use crate::Shared;
+use crate::access::Operations;
 use crate::body::{Format, Incoming, format, with_body};
 use crate::draft::{add_key, header_key};
 use crate::input::Input;
@@ -76,7 +77,7 @@ pub(crate) async fn read(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let found = shared.ledger.broadcast(id).await?;
+    let found = shared.reads.broadcast(id).await?;
     let broadcast = found.filter(|broadcast| broadcast.tenant == caller.tenant);
     let Some(BroadcastStatus { id, channel, accepted_at, account, .. }) = broadcast else {
         return Err(unknown(id));
@@ -87,12 +88,13 @@ pub(crate) async fn read(
 
 pub(crate) async fn cancel(
     State(shared): State<Arc<Shared>>,
+    State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let target = CancelTarget::Broadcast(id);
-    let cancelled = shared.ledger.cancel(target, caller.tenant, shared.intake.now()).await?;
+    let cancelled = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
     cancel_answer(cancelled.ok_or_else(|| unknown(id))?)
 }
 
@@ -255,7 +257,7 @@ async fn seal(upload: Upload) -> Result<Created, Problem> {
 }
 
 async fn replayed(shared: &Shared, id: BroadcastId) -> Result<Created, Problem> {
-    let found = shared.ledger.broadcast(id).await?;
+    let found = shared.reads.broadcast(id).await?;
     let accepted = found.map_or(0, |broadcast| broadcast.account.accepted);
     Ok(Created { id: show(id), accepted, replayed: true })
 }

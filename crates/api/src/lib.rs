@@ -1,8 +1,10 @@
 //! The HTTP API. `docs/reference/http-api.md` says what it promises.
 //!
 //! Edge only: bodies go to [`pipeline::ingest::parse`], answers become JSON. What may be asked for is decided
-//! by the ingest stage, what is known by the store's [`Ledger`](store::Ledger).
+//! by the ingest stage, the rest is read from the store ([`ReadStore`]), or changed there by a handler that asks for
+//! its operations ([`Operations`]).
 
+mod access;
 mod body;
 mod broadcasts;
 mod create;
@@ -35,7 +37,7 @@ use flow::Clock;
 use notification::{Name, Timestamp, limits};
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
-use store::Ledger;
+use store::{Operations, ReadStore};
 use tokio::sync::watch;
 
 pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
@@ -44,6 +46,7 @@ pub use server::serve;
 pub use status::{Cluster, Lane, Parked, Status, SuppressionFeed, Worker};
 pub use view::Totals;
 
+use access::Locked;
 use problem::{Advice, Problem};
 
 /// What the API is made of.
@@ -51,7 +54,9 @@ pub struct State {
     /// Takes notifications in.
     pub intake: Arc<Intake>,
     /// Answers questions.
-    pub ledger: Arc<dyn Ledger>,
+    pub reads: Arc<dyn ReadStore>,
+    /// Cancels, requeues, suppresses and lifts.
+    pub operations: Arc<dyn Operations>,
     /// Bumped when the store changed: whoever waits for something looks again.
     pub changes: watch::Receiver<u64>,
     /// Who may call, as it is when a request comes.
@@ -83,7 +88,8 @@ pub struct Site {
 /// [`State`], and when it was made.
 struct Shared {
     intake: Arc<Intake>,
-    ledger: Arc<dyn Ledger>,
+    reads: Arc<dyn ReadStore>,
+    operations: Locked,
     changes: watch::Receiver<u64>,
     keys: watch::Receiver<Keys>,
     default_tenant: Name,
@@ -110,7 +116,8 @@ pub fn site(state: State) -> Site {
     let shared = Arc::new(Shared {
         started_at: pipeline::timestamp(state.clock),
         intake: state.intake,
-        ledger: state.ledger,
+        reads: state.reads,
+        operations: Locked::new(state.operations),
         changes: state.changes,
         keys: state.keys,
         default_tenant: state.default_tenant,

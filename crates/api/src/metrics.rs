@@ -47,7 +47,7 @@ pub(crate) async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Respons
 }
 
 async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError> {
-    let totals = Totals::from(shared.ledger.totals().await?);
+    let totals = Totals::from(shared.reads.totals().await?);
     now.register(
         "belfry_notifications_accepted",
         "Notifications ever accepted",
@@ -58,11 +58,11 @@ async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError
         standing.get_or_create(&[("state", state)]).set(count);
     }
     now.register("belfry_notifications", "Notifications by where they stand", standing);
-    let due = lag(oldest_due(&shared.ledger.lanes().await?), shared.intake.now());
+    let due = lag(oldest_due(&shared.reads.lanes().await?), shared.intake.now());
     let help = "For how many seconds the notification that waits longest has been due";
     now.register("belfry_oldest_due_seconds", help, seconds(due));
     let parked = Family::<[(&str, String); 1], Count>::default();
-    for channel in shared.ledger.parked(shared.intake.channel_names()).await? {
+    for channel in shared.reads.parked(shared.intake.channel_names()).await? {
         let label = [("channel", channel.channel.to_string())];
         parked.get_or_create(&label).set(channel.notifications);
     }
@@ -70,12 +70,12 @@ async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError
         "Notifications that wait for a channel that is not configured, counted up to a bound";
     now.register("belfry_parked_notifications", help, parked);
     if let Some(feed) = &shared.feed {
-        let feed = FeedProgress::read(&*shared.ledger, feed.clone()).await?;
+        let feed = FeedProgress::read(&*shared.reads, feed.clone()).await?;
         let help = "For how many seconds the application has not been told of a change of the suppression list";
         let lag = feed.lag(shared.intake.now());
         now.register("belfry_suppression_feed_lag_seconds", help, seconds(lag));
     }
-    if let Some(cluster) = shared.ledger.cluster().await? {
+    if let Some(cluster) = shared.reads.cluster().await? {
         add_cluster(&cluster, shared.worker.as_deref(), now);
     }
     Ok(())

@@ -11,6 +11,7 @@ use serde::Serialize;
 use store::{CancelTarget, Cancelled, Filter};
 
 use crate::Shared;
+use crate::access::Operations;
 use crate::keys::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -35,7 +36,7 @@ pub(crate) async fn read(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let found = shared.ledger.find(id).await?;
+    let found = shared.reads.find(id).await?;
     let history = found.filter(|history| history.envelope.tenant == caller.tenant);
     let history = history.ok_or_else(|| unknown(id))?;
     Ok(Json(Notification::full(history)).into_response())
@@ -59,7 +60,7 @@ pub(crate) async fn list(
     let mut items = Vec::new();
     for _ in 0..limits::LIST_ITEMS.div_ceil(limits::LIST_SLICE) {
         let slice = limits::LIST_SLICE.min(items_max - items.len());
-        let page = shared.ledger.list(filter.clone(), next, slice).await?;
+        let page = shared.reads.list(filter.clone(), next, slice).await?;
         items.extend(page.items.into_iter().map(Notification::brief));
         next = page.next;
         if next.is_none() || items.len() >= items_max {
@@ -71,12 +72,13 @@ pub(crate) async fn list(
 
 pub(crate) async fn cancel(
     State(shared): State<Arc<Shared>>,
+    State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let target = CancelTarget::Notification(id);
-    let cancelled = shared.ledger.cancel(target, caller.tenant, shared.intake.now()).await?;
+    let cancelled = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
     cancel_answer(cancelled.ok_or_else(|| unknown(id))?)
 }
 

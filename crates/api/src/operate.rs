@@ -40,7 +40,7 @@ pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<&'static 
 }
 
 pub(crate) async fn audit(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    let audit = shared.ledger.audit().await?;
+    let audit = shared.reads.audit().await?;
     Ok(Json(AuditAnswer {
         balanced: audit.account.is_balanced() && audit.problem_count == 0,
         totals: audit.account.into(),
@@ -54,7 +54,7 @@ pub(crate) async fn log(State(shared): State<Arc<Shared>>, uri: Uri) -> Result<R
     let mut query = Query::read(&uri, &["position", "limit"])?;
     let position = LogPosition(query.parse("position")?.unwrap_or(0));
     let entries = query.limit(limits::LIST_ITEMS, limits::LOG_ENTRIES)?;
-    let page = shared.ledger.log(position, entries).await?;
+    let page = shared.reads.log(position, entries).await?;
     let mut lines = Vec::new();
     for entry in page.entries {
         append_line(&mut lines, &LogLine::from(entry))?;

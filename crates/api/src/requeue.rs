@@ -11,6 +11,7 @@ use serde::Serialize;
 use store::{Filter, History, Requeued};
 
 use crate::Shared;
+use crate::access::Operations;
 use crate::keys::Caller;
 use crate::notifications::{parse_id, unknown};
 use crate::problem::Problem;
@@ -44,11 +45,12 @@ struct Narrow {
 /// `POST /v1/notifications/{id}/requeue`
 pub(crate) async fn one(
     State(shared): State<Arc<Shared>>,
+    State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let answers = shared.ledger.requeue(vec![id], caller.tenant, shared.intake.now()).await?;
+    let answers = operations.requeue(vec![id], caller.tenant, shared.intake.now()).await?;
     let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
     match answers.first() {
         Some(Requeued::Requeued) => Ok(Json(OneAnswer { requeued: 1 }).into_response()),
@@ -63,6 +65,7 @@ pub(crate) async fn one(
 /// `POST /v1/requeue`: asks the store for a slice at a time, like a list.
 pub(crate) async fn many(
     State(shared): State<Arc<Shared>>,
+    State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -98,7 +101,7 @@ pub(crate) async fn many(
     let mut matched = Vec::new();
     for _ in 0..limits::LIST_ITEMS.div_ceil(limits::LIST_SLICE) {
         let slice = limits::LIST_SLICE.min(items_max - matched.len());
-        let page = shared.ledger.list(filter.clone(), next, slice).await?;
+        let page = shared.reads.list(filter.clone(), next, slice).await?;
         for history in page.items.iter().filter(|history| narrow.matches(history)) {
             let expires_at = history.envelope.expires_at;
             let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
@@ -112,7 +115,7 @@ pub(crate) async fn many(
     }
     if !is_dry {
         answer = ManyAnswer::default();
-        let answers = shared.ledger.requeue(matched, caller.tenant, now).await?;
+        let answers = operations.requeue(matched, caller.tenant, now).await?;
         for requeued in answers {
             answer.add(requeued);
         }

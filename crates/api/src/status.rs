@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use feed::FeedProgress;
 use notification::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::{ClusterStatus, LaneStatus, Ledger, ParkedChannel, StoreError, WorkerStatus};
+use store::{ClusterStatus, LaneStatus, ParkedChannel, ReadStore, StoreError, WorkerStatus};
 
 use crate::Shared;
 use crate::problem::Problem;
@@ -115,12 +115,12 @@ pub struct Worker {
 pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let now = shared.intake.now();
     let (started_at, feed) = (Some(shared.started_at), shared.feed.as_ref());
-    let mut status = Status::read(&*shared.ledger, started_at, feed, now).await?;
+    let mut status = Status::read(&*shared.reads, started_at, feed, now).await?;
     let channels = shared.intake.channel_names();
     for lane in &mut status.lanes {
         lane.parked = !channels.contains(lane.channel.as_str());
     }
-    let parked = shared.ledger.parked(channels).await?;
+    let parked = shared.reads.parked(channels).await?;
     status.parked = parked.into_iter().map(Parked::from).collect();
     Ok(Json(status).into_response())
 }
@@ -138,31 +138,31 @@ pub(crate) fn lag(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
 // === impl Status ===
 
 impl Status {
-    /// Asks `ledger` as of `now`, for a process that runs since `started_at`, or for one that only looks; and about
+    /// Asks `reads` as of `now`, for a process that runs since `started_at`, or for one that only looks; and about
     /// `feed`, if there is one.
     pub async fn read(
-        ledger: &dyn Ledger,
+        reads: &dyn ReadStore,
         started_at: Option<Timestamp>,
         feed: Option<&Name>,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         let feed = match feed {
-            Some(feed) => Some(FeedProgress::read(ledger, feed.clone()).await?),
+            Some(feed) => Some(FeedProgress::read(reads, feed.clone()).await?),
             None => None,
         };
-        let lanes = ledger.lanes().await?;
+        let lanes = reads.lanes().await?;
         let oldest = oldest_due(&lanes);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: started_at.map(show),
-            totals: ledger.totals().await?.into(),
+            totals: reads.totals().await?.into(),
             oldest_due_at: oldest.map(show),
             lag_seconds: lag(oldest, now).as_secs_f64(),
             lanes: lanes.into_iter().map(Lane::from).collect(),
             // The store itself knows of no channels.
             parked: Vec::new(),
             suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
-            cluster: ledger.cluster().await?.map(Cluster::from),
+            cluster: reads.cluster().await?.map(Cluster::from),
         })
     }
 }

@@ -17,10 +17,11 @@ use pipeline::ingest::InvalidField;
 use pipeline::ingest::json::{Object, list, share, text};
 use pipeline::ingest::parse::too_many_items;
 use serde::Serialize;
-use store::{EventPosition, Ledger, Lift, StoreError, Suppression, SuppressionPage};
+use store::{EventPosition, Lift, ReadStore, StoreError, Suppression, SuppressionPage};
 use tokio::time::{sleep, timeout};
 
 use crate::Shared;
+use crate::access::Operations;
 use crate::body::{Format, format, with_body};
 use crate::keys::Caller;
 use crate::operate::append_line;
@@ -62,7 +63,7 @@ struct EventsEnd {
 
 /// Lines of the list, channel by channel.
 struct Export {
-    ledger: Arc<dyn Ledger>,
+    reads: Arc<dyn ReadStore>,
     /// The one that is being read.
     channel: Option<Name>,
     /// Whether others follow it.
@@ -89,7 +90,7 @@ pub(crate) async fn read(
     let channel: Name = query.required("channel")?;
     let after: Option<String> = query.parse("after")?;
     let items_max = query.limit(limits::LIST_SLICE, limits::LIST_ITEMS)?;
-    let found = shared.ledger.suppressions(channel, after.map(Into::into), items_max).await?;
+    let found = shared.reads.suppressions(channel, after.map(Into::into), items_max).await?;
     let last = found.last().filter(|_| found.len() >= items_max);
     let next = last.map(|suppression| show(&suppression.recipient));
     let items = found.into_iter().map(Suppressed::from).collect();
@@ -98,6 +99,7 @@ pub(crate) async fn read(
 
 pub(crate) async fn suppress(
     State(shared): State<Arc<Shared>>,
+    State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -119,7 +121,7 @@ pub(crate) async fn suppress(
         };
         let suppressed = recipients.len();
         let suppressions = recipients.into_iter().map(suppression).collect();
-        shared.ledger.suppress(suppressions, since).await?;
+        operations.suppress(suppressions, since).await?;
         Ok(Json(SuppressAnswer { suppressed }).into_response())
     })
     .await
@@ -128,6 +130,7 @@ pub(crate) async fn suppress(
 /// `POST /v1/suppressions/lift`
 pub(crate) async fn lift(
     State(shared): State<Arc<Shared>>,
+    State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -146,7 +149,7 @@ pub(crate) async fn lift(
         let count = recipients.len();
         let lift = |recipient| Lift { channel: channel.clone(), recipient, registered_at };
         let lifts = recipients.into_iter().map(lift).collect();
-        let are_lifted = shared.ledger.lift(lifts, shared.intake.now()).await?;
+        let are_lifted = operations.lift(lifts, shared.intake.now()).await?;
         let lifted = are_lifted.into_iter().filter(|is_lifted| *is_lifted).count();
         Ok(Json(LiftAnswer { lifted, unchanged: count - lifted }).into_response())
     })
@@ -156,13 +159,14 @@ pub(crate) async fn lift(
 /// `DELETE /v1/suppressions`
 pub(crate) async fn lift_one(
     State(shared): State<Arc<Shared>>,
+    State(Operations(operations)): State<Operations>,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
     let mut query = Query::read(&uri, &["channel", "to"])?;
     let (channel, to): (Name, String) = (query.required("channel")?, query.required("to")?);
     let recipient = as_listed(&shared, &channel, to.into());
     let lift = Lift { channel, recipient, registered_at: None };
-    let are_lifted = shared.ledger.lift(vec![lift], shared.intake.now()).await?;
+    let are_lifted = operations.lift(vec![lift], shared.intake.now()).await?;
     if are_lifted.contains(&true) {
         return Ok(StatusCode::NO_CONTENT);
     }
@@ -198,10 +202,10 @@ async fn export(shared: &Shared, uri: &Uri) -> Result<Response, Problem> {
     let is_whole = only.is_none();
     let channel = match only {
         Some(channel) => Some(channel),
-        None => shared.ledger.suppressed_channel(None).await?,
+        None => shared.reads.suppressed_channel(None).await?,
     };
-    let ledger = Arc::clone(&shared.ledger);
-    let export = Export { ledger, channel, is_whole, after: None };
+    let reads = Arc::clone(&shared.reads);
+    let export = Export { reads, channel, is_whole, after: None };
     let lines = stream::unfold(Some(export), async |export| {
         let mut export = export?;
         match export.next().await {
@@ -221,11 +225,10 @@ impl Export {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         while let Some(channel) = self.channel.clone() {
             let after = self.after.take();
-            let found =
-                self.ledger.suppressions(channel.clone(), after, limits::LIST_ITEMS).await?;
+            let found = self.reads.suppressions(channel.clone(), after, limits::LIST_ITEMS).await?;
             let Some(last) = found.last() else {
                 self.channel = if self.is_whole {
-                    self.ledger.suppressed_channel(Some(channel)).await?
+                    self.reads.suppressed_channel(Some(channel)).await?
                 } else {
                     None
                 };
@@ -254,7 +257,7 @@ impl Shared {
         wait: Duration,
     ) -> Result<SuppressionPage, StoreError> {
         let mut changes = self.changes.clone();
-        let look = async || self.ledger.suppression_events(position, events_max).await;
+        let look = async || self.reads.suppression_events(position, events_max).await;
         let waiting = async {
             loop {
                 changes.mark_unchanged();
@@ -337,7 +340,7 @@ fn named(
 async fn check_channel(shared: &Shared, channel: &Name) -> Result<(), Problem> {
     match shared.intake.check_recipient(channel.as_str(), ByteString::default()) {
         Err(invalid) if invalid.pointer == "/channel" => {
-            let listed = shared.ledger.suppressions(channel.clone(), None, 1).await?;
+            let listed = shared.reads.suppressions(channel.clone(), None, 1).await?;
             if listed.is_empty() { Err(invalid.into()) } else { Ok(()) }
         }
         _ => Ok(()),

@@ -10,7 +10,7 @@ use store::Audit;
 
 use crate::args::StoreArgs;
 use crate::config::StoreConfig;
-use crate::{account, ledger, output};
+use crate::{account, output, reader};
 
 /// `belfry audit`
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ struct Report<'a> {
 
 /// Prints the account; the exit code is 1 when it does not balance.
 pub(crate) fn run(args: &AuditArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
-    let audit = ledger::ask(store, async |ledger| Ok(ledger.audit().await?))?;
+    let audit = reader::ask(store, async |reads| Ok(reads.audit().await?))?;
     let report = Report::of(&audit);
     if args.json {
         output::json(&report)?;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use notification::NotificationId;
 use serde::Serialize;
-use store::{Attempted, History, Ledger, LogEntry, LogPosition};
+use store::{Attempted, History, LogEntry, LogPosition, ReadStore};
 
 use crate::args::StoreArgs;
 use crate::config::StoreConfig;
 use crate::exit::{Failure, FailureKind};
-use crate::{ledger, output};
+use crate::{output, reader};
 
 /// `belfry log`
 #[derive(Debug, Args)]
@@ -70,18 +70,18 @@ struct Story {
 
 /// Prints the log, or the history of one notification.
 pub(crate) fn run(args: &LogArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
-    ledger::ask(store, async |ledger| match args.id {
-        Some(id) => tell(args, id, ledger).await,
-        None => list(args, ledger).await,
+    reader::ask(store, async |reads| match args.id {
+        Some(id) => tell(args, id, reads).await,
+        None => list(args, reads).await,
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Ends with where to go on: on standard error, for standard output is for scripts.
-async fn list(args: &LogArgs, ledger: &dyn Ledger) -> anyhow::Result<()> {
+async fn list(args: &LogArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     let mut position = LogPosition(args.position);
     loop {
-        let page = ledger.log(position, PAGE_ENTRIES).await?;
+        let page = reads.log(position, PAGE_ENTRIES).await?;
         for entry in page.entries {
             let line = Line::from(entry);
             if args.json { output::json(&line)? } else { output::line(line.to_text())? }
@@ -97,8 +97,8 @@ async fn list(args: &LogArgs, ledger: &dyn Ledger) -> anyhow::Result<()> {
     }
 }
 
-async fn tell(args: &LogArgs, id: NotificationId, ledger: &dyn Ledger) -> anyhow::Result<()> {
-    let history = ledger.find(id).await?.ok_or_else(|| {
+async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyhow::Result<()> {
+    let history = reads.find(id).await?.ok_or_else(|| {
         Failure::new(
             FailureKind::BadInput,
             format!("this store never accepted the notification {id}"),

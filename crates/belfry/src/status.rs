@@ -12,7 +12,7 @@ use notification::Name;
 use crate::args::secret;
 use crate::client::Client;
 use crate::config::{Flags, StoreConfig};
-use crate::{account, ledger, output};
+use crate::{account, output, reader};
 
 /// `belfry status`
 #[derive(Debug, Args)]
@@ -84,9 +84,9 @@ impl Source {
     fn read(&self) -> anyhow::Result<Status> {
         match self {
             Self::Engine(client) => client.get("/v1/status"),
-            Self::Store { store, feed } => ledger::ask(store, async |ledger| {
+            Self::Store { store, feed } => reader::ask(store, async |reads| {
                 let now = pipeline::timestamp(flow::Clock::system());
-                Ok(Status::read(ledger, None, feed.as_ref(), now).await?)
+                Ok(Status::read(reads, None, feed.as_ref(), now).await?)
             }),
         }
     }

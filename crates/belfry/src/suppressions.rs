@@ -12,14 +12,14 @@ use feed::EventLine;
 use notification::{Name, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{EventPosition, Ledger, Suppression};
+use store::{EventPosition, ReadStore, Suppression};
 
 use crate::args::StoreArgs;
 use crate::client::Client;
 use crate::config::StoreConfig;
 use crate::exit::complain;
 use crate::progress::{Progress, StatusLine};
-use crate::{ledger, output};
+use crate::{output, reader};
 
 /// What to do with the list.
 #[derive(Debug, Subcommand)]
@@ -139,15 +139,15 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
     // Lines on a terminal are progress enough.
     let mut progress = (!io::stdout().is_terminal()).then(|| Progress::new(None, "exported"));
     let mut count = 0;
-    ledger::ask(store, async |ledger| {
+    reader::ask(store, async |reads| {
         let mut channel = match &args.channel {
             Some(channel) => Some(channel.clone()),
-            None => ledger.suppressed_channel(None).await?,
+            None => reads.suppressed_channel(None).await?,
         };
         while let Some(name) = channel {
             let mut after = None;
             loop {
-                let page = ledger.suppressions(name.clone(), after, PAGE).await?;
+                let page = reads.suppressions(name.clone(), after, PAGE).await?;
                 let Some(last) = page.last() else { break };
                 after = Some(last.recipient.clone());
                 for suppression in page {
@@ -165,7 +165,7 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
             }
             channel = match args.channel {
                 Some(_) => None,
-                None => ledger.suppressed_channel(Some(name)).await?,
+                None => reads.suppressed_channel(Some(name)).await?,
             };
         }
         Ok(())
@@ -180,9 +180,9 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
 /// for standard output is for scripts.
 pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
     let mut reading = Reading { position: args.position, count: 0, line: StatusLine::new() };
-    let ended = ledger::ask(store, async |ledger| {
+    let ended = reader::ask(store, async |reads| {
         tokio::select! {
-            ended = reading.run(args, ledger) => ended,
+            ended = reading.run(args, reads) => ended,
             interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
         }
     });
@@ -234,9 +234,9 @@ pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<ExitCode>
 // === impl Reading ===
 
 impl Reading {
-    async fn run(&mut self, args: &FeedArgs, ledger: &dyn Ledger) -> anyhow::Result<()> {
+    async fn run(&mut self, args: &FeedArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
         loop {
-            let page = ledger.suppression_events(self.position, PAGE).await?;
+            let page = reads.suppression_events(self.position, PAGE).await?;
             let is_end = page.next == self.position;
             for event in page.events {
                 let (position, at) = (event.position, event.at);

@@ -15,8 +15,8 @@ use notification::{ByteString, Idempotency, Name, NotificationId, State, Timesta
 use pipeline::Intake;
 use pipeline::ingest::Submission;
 use store::{
-    Admission, Attempted, ErrorKind, EventPosition, FeedCursor, History, Ledger, StoreError,
-    SuppressionEvent,
+    Admission, Attempted, ErrorKind, EventPosition, FeedCursor, History, Operations, ReadStore,
+    StoreError, SuppressionEvent,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -31,8 +31,10 @@ pub use progress::FeedProgress;
 pub struct Feed {
     /// Its name in the store, which remembers how far it is.
     pub name: Name,
-    /// Where the changes are.
-    pub ledger: Arc<dyn Ledger>,
+    /// Where the changes are read.
+    pub reads: Arc<dyn ReadStore>,
+    /// Moves the feed on.
+    pub operations: Arc<dyn Operations>,
     /// Bumped when the store changed.
     pub changes: watch::Receiver<u64>,
     /// Whether others change it too, whose word may be lost.
@@ -138,7 +140,7 @@ impl Feed {
 
     /// Fixes what is handed on after `cursor`: as much as there is, and fits into one notification.
     async fn fix(&self, cursor: FeedCursor) -> Result<Pause, StoreError> {
-        let page = self.ledger.suppression_events(cursor.position, EVENTS).await?;
+        let page = self.reads.suppression_events(cursor.position, EVENTS).await?;
         let ends = page.events.iter().scan(0, |end, event| {
             *end += json_bytes(event);
             Some((*end, event))
@@ -160,7 +162,7 @@ impl Feed {
 
     /// Moves the feed, unless somebody else was first; either way it goes on from where it is then.
     async fn move_on(&self, from: FeedCursor, to: FeedCursor) -> Result<Pause, StoreError> {
-        self.ledger.move_feed(self.name.clone(), from, to).await?;
+        self.operations.move_feed(self.name.clone(), from, to).await?;
         Ok(Pause::Not)
     }
 
@@ -172,7 +174,7 @@ impl Feed {
     ) -> Result<Option<Vec<SuppressionEvent>>, StoreError> {
         let mut events = Vec::new();
         while position < until {
-            let page = self.ledger.suppression_events(position, EVENTS).await?;
+            let page = self.reads.suppression_events(position, EVENTS).await?;
             if page.next == position {
                 return Ok(None);
             }
@@ -207,7 +209,7 @@ impl Feed {
 impl Run {
     /// Does what is to be done next, and says how long to wait after it.
     async fn step(&mut self) -> Result<Pause, StoreError> {
-        let cursor = self.feed.ledger.feed(self.feed.name.clone()).await?;
+        let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;
         let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
         let known = self.under_way.filter(|under_way| under_way.cursor == cursor);
         let under_way = match known {
@@ -270,7 +272,7 @@ impl Run {
     /// Goes on if the application has taken what is under way, and hands it on anew if it has ended otherwise.
     async fn look_at(&mut self, under_way: UnderWay) -> Result<Pause, StoreError> {
         let UnderWay { cursor, until, id, since, looks } = under_way;
-        let Some(history) = self.feed.ledger.find(id).await? else {
+        let Some(history) = self.feed.reads.find(id).await? else {
             return Err(StoreError::Damaged(format!("notification {id} of the feed is missing")));
         };
         let now = self.feed.intake.now();

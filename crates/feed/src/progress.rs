@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use notification::{Name, Timestamp};
-use store::{EventPosition, Ledger, StoreError};
+use store::{EventPosition, ReadStore, StoreError};
 
 /// How far a feed is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub struct FeedProgress {
 // === impl FeedProgress ===
 
 impl FeedProgress {
-    /// Asks `ledger` about the feed called `feed`.
+    /// Asks `reads` about the feed called `feed`.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn read(ledger: &dyn Ledger, feed: Name) -> Result<Self, StoreError> {
-        let position = ledger.feed(feed).await?.position;
-        let page = ledger.suppression_events(position, 1).await?;
+    pub async fn read(reads: &dyn ReadStore, feed: Name) -> Result<Self, StoreError> {
+        let position = reads.feed(feed).await?.position;
+        let page = reads.suppression_events(position, 1).await?;
         Ok(Self { position, waiting_since: page.events.first().map(|event| event.at) })
     }
 

@@ -12,9 +12,6 @@ pub enum StoreError {
     /// No such broadcast, or it is sealed or abandoned already.
     #[error("there is no open broadcast {0}")]
     NoOpenBroadcast(notification::BroadcastId),
-    /// The store was opened for reading only.
-    #[error("this store was opened for reading: ask the belfry that owns it")]
-    ReadOnly,
     /// Somebody else owns the store.
     #[error("{0}")]
     InUse(String),
@@ -55,9 +52,7 @@ impl StoreError {
     /// What a caller does about it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::KeyReused { .. } | Self::NoOpenBroadcast(_) | Self::ReadOnly => {
-                ErrorKind::Request
-            }
+            Self::KeyReused { .. } | Self::NoOpenBroadcast(_) => ErrorKind::Request,
             Self::Unavailable(_) | Self::NoSpace(_) => ErrorKind::Unavailable,
             Self::InUse(_)
             | Self::Refused(_)

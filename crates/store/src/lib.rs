@@ -1,7 +1,8 @@
 //! The store seam: where notifications are the truth.
 //!
-//! Four narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage,
-//! [`Claims`] for dispatch, [`Begin`] for deliver, [`Settle`] for settle, and [`Ledger`] for whoever asks.
+//! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage,
+//! [`Claims`] for dispatch, [`Begin`] for deliver, [`Settle`] for settle, [`ReadStore`] for questions and
+//! [`Operations`] for what callers and operators change.
 //! [`Store`] is all of them.
 //!
 //! Every method takes a batch and answers per item. Whatever a method changes is durable when it returns:
@@ -14,7 +15,8 @@ mod claim;
 mod cluster;
 mod error;
 mod ingest;
-mod ledger;
+mod operations;
+mod read;
 mod recovery;
 mod rows;
 
@@ -33,14 +35,15 @@ pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settle, 
 pub use cluster::{ClusterStatus, DrainedRows, Outbox, OutboxRow, Take, Validator, WorkerStatus};
 pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
-pub use ledger::{
-    Attempted, Audit, BroadcastStatus, CancelTarget, Cancelled, Filter, History, LaneStatus,
-    Ledger, LogEntry, LogPage, LogPosition, Page, ParkedChannel, Requeued,
-};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
+pub use operations::{CancelTarget, Cancelled, Operations, Requeued};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresReader};
+pub use read::{
+    Attempted, Audit, BroadcastStatus, Filter, HasReader, History, LaneStatus, LogEntry, LogPage,
+    LogPosition, Page, ParkedChannel, ReadStore,
+};
 pub use recovery::{Ending, Recovery};
 pub use sqlite::{Sqlite, SqliteReader};
 pub use suppression::{
@@ -51,6 +54,6 @@ pub use suppression::{
 use notification::Chunk;
 
 /// Everything a backend does.
-pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settle + Ledger {}
+pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settle + ReadStore + Operations {}
 
-impl<T: Ingest + Claims<Chunk> + Offer + Begin + Settle + Ledger> Store for T {}
+impl<T: Ingest + Claims<Chunk> + Offer + Begin + Settle + ReadStore + Operations> Store for T {}

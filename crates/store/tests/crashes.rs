@@ -9,7 +9,7 @@ use std::io::Write as _;
 use notification::{Chunk, Disposition, NotificationId, State, Timestamp, limits};
 use store::conformance::{Shape, at, claim_request, settle_all, the_books_balance};
 use store::sqlite::Options;
-use store::{ClaimRequest, Claims, Ending, Ledger, Recovery, Sqlite};
+use store::{ClaimRequest, Claims, Ending, ReadStore, Recovery, Sqlite};
 use tempfile::TempDir;
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);

@@ -4,7 +4,7 @@
 use notification::{Disposition, State, limits};
 use store::conformance::{Shape, at, claim_request, settle_all, the_books_balance};
 use store::sqlite::Options;
-use store::{ClaimRequest, Claims, Ingest, Ledger, Recovery, Sqlite, StoreError};
+use store::{ClaimRequest, Claims, Ingest, ReadStore, Recovery, Sqlite, StoreError};
 use testbed::disk::{End, Place, SmallDisk};
 
 /// Of the file system: the reserve, the low-space mark, and what 100,000 notifications take.

@@ -21,7 +21,7 @@ use store::conformance::{
 use store::sqlite::{Options, Synchronous};
 use store::{
     Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, Ending, History, Ingest,
-    Ledger, LogPosition, Mark, Memory, Recovery, Settle, Sqlite, Store, Suppression,
+    LogPosition, Mark, Memory, Operations, ReadStore, Recovery, Settle, Sqlite, Store, Suppression,
 };
 use tempfile::TempDir;
 

@@ -12,8 +12,8 @@ use store::conformance::{
     Shape, at, claim_all, claim_request, name, settle_all, the_books_balance,
 };
 use store::{
-    Admission, CancelTarget, Cancelled, Claim, Claims, Ingest, Ledger, Postgres, Settle, Settled,
-    StoreError,
+    Admission, CancelTarget, Cancelled, Claim, Claims, Ingest, Operations, Postgres, ReadStore,
+    Settle, Settled, StoreError,
 };
 use support::{accepted, deliver, delivered, fresh, open};
 use testbed::{Direction, Proxy};

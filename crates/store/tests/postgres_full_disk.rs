@@ -10,7 +10,7 @@ mod support;
 
 use notification::{Disposition, State, limits};
 use store::conformance::{Shape, at, claim_request, settle_all, the_books_balance};
-use store::{Claims, Ingest, Ledger, Postgres, StoreError};
+use store::{Claims, Ingest, Postgres, ReadStore, StoreError};
 use testbed::PostgresOptions;
 use testbed::disk::{End, Place, SmallDisk};
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use notification::{Disposition, State};
 use store::conformance::{Shape, at, claim_all, name, the_books_balance};
 use store::{
-    Change, EventPosition, FeedCursor, Ledger, Lift, LogPosition, Outbox, Postgres, PostgresReader,
-    Settle, StoreError, Suppression, Validator,
+    Change, EventPosition, FeedCursor, Lift, LogPosition, Operations, Outbox, Postgres,
+    PostgresReader, ReadStore, Settle, StoreError, Suppression, Validator,
 };
 use support::{deliver, delivered, open};
 use testbed::Database;
@@ -32,7 +32,7 @@ fn lift(recipient: &str) -> Lift {
 
 /// The changes after a position: of whom, and whether it is listed then; and where they end.
 async fn changes(
-    store: &dyn Ledger,
+    store: &dyn ReadStore,
     position: EventPosition,
 ) -> (Vec<(String, bool)>, EventPosition) {
     let page = store.suppression_events(position, 100).await.unwrap();

@@ -6,7 +6,7 @@ mod support;
 
 use flow::Clock;
 use store::postgres::Options;
-use store::{ErrorKind, Ledger, Postgres, StoreError};
+use store::{ErrorKind, Postgres, ReadStore, StoreError};
 use support::{fresh, open};
 
 /// Opens a store at `url`, and says how it was refused.

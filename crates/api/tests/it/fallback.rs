@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use notification::{Alternative, Fallback};
 use serde_json::json;
-use store::{Filter, Ledger};
+use store::{Filter, ReadStore};
 
 use crate::support::{Fixture, JSON, LINES, fixture, notification};
 

@@ -10,7 +10,8 @@ use notification::{
     Settlement, State,
 };
 use store::{
-    ClaimRequest, Claims, ClusterStatus, FeedCursor, Ingest as _, Ledger as _, Settle, WorkerStatus,
+    ClaimRequest, Claims, ClusterStatus, FeedCursor, Ingest as _, Operations as _, ReadStore as _,
+    Settle, WorkerStatus,
 };
 
 use crate::support::{Fixture, JSON, fixture, notification};

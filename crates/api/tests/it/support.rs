@@ -16,7 +16,7 @@ use pipeline::ingest::{TemplateSource, Templates};
 use pipeline::{Channels, Intake};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use store::{Claims, Ingest, Ledger, Memory};
+use store::{Claims, Ingest, Memory, Operations, ReadStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -81,7 +81,8 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
     let (ready, is_ready) = watch::channel(false);
     let site = api::site(api::State {
         intake: Arc::clone(&intake),
-        ledger: Arc::clone(&store) as Arc<dyn Ledger>,
+        reads: Arc::clone(&store) as Arc<dyn ReadStore>,
+        operations: Arc::clone(&store) as Arc<dyn Operations>,
         changes: Claims::<Chunk>::changes(&*store),
         keys: watch::channel(Keys::new(keys)).1,
         default_tenant: "default".parse().unwrap(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
-use store::{Ledger as _, Suppression};
+use store::{Operations as _, Suppression};
 
 use crate::support::{JSON, LINES, fixture};
 

@@ -1,7 +1,7 @@
 //! Contents that are templates: rendered, checked and stored when they are submitted, or refused by line and pointer.
 
 use serde_json::{Value, json};
-use store::{Filter, Ledger};
+use store::{Filter, ReadStore};
 
 use crate::support::{Fixture, JSON, LINES, fixture};
 

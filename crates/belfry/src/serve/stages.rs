@@ -112,7 +112,8 @@ impl Stages {
         let feed = Feed {
             name,
             changes: Claims::<Chunk>::changes(&*store),
-            ledger: store as _,
+            reads: Arc::clone(&store) as _,
+            operations: store as _,
             is_shared: parts.backend.worker().is_some(),
             intake: Arc::clone(intake),
             tenant: "default".parse()?,
@@ -253,7 +254,8 @@ impl Parts<'_> {
         Ok(api::site(State {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
-            ledger: store as _,
+            reads: Arc::clone(&store) as _,
+            operations: store as _,
             keys: self.live.keys(),
             default_tenant: "default".parse()?,
             registry: Arc::new(self.registry),

@@ -11,7 +11,9 @@ use feed::{Feed, FeedProgress};
 use notification::{Answer, State};
 use pipeline::{Channels, Intake};
 use serde_json::Value;
-use store::{CancelTarget, Claims, Filter, History, Ledger as _, Lift, Suppression};
+use store::{
+    CancelTarget, Claims, Filter, History, Lift, Operations as _, ReadStore as _, Suppression,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -32,7 +34,8 @@ impl Feeding {
         channels.insert(name("script"), Arc::new(rig.script.clone()));
         let feed = Feed {
             name: name("feed"),
-            ledger: Arc::clone(&rig.store) as _,
+            reads: Arc::clone(&rig.store) as _,
+            operations: Arc::clone(&rig.store) as _,
             changes: Claims::<notification::Chunk>::changes(&*rig.store),
             is_shared: false,
             intake: Arc::new(Intake::new(

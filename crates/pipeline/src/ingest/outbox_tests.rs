@@ -66,7 +66,7 @@ impl Rows {
     }
 
     async fn until_accepted(&self, count: u64) {
-        while store::Ledger::totals(&*self.store).await.unwrap().accepted < count {
+        while store::ReadStore::totals(&*self.store).await.unwrap().accepted < count {
             tokio::task::yield_now().await;
         }
     }

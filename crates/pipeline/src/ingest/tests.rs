@@ -8,7 +8,7 @@ use flow::Clock;
 use notification::{
     Account, Bytes, Draft, Guarantee, LatePolicy, Name, Priority, Timestamp, limits,
 };
-use store::{Admission, Ledger, Memory};
+use store::{Admission, Memory, ReadStore};
 
 use super::{BroadcastRecipient, IngestError, Intake, InvalidField, Opening, Renderer, Submission};
 use crate::Channels;

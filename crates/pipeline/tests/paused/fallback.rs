@@ -7,7 +7,7 @@ use notification::{
     Alternative, Answer, ByteString, Bytes, Draft, Fallback, Guarantee, NotificationId, Priority,
     State,
 };
-use store::{CancelTarget, Ending, Filter, History, Ledger as _, Suppression};
+use store::{CancelTarget, Ending, Filter, History, Operations as _, ReadStore as _, Suppression};
 
 use crate::rig::{Rig, name, on_one_thread};
 use crate::script::Script;

@@ -10,7 +10,7 @@ mod script;
 use std::time::Duration;
 
 use notification::{Account, Answer, Guarantee, Priority, State, limits};
-use store::{CancelTarget, Ledger as _};
+use store::{CancelTarget, Operations as _, ReadStore as _};
 
 use rig::{Rig, name, on_one_thread};
 use script::Script;

@@ -11,7 +11,7 @@ use notification::{
 };
 use pipeline::{Channels, Collect, Deliver, Dispatch, Metrics, RetryPolicy, Settle, report};
 use queue::Publish;
-use store::{Admission, ClaimRequest, Claims, Ingest as _, Ledger as _, Memory};
+use store::{Admission, ClaimRequest, Claims, Ingest as _, Memory, ReadStore as _};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet};
 

@@ -8,7 +8,7 @@
 mod books;
 mod claim;
 mod ingest;
-mod ledger;
+mod read;
 mod settle;
 mod suppress;
 
@@ -26,9 +26,9 @@ use tokio::sync::watch;
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
-    Filter, History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Offer, Page,
-    ParkedChannel, RecipientGroup, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
-    SuppressionPage, Take,
+    Filter, History, Ingest, LaneStatus, Lift, LogPage, LogPosition, Mark, Offer, Operations, Page,
+    ParkedChannel, ReadStore, RecipientGroup, Recovery, Requeued, Settle, Settled, StoreError,
+    Suppression, SuppressionPage, Take,
 };
 use books::Books;
 
@@ -49,7 +49,7 @@ impl Memory {
         Self { books, cluster, changes: watch::Sender::new(0) }
     }
 
-    /// Has [`Ledger::cluster`] answer `status` from now on.
+    /// Has [`ReadStore::cluster`] answer `status` from now on.
     pub fn show_cluster(&self, status: ClusterStatus) {
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
     }
@@ -184,7 +184,7 @@ impl Settle for Memory {
 }
 
 #[async_trait]
-impl Ledger for Memory {
+impl ReadStore for Memory {
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
         Ok(self.read(|books| books.find(id)))
     }
@@ -200,24 +200,6 @@ impl Ledger for Memory {
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         Ok(self.read(|books| books.broadcast(id)))
-    }
-
-    async fn cancel(
-        &self,
-        target: CancelTarget,
-        tenant: Name,
-        now: Timestamp,
-    ) -> Result<Option<Cancelled>, StoreError> {
-        Ok(self.change(|books| books.cancel(target, &tenant, now)))
-    }
-
-    async fn requeue(
-        &self,
-        ids: Vec<NotificationId>,
-        tenant: Name,
-        now: Timestamp,
-    ) -> Result<Vec<Requeued>, StoreError> {
-        Ok(self.change(|books| ids.iter().map(|&id| books.requeue(id, &tenant, now)).collect()))
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
@@ -240,19 +222,6 @@ impl Ledger for Memory {
         Ok(self.read(|books| books.log(position, entries)))
     }
 
-    async fn suppress(
-        &self,
-        suppressions: Vec<Suppression>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.change(|books| {
-            for one in suppressions {
-                books.suppress(one, None, now);
-            }
-        });
-        Ok(())
-    }
-
     async fn suppressions(
         &self,
         channel: Name,
@@ -264,10 +233,6 @@ impl Ledger for Memory {
 
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
         Ok(self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone())
-    }
-
-    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
-        Ok(self.change(|books| lifts.iter().map(|lift| books.lift(lift, now)).collect()))
     }
 
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
@@ -284,6 +249,44 @@ impl Ledger for Memory {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         Ok(self.read(|books| books.feed(&feed)))
+    }
+}
+
+#[async_trait]
+impl Operations for Memory {
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        Ok(self.change(|books| books.cancel(target, &tenant, now)))
+    }
+
+    async fn requeue(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError> {
+        Ok(self.change(|books| ids.iter().map(|&id| books.requeue(id, &tenant, now)).collect()))
+    }
+
+    async fn suppress(
+        &self,
+        suppressions: Vec<Suppression>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.change(|books| {
+            for one in suppressions {
+                books.suppress(one, None, now);
+            }
+        });
+        Ok(())
+    }
+
+    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        Ok(self.change(|books| lifts.iter().map(|lift| books.lift(lift, now)).collect()))
     }
 
     async fn move_feed(

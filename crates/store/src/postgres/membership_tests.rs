@@ -10,7 +10,7 @@ use tokio_postgres::NoTls;
 
 use super::writer_state::Membership;
 use super::{Options, Postgres};
-use crate::Ledger as _;
+use crate::ReadStore as _;
 
 async fn join(database: &Database, produces: bool) -> Postgres {
     let options = Options { produces, ..Options::new(database.url()) };

@@ -13,7 +13,7 @@ use super::notify::MUTED_FOR;
 use super::{Options, Postgres};
 use crate::conformance::{Shape, at, claim_all, settle_all, the_books_balance};
 use crate::postgres::notices::Notice;
-use crate::{Ingest as _, Ledger as _, StoreError};
+use crate::{Ingest as _, ReadStore as _, StoreError};
 
 /// Payloads that were received and not looked at yet: more than a test sends.
 const RECEIVED: usize = 256;

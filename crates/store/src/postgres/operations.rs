@@ -1,20 +1,16 @@
-//! What callers may do with the store: each call is a request to one of its writers, or a question to its reader.
-
-use std::collections::BTreeSet;
+//! The traits of the store, each call a request to one of its writers.
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
-    Timestamp,
+    BroadcastId, Chunk, Draft, Name, NotificationId, Settlement, Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
 use super::{Postgres, broadcast, cancel, claim, ingest, requeue, settle, suppress};
 use crate::{
-    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, EventPosition, FeedCursor, Filter,
-    History, Ingest, LaneStatus, Ledger, Lift, LogPage, LogPosition, Mark, Page, ParkedChannel,
-    RecipientGroup, Requeued, Settle, Settled, StoreError, Suppression, SuppressionPage,
+    Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, Claim,
+    ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift, Mark, Operations, PostgresReader,
+    RecipientGroup, Requeued, Settle, Settled, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -103,25 +99,16 @@ impl Settle for Postgres {
     }
 }
 
+impl HasReader for Postgres {
+    type Reader = PostgresReader;
+
+    fn reader(&self) -> &PostgresReader {
+        &self.reader
+    }
+}
+
 #[async_trait]
-impl Ledger for Postgres {
-    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
-        self.reader.find(id).await
-    }
-
-    async fn list(
-        &self,
-        filter: Filter,
-        after: Option<NotificationId>,
-        items: usize,
-    ) -> Result<Page<History>, StoreError> {
-        self.reader.list(filter, after, items).await
-    }
-
-    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
-        self.reader.broadcast(id).await
-    }
-
+impl Operations for Postgres {
     async fn cancel(
         &self,
         target: CancelTarget,
@@ -145,26 +132,6 @@ impl Ledger for Postgres {
         self.work.run_or_give_up(requeue::RequeueNotifications { ids, tenant, now }).await
     }
 
-    async fn totals(&self) -> Result<Account, StoreError> {
-        self.reader.totals().await
-    }
-
-    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        self.reader.lanes().await
-    }
-
-    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
-        self.reader.parked(offered).await
-    }
-
-    async fn audit(&self) -> Result<Audit, StoreError> {
-        self.reader.audit().await
-    }
-
-    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
-        self.reader.log(position, entries).await
-    }
-
     async fn suppress(
         &self,
         suppressions: Vec<Suppression>,
@@ -173,37 +140,8 @@ impl Ledger for Postgres {
         self.work.run_or_give_up(suppress::AddSuppressions { suppressions, now }).await
     }
 
-    async fn suppressions(
-        &self,
-        channel: Name,
-        after: Option<ByteString>,
-        items: usize,
-    ) -> Result<Vec<Suppression>, StoreError> {
-        self.reader.suppressions(channel, after, items).await
-    }
-
-    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
-        self.reader.cluster().await
-    }
-
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
         self.work.run_or_give_up(suppress::LiftSuppressions { lifts, now }).await
-    }
-
-    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
-        self.reader.suppressed_channel(after).await
-    }
-
-    async fn suppression_events(
-        &self,
-        position: EventPosition,
-        events: usize,
-    ) -> Result<SuppressionPage, StoreError> {
-        self.reader.suppression_events(position, events).await
-    }
-
-    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
-        self.reader.feed(feed).await
     }
 
     async fn move_feed(

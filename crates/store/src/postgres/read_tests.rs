@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use super::connection::{Connector, Session};
 use super::reader::PostgresReader;
 use crate::rows::codec::{LogLine, LogRow};
-use crate::{EventPosition, Ledger as _, LogPosition, StoreError, SuppressionPage};
+use crate::{EventPosition, LogPosition, ReadStore as _, StoreError, SuppressionPage};
 
 /// A store with one batch of a hundred, on a server on which nothing else runs: whatever transaction ends anywhere on a
 /// server while the log is looked at holds back, for that look, what came after it.

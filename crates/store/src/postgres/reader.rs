@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Timestamp};
+use notification::{Account, BroadcastId, ByteString, Name, NotificationId};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio_postgres::Error;
 
@@ -13,9 +13,8 @@ use super::connection::{Connector, Session};
 use super::read::Snapshot;
 use super::{errors, schema};
 use crate::{
-    Audit, BroadcastStatus, CancelTarget, Cancelled, ClusterStatus, EventPosition, FeedCursor,
-    Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, ParkedChannel, Requeued,
-    StoreError, Suppression, SuppressionPage,
+    Audit, BroadcastStatus, ClusterStatus, EventPosition, FeedCursor, Filter, History, LaneStatus,
+    LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, whoever else works on it; changes nothing.
@@ -130,7 +129,7 @@ async fn connect(connector: &Connector) -> Result<Session, StoreError> {
 }
 
 #[async_trait]
-impl Ledger for PostgresReader {
+impl ReadStore for PostgresReader {
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
         answer!(self, find, id)
     }
@@ -146,24 +145,6 @@ impl Ledger for PostgresReader {
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         answer!(self, broadcast, id)
-    }
-
-    async fn cancel(
-        &self,
-        _target: CancelTarget,
-        _tenant: Name,
-        _now: Timestamp,
-    ) -> Result<Option<Cancelled>, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    async fn requeue(
-        &self,
-        _ids: Vec<NotificationId>,
-        _tenant: Name,
-        _now: Timestamp,
-    ) -> Result<Vec<Requeued>, StoreError> {
-        Err(StoreError::ReadOnly)
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
@@ -192,14 +173,6 @@ impl Ledger for PostgresReader {
         Ok(self.look_at_log(position, entries).await?.0)
     }
 
-    async fn suppress(
-        &self,
-        _suppressions: Vec<Suppression>,
-        _now: Timestamp,
-    ) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
     async fn suppressions(
         &self,
         channel: Name,
@@ -212,10 +185,6 @@ impl Ledger for PostgresReader {
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
         let status: Result<_, StoreError> = answer!(self, cluster);
         status.map(Some)
-    }
-
-    async fn lift(&self, _lifts: Vec<Lift>, _now: Timestamp) -> Result<Vec<bool>, StoreError> {
-        Err(StoreError::ReadOnly)
     }
 
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
@@ -238,14 +207,5 @@ impl Ledger for PostgresReader {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         answer!(self, feed, &feed)
-    }
-
-    async fn move_feed(
-        &self,
-        _feed: Name,
-        _from: FeedCursor,
-        _to: FeedCursor,
-    ) -> Result<FeedCursor, StoreError> {
-        Err(StoreError::ReadOnly)
     }
 }

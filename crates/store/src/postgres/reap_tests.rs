@@ -7,7 +7,7 @@ use tokio_postgres::NoTls;
 
 use super::{Options, Postgres};
 use crate::conformance::{Shape, claim_request, the_books_balance};
-use crate::{Claim, ClaimRequest, Claims, Ending, Ledger as _};
+use crate::{Claim, ClaimRequest, Claims, Ending, ReadStore as _};
 
 /// How a worker comes to be declared dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::conformance::{
     BroadcastShape, at, claim_all, exercise_slices, settle_all, the_books_balance,
 };
 use crate::rows::release::Slicing;
-use crate::{CancelTarget, Claims, Ingest as _, Ledger as _, RecipientGroup};
+use crate::{CancelTarget, Claims, Ingest as _, Operations as _, ReadStore as _, RecipientGroup};
 
 /// A process whose slices are one batch each, and are made one by one.
 async fn open_stepwise(database: &Database) -> Postgres {

@@ -1,5 +1,5 @@
 //! The rule by which a report that a recipient must not be tried changes the suppression list: the table of
-//! [`crate::Ledger::suppress`]. Arithmetic only: both databases go by it, and write its result.
+//! [`crate::Operations::suppress`]. Arithmetic only: both databases go by it, and write its result.
 
 use std::collections::BTreeMap;
 

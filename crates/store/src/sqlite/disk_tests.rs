@@ -17,7 +17,7 @@ use super::open::Options;
 use super::{Sqlite, SqliteReader};
 use crate::conformance::{BroadcastShape, Shape, at, claim_request, settle_all, the_books_balance};
 use crate::rows::release::Slicing;
-use crate::{Claims, Ingest, Ledger, Recovery, StoreError};
+use crate::{Claims, Ingest, Operations, ReadStore, Recovery, StoreError};
 
 /// More than the log of these stores, which the database has yet to grow by.
 const LOG: u64 = 1024 * 1024;

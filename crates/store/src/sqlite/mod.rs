@@ -55,9 +55,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{
-    Account, BroadcastId, ByteString, Chunk, Name, NotificationId, Settlement, Timestamp, limits,
-};
+use notification::{Chunk, Name, NotificationId, Settlement, Timestamp, limits};
 use rusqlite::ErrorCode;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -67,10 +65,8 @@ pub use reader::SqliteReader;
 
 use crate::rows::release::Slicing;
 use crate::{
-    Audit, Begin, Begun, BroadcastStatus, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
-    EventPosition, FeedCursor, Filter, History, LaneStatus, Ledger, Lift, LogPage, LogPosition,
-    Mark, Offer, Page, ParkedChannel, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
-    SuppressionPage,
+    Begin, Begun, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader,
+    Lift, Mark, Offer, Operations, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
 };
 use files::WalBounds;
 use reader::Beside;
@@ -318,25 +314,16 @@ impl Settle for Sqlite {
     }
 }
 
+impl HasReader for Sqlite {
+    type Reader = SqliteReader;
+
+    fn reader(&self) -> &SqliteReader {
+        &self.reader
+    }
+}
+
 #[async_trait]
-impl Ledger for Sqlite {
-    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
-        self.reader.find(id).await
-    }
-
-    async fn list(
-        &self,
-        filter: Filter,
-        after: Option<NotificationId>,
-        items: usize,
-    ) -> Result<Page<History>, StoreError> {
-        self.reader.list(filter, after, items).await
-    }
-
-    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
-        self.reader.broadcast(id).await
-    }
-
+impl Operations for Sqlite {
     async fn cancel(
         &self,
         target: CancelTarget,
@@ -361,26 +348,6 @@ impl Ledger for Sqlite {
         self.write(Synced, move |transaction| transaction.requeue(&ids, &tenant, now)).await
     }
 
-    async fn totals(&self) -> Result<Account, StoreError> {
-        self.reader.totals().await
-    }
-
-    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        self.reader.lanes().await
-    }
-
-    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
-        self.reader.parked(offered).await
-    }
-
-    async fn audit(&self) -> Result<Audit, StoreError> {
-        self.reader.audit().await
-    }
-
-    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
-        self.reader.log(position, entries).await
-    }
-
     async fn suppress(
         &self,
         suppressions: Vec<Suppression>,
@@ -392,36 +359,11 @@ impl Ledger for Sqlite {
         self.write(Synced, suppress).await
     }
 
-    async fn suppressions(
-        &self,
-        channel: Name,
-        after: Option<ByteString>,
-        items: usize,
-    ) -> Result<Vec<Suppression>, StoreError> {
-        self.reader.suppressions(channel, after, items).await
-    }
-
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
         self.write(Synced, move |transaction| {
             lifts.iter().map(|lift| transaction.lift(lift, now)).collect()
         })
         .await
-    }
-
-    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
-        self.reader.suppressed_channel(after).await
-    }
-
-    async fn suppression_events(
-        &self,
-        position: EventPosition,
-        events: usize,
-    ) -> Result<SuppressionPage, StoreError> {
-        self.reader.suppression_events(position, events).await
-    }
-
-    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
-        self.reader.feed(feed).await
     }
 
     async fn move_feed(

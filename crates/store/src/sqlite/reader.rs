@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Timestamp};
+use notification::{Account, BroadcastId, ByteString, Name, NotificationId};
 use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -17,9 +17,8 @@ use super::files::{WAL, WalBounds};
 use super::open::{open_reading, read_store_id};
 use super::read::Snapshot;
 use crate::{
-    Audit, BroadcastStatus, CancelTarget, Cancelled, EventPosition, FeedCursor, Filter, History,
-    LaneStatus, Ledger, Lift, LogPage, LogPosition, Page, ParkedChannel, Requeued, StoreError,
-    Suppression, SuppressionPage,
+    Audit, BroadcastStatus, EventPosition, FeedCursor, Filter, History, LaneStatus, LogPage,
+    LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, whoever owns it; changes nothing.
@@ -203,7 +202,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[async_trait]
-impl Ledger for SqliteReader {
+impl ReadStore for SqliteReader {
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
         self.read(move |snapshot| snapshot.find(id)).await
     }
@@ -219,24 +218,6 @@ impl Ledger for SqliteReader {
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         self.read(move |snapshot| snapshot.broadcast(id)).await
-    }
-
-    async fn cancel(
-        &self,
-        _target: CancelTarget,
-        _tenant: Name,
-        _now: Timestamp,
-    ) -> Result<Option<Cancelled>, StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
-    async fn requeue(
-        &self,
-        _ids: Vec<NotificationId>,
-        _tenant: Name,
-        _now: Timestamp,
-    ) -> Result<Vec<Requeued>, StoreError> {
-        Err(StoreError::ReadOnly)
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
@@ -259,14 +240,6 @@ impl Ledger for SqliteReader {
         self.read(move |snapshot| snapshot.log(position, entries)).await
     }
 
-    async fn suppress(
-        &self,
-        _suppressions: Vec<Suppression>,
-        _now: Timestamp,
-    ) -> Result<(), StoreError> {
-        Err(StoreError::ReadOnly)
-    }
-
     async fn suppressions(
         &self,
         channel: Name,
@@ -274,10 +247,6 @@ impl Ledger for SqliteReader {
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError> {
         self.read(move |snapshot| snapshot.suppressions(&channel, after.as_ref(), items)).await
-    }
-
-    async fn lift(&self, _lifts: Vec<Lift>, _now: Timestamp) -> Result<Vec<bool>, StoreError> {
-        Err(StoreError::ReadOnly)
     }
 
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
@@ -294,14 +263,5 @@ impl Ledger for SqliteReader {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         self.read(move |snapshot| snapshot.feed(&feed)).await
-    }
-
-    async fn move_feed(
-        &self,
-        _feed: Name,
-        _from: FeedCursor,
-        _to: FeedCursor,
-    ) -> Result<FeedCursor, StoreError> {
-        Err(StoreError::ReadOnly)
     }
 }

@@ -15,7 +15,7 @@ use crate::conformance::{
     BroadcastShape, at, claim_all, exercise_slices, settle_all, the_books_balance,
 };
 use crate::rows::release::Slicing;
-use crate::{Ingest as _, Ledger as _, RecipientGroup, Sqlite};
+use crate::{Ingest as _, ReadStore as _, RecipientGroup, Sqlite};
 
 /// A store whose slices are one batch each, and are made one by one.
 fn open(directory: &Path) -> Sqlite {

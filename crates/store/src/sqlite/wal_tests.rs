@@ -19,7 +19,7 @@ use super::open::Options;
 use super::wal::checkpoint;
 use crate::conformance::{Shape, at, claim_request, settle_all};
 use crate::rows::release::Slicing;
-use crate::{Claims, Ingest, Ledger, StoreError};
+use crate::{Claims, Ingest, ReadStore, StoreError};
 
 /// A hundredth of the ordinary ones, so that a store of ordinary size passes them often.
 const BOUNDS: WalBounds = WalBounds { checkpoint: 40, max: 320 };

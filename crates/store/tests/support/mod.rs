@@ -5,7 +5,7 @@
 use flow::Clock;
 use notification::{Chunk, Settlement};
 use store::postgres::Options;
-use store::{Ledger, Postgres, Settle, Settled};
+use store::{Postgres, ReadStore, Settle, Settled};
 use testbed::Database;
 
 /// An empty database of its own.
@@ -64,6 +64,6 @@ pub(crate) fn delivered(chunk: &Chunk) -> Settlement {
     }
 }
 
-pub(crate) async fn accepted(store: &dyn Ledger) -> u64 {
+pub(crate) async fn accepted(store: &dyn ReadStore) -> u64 {
     store.totals().await.unwrap().accepted
 }

@@ -9,7 +9,7 @@ use testbed::Database;
 use tokio_postgres::{Client, NoTls};
 
 use super::*;
-use crate::Ledger as _;
+use crate::ReadStore as _;
 use crate::conformance::{Shape, at, claim_all, name, the_books_balance};
 use crate::postgres::Options;
 use crate::postgres::connection::Connector;

@@ -21,7 +21,7 @@ use super::feed;
 use super::themes::Kind;
 use crate::conformance::{BroadcastShape, Shape, at, groups, name};
 use crate::{
-    BroadcastOpened, CancelTarget, ClaimRequest, Filter, Ledger as _, Lift, Mark, StoreError,
+    BroadcastOpened, CancelTarget, ClaimRequest, Filter, Lift, Mark, ReadStore as _, StoreError,
     Suppression,
 };
 

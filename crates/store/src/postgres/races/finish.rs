@@ -17,7 +17,7 @@ use super::controls::ONLY_ONE;
 use super::feed;
 use super::schedule::Schedule;
 use crate::conformance::{at, name};
-use crate::{Change, ClaimRequest, EventPosition, Filter, History, Ledger as _};
+use crate::{Change, ClaimRequest, EventPosition, Filter, History, ReadStore as _};
 
 /// More than one schedule makes.
 const HISTORIES: usize = 1_000;

@@ -1,4 +1,4 @@
-//! What can be asked, and what an operator may change.
+//! Reads: the state of notifications, broadcasts, lanes and the suppression list, and the log.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,7 @@ use notification::{
     State, Timestamp,
 };
 
-use crate::{
-    ClusterStatus, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionPage,
-};
+use crate::{ClusterStatus, EventPosition, FeedCursor, StoreError, Suppression, SuppressionPage};
 
 /// One attempt, or the end, of one notification as the log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,39 +94,6 @@ pub struct LogPage {
     pub next: LogPosition,
 }
 
-/// What to cancel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CancelTarget {
-    /// One notification.
-    Notification(NotificationId),
-    /// What is pending of a broadcast.
-    Broadcast(BroadcastId),
-}
-
-/// What cancelling came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cancelled {
-    /// Now cancelled.
-    pub cancelled: u64,
-    /// Too late: claimed, and perhaps on the wire.
-    pub under_way: u64,
-    /// Too late: ended before.
-    pub ended: u64,
-}
-
-/// What came of requeueing a notification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Requeued {
-    /// It is pending again and due now, with all attempts before it.
-    Requeued,
-    /// It was not dead: nothing has changed.
-    NotDead,
-    /// Its `expires_at` has passed: nothing has changed.
-    Expired,
-    /// This tenant has no such notification.
-    Unknown,
-}
-
 /// A broadcast as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BroadcastStatus {
@@ -206,15 +171,21 @@ impl Filter {
     }
 }
 
-/// Answers questions; of what it changes, everything is durable on return.
+/// Answers questions about a store, each from one snapshot; changes nothing. A reader has no [`Operations`](crate::Operations):
+///
+/// ```compile_fail
+/// fn operations(reader: store::SqliteReader) -> Box<dyn store::Operations> {
+///     Box::new(reader)
+/// }
+/// ```
 #[async_trait]
-pub trait Ledger: Send + Sync + std::fmt::Debug {
+pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// One notification, or `None` when this store never accepted it.
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError>;
 
     /// Notifications after `after`, at most `items`, in the order of their numbers. That is not the order of their commits:
-    /// on PostgreSQL each process draws numbers in advance, so what is accepted later may stand before `after`. Whoever
-    /// follows a store reads [`Ledger::log`], which is in the order of commits.
+    /// on PostgreSQL each process draws numbers in advance, so what is accepted later may stand before `after`. To
+    /// follow a store, read [`ReadStore::log`], which is in the order of commits.
     async fn list(
         &self,
         filter: Filter,
@@ -224,24 +195,6 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
 
     /// A sealed broadcast.
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError>;
-
-    /// Cancels what is pending of `target`, if it belongs to `tenant`; `None` when there is no such thing.
-    async fn cancel(
-        &self,
-        target: CancelTarget,
-        tenant: Name,
-        now: Timestamp,
-    ) -> Result<Option<Cancelled>, StoreError>;
-
-    /// Sends dead notifications of `tenant` again, as new attempts of the same ones, and answers in order. One that is in
-    /// doubt is never sent again; a dead one was accepted by no provider, whatever its guarantee. The log gets a line of the
-    /// attempt 0 for each.
-    async fn requeue(
-        &self,
-        ids: Vec<NotificationId>,
-        tenant: Name,
-        now: Timestamp,
-    ) -> Result<Vec<Requeued>, StoreError>;
 
     /// Running totals: cheap, for status and metrics.
     async fn totals(&self) -> Result<Account, StoreError>;
@@ -263,24 +216,6 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// The log from `position` on, about `entries` of it.
     async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError>;
 
-    /// Adds to the suppression list at `now`, each word after the other. A settlement adds what providers said, likewise:
-    ///
-    /// | listed | says so | reason and status | since | an event |
-    /// |---|---|---|---|---|
-    /// | no | anybody | as said | as said | yes |
-    /// | by anybody | an operator | as said | the later | if reason or status changed |
-    /// | by anybody | a provider | stay | the later | no |
-    ///
-    /// A provider that says since when is not heard when the recipient came back at that instant or later ([`Lift`]).
-    async fn suppress(
-        &self,
-        suppressions: Vec<Suppression>,
-        now: Timestamp,
-    ) -> Result<(), StoreError>;
-
-    /// Takes recipients off the list at `now`; says for each whether it was there and is not any more.
-    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError>;
-
     /// The suppression list of `channel` in order of recipient, after `after`, at most `items`.
     async fn suppressions(
         &self,
@@ -289,7 +224,7 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError>;
 
-    /// The first channel after `after`, in order of name, that has anybody on its list.
+    /// The first channel after `after`, in order of name, that has recipients on its list.
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError>;
 
     /// What changed on the list, from `position` on, at most `events`.
@@ -299,19 +234,89 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
         events: usize,
     ) -> Result<SuppressionPage, StoreError>;
 
-    /// How far the feed called `feed` is; a feed that nobody ever moved is at the start.
+    /// How far the feed called `feed` is; one that was never moved is at the start.
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError>;
-
-    /// Moves the feed from `from` to `to` if it is at `from`, and says where it is then.
-    async fn move_feed(
-        &self,
-        feed: Name,
-        from: FeedCursor,
-        to: FeedCursor,
-    ) -> Result<FeedCursor, StoreError>;
 
     /// The processes that share this store; `None` for one that belongs to a single process.
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
         Ok(None)
+    }
+}
+
+/// A store that has its questions answered by a reader of its own: it implements [`ReadStore`] by that.
+pub trait HasReader: Send + Sync + std::fmt::Debug {
+    /// Its reader.
+    type Reader: ReadStore;
+
+    /// The reader.
+    fn reader(&self) -> &Self::Reader;
+}
+
+#[async_trait]
+impl<T: HasReader> ReadStore for T {
+    async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
+        self.reader().find(id).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<NotificationId>,
+        items: usize,
+    ) -> Result<Page<History>, StoreError> {
+        self.reader().list(filter, after, items).await
+    }
+
+    async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
+        self.reader().broadcast(id).await
+    }
+
+    async fn totals(&self) -> Result<Account, StoreError> {
+        self.reader().totals().await
+    }
+
+    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+        self.reader().lanes().await
+    }
+
+    async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
+        self.reader().parked(offered).await
+    }
+
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.reader().audit().await
+    }
+
+    async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
+        self.reader().log(position, entries).await
+    }
+
+    async fn suppressions(
+        &self,
+        channel: Name,
+        after: Option<ByteString>,
+        items: usize,
+    ) -> Result<Vec<Suppression>, StoreError> {
+        self.reader().suppressions(channel, after, items).await
+    }
+
+    async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
+        self.reader().suppressed_channel(after).await
+    }
+
+    async fn suppression_events(
+        &self,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<SuppressionPage, StoreError> {
+        self.reader().suppression_events(position, events).await
+    }
+
+    async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
+        self.reader().feed(feed).await
+    }
+
+    async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
+        self.reader().cluster().await
     }
 }

@@ -4,18 +4,18 @@ use std::fmt::Display;
 
 use store::postgres::PostgresReader;
 use store::sqlite::Sqlite;
-use store::{Ledger, StoreError};
+use store::{ReadStore, StoreError};
 
 use crate::config::{StoreConfig, StorePlace};
 use crate::exit::{Failure, FailureKind};
 
-/// Runs `work` with the ledger of the configured store.
+/// Runs `work` with a reader of the configured store.
 pub(crate) fn ask<T>(
     config: &StoreConfig,
-    work: impl AsyncFnOnce(&dyn Ledger) -> anyhow::Result<T>,
+    work: impl AsyncFnOnce(&dyn ReadStore) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reader: Box<dyn Ledger> = match config.place() {
+    let reader: Box<dyn ReadStore> = match config.place() {
         StorePlace::Directory(directory) => {
             let opened = Sqlite::open_read_only(directory);
             Box::new(opened.map_err(|error| cannot_read(directory.display(), &error))?)

@@ -1,0 +1,29 @@
+//! What a handler may do with the store: all may read; one that changes something asks for [`Operations`] in its signature.
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+
+use crate::Shared;
+
+/// The operations of the store, locked up: handlers get at them as [`Operations`] only.
+pub(crate) struct Locked(Arc<dyn store::Operations>);
+
+/// The operations of the store, for a handler that changes something.
+pub(crate) struct Operations(pub(crate) Arc<dyn store::Operations>);
+
+// === impl Locked ===
+
+impl Locked {
+    pub(crate) fn new(operations: Arc<dyn store::Operations>) -> Self {
+        Self(operations)
+    }
+}
+
+// === impl Operations ===
+
+impl FromRef<Arc<Shared>> for Operations {
+    fn from_ref(shared: &Arc<Shared>) -> Self {
+        Self(Arc::clone(&shared.operations.0))
+    }
+}

@@ -1,0 +1,88 @@
+//! Operations: what callers and operators may change about notifications that were accepted, and about the suppression list.
+
+use async_trait::async_trait;
+use notification::{BroadcastId, Name, NotificationId, Timestamp};
+
+use crate::{FeedCursor, Lift, StoreError, Suppression};
+
+/// What to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// One notification.
+    Notification(NotificationId),
+    /// What is pending of a broadcast.
+    Broadcast(BroadcastId),
+}
+
+/// What cancelling came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cancelled {
+    /// Now cancelled.
+    pub cancelled: u64,
+    /// Too late: claimed, and perhaps on the wire.
+    pub under_way: u64,
+    /// Too late: ended before.
+    pub ended: u64,
+}
+
+/// What came of requeueing a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Requeued {
+    /// It is pending again and due now, with all attempts before it.
+    Requeued,
+    /// It was not dead: nothing has changed.
+    NotDead,
+    /// Its `expires_at` has passed: nothing has changed.
+    Expired,
+    /// This tenant has no such notification.
+    Unknown,
+}
+
+/// Changes what a store holds; every change is durable on return.
+#[async_trait]
+pub trait Operations: Send + Sync + std::fmt::Debug {
+    /// Cancels what is pending of `target`, if it belongs to `tenant`; `None` when there is no such thing.
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError>;
+
+    /// Sends dead notifications of `tenant` again, as new attempts of the same ones, and answers in order. One that is in
+    /// doubt is never sent again; a dead one was accepted by no provider, whatever its guarantee. The log gets a line of the
+    /// attempt 0 for each.
+    async fn requeue(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError>;
+
+    /// Adds recipients to the suppression list at `now`, one report after the other. A settlement adds those that providers
+    /// report, by the same rule:
+    ///
+    /// | listed | reported by | reason and status | since | an event |
+    /// |---|---|---|---|---|
+    /// | no | either | as reported | as reported | yes |
+    /// | yes | an operator | as reported | the later | if reason or status changed |
+    /// | yes | a provider | stay | the later | no |
+    ///
+    /// A provider's report of an instant is ignored when the recipient came back at that instant or later ([`Lift`]).
+    async fn suppress(
+        &self,
+        suppressions: Vec<Suppression>,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Takes recipients off the list at `now`; says for each whether it was there and is not any more.
+    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError>;
+
+    /// Moves the feed from `from` to `to` if it is at `from`, and says where it is then.
+    async fn move_feed(
+        &self,
+        feed: Name,
+        from: FeedCursor,
+        to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError>;
+}
