@@ -20,18 +20,18 @@ pub struct ClaimRequest {
     /// Deliveries wanted at most; a chunk that would exceed it is left, unless it is the first. So is what would make it more
     /// than about [`CLAIM_BYTES`](notification::limits::CLAIM_BYTES).
     pub items: usize,
-    /// Only lanes of this priority and above: what goes further takes no others now.
+    /// Only lanes of this priority and above: the deliverers have no room for lower ones now.
     pub lowest: Priority,
     /// Deliveries of one lane that may be claimed and unsettled at a time; every chunk weighs
     /// [`CHUNK_WEIGHT`](notification::limits::CHUNK_WEIGHT) deliveries more than it has. A lane below it may be given one
     /// chunk beyond it.
     pub lane_window: usize,
     /// Deliveries of all lanes together that may be claimed and unsettled at a time, likewise. Lanes that are
-    /// not urgent leave an eighth of it to those that are, and every lane half of what is left to the others.
+    /// not urgent leave an eighth of it to those that are, and every lane half of what is left to the other lanes.
     pub total_window: usize,
 }
 
-/// What was claimed: chunks, or tickets for them.
+/// The answer to a claim: chunks, or tickets for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim<T> {
     /// Chunks, urgent lanes first, lanes of one priority in turn, within a lane by due time.
@@ -58,7 +58,7 @@ pub struct Mark {
 pub enum Begun {
     /// Durably marked: go.
     Granted,
-    /// Somebody else holds the chunk, it is settled, or it was begun this far before: send nothing.
+    /// The chunk has another holder, is settled, or was begun this far before: send nothing.
     Stale,
 }
 
@@ -70,7 +70,7 @@ pub enum Settled {
         /// Deliveries of the chunk without an outcome.
         remaining: usize,
     },
-    /// Somebody else holds the chunk, or it is settled: nothing was written.
+    /// The chunk has another holder, or is settled: nothing was written.
     Stale,
 }
 
@@ -78,9 +78,9 @@ pub enum Settled {
 
 impl ClaimRequest {
     /// Whether a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
-    /// more. A lane may hold half of what is left of the common window, so however many lanes answer nobody, the next
-    /// one still finds room (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for
-    /// shared-memory packet switches", 1998).
+    /// more. A lane may hold half of what is left of the common window, so the next lane finds room however many providers
+    /// do not answer (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+    /// switches", 1998).
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
         let left = self.total_window_of(priority).saturating_sub(of_all);
         priority <= self.lowest && of_lane < self.lane_window.min(left.div_ceil(2))
@@ -122,7 +122,7 @@ pub trait Claims<T>: Send + Sync + std::fmt::Debug {
     fn changes(&self) -> watch::Receiver<u64>;
 }
 
-/// Parks lanes that nobody here can deliver. For the process that claims.
+/// Parks the lanes of channels that this process cannot deliver by. For the process that claims.
 #[async_trait]
 pub trait Offer: Send + Sync + std::fmt::Debug {
     /// From now on claims nothing but what goes by one of `channels`, and changes ([`Claims::changes`]). The rest is parked: due
@@ -140,7 +140,7 @@ pub trait Begin: Send + Sync + std::fmt::Debug {
     async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError>;
 }
 
-/// Writes outcomes. For settle, and nobody else.
+/// Writes outcomes. For settle alone.
 #[async_trait]
 pub trait Settle: Send + Sync + std::fmt::Debug {
     /// Writes log, retries and suppressions, accepts fallbacks, and answers in order. Each settlement applies whole or

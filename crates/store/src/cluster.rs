@@ -1,4 +1,4 @@
-//! What a store that several processes share does besides.
+//! A store that several processes share: tickets, the outbox, and the status of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub trait Take: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Option<Chunk>>, StoreError>;
 }
 
-/// What an application put into the outbox within its own transaction. Nothing of it is checked yet but what the
+/// A row that an application inserted into the outbox within its own transaction. Nothing of it is checked yet but what the
 /// database itself enforces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
@@ -113,7 +113,7 @@ pub struct WorkerStatus {
     pub claimed: u64,
     /// Deliveries settled by it, since it started.
     pub settled: u64,
-    /// The same per second, over its last few seconds.
+    /// Deliveries settled per second, over its last few seconds.
     pub settled_per_second: f64,
 }
 
@@ -122,7 +122,7 @@ pub struct WorkerStatus {
 pub struct ClusterStatus {
     /// In order of start.
     pub workers: Vec<WorkerStatus>,
-    /// Partitions that nobody owns at the moment.
+    /// Partitions without an owner at the moment.
     pub partitions_free: u16,
     /// Rows of the outbox that were put aside.
     pub outbox_rejected: u64,

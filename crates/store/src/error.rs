@@ -1,4 +1,4 @@
-//! What can go wrong in a store.
+//! The errors of a store.
 
 /// Why a store did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum StoreError {
     /// No such broadcast, or it is sealed or abandoned already.
     #[error("there is no open broadcast {0}")]
     NoOpenBroadcast(notification::BroadcastId),
-    /// Somebody else owns the store.
+    /// Another process owns the store.
     #[error("{0}")]
     InUse(String),
     /// The store was written by a newer or a damaged version.
@@ -35,12 +35,12 @@ pub enum StoreError {
     Broken(String),
 }
 
-/// What a caller does about it.
+/// The kind of an error, which says how a caller goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The request is wrong.
     Request,
-    /// The same request may succeed later.
+    /// Temporary: the request may succeed later.
     Unavailable,
     /// The process cannot go on with this store.
     Fatal,
@@ -49,7 +49,7 @@ pub enum ErrorKind {
 // === impl StoreError ===
 
 impl StoreError {
-    /// What a caller does about it.
+    /// The kind of an error, which says how a caller goes on.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::KeyReused { .. } | Self::NoOpenBroadcast(_) => ErrorKind::Request,

@@ -10,7 +10,7 @@ use notification::{
 
 use crate::StoreError;
 
-/// What became of one draft.
+/// The answer for one draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// It is durable under this identifier.
@@ -26,15 +26,15 @@ pub struct BroadcastDraft {
     pub tenant: Name,
     /// The channel.
     pub channel: Name,
-    /// Who goes first.
+    /// Its priority, which decides what is claimed first.
     pub priority: Priority,
-    /// What a crash may cost.
+    /// Its guarantee: how a delivery ends that a crash interrupts.
     pub guarantee: Guarantee,
     /// Not to be sent before this instant.
     pub due_at: Timestamp,
     /// Not to be sent at or after this instant.
     pub expires_at: Option<Timestamp>,
-    /// Sent to everybody who has none of its own; stored once.
+    /// Sent to each recipient that has none of its own; stored once.
     pub content: Content,
     /// The caller's key. The recipients are not part of its fingerprint.
     pub idempotency: Option<Idempotency>,
@@ -47,7 +47,7 @@ pub struct RecipientGroup {
     pub destination: Arc<str>,
     /// Device tokens, endpoints, addresses; at most [`notification::limits::REQUEST_ITEMS`] a call.
     pub recipients: Vec<ByteString>,
-    /// What each of them is sent, in the same order; empty when all are sent the broadcast's content.
+    /// The content for each of them, in the order of the recipients; empty when all are sent the broadcast's content.
     pub contents: Vec<Content>,
 }
 
@@ -63,7 +63,7 @@ pub enum BroadcastOpened {
 // === impl RecipientGroup ===
 
 impl RecipientGroup {
-    /// A group of nobody yet.
+    /// A group without recipients.
     pub const fn new(destination: Arc<str>) -> Self {
         Self { destination, recipients: Vec::new(), contents: Vec::new() }
     }

@@ -5,16 +5,16 @@ use notification::{BroadcastId, Name, NotificationId, Timestamp};
 
 use crate::{FeedCursor, Lift, StoreError, Suppression};
 
-/// What to cancel.
+/// A notification or a broadcast to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelTarget {
     /// One notification.
     Notification(NotificationId),
-    /// What is pending of a broadcast.
+    /// All pending notifications of a broadcast.
     Broadcast(BroadcastId),
 }
 
-/// What cancelling came to.
+/// How many notifications were cancelled, and how many were too late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cancelled {
     /// Now cancelled.
@@ -25,7 +25,7 @@ pub struct Cancelled {
     pub ended: u64,
 }
 
-/// What came of requeueing a notification.
+/// The answer to requeueing one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Requeued {
     /// It is pending again and due now, with all attempts before it.

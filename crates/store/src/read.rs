@@ -30,13 +30,13 @@ pub struct Attempted {
 pub struct History {
     /// Its identifier.
     pub id: NotificationId,
-    /// What it shares with others.
+    /// What it shares with the notifications of its batch.
     pub envelope: Envelope,
     /// When it was accepted.
     pub accepted_at: Timestamp,
     /// Device token, endpoint, address.
     pub recipient: ByteString,
-    /// What is sent.
+    /// Its content.
     pub content: Content,
     /// Where it stands.
     pub state: State,
@@ -80,7 +80,7 @@ pub struct LogPosition(pub u64);
 pub struct LogEntry {
     /// Of which notification.
     pub id: NotificationId,
-    /// What happened.
+    /// The attempt, or the end.
     pub attempted: Attempted,
 }
 
@@ -135,12 +135,12 @@ pub struct ParkedChannel {
     pub is_at_least: bool,
 }
 
-/// What a full count of everything found.
+/// The result of a full count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
     /// Counted from batches, chunks and log, not from running totals.
     pub account: Account,
-    /// What does not add up, in words; empty when everything does. At most 100, then counted only.
+    /// The contradictions, in words; empty when there are none. At most 100, then counted only.
     pub problems: Vec<String>,
     /// How many problems there are.
     pub problem_count: u64,
@@ -199,7 +199,7 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// Running totals: cheap, for status and metrics.
     async fn totals(&self) -> Result<Account, StoreError>;
 
-    /// Lanes with work, in order of lane: those of which something is claimed, and of the others some whose work is due first,
+    /// Lanes with work, in order of lane: those of which something is claimed, and of the rest some whose work is due first,
     /// a thousand at least if there are so many. What is due first of all is among them, or something that is due 16 s later
     /// at most: what waits costs an answer nothing.
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
@@ -227,7 +227,7 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// The first channel after `after`, in order of name, that has recipients on its list.
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError>;
 
-    /// What changed on the list, from `position` on, at most `events`.
+    /// The changes of the list from `position` on, at most `events`.
     async fn suppression_events(
         &self,
         position: EventPosition,

@@ -31,9 +31,9 @@ struct Literal {
     text: String,
 }
 
-/// What a statement begins with.
+/// The beginnings of statements.
 const BEGINNINGS: [&str; 5] = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
-/// What only a statement has, or a part of one.
+/// Words that only a statement has, or a part of one.
 const TRAITS: [&str; 6] =
     ["SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ", " FROM ", " WHERE "];
 
@@ -158,7 +158,7 @@ fn is_statement(text: &str) -> bool {
 // === impl Literal ===
 
 impl Literal {
-    /// What the code before it calls it: the word between `left` and `right`, if nothing but code that ends there follows.
+    /// Its name in the code before it: the word between `left` and `right`, if nothing but code that ends there follows.
     fn names(&self, left: &str, right: &str) -> Option<&str> {
         let (_, named) = self.before.rsplit_once(left)?;
         let (name, _) = named.split_once(right)?;

@@ -10,13 +10,13 @@ use notification::{ByteString, Name, OutcomeGroup, Timestamp};
 pub struct Suppression {
     /// On which channel.
     pub channel: Name,
-    /// Who.
+    /// The recipient.
     pub recipient: ByteString,
     /// The provider's words, or the operator's.
     pub reason: String,
     /// The protocol's status code, 0 when it was an operator who said so.
     pub status: u16,
-    /// Since when, by the provider's clock if it said, else by ours: the latest that anybody said.
+    /// Since when, by the provider's clock if it said, else by ours: the latest of all reports.
     pub since: Timestamp,
 }
 
@@ -25,7 +25,7 @@ pub struct Suppression {
 pub struct Lift {
     /// On which channel.
     pub channel: Name,
-    /// Who.
+    /// The recipient.
     pub recipient: ByteString,
     /// When the application saw the recipient register anew. Then only what a provider said of the time before is lifted:
     /// a suppression since a later instant stays, and so does an operator's, for to register is not to consent. `None`
@@ -36,7 +36,7 @@ pub struct Lift {
     pub registered_at: Option<Timestamp>,
 }
 
-/// What happened to a recipient.
+/// A change of a recipient's suppression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// It is on the list from now on, or is for another reason. That `since` grew is no change.
@@ -61,9 +61,9 @@ pub struct SuppressionEvent {
     pub at: Timestamp,
     /// On which channel.
     pub channel: Name,
-    /// Who.
+    /// The recipient.
     pub recipient: ByteString,
-    /// What changed.
+    /// The change.
     pub change: Change,
 }
 
@@ -93,12 +93,12 @@ pub struct EventPosition {
 )]
 pub struct PositionError(String);
 
-/// How far somebody who hands the changes on has come.
+/// How far a feed has handed the changes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeedCursor {
     /// All up to here is taken.
     pub position: EventPosition,
-    /// What is being handed on ends here. Fixed before it is begun, so that whoever goes on hands on the same.
+    /// The end of the part that is being handed on. Fixed before it is begun, so that a process that goes on hands on the same.
     pub until: Option<EventPosition>,
     /// How often this was handed on in vain.
     pub tries: u32,
@@ -112,7 +112,7 @@ impl Suppression {
         self.status == 0
     }
 
-    /// What the log says of a notification that was not sent because of an entry.
+    /// The detail in the log of a notification that was not sent because of an entry.
     pub(crate) fn log_detail(reason: &str, since: Timestamp) -> String {
         match reason {
             "" => format!("suppressed since {since}"),
@@ -120,7 +120,7 @@ impl Suppression {
         }
     }
 
-    /// What is listed of the member at `index` of a group that was settled at `at`.
+    /// The suppression of the member at `index` of a group that was settled at `at`.
     pub(crate) fn of_group(
         group: &OutcomeGroup,
         (channel, recipient): (Name, ByteString),

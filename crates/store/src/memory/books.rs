@@ -1,4 +1,4 @@
-//! What the double remembers, and the only ways in which it changes.
+//! The state of the double, and the only ways in which it changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(super) struct Piece {
     pub(super) epoch: Epoch,
     pub(super) crashes: u16,
     pub(super) lease_until: Option<Timestamp>,
-    /// What it weighs for its bytes while it is leased, counted when it was.
+    /// The weight of its bytes while it is leased, counted when it was.
     pub(super) bytes_weight: usize,
     pub(super) begun_through: Option<u16>,
     pub(super) members: Vec<u16>,
@@ -69,14 +69,14 @@ pub(super) struct Broadcast {
     pub(super) sealed_at: Option<Timestamp>,
 }
 
-/// What a key was used for.
+/// The notification or broadcast that an idempotency key was used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     Notification(NotificationId),
     Broadcast(BroadcastId),
 }
 
-/// What the log keeps of an end or an attempt.
+/// An end or an attempt in the log.
 #[derive(Debug, Clone)]
 pub(super) struct Line<'a> {
     pub(super) at: Timestamp,

@@ -139,7 +139,7 @@ impl Books {
         self.take_members(id, &ended) == 0
     }
 
-    /// Nobody may act for the current claim any more.
+    /// Ends the current claim: its holder may not act for it any more.
     fn end_lease(&mut self, id: ChunkId, now: Timestamp, detail: &str) -> (u64, u64) {
         let Some(piece) = self.chunks.get(&id).cloned() else { return (0, 0) };
         let guarantee = self.batch(piece.batch).envelope.guarantee;

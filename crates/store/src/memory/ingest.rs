@@ -50,7 +50,7 @@ impl Books {
     }
 
     /// Accepts what stands in for notifications that end in this transaction.
-    #[expect(clippy::expect_used, reason = "keys of fallbacks are nobody else's")]
+    #[expect(clippy::expect_used, reason = "only fallbacks have such keys")]
     pub(super) fn accept_fallbacks(&mut self, drafts: Vec<Draft>, now: Timestamp) {
         self.ingest(drafts, now).expect("a fallback is accepted once");
     }

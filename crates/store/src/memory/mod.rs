@@ -54,7 +54,7 @@ impl Memory {
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
     }
 
-    /// What a process finds that starts at `now` after the last one ended so.
+    /// Recovers as a process does that starts at `now`, after the last one ended so.
     pub fn crash(&self, ending: Ending, now: Timestamp) -> Recovery {
         self.change(|books| books.recover(ending, now))
     }

@@ -162,7 +162,7 @@ impl Books {
     }
 }
 
-/// What must have happened for a delivery to be settled so.
+/// The event by which a delivery is settled so.
 #[expect(clippy::panic, reason = "what the table does not allow is a bug, found here")]
 fn event_of(disposition: Disposition) -> Event {
     match disposition {

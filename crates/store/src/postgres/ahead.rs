@@ -1,8 +1,8 @@
 //! Ready chunks of lanes, read ahead of being chosen.
 //!
-//! In a lane, the chunks of our partitions lie between those of others, and these are passed. A look at a lane passes so
+//! In a lane, the chunks of our partitions lie between those of other workers, and these are passed. A look at a lane passes so
 //! many of them at most, and a claim goes on so far at most; the place that it came to is the lane's watermark, so they
-//! are passed once. A lane that was not looked through is due at once, behind the others: the next claim goes on with it.
+//! are passed once. A lane that was not looked through is due at once, behind the other lanes: the next claim goes on with it.
 //!
 //! What was passed may become ours with its partition: then all watermarks are forgotten ([`Transaction::reload`]). What
 //! becomes ready again below the watermark is told by a notice, which lowers it, as for chunks that were claimed.
@@ -18,11 +18,11 @@ use crate::ClaimRequest;
 use crate::rows::codes::LaneId;
 use crate::rows::model::ChunkRow;
 
-/// What a claim has read of lanes.
+/// Chunks of lanes that a claim has read ahead.
 #[derive(Debug)]
 pub(super) struct LookAhead {
     lanes: HashMap<LaneId, Ahead>,
-    /// Chunks of others that the claim may pass yet beyond its first look at each lane.
+    /// Chunks of other workers that the claim may pass yet beyond its first look at each lane.
     left: i64,
 }
 
@@ -33,7 +33,7 @@ struct Ahead {
     chunks: VecDeque<(ChunkRow, usize)>,
     /// How many are read at once.
     limit: i64,
-    /// How many are looked at for that, ours and others'.
+    /// How many are looked at for that, of all workers.
     looked_at: i64,
     /// The last one that was looked at, if all were that a look may look at or that there are. Of what is ours, nothing
     /// but `chunks` lies before it.
@@ -42,7 +42,7 @@ struct Ahead {
     is_all: bool,
 }
 
-/// What comes next in a lane.
+/// The next chunk of a lane, as far as it was read.
 #[derive(Debug)]
 pub(super) enum Next {
     /// This chunk, with about so many bytes.
@@ -90,7 +90,7 @@ impl Default for LookAhead {
 }
 
 impl LookAhead {
-    /// What comes next in the lane; `None` when it is to be looked at first.
+    /// The next chunk of the lane; `None` when more must be read first.
     fn next(&self, lane: LaneId, now: Timestamp) -> Option<Next> {
         let known = self.lanes.get(&lane)?;
         if let Some((chunk, bytes)) = known.chunks.front() {
@@ -156,7 +156,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Reads on in the lane, and at the beginnings of others whose turn comes soon.
+    /// Reads on in the lane, and at the beginnings of the lanes whose turn comes soon.
     async fn look(
         &mut self,
         lane: LaneId,
@@ -165,8 +165,8 @@ impl Transaction<'_> {
     ) -> Result<(), Failure> {
         let (limit, looked_at) = ahead.step(lane);
         let claiming = &self.state.claiming;
-        let others = if looked_at > LOOK_AT { 0 } else { LANES_AHEAD };
-        let mut wanted = claiming.lanes.open(request, others);
+        let more = if looked_at > LOOK_AT { 0 } else { LANES_AHEAD };
+        let mut wanted = claiming.lanes.open(request, more);
         wanted.retain(|other| *other != lane && !ahead.lanes.contains_key(other));
         wanted.push(lane);
         let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));

@@ -19,7 +19,7 @@ struct Side<'a> {
     next: Option<(i64, Row)>,
 }
 
-/// What waits of a broadcast.
+/// The part of a broadcast that waits for its chunks.
 struct Waits {
     /// The batches behind this one.
     passed: i64,

@@ -36,7 +36,7 @@ pub(super) struct AbandonBroadcast(pub(super) BroadcastId);
 /// An open broadcast, locked.
 #[derive(Debug)]
 pub(super) struct LockedBroadcast {
-    /// What its batches have in common; the destination is left empty.
+    /// The envelope that its batches share; the destination is left empty.
     pub(super) envelope: Envelope,
     /// Its idempotency key, and the fingerprint of its content.
     pub(super) key: Option<(ByteString, [u8; 32])>,

@@ -1,4 +1,4 @@
-//! Withdrawals: only what nobody holds can be cancelled.
+//! Cancelling: what is not claimed can be cancelled.
 
 use std::collections::HashMap;
 
@@ -102,8 +102,8 @@ impl Request for CancelBroadcastSlice {
         }
         let (mut under_way, mut cancelled) = (0, 0);
         let mut writes = Writes::default();
-        let everybody = Members::all(limits::BATCH_ITEMS);
-        for chunk in transaction.pending_of(&batches, &everybody).await? {
+        let all_members = Members::all(limits::BATCH_ITEMS);
+        for chunk in transaction.pending_of(&batches, &all_members).await? {
             let count = chunk.count as u64;
             if chunk.lease_until.is_some() {
                 under_way += count;

@@ -90,7 +90,7 @@ impl Transaction<'_> {
             let (first, of_first) = match next {
                 Next::Chunk(first, bytes) if first.due_at <= request.now => (first, bytes),
                 Next::NotBefore(at) if at <= request.now => {
-                    // The next claim goes on with it, when the others had their turns.
+                    // The next claim goes on with it, when the other lanes have had their turns.
                     lanes.served(lane, Some(at));
                     break;
                 }

@@ -145,7 +145,7 @@ impl Take for Postgres {
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// `now`, by a caller's clock, or the database's time if that is earlier: whoever's clock is ahead sends nothing before it
+    /// `now`, by a caller's clock, or the database's time if that is earlier: a caller whose clock is ahead sends nothing before it
     /// is due, and ends no lease that lasts.
     fn no_later(&self, now: Timestamp) -> Timestamp {
         now.min(self.begun_at)
@@ -159,7 +159,7 @@ impl Transaction<'_> {
     }
 
     /// Makes due again the chunks of good tickets, locked, that this worker may not take because it is overdue or removed:
-    /// the tickets are spent, and nobody would come for the chunks before their leases end.
+    /// the tickets are spent, and the chunks would wait until their leases end.
     async fn hand_back(&mut self, refused: &[ChunkRow]) -> Result<(), Failure> {
         self.unlease(refused).await?;
         for chunk in refused {
@@ -300,7 +300,7 @@ impl Transaction<'_> {
     }
 }
 
-/// What the chosen chunks hold.
+/// The contents of the chosen chunks.
 fn deliveries_of(
     chosen: &[ChunkRow],
     batches: &HashMap<BatchId, BatchRow>,

@@ -20,7 +20,7 @@ use crate::StoreError;
 pub(super) struct Connector {
     config: Config,
     tls: Tls,
-    /// Who holds up what is done on its connections.
+    /// Pauses the statements of its connections, in tests.
     #[cfg(test)]
     pub(super) gate: Option<super::races::Gate>,
 }
@@ -29,16 +29,16 @@ pub(super) struct Connector {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
-    /// The server's process behind it: what it notifies others of, it is told of itself.
+    /// The server's process behind it. A session receives its own notifications, too.
     pub(super) backend: i32,
     /// The history that the server writes on: another one after a failover; empty for a standby.
     pub(super) timeline: String,
     #[cfg(test)]
     pub(super) gate: Option<super::races::Gate>,
     statements: Mutex<HashMap<&'static str, Statement>>,
-    /// What its plans were made for.
+    /// The sizes of the tables that its plans were made for.
     sizes: Mutex<Sizes>,
-    /// What moves its bytes.
+    /// The task that moves its bytes.
     _driver: Tasks,
 }
 
@@ -97,7 +97,7 @@ impl Connector {
         errors::at_start(error, &self.config)
     }
 
-    /// The same for questions only: a standby answers them as well.
+    /// Connections for questions only, which a standby answers as well.
     pub(super) fn for_questions(mut self) -> Self {
         self.config.target_session_attrs(TargetSessionAttrs::Any);
         self
@@ -181,7 +181,7 @@ impl Session {
         self.sizes().question()
     }
 
-    /// Forgets the plans of this session if the sizes of the tables, where they were asked for, are others than those that
+    /// Forgets the plans of this session if the sizes of the tables, where they were asked for, differ from those that
     /// the plans were made for.
     pub(super) async fn follow_growth(&self, sizes: Option<String>) -> Result<(), Error> {
         let is_other = sizes.is_some_and(|sizes| self.sizes().learn(&sizes));

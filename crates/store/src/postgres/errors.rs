@@ -1,4 +1,4 @@
-//! What went wrong, what can be done about it, and how it is told.
+//! Errors of the database: which of them are repeated, and how they are told.
 
 use std::error::Error as _;
 use std::io;
@@ -9,12 +9,12 @@ use tokio_postgres::{Config, Error};
 
 use crate::StoreError;
 
-/// What to do after an error.
+/// How a writer goes on after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The connection, or the server behind it, is of no use now: connect anew, and do it again.
     Lost,
-    /// Somebody else was in the way: do it again.
+    /// Another transaction was in the way: do it again.
     Again,
     /// A disk of the server is full: what comes in is refused, and what is under way is done again once there is room.
     Full,
@@ -25,12 +25,12 @@ pub(super) enum Kind {
 // === impl Kind ===
 
 impl Kind {
-    /// What to do after `error`.
+    /// How a writer goes on after `error`.
     pub(super) fn of(error: &Error) -> Self {
         error.code().map_or_else(|| Self::without_code(error), Self::of_code)
     }
 
-    /// What the server says of itself, see <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+    /// States of the server, see <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
     fn of_code(code: &SqlState) -> Self {
         match *code {
             SqlState::T_R_SERIALIZATION_FAILURE
@@ -65,7 +65,7 @@ pub(super) fn is_notify_queue_full(error: &Error) -> bool {
     error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
 }
 
-/// What a caller is told who brings something in while a disk of the server is full.
+/// The refusal of new work while a disk of the server is full.
 pub(super) fn no_space(told: &str) -> StoreError {
     StoreError::NoSpace(format!(
         "the disk of the database is full ({told}): nothing was stored, and what was stored before is delivered as far as \

@@ -48,7 +48,7 @@ pub(super) const FORGET_PLANS: &str = "DISCARD PLANS";
 // === impl Sizes ===
 
 impl Sizes {
-    /// What a transaction asks for when it begins: a [`question`](Self::question) with the first, and with every
+    /// The query that a transaction sends when it begins: a [`question`](Self::question) with the first, and with every
     /// [`ASK_EVERY`]th after it.
     pub(super) fn question_at_begin(&mut self) -> Option<String> {
         let is_asked = self.transactions.is_multiple_of(ASK_EVERY);
@@ -101,7 +101,7 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// What a server with tables of so many pages answers.
+    /// The answer of a server with tables of so many pages.
     fn answer(question: &str, pages: u64) -> String {
         let asked = question.split(", ").skip(1);
         let one = |part: &str| {

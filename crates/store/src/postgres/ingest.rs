@@ -200,7 +200,7 @@ impl Transaction<'_> {
             keys.3.push(Uuid::from_bytes(id.to_bytes()));
         }
         if !keys.0.is_empty() {
-            // Somebody else may have used one meanwhile: then the transaction is done again, and finds it.
+            // Another process may have used one meanwhile: then the transaction is done again, and finds it.
             let insert = "INSERT INTO idempotency (tenant, key, fingerprint, notification) \
                  SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[])";
             self.execute(insert, &[&keys.0, &keys.1, &keys.2, &keys.3]).await?;

@@ -1,4 +1,4 @@
-//! Leases on chunks: given, and ended when nobody may act on them any more.
+//! Leases on chunks: given, and ended when they are over or their worker is.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(super) struct Lease {
     pub(super) is_guarded: bool,
 }
 
-/// What is leased is still as it was read: its epoch says so. The row of the worker is held until the end of the
-/// transaction, so that whoever ends the claims of a dead worker sees this one: who is overdue, or about to be removed,
+/// A chunk is leased only as it was read: its epoch is compared. The row of the worker is held until the end of the
+/// transaction, so that the process that reaps the worker sees this claim: one that is expired, or about to be removed,
 /// leases nothing.
 const LEASE: &str = "WITH alive AS MATERIALIZED (SELECT id FROM worker \
        WHERE id = $4 AND alive_until >= clock_timestamp() FOR KEY SHARE SKIP LOCKED) \
@@ -39,7 +39,7 @@ const SELECT_OVERDUE: &str = select_chunk!(
     "lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
 );
 
-/// When a chunk is looked at again whose lease has ended and that somebody has locked. It is not waited for: that may be a
+/// When a chunk is looked at again whose lease has ended and that is locked. It is not waited for: the lock may be that of a
 /// process that was stopped.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -71,7 +71,7 @@ impl Transaction<'_> {
             leased.insert(ChunkId(row.try_get::<_, i64>(0)?.cast_unsigned()));
         }
         if leased.len() < chunks.len() {
-            // Somebody else took some, or took the partitions over: what we know is old.
+            // Another process took some, or took the partitions over: what is in memory is old.
             self.state.invalidate();
         }
         let own = leased.iter().map(|chunk| (until, *chunk));
@@ -79,7 +79,7 @@ impl Transaction<'_> {
         Ok(leased)
     }
 
-    /// Makes due again what nobody may act on any more.
+    /// Makes chunks due again whose leases are over.
     pub(super) async fn end_overdue_leases(&mut self, now: Timestamp) -> Result<(), Failure> {
         let claiming = &mut self.state.claiming;
         if claiming.leases.first().is_none_or(|(until, _)| *until > now) {
@@ -103,7 +103,7 @@ impl Transaction<'_> {
         }
         self.unlease(&unleased).await?;
         self.write(writes).await?;
-        // What they may hold that others claimed since, and what is locked at the moment: the next of them.
+        // The next lease to end: of a claim by another process, or of a chunk that was locked just now.
         let select =
             "SELECT min(lease_until) FROM chunk WHERE lease_until > $1 AND partition = ANY($2)";
         let next: Option<i64> = self.row(select, &[&before, &partitions]).await?.try_get(0)?;

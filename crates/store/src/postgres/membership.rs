@@ -56,7 +56,7 @@ struct Pace {
     per_second: f32,
 }
 
-/// What this process means to do.
+/// The share of work that this process takes, until it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Intent {
     /// Its share.
@@ -67,7 +67,7 @@ pub(super) enum Intent {
     Leave(Ending),
 }
 
-/// What a worker needs of the store: its count of settled deliveries, and the writer that reaps.
+/// The parts of the store that a worker needs: its count of settled deliveries, and the writer that reaps.
 #[derive(Debug)]
 pub(super) struct Stats {
     pub(super) settled: Arc<AtomicU64>,
@@ -78,7 +78,7 @@ pub(super) struct Stats {
     pub(super) waiting: Arc<Notify>,
 }
 
-/// What a beat found.
+/// The state of the cluster at a beat.
 #[derive(Debug)]
 struct Beat {
     /// Workers whose leases are over.

@@ -6,7 +6,7 @@
 //! memory, and writes set by set. Nothing is held across a send.
 //!
 //! The processes divide the work by *partitions*, which they lease by staying alive ([`membership`]); what one does that
-//! others must know comes by notifications ([`listener`]), and what was missed by looking again. None of that is what
+//! the other ones must know comes by notifications ([`listener`]), and what was missed by looking again. None of that is what
 //! keeps a chunk from being sent twice: that is its epoch, and every write names it.
 //!
 //! A connection may be lost at any moment, in the middle of a commit too: then the server is asked what became of the
@@ -91,7 +91,7 @@ pub struct Options {
     pub url: String,
     /// Root certificates to trust besides the machine's own, PEM.
     pub ca_file: Option<PathBuf>,
-    /// What this process is called in the cluster's status, such as host and process.
+    /// The name of this process in the cluster's status, such as host and process.
     pub name: String,
     /// Its version, for the same.
     pub version: String,
@@ -124,7 +124,7 @@ pub struct Postgres {
     tasks: Mutex<Tasks>,
 }
 
-/// What both writers are made with.
+/// The parts that both writers share.
 struct Parts {
     connector: Connector,
     store_id: u16,
@@ -273,7 +273,7 @@ impl Postgres {
         self.tenure.clone()
     }
 
-    /// The database's time, which everybody who shares the store goes by.
+    /// The database's time, by which all processes that share the store go.
     pub fn clock(&self) -> Clock {
         self.time.clock()
     }
@@ -284,7 +284,7 @@ impl Postgres {
     }
 
     /// Whether this process takes its share of the work. One that can do no more, because it is about to end or cannot hand
-    /// on what it claims, gives its partitions to the others at once, and finishes what it holds.
+    /// on what it claims, gives its partitions to the other workers at once, and finishes what it holds.
     pub fn set_working(&self, is_working: bool) {
         self.intent.send_replace(if is_working { Intent::Work } else { Intent::Finish });
     }

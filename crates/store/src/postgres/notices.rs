@@ -87,7 +87,7 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
     if payloads.len() > PAYLOADS_MAX { vec![format!("{worker} *")] } else { payloads }
 }
 
-/// Who sent a payload, and its notices; one that is not understood stands for everything.
+/// The worker that sent a payload, and its notices; one that is not understood becomes [`Notice::Everything`].
 pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
     let notice = |word: &str| {
         let (kind, rest) = word.split_at_checked(1)?;

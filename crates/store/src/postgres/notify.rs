@@ -1,4 +1,4 @@
-//! When notices to other processes are sent: not while nobody else listens, and not while the server refuses them.
+//! When notices to other processes are sent: not while this process is alone, and not while the server refuses them.
 //!
 //! PostgreSQL commits the transactions that notify one after the other, cluster-wide. A session that listens and never
 //! reads (one idle in a transaction) lets its queue grow until it is full; then every COMMIT with a notification fails
@@ -33,7 +33,7 @@ pub(super) const MUTED_FOR: Duration = Duration::from_secs(5);
 // === impl NotifyPolicy ===
 
 impl NotifyPolicy {
-    /// Before the first look at the cluster anybody may listen.
+    /// Other processes are taken to listen until the first look at the cluster.
     pub(super) const fn new(clock: Clock) -> Self {
         Self {
             clock,

@@ -42,7 +42,7 @@ const PAGE_BATCHES_PASSED: u64 = 4096;
 /// Rows of the log fetched at once.
 const LOG_ROWS: i32 = 256;
 
-/// What belongs to an open broadcast is not accepted yet.
+/// Batches of an open broadcast are not accepted yet.
 const SELECT_BATCH: &str =
     select_batch!("batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)");
 const SELECT_CHUNKS: &str = select_chunk!("batch = $1");
@@ -242,7 +242,7 @@ impl<'a> Snapshot<'a> {
         Ok(account)
     }
 
-    /// What is claimed is a span of leases: of a span the planner knows that it is small, before it knows anything.
+    /// Claimed chunks are selected as a span of leases: of a span the planner knows that it is small, before it knows anything.
     pub(super) async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         let select = "SELECT channel, destination, priority, claimed, \
              (SELECT due_at FROM chunk WHERE lane = held.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \

@@ -17,7 +17,7 @@ use crate::{
     LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
 };
 
-/// Answers questions about a store, whoever else works on it; changes nothing.
+/// Answers questions about a store, beside the processes that work on it; changes nothing.
 #[derive(Debug, Clone)]
 pub struct PostgresReader {
     pool: Arc<Pool>,

@@ -37,7 +37,7 @@ const _: () = assert!(
 /// Batches of open broadcasts that are removed in one transaction, likewise.
 const BATCHES_PER_TRANSACTION: i64 = 2_000;
 
-/// What a worker says of its end.
+/// How a worker ended, in its row.
 pub(super) const IN_ORDER: &str = "in order";
 pub(super) const BY_A_FAULT: &str = "by a fault";
 
@@ -47,7 +47,7 @@ pub(super) const BY_A_FAULT: &str = "by a fault";
 const SELECT_EXPIRED: &str = "SELECT id, ended, (extract(epoch FROM alive_until) * 1000)::int8, EXISTS ( \
        SELECT FROM pg_stat_activity WHERE pid = worker.backend AND datname = current_database()) \
      FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
-/// What was being delivered first, so that it is in one transaction.
+/// Chunks that were being delivered come before tickets, so that they are judged in one transaction.
 const SELECT_HELD: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
      members, weight, is_ticket FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL AND id IN ( \
        SELECT id FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL ORDER BY is_ticket, id LIMIT $2) \

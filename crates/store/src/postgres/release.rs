@@ -54,7 +54,7 @@ struct WaitingBatch {
     rest: Members,
 }
 
-/// The broadcast that waits for least is the first: one of millions does not hold up a small one. Whoever else makes a
+/// The broadcast that waits for least is the first: one of millions does not hold up a small one. Another process that makes a
 /// slice of one holds its row.
 const NEXT_RELEASE: &str = "SELECT broadcast, passed FROM unreleased \
      WHERE passed IS NOT NULL AND withdrawn_at IS NULL ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
@@ -123,7 +123,7 @@ impl Releaser {
         }
     }
 
-    /// Makes one slice; whether there was one. Others' requests have their turn before the next.
+    /// Makes one slice; whether there was one. Requests of callers have their turn before the next.
     pub(super) async fn make_slice(&self) -> Result<bool, StoreError> {
         Ok(self.intake.run(ReleaseSlice).await? || self.work.run(LogWithdrawn).await?)
     }
@@ -186,7 +186,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// What the log says of batches.
+    /// The log of batches.
     pub(super) async fn logged(
         &mut self,
         batches: &[i64],

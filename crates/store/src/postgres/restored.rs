@@ -2,7 +2,7 @@
 //!
 //! New rows would stand before old ones, behind every position that was read, and nothing after a number that is not
 //! reached counts as complete. So all numbers of ours are the server's and a shift, which is raised until new ones come
-//! after all that were ever given. Old ones stay as they are, and with them every position that somebody keeps.
+//! after all that were ever given. Old ones stay as they are, and with them every position that an application keeps.
 //!
 //! The outbox goes by the server's own numbers. What was taken of it is known to the former server's only, so what was
 //! not is given the lowest, and then nothing counts as taken.
@@ -19,7 +19,7 @@ const NUMBERS: &str = "SELECT greatest((SELECT max(txid) FROM log), (SELECT max(
 const SHIFT: &str = "UPDATE meta SET value = value + $1 WHERE key = 'transaction_shift'";
 const OUTBOX_IS_AHEAD: &str = "SELECT pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot()) \
      FROM outbox_position";
-/// What has a number that this server gave was inserted since, and stays. 3 is the first number that is given.
+/// A row with a number that this server gave was inserted since, and stays. 3 is the first number that is given.
 const TAKE_OUTBOX: &str = "BEGIN; \
      DELETE FROM outbox USING outbox_position AS taken \
          WHERE outbox.txid >= pg_snapshot_xmax(pg_current_snapshot()) \
@@ -28,10 +28,10 @@ const TAKE_OUTBOX: &str = "BEGIN; \
      UPDATE outbox SET txid = '3' WHERE txid >= pg_snapshot_xmax(pg_current_snapshot()); \
      UPDATE outbox_position SET snapshot = '3:3:', txid = NULL, id = NULL; \
      COMMIT";
-/// What the former server may have given after the dump was made, and somebody keeps: that is passed over, too.
+/// Numbers that the former server may have given after the dump was made, and that an application keeps, are passed over, too.
 const GIVEN_SINCE: i64 = 1 << 32;
 
-/// Brings new numbers behind those that the rows have. Nobody else has the store open who has not done so.
+/// Brings new numbers behind those that the rows have. Every process does so before it opens the store.
 pub(super) async fn renumber(client: &Client) -> Result<(), StoreError> {
     if let Some(shift) = missing_shift(client).await? {
         client.execute(SHIFT, &[&shift]).await?;

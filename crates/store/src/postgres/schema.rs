@@ -1,4 +1,4 @@
-//! The schema: made by whoever starts first, and refused when it is a newer one's.
+//! The schema: made by the first process that starts, and refused when a newer program made it.
 
 use refinery::Migration;
 use tokio_postgres::Client;
@@ -23,7 +23,7 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// Of the advisory lock that keeps two processes from migrating at once: "belfry" in ASCII.
 const LOCK: i64 = 0x6265_6c66_7279;
 
-/// Brings the database to the schema that this program knows, whoever else tries to at the same time. `client` is used
+/// Brings the database to the schema that this program knows. Other processes may try at the same time. `client` is used
 /// for nothing else: closing it ends whatever is left.
 pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
     let login = check_server(client).await?;
@@ -198,7 +198,7 @@ fn lacks_rights(login: &Login, grants: &[&str]) -> StoreError {
     ))
 }
 
-/// What the server said, within what the migrations made of it.
+/// The server's error within that of the migrations.
 fn database_error(error: &refinery::Error) -> Option<&tokio_postgres::Error> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
     while let Some(error) = cause {

@@ -114,8 +114,8 @@ impl Request for BeginDeliveries {
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// Those of the chunks that this process holds, if it is alive: whoever ends the claims of a dead worker has locked the
-    /// same rows, and finds them begun, or makes them nobody's.
+    /// Those of the chunks that this process holds, if it is alive: a process that reaps an expired worker has locked the
+    /// same rows, and finds them begun, or ends their claims.
     async fn lock_held(&mut self, ids: &[i64]) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
         let select = select_chunk!(
             "id = ANY($1) AND worker = $2 AND EXISTS ( \

@@ -77,7 +77,7 @@ const ADD: &str = "INSERT INTO suppression (channel, recipient, reason, status, 
          WITH ORDINALITY AS reported (channel, recipient, reason, status, since, place) \
      ORDER BY channel, recipient, place \
      ON CONFLICT DO NOTHING RETURNING channel, recipient";
-/// Who was listed before. Nobody is taken off meanwhile.
+/// The entries that were listed before. The lock keeps them from being lifted meanwhile.
 const LISTED: &str = "SELECT channel, recipient, reason, status, since, comes_after(txid) FROM suppression \
      WHERE (channel, recipient) IN (SELECT * FROM unnest($1::text[], $2::text[])) \
      ORDER BY channel, recipient FOR UPDATE";

@@ -1,4 +1,4 @@
-//! The database's time, which everybody who shares the store goes by.
+//! The database's time, by which all processes that share the store go.
 //!
 //! It is asked for with every beat and with every transaction, at no round trip of its own.
 

@@ -2,7 +2,7 @@
 //!
 //! Whether TLS is used is the address's `sslmode`: `disable`, `prefer` (the default) or `require`. Where it is used, the
 //! certificate and the host name in it are verified, always. A login by SCRAM is bound to the server's certificate
-//! (`tls-server-end-point`, RFC 5929), so that nobody in between can pass it on.
+//! (`tls-server-end-point`, RFC 5929), so that a server in between cannot pass it on.
 
 use std::fmt;
 use std::future::Future;
@@ -151,7 +151,7 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest(digest_of(algorithm)?, certificate).as_ref().to_vec())
 }
 
-/// What a signature algorithm digests with; SHA-256 stands in for what is weaker.
+/// The digest of a signature algorithm; SHA-256 stands in for a weaker one.
 fn digest_of(algorithm: &[u8]) -> Option<&'static Algorithm> {
     const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
     const ECDSA: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];

@@ -57,7 +57,7 @@ struct Gone {
     epoch: i64,
 }
 
-/// What a chunk is from now on.
+/// A chunk that is left with fewer members.
 #[derive(Debug)]
 struct Kept {
     id: i64,
@@ -352,11 +352,11 @@ const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
 const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \
      SELECT * FROM unnest($1::int8[], $2::int4[], $3::int2[], $4::int8[], $5::int4[], $6::int4[], $7::int4[], $8::bytea[])";
-/// Chunks are changed by number and epoch, and the transaction fails if one of them is another by now: whoever changes a chunk
+/// Chunks are changed by number and epoch, and the transaction fails if one of them is another by now: a transaction that changes a chunk
 /// has locked it, and what the transaction says of its members is true of that epoch only.
 const DELETE_CHUNK: &str = "DELETE FROM chunk USING unnest($1::int8[], $2::int8[]) AS gone (id, epoch) \
      WHERE chunk.id = gone.id AND chunk.epoch = gone.epoch";
-/// What nobody holds gets a new epoch: a claim that has read it as it was must not write that back.
+/// A chunk that is not claimed gets a new epoch: a claim that has read it as it was must not write that back.
 const UPDATE_CHUNK: &str = "UPDATE chunk SET count = new.count, members = new.members, \
      epoch = chunk.epoch + (lease_until IS NULL)::int \
      FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \

@@ -133,7 +133,7 @@ const END_SESSION: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activit
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a request that may be given up waits for a database that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// A transaction that takes longer has lost its connection, even if nobody says so.
+/// A transaction that takes longer has lost its connection, even if no error came.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often that time is doubled while the same transaction is lost again and again.
 const TIMEOUT_DOUBLINGS: u32 = 5;
@@ -141,7 +141,7 @@ const TIMEOUT_DOUBLINGS: u32 = 5;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between attempts of what waits for room on the server's disk.
 const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
-/// How often a transaction is repeated because somebody else was in the way.
+/// How often a transaction is repeated because another one was in the way.
 const REPEATS_MAX: u16 = 50;
 
 // === impl WriterHandle ===
@@ -372,7 +372,7 @@ impl Writer {
         Ok(Ended::Undone(Kind::Lost, reason))
     }
 
-    /// What to do after an error in a transaction. One that was refused for its notices is repeated, and then without them; so
+    /// How to go on after an error in a transaction. One that was refused for its notices is repeated, and then without them; so
     /// nothing is repeated for that reason twice.
     fn kind_of(&self, error: &tokio_postgres::Error) -> Kind {
         if self.state.is_notifying && self.state.notify.mute_after(error) {
@@ -442,7 +442,7 @@ impl Writer {
                     let reason = errors::in_words(&error);
                     tracing::warn!(reason, attempt, "no connection to the database");
                     if had_some {
-                        // Whoever waits behind may have waited for too long as well.
+                        // The requests behind may have waited for too long as well.
                         self.take_waiting(commands);
                     }
                     self.give_up_late_ones(commands, &reason);

@@ -1,4 +1,4 @@
-//! What a writer keeps in memory between transactions.
+//! The state of a writer: what it keeps in memory between transactions, and may always read anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(super) struct Membership {
     pub(super) consumers: usize,
 }
 
-/// A writer's memory. What is in it can always be read anew.
+/// The state of a writer.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) store_id: u16,
@@ -46,13 +46,13 @@ pub(super) struct WriterState {
     pub(super) transactions: u32,
     pub(super) slicing: Slicing,
     pub(super) notify: Arc<NotifyPolicy>,
-    /// Whether the transaction under way notifies others.
+    /// Whether the transaction under way notifies other processes.
     pub(super) is_notifying: bool,
     /// The transaction whose commit was sent, and what it means once it is durable.
     committing: Option<(u64, Effects)>,
 }
 
-/// What the process knows of its partitions' work.
+/// The work in this process's partitions, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Claiming {
     pub(super) lanes: Lanes,
@@ -62,7 +62,7 @@ pub(super) struct Claiming {
     watermarks_max: usize,
     /// Lanes with due work that are known by number only.
     pub(super) unknown_lanes: HashMap<LaneId, Timestamp>,
-    /// When leases that we gave end; a chunk number of zero stands for others'.
+    /// When leases that this process gave end; a chunk number of zero stands for those of other ones.
     pub(super) leases: BTreeSet<(Timestamp, ChunkId)>,
     /// Leases that ended before are dealt with.
     pub(super) checked: Option<Timestamp>,
@@ -70,7 +70,7 @@ pub(super) struct Claiming {
     pub(super) read_for: Option<(i64, Vec<i16>)>,
 }
 
-/// What follows from a transaction once it is durable.
+/// The effects of a transaction within the process and the cluster, once it is durable.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     /// Lanes with a chunk that became ready, and the earliest instant at which one is due.
@@ -86,9 +86,9 @@ pub(super) struct Effects {
     pub(super) waits: bool,
 }
 
-/// Lanes whose numbers are known by heart. Whoever meets more asks again.
+/// Lanes whose numbers are kept in memory. Beyond that they are read again.
 const LANE_NUMBERS_MAX: usize = 100_000;
-/// Places of lanes that are known by heart even when the lanes have no work. One that is forgotten is found again from the
+/// Watermarks that are kept in memory even when their lanes have no work. One that is forgotten is found again from the
 /// lane's beginning.
 const WATERMARKS: usize = 65_536;
 /// The number of virtual partitions.
@@ -121,7 +121,7 @@ impl WriterState {
         }
     }
 
-    /// The same, with other slices.
+    /// This state with other slices.
     pub(super) fn slicing(self, slicing: Slicing) -> Self {
         Self { slicing, ..self }
     }
@@ -136,7 +136,7 @@ impl WriterState {
         self.committing = Some((xid, effects));
     }
 
-    /// The transaction of which nobody knows whether it was committed.
+    /// The transaction of which it is not known whether it was committed.
     pub(super) fn committing(&self) -> Option<u64> {
         self.committing.as_ref().map(|(xid, _)| *xid)
     }

@@ -9,7 +9,7 @@ use crate::{Ending, Recovery};
 /// Deliveries of one chunk whose claim ended with its process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
-    /// What was held against them before: crashes, up to [`limits::CRASHES_BEFORE_SUSPICION`], which makes them suspects; above
+    /// Held against them before: crashes, up to [`limits::CRASHES_BEFORE_SUSPICION`], which makes them suspects; above
     /// it, the weight of crashes with no other suspect in flight.
     pub(crate) crashes: u16,
     /// When the process claimed them.
@@ -28,7 +28,7 @@ pub(crate) struct End {
     pub(crate) now: Timestamp,
 }
 
-/// What becomes of the deliveries of one chunk.
+/// How the deliveries of one chunk go on after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// They are due again, with nothing more against them.
@@ -37,7 +37,7 @@ pub(crate) enum Fate {
     Counted(u16),
     /// They are tried apart from other suspects.
     Suspected {
-        /// What is held against them now.
+        /// Held against them now.
         crashes: u16,
         /// So many of them, in order of index, are due at each of these instants.
         parts: Vec<(usize, Timestamp)>,
@@ -46,13 +46,13 @@ pub(crate) enum Fate {
     Quarantined,
 }
 
-/// What the log says of one that is quarantined.
+/// The detail in the log of one that is quarantined.
 pub(crate) const QUARANTINED: &str =
     "quarantined: the process ended each time this was sent; requeue it when the cause is gone";
 
 const QUARANTINE: u16 = limits::CRASHES_BEFORE_SUSPICION + limits::WEIGHT_BEFORE_QUARANTINE;
 
-/// What becomes of everything that a process had in flight, in the same order.
+/// The fate of each chunk that a process had in flight, in their order.
 pub(crate) fn judge(end: End, in_flight: &[InFlight]) -> Vec<Fate> {
     let suspects = suspects(in_flight);
     let (mut fates, mut apart) = (Vec::with_capacity(in_flight.len()), Vec::new());
@@ -138,7 +138,7 @@ impl InFlight {
 // === impl End ===
 
 impl End {
-    /// What is held against `chunk` after this, where so many `suspects` were in flight; `None` when it is as before.
+    /// The crashes held against `chunk` after this, where so many `suspects` were in flight; `None` when it is as before.
     fn holds_against(self, chunk: &InFlight, suspects: usize) -> Option<u16> {
         let weight = match self.ending {
             Ending::Left => return None,

@@ -39,7 +39,7 @@ use crate::StoreError;
 
 const VERSION: u8 = 1;
 
-/// What the items of a batch have of their own.
+/// The part of a content that each item of a batch has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
     /// No content: it is elsewhere.
@@ -87,7 +87,7 @@ pub(crate) struct LogGroup {
     pub(crate) indexes: Vec<u16>,
 }
 
-/// What the log keeps of an attempt or an end.
+/// An attempt or an end, as it is written to the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogLine<'a> {
     pub(crate) at: Timestamp,

@@ -27,7 +27,7 @@ pub(crate) struct Lanes {
     offered: Option<Arc<BTreeSet<Name>>>,
     /// Weight of what is claimed and unsettled, over all lanes.
     claimed: usize,
-    /// What chunks that hold many bytes weigh more than others.
+    /// The weight of the bytes of chunks that hold many.
     heavy: HashMap<ChunkId, usize>,
     /// Every lane with a ready chunk up to here in `chunk_due` is known.
     read_to: DueCursor,
@@ -240,7 +240,7 @@ impl Lanes {
         self.forget_if_idle(id);
     }
 
-    /// So much of what was claimed is not any more, by somebody else's account; never more than is known here.
+    /// So much of what was claimed is not any more, as another writer says; never more than is known here.
     #[cfg(feature = "postgres")]
     pub(crate) fn free(&mut self, id: LaneId, weight: usize) {
         if let Some(work) = self.work.get_mut(&id) {
@@ -283,7 +283,7 @@ impl Lanes {
         self.open_lanes(request).next()
     }
 
-    /// The lane had its turn: it goes behind the others of its priority.
+    /// The lane had its turn: it goes behind the other lanes of its priority.
     pub(crate) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
         self.dequeue(id);
         self.turns += 1;

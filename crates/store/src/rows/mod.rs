@@ -1,4 +1,4 @@
-//! What both databases keep: rows, their blobs, and what follows from them. No SQL.
+//! Rows, their blobs, and the rules on them, for both databases. No SQL.
 
 pub(crate) mod audit;
 pub(crate) mod blame;

@@ -27,7 +27,7 @@ pub(crate) struct ChunkRow {
     pub(crate) lease_until: Option<Timestamp>,
     pub(crate) begun_through: Option<u16>,
     pub(crate) count: usize,
-    /// What it weighs more because of its bytes while it is leased, where that is stored.
+    /// The weight of its bytes while it is leased, where that is stored.
     pub(crate) weight: usize,
     /// `None` means all of the batch, and then `count` is the batch's.
     pub(crate) members: Option<Members>,
@@ -133,7 +133,7 @@ impl BatchHistory {
 // === impl LogGroup ===
 
 impl LogGroup {
-    /// What happened to each of the group.
+    /// The attempt or end of each of the group.
     pub(crate) fn attempted(&self) -> Attempted {
         Attempted {
             at: self.at,
@@ -170,7 +170,7 @@ pub(crate) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Deli
     Ok(deliveries)
 }
 
-/// What stands in for `suppressed` ones among the deliveries of a batch.
+/// The drafts that stand in for `suppressed` ones among the deliveries of a batch.
 pub(crate) fn fallbacks<'a>(
     batch: &BatchRow,
     store_id: u16,
@@ -184,7 +184,7 @@ pub(crate) fn fallbacks<'a>(
     suppressed.filter_map(fallback).collect()
 }
 
-/// The same delivery in bytes of its own.
+/// A copy of a delivery, in bytes of its own.
 fn detach(delivery: &Delivery) -> Delivery {
     let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
     let next = |alternative: &Alternative| Alternative {

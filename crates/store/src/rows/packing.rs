@@ -47,12 +47,12 @@ pub(crate) enum KeyUse {
 /// Length prefixes of one item, at most.
 const PREFIX_BYTES: usize = 15;
 
-/// What packing needs of a store.
+/// A store, as packing needs it.
 pub(crate) trait Batches {
     /// The store's id.
     fn store_id(&self) -> u16;
 
-    /// What `key` was used for, and under which fingerprint, if it was.
+    /// The use of `key`, and the fingerprint of that, if it was used.
     fn key_use(&self, tenant: &Name, key: &str) -> Result<Option<(KeyUse, [u8; 32])>, StoreError>;
 
     /// The number of the next batch.

@@ -1,4 +1,4 @@
-//! What waits for channels that are not configured: counted when it is asked for, up to a bound.
+//! Work that waits for channels that are not configured, counted on demand, up to a bound.
 
 use notification::{Name, Timestamp};
 
@@ -7,7 +7,7 @@ use crate::ParkedChannel;
 /// Chunks that wait for a channel, and lanes of it in which nothing does, that are looked at: some tens of milliseconds.
 pub(crate) const COUNTED_MAX: i64 = 10_000;
 
-/// What was counted of one channel.
+/// The counts of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     /// Chunks that wait, and lanes without one.

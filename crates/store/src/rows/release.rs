@@ -36,7 +36,7 @@ pub(crate) struct CancelCursor {
     pub(crate) until: i64,
 }
 
-/// What a slice of a cancellation came to.
+/// The result of a slice of a cancellation.
 #[derive(Debug, Default)]
 pub(crate) struct CancelSlice {
     /// Its notifications.
@@ -74,7 +74,7 @@ impl Waiting {
         }
     }
 
-    /// What the log will say of members of which it says nothing yet.
+    /// The entry that the log will get for members that it does not have yet.
     pub(crate) fn attempted(self) -> Option<Attempted> {
         let Self::Withdrawn(at) = self else { return None };
         let LogLine { at, attempt, state, status, detail } =

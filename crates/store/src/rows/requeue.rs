@@ -8,7 +8,7 @@ use super::codec::{LogGroup, LogLine, LogRow};
 use super::members::Members;
 use crate::Requeued;
 
-/// What is asked for of one batch: places in the request, and members.
+/// A request by batch: places in the request, and members.
 pub(crate) type Asked = BTreeMap<BatchId, Vec<(usize, NotificationId)>>;
 
 /// A batch of which something is to be requeued.
@@ -37,7 +37,7 @@ pub(crate) fn by_batch(ids: &[NotificationId]) -> Asked {
     asked
 }
 
-/// What the log says of requeued members.
+/// The row of the log for requeued members.
 pub(crate) fn log_row(members: &Members, now: Timestamp) -> LogRow {
     let mut row = LogRow::new();
     let line = LogLine { detail: "requeued", ..LogLine::unattempted(now, State::Pending) };

@@ -1,4 +1,4 @@
-//! What a settlement and the end of a lease do to a chunk. Arithmetic only: the backend writes it down.
+//! How a settlement and the end of a lease change a chunk. Arithmetic only: the backend writes it down.
 
 use notification::{Disposition, OutcomeGroup, Settlement, State, Timestamp};
 
@@ -6,7 +6,7 @@ use super::codec::{LogLine, LogRow};
 use super::members::Members;
 use super::model::ChunkRow;
 
-/// What to write for a settlement that applies.
+/// The rows to write for a settlement that applies.
 #[derive(Debug)]
 pub(crate) struct Applied<'a> {
     /// One row of the log; empty when nothing of it is logged.
@@ -17,7 +17,7 @@ pub(crate) struct Applied<'a> {
     pub(crate) parts: Vec<ChunkPart>,
     /// Groups whose recipients are to be suppressed.
     pub(crate) suppressed: Vec<&'a OutcomeGroup>,
-    /// What the chunk is left with; empty: the chunk is gone.
+    /// The members that are left in the chunk; empty: the chunk is gone.
     pub(crate) rest: Members,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct ChunkPart {
     pub(crate) members: Members,
 }
 
-/// What a settlement comes to; `None` when it is stale.
+/// The changes of a settlement; `None` when it is stale.
 pub(crate) fn apply<'a>(chunk: &ChunkRow, settlement: &'a Settlement) -> Option<Applied<'a>> {
     if chunk.epoch != settlement.epoch || chunk.lease_until.is_none() {
         return None;

@@ -17,7 +17,7 @@ use crate::{Audit, StoreError};
 #[derive(Debug)]
 pub(super) struct Auditing {
     audit: Audit,
-    /// What the running totals said at the start.
+    /// The running totals at the start.
     totals: Account,
     /// Broadcasts that were open at the start: nothing of them is in the totals.
     open: BTreeSet<i64>,

@@ -15,7 +15,7 @@ use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 /// A broadcast that is open.
 #[derive(Debug)]
 struct OpenBroadcast {
-    /// What its batches have in common; the destination is left empty.
+    /// The envelope that its batches share; the destination is left empty.
     envelope: Envelope,
     /// Its idempotency key, and the fingerprint of its content.
     key: Option<(String, [u8; 32])>,

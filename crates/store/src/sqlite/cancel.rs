@@ -1,4 +1,4 @@
-//! Withdrawals: only what nobody holds can be cancelled.
+//! Cancelling: what is not claimed can be cancelled.
 
 use notification::{BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{OptionalExtension, params};

@@ -17,7 +17,7 @@ use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
 use crate::rows::settlement;
 use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
 
-/// What became of a due chunk.
+/// The outcome of taking a due chunk.
 enum Taken {
     /// Nothing of it was left to send.
     Ended(usize),
@@ -199,7 +199,7 @@ impl Transaction<'_> {
         Ok(millis.map(Timestamp::from_millis))
     }
 
-    /// Nobody may act for the current claim any more.
+    /// Ends the current claim: its holder may not act for it any more.
     fn end_lease(
         &mut self,
         chunk: &ChunkRow,

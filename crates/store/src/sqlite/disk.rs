@@ -24,18 +24,18 @@ pub trait FreeSpace: Send + Sync + std::fmt::Debug {
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 }
 
-/// What the file system says.
+/// The free space of a file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Statvfs;
 
-/// What there is room for.
+/// The work that the disk has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     /// Everything.
     Plenty,
-    /// What was accepted.
+    /// Only work that was accepted.
     Low,
-    /// What is under way already: most of the reserve is used up.
+    /// Only work that is under way: most of the reserve is used up.
     Spent,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Disk {
     free_space: Arc<dyn FreeSpace>,
     reserve: Reserve,
     room: Room,
-    /// Whether anything is accepted, for whoever is ready or not.
+    /// Whether anything is accepted, for the readiness of the process.
     accepts: watch::Sender<bool>,
 }
 
@@ -141,7 +141,7 @@ impl Disk {
     fn refill(&mut self) {
         match self.reserve.fill() {
             Ok(()) => tracing::info!(bytes = self.reserve.bytes, "disk reserve filled"),
-            // Somebody else was faster: the next look says so.
+            // Another process was faster: the next look says so.
             Err(error) => tracing::warn!(%error, "the disk reserve cannot be filled"),
         }
     }

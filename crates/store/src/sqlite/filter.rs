@@ -14,14 +14,14 @@ pub(super) struct RecipientFilter {
     is_empty: bool,
 }
 
-/// 2 MiB: with 1,000,000 suppressed recipients, one in 90 others is looked up for nothing.
+/// 2 MiB: with 1,000,000 suppressed recipients, one in 90 of the rest is looked up for nothing.
 const FILTER_BITS: u64 = 1 << 24;
 const PROBES: u32 = 3;
 
 // === impl RecipientFilter ===
 
 impl RecipientFilter {
-    /// A filter of everybody on the list.
+    /// A filter of all recipients on the list.
     pub(super) fn load(connection: &Connection) -> Result<Self, StoreError> {
         let mut filter = Self { bits: Vec::new(), is_empty: true };
         let mut select = connection.prepare("SELECT channel, recipient FROM suppression")?;

@@ -110,7 +110,7 @@ impl Sqlite {
     /// As [`Sqlite::open`], on a disk that has as much room as `free_space` says.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Sqlite::open`].
     pub fn open_on(
         path: &Path,
         options: Options,
@@ -213,7 +213,7 @@ impl Sqlite {
         self.run(Purpose::CarryOn, durability, work).await
     }
 
-    /// The same of what brings in `items` notifications.
+    /// Runs `work` that brings in `items` notifications; refused when the disk is nearly full.
     async fn accept<T: Send + 'static>(
         &self,
         items: usize,
@@ -258,7 +258,7 @@ impl Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
-        // The writer ends when nobody can send to it any more.
+        // The writer ends when its last sender is gone.
         self.commands = mpsc::channel(1).0;
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ended_or_late = ended.recv_timeout(DROP_WAIT);

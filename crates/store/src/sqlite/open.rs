@@ -127,7 +127,7 @@ pub(super) fn open(
     Ok(Opened { connection, state, lock, disk: volume, recovery })
 }
 
-/// Opens the database in `directory` for reading, whoever owns it.
+/// Opens the database in `directory` for reading, owned by another process or not.
 pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
     assert_library()?;
     let path = directory.join(DATABASE);

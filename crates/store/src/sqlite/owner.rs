@@ -22,7 +22,7 @@ pub(super) struct Owner {
 const LOCK: &str = "belfry.lock";
 /// Bytes of the record, padded: a process's number and the system's name for this run of the machine.
 const RECORD: usize = 64;
-/// What the record says once the owner has ended in order.
+/// The record of an owner that ended in order.
 const ENDED: &str = "ended";
 
 // === impl Owner ===
@@ -108,7 +108,7 @@ fn ending_of(record: &str, machine: &str) -> Ending {
     }
 }
 
-/// What the system calls this run of the machine: another one after every start.
+/// The system's id of this run of the machine: another one after every start.
 fn machine() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())

@@ -18,7 +18,7 @@ use crate::{
     ParkedChannel, StoreError,
 };
 
-/// The database at one instant: whoever asks holds a transaction meanwhile.
+/// The database at one instant: a question holds a transaction meanwhile.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) connection: Connection,

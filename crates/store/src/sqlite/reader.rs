@@ -21,7 +21,7 @@ use crate::{
     LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
 };
 
-/// Answers questions about a store, whoever owns it; changes nothing.
+/// Answers questions about a store, owned by another process or not; changes nothing.
 #[derive(Debug, Clone)]
 pub struct SqliteReader {
     pool: Arc<Pool>,

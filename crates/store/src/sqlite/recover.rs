@@ -1,4 +1,4 @@
-//! What a new owner finds: leases of a process that is gone, and broadcasts that nobody will seal.
+//! Recovery at start: the leases of the former process end, and its open broadcasts are removed.
 
 use notification::{State, Timestamp, limits};
 use rusqlite::params;

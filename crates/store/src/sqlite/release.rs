@@ -29,7 +29,7 @@ struct WaitingBatch {
     count: usize,
 }
 
-/// What a slice came to.
+/// The result of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Made {
     /// There was none.
@@ -134,7 +134,7 @@ impl Transaction<'_> {
         Ok(release::without(batch.count, &self.logged(batch.id)?))
     }
 
-    /// What the log says of a batch.
+    /// The log of a batch.
     pub(super) fn logged(&self, batch: BatchId) -> Result<Vec<LogGroup>, StoreError> {
         let mut select = self.sql("SELECT entries FROM log WHERE batch = ?1")?;
         let mut rows = select.query([batch.0.cast_signed()])?;

@@ -16,7 +16,7 @@ use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 use crate::rows::release::Slicing;
 
-/// What the writer knows without asking the database; read anew when a store was opened.
+/// The state of the writer: what it knows without asking the database. Read anew when a store is opened.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) store_id: u16,
@@ -26,7 +26,7 @@ pub(super) struct WriterState {
     pub(super) next_batch: u64,
     /// Of the broadcast that was claimed from last: its next chunk will want it.
     pub(super) last_content: Option<(BroadcastId, Content)>,
-    /// What the disk has room for.
+    /// The work that the disk has room for.
     pub(super) room: Room,
     pub(super) slicing: Slicing,
     /// Whether a broadcast may wait for its next slice.
@@ -46,7 +46,7 @@ pub(super) struct Transaction<'a> {
     totals: BTreeMap<u8, i64>,
 }
 
-/// What a transaction came to.
+/// The result of a transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Committed {
     /// Whether more may be claimable now.

@@ -1,4 +1,4 @@
-//! The write-ahead log is kept short by checkpoints that wait for nobody.
+//! The write-ahead log is kept short by checkpoints that wait for no reader.
 //!
 //! SQLite writes the log from its beginning again once all of it is in the database and no reader needs it. A reader that
 //! stays too long keeps it growing. So the writer asks the readers of its own process to make way when the log has

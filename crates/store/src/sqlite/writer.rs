@@ -19,7 +19,7 @@ use super::wal::{WriteAheadLog, checkpoint};
 use crate::rows::packing::BatchPacker;
 use crate::{Admission, ErrorKind, StoreError};
 
-/// What callers send to the writer.
+/// A message of a caller to the writer.
 pub(super) enum Command {
     /// Drafts: those of one transaction share batches, so they are not jobs of their own.
     Ingest(Box<Accept>),
@@ -39,7 +39,7 @@ pub(super) struct Accept {
     pub(super) answer: oneshot::Sender<Result<Vec<Admission>, StoreError>>,
 }
 
-/// What a job is there for.
+/// The purpose of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// It brings in so many recipients, and is refused when the disk is nearly full.
@@ -48,7 +48,7 @@ pub(super) enum Purpose {
     CarryOn,
 }
 
-/// What a power cut may do to a change. The end of the process alone harms neither.
+/// How a change outlives a power cut. The end of the process alone harms neither kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
     /// Nothing: it is on the disk before it is answered.
@@ -77,7 +77,7 @@ struct Work<F, T> {
 /// Has the writer look again when the last reader is gone.
 pub(super) struct Nudge(pub(super) mpsc::WeakSender<Command>);
 
-/// What became of the commands of one transaction.
+/// The commands of one transaction, and its result.
 struct Outcome {
     /// To be answered.
     commands: Vec<Command>,
@@ -195,7 +195,7 @@ impl Writer {
         }
     }
 
-    /// A transaction for what comes in, and one for what goes on: the disk may be too full for the first. Nobody is
+    /// A transaction for what comes in, and one for what goes on: the disk may be too full for the first. No caller is
     /// answered before all of it is durable; the second makes the first so, if it is synced.
     fn perform(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
         if commands.is_empty() {
@@ -230,7 +230,7 @@ impl Writer {
         synced.map_err(|error| StoreError::Broken(error.to_string()))
     }
 
-    /// Tells whoever claims that there may be more.
+    /// Tells the stage that claims that there may be more.
     fn wake(&self, woke: bool) {
         if woke {
             self.changes.send_modify(|change| *change += 1);

@@ -36,7 +36,7 @@ struct ReadRows;
 #[derive(Debug)]
 struct Found {
     position: Position,
-    /// What had ended when they were read.
+    /// The transactions that had ended when they were read.
     ended: Ended,
     rows: Vec<(RowPosition, OutboxRow)>,
     bytes: usize,
@@ -56,7 +56,7 @@ struct AcceptRows {
     now: Timestamp,
 }
 
-/// How long a drain validates before it stores what it has: rows that take long delay the others of the outbox no longer.
+/// How long a drain validates before it stores what it has: rows that take long delay the rest of the outbox no longer.
 const VALIDATED_FOR: Duration = Duration::from_secs(2);
 /// Rows read at once: each may be as long as a payload may be.
 const PAGE_ROWS: i32 = 256;
@@ -256,7 +256,7 @@ const fn is_enough(rows: usize, bytes: usize) -> bool {
     rows >= OUTBOX_ROWS || bytes >= OUTBOX_BYTES
 }
 
-/// The position, locked; `None` when somebody else has it locked.
+/// The position, locked; `None` when another process has it locked.
 async fn lock(transaction: &mut Transaction<'_>) -> Result<Option<Position>, Failure> {
     let rows = transaction.rows(LOCK, &[]).await?;
     Ok(rows.first().map(position_at).transpose()?)

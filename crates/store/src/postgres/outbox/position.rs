@@ -1,6 +1,6 @@
 //! How far the outbox is taken: arithmetic on snapshots.
 //!
-//! A row becomes visible when its transaction commits, which may be long after others with higher numbers did. So no
+//! A row becomes visible when its transaction commits, which may be long after transactions with higher numbers did. So no
 //! number says how far the outbox is taken; a snapshot does: it names the transactions that had ended. The next drain
 //! takes what has ended since; what it leaves for lack of room counts as running in the snapshot that it leaves behind.
 
@@ -17,7 +17,7 @@ pub(super) struct Ended {
     pub(super) running: BTreeSet<u64>,
 }
 
-/// What was taken: all rows of the transactions that had ended, and some of one more.
+/// The rows that were taken: all of the transactions that had ended, and some of one more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) ended: Ended,
