@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Clock, Fixed, Gate, Tenure};
+use flow::{Clock, Fixed, Gate, WorkerDeadline};
 use notification::{
     Answer, BatchId, Chunk, ChunkId, Envelope, Epoch, Guarantee, Lane, Priority, Timestamp, Verdict,
 };
@@ -61,7 +61,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: now.plus(limits::LEASE),
-        tenure: 0,
+        worker: 0,
         batch: BatchId(1),
         store_id: 1,
         accepted_at: now,
@@ -85,8 +85,8 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
 
 fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a Settle, clock: Clock) -> Job<'a> {
     let stopping = &reports.stopping;
-    let (deliveries, tenure) = (&chunk.deliveries, &flow::tenure::UNLIMITED);
-    Job { chunk, deliveries, gate, fence: None, reports, clock, stopping, tenure }
+    let (deliveries, worker_deadline) = (&chunk.deliveries, &flow::worker_deadline::UNLIMITED);
+    Job { chunk, deliveries, gate, fence: None, reports, clock, stopping, worker_deadline }
 }
 
 fn accepted() -> Attempt {
@@ -231,13 +231,13 @@ async fn a_later_job_gets_the_places_of_an_earlier_one_as_soon_as_that_runs_out_
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_after_the_tenure_of_the_process() {
+async fn nothing_starts_after_the_deadline_of_the_worker() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(2))));
     let settle = Settle::new(100);
-    let tenure = Tenure::ended();
-    tenure.renew(0, clock.boot(), Duration::from_secs(5));
-    let job = Job { tenure: &tenure, ..job(&chunk, &gate, &settle, clock) };
+    let worker_deadline = WorkerDeadline::passed();
+    worker_deadline.extend(0, clock.boot(), Duration::from_secs(5));
+    let job = Job { worker_deadline: &worker_deadline, ..job(&chunk, &gate, &settle, clock) };
     drive(job, async |_: &Delivery| {
         tokio::time::sleep(Duration::from_secs(3)).await;
         accepted()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Clock, Gate, Tenure};
+use flow::{Clock, Gate, WorkerDeadline};
 use net::exchange::Permit;
 use notification::{Chunk, Delivery, Priority, Report, limits};
 use tokio::sync::watch;
@@ -28,8 +28,8 @@ pub struct Job<'a> {
     pub clock: Clock,
     /// Turns true when no attempt may start any more: the process is being stopped.
     pub stopping: &'a watch::Receiver<bool>,
-    /// Until when this process may start attempts at all.
-    pub tenure: &'a Tenure,
+    /// Until when this process, as a worker, may start attempts.
+    pub worker_deadline: &'a WorkerDeadline,
 }
 
 /// Takes reports, a batch at a time. Waits when settle cannot keep up: that is back-pressure.
@@ -77,7 +77,7 @@ impl Job<'_> {
         if now.plus(margin) >= self.chunk.lease_until || *self.stopping.borrow() {
             return MayStart::No { after: Duration::ZERO };
         }
-        if !self.tenure.holds(self.chunk.tenure, self.clock) {
+        if !self.worker_deadline.allows(self.chunk.worker, self.clock) {
             // Claimed again at once, it would go to and fro until this process is sure that it is alive.
             return MayStart::No { after: limits::WORKER_BEAT };
         }

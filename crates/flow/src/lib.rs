@@ -5,7 +5,7 @@
 //! - [`backoff`]: when to try again.
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
 //! - [`quota`]: how many in a minute.
-//! - [`tenure`]: until when this process may act at all.
+//! - [`worker_deadline`]: until when a worker may start attempts.
 //! - [`throttle`]: how often the same trouble is logged.
 //! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
 
@@ -16,8 +16,8 @@ pub mod limit;
 pub mod quota;
 pub mod reference;
 pub mod tasks;
-pub mod tenure;
 pub mod throttle;
+pub mod worker_deadline;
 
 pub use backoff::Backoff;
 pub use clock::{Clock, Steering};
@@ -26,5 +26,5 @@ pub use limit::{Fixed, Limit, Sample, Signal, Timing};
 pub use quota::Quota;
 pub use reference::Reference;
 pub use tasks::Tasks;
-pub use tenure::Tenure;
 pub use throttle::LogThrottle;
+pub use worker_deadline::WorkerDeadline;

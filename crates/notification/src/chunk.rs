@@ -20,10 +20,11 @@ pub struct Chunk {
     pub id: ChunkId,
     /// The claim this is; every write names it.
     pub epoch: Epoch,
-    /// Nobody may start an attempt for this claim at or after this instant.
+    /// No attempt for this claim may start at or after this instant.
     pub lease_until: Timestamp,
-    /// In which tenure of its process the chunk was claimed: another one may not act on it.
-    pub tenure: u64,
+    /// The number of the worker that claimed the chunk; 0 in an embedded store. A process that was removed and joins again
+    /// has another number, and must not act on what it claimed under the former one.
+    pub worker: u64,
     /// The batch its notifications are stored in.
     pub batch: BatchId,
     /// The id of the store, part of every [`NotificationId`].

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use channel::{ChannelError, Tools};
-use flow::{Clock, Tenure};
+use flow::{Clock, WorkerDeadline};
 use notification::{Chunk, Priority};
 use queue::Consume;
 use store::Begin;
@@ -36,8 +36,8 @@ pub struct Deliver {
     pub reports: mpsc::Sender<Reported>,
     /// Turns true when no attempt may start any more.
     pub stopping: watch::Receiver<bool>,
-    /// Until when this process may start attempts at all.
-    pub tenure: Tenure,
+    /// Until when this worker may start attempts.
+    pub worker_deadline: WorkerDeadline,
     /// The time.
     pub clock: Clock,
     /// Seeds this thread's generators.
@@ -52,7 +52,7 @@ struct Thread {
     begin: Arc<dyn Begin>,
     reports: mpsc::Sender<Reported>,
     stopping: watch::Receiver<bool>,
-    tenure: Tenure,
+    worker_deadline: WorkerDeadline,
     clock: Clock,
 }
 
@@ -104,7 +104,7 @@ impl Deliver {
             begin: self.begin,
             reports: self.reports,
             stopping: self.stopping,
-            tenure: self.tenure,
+            worker_deadline: self.worker_deadline,
             clock: self.clock,
         })
     }

@@ -40,7 +40,7 @@ impl Sample for Arc<Chunk> {
             id: ChunkId(number),
             epoch: Epoch(1),
             lease_until: Timestamp::MAX,
-            tenure: 0,
+            worker: 0,
             batch: BatchId(number),
             store_id: 0,
             accepted_at: Timestamp::from_millis(0),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use flow::tasks::Ended;
-use flow::{Clock, Tenure};
+use flow::{Clock, WorkerDeadline};
 use notification::Ticket;
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
@@ -124,9 +124,9 @@ impl Backend {
         self.shared().map_or(own, |store| store.clock())
     }
 
-    /// Until when this process may start attempts.
-    pub(super) fn tenure(&self) -> Tenure {
-        self.shared().map_or(Tenure::unlimited(), |store| store.tenure())
+    /// Until when this process, as a worker, may start attempts.
+    pub(super) fn worker_deadline(&self) -> WorkerDeadline {
+        self.shared().map_or(WorkerDeadline::unlimited(), |store| store.worker_deadline())
     }
 
     /// Tells when it failed for good, and why.

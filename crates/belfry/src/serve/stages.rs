@@ -203,7 +203,7 @@ impl Stages {
             channels: parts.live.channels(),
             reports,
             stopping: self.stopping(),
-            tenure: parts.backend.tenure(),
+            worker_deadline: parts.backend.worker_deadline(),
             clock: parts.clock,
             seed: parts.random.u64(..),
         };

@@ -131,7 +131,7 @@ pub(crate) fn chunk(
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: Timestamp::MAX,
-        tenure: 0,
+        worker: 0,
         batch: BatchId(1),
         store_id: 1,
         accepted_at: channel::timestamp(Clock::system()),
@@ -178,9 +178,18 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let deliveries = &chunk.deliveries;
     let stopping = &stopping;
-    let (chunk, tenure) = (&chunk, &flow::tenure::UNLIMITED);
+    let (chunk, worker_deadline) = (&chunk, &flow::worker_deadline::UNLIMITED);
     sender
-        .send(Job { chunk, deliveries, gate, fence: None, reports, clock, stopping, tenure })
+        .send(Job {
+            chunk,
+            deliveries,
+            gate,
+            fence: None,
+            reports,
+            clock,
+            stopping,
+            worker_deadline,
+        })
         .await;
 }
 

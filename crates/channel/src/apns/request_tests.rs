@@ -13,7 +13,7 @@ fn chunk(priority: Priority, expires_at: Option<Timestamp>) -> Chunk {
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: Timestamp::MAX,
-        tenure: 0,
+        worker: 0,
         batch: BatchId(7),
         store_id: 1,
         accepted_at: Timestamp::from_millis(1_700_000_000_000),

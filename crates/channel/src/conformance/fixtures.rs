@@ -70,7 +70,7 @@ impl<'a> Rig<'a> {
             id: ChunkId(1),
             epoch: Epoch(1),
             lease_until: now.plus(limits::LEASE),
-            tenure: 0,
+            worker: 0,
             batch: BatchId(1),
             store_id: 1,
             accepted_at: now,
@@ -89,8 +89,17 @@ impl<'a> Rig<'a> {
         reports: &'job Reported,
         stopping: &'job watch::Receiver<bool>,
     ) -> Job<'job> {
-        let (deliveries, tenure) = (&chunk.deliveries, &flow::tenure::UNLIMITED);
-        Job { chunk, deliveries, gate, fence: None, reports, clock: self.clock, stopping, tenure }
+        let (deliveries, worker_deadline) = (&chunk.deliveries, &flow::worker_deadline::UNLIMITED);
+        Job {
+            chunk,
+            deliveries,
+            gate,
+            fence: None,
+            reports,
+            clock: self.clock,
+            stopping,
+            worker_deadline,
+        }
     }
 
     /// Sends all of `chunk` through `gate`.

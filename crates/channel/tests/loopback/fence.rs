@@ -60,7 +60,7 @@ async fn under_way_beside(
         reports: &reports,
         clock,
         stopping: &stopping,
-        tenure: &flow::tenure::UNLIMITED,
+        worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
     let local = tokio::task::LocalSet::new();
     let both = async {

@@ -124,7 +124,7 @@ impl Run<'_> {
             reports: self.reporter,
             clock: self.thread.clock,
             stopping: &self.thread.stopping,
-            tenure: &self.thread.tenure,
+            worker_deadline: &self.thread.worker_deadline,
         }
     }
 }

@@ -57,7 +57,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: now.plus(limits::LEASE),
-        tenure: 0,
+        worker: 0,
         batch: BatchId(1),
         store_id: 1,
         accepted_at: now,
@@ -119,7 +119,7 @@ async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
         reports: &reports,
         clock,
         stopping: &stopping,
-        tenure: &flow::tenure::UNLIMITED,
+        worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
     let [one, other] = [(); 2].map(|()| Fence::new(&store, &chunk));
     let [of_one, of_other] = [&one, &other].map(|fence| FencedReports { fence, job });
@@ -148,7 +148,7 @@ async fn a_run_that_has_begun_nothing_begins_a_slice_before_it_reports() {
         reports: &reports,
         clock,
         stopping: &stopping,
-        tenure: &flow::tenure::UNLIMITED,
+        worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
     let fence = Fence::new(&store, &chunk);
     let fenced = FencedReports { fence: &fence, job };

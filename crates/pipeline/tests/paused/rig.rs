@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::{Backoff, Clock, Tenure};
+use flow::{Backoff, Clock, WorkerDeadline};
 use notification::{
     Account, ByteString, Bytes, Chunk, Content, Draft, Envelope, Guarantee, Lane, Name,
     NotificationId, Priority, State, Ticket, Timestamp, limits,
@@ -168,7 +168,7 @@ impl Rig {
             channels: watch::channel(channels).1,
             reports,
             stopping: stopping.clone(),
-            tenure: Tenure::unlimited(),
+            worker_deadline: WorkerDeadline::unlimited(),
             clock: self.clock,
             seed: 1,
         };

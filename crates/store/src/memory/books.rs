@@ -248,7 +248,7 @@ impl Books {
             id,
             epoch: piece.epoch,
             lease_until,
-            tenure: 0,
+            worker: 0,
             batch: piece.batch,
             store_id: STORE_ID,
             accepted_at: batch.accepted_at,

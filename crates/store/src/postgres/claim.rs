@@ -190,7 +190,7 @@ impl Transaction<'_> {
                 id: chunk.id,
                 epoch: chunk.epoch,
                 lease_until: lease.until,
-                tenure: worker.cast_unsigned(),
+                worker: worker.cast_unsigned(),
                 batch: chunk.batch,
                 store_id,
                 accepted_at: batch.accepted_at,

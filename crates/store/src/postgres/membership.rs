@@ -2,13 +2,13 @@
 //!
 //! A worker is a row that is renewed at every beat, in the database's time. An expired worker is reaped by the first process
 //! that finds it. A worker that was stopped or cut off for that long finds its row gone and joins anew under another number;
-//! until then its [`Tenure`] is over, and it starts no attempt.
+//! until then its [`WorkerDeadline`] is over, and it starts no attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flow::{Backoff, Clock, Tenure};
+use flow::{Backoff, Clock, WorkerDeadline};
 use notification::limits;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -35,7 +35,7 @@ pub(super) struct Worker {
     store_id: u16,
     time: DatabaseTime,
     notify: Arc<NotifyPolicy>,
-    tenure: Tenure,
+    worker_deadline: WorkerDeadline,
     clock: Clock,
     random: fastrand::Rng,
     stats: Option<Stats>,
@@ -142,7 +142,7 @@ impl Worker {
             store_id,
             time,
             notify: Arc::new(NotifyPolicy::new(clock)),
-            tenure: Tenure::ended(),
+            worker_deadline: WorkerDeadline::passed(),
             clock,
             random,
             stats: None,
@@ -167,8 +167,8 @@ impl Worker {
         Arc::clone(&self.notify)
     }
 
-    pub(super) fn tenure(&self) -> Tenure {
-        self.tenure.clone()
+    pub(super) fn worker_deadline(&self) -> WorkerDeadline {
+        self.worker_deadline.clone()
     }
 
     pub(super) fn count(&mut self, stats: Stats) {
@@ -259,8 +259,8 @@ impl Worker {
             // The session is dropped with its silence.
             Err(_elapsed) => return Ok(Beat { expired: 0, next_end: None }),
         };
-        // After a worker was reaped and has joined anew, this ends its former tenure: what was started then is not its own.
-        self.tenure.renew(
+        // After a worker was reaped and has joined anew, the former number ends with this: what was started under it is not its own.
+        self.worker_deadline.extend(
             self.membership.worker.cast_unsigned(),
             sent_at,
             limits::WORKER_LEASE / 2,
@@ -387,7 +387,7 @@ impl Worker {
     async fn leave(&mut self, ending: Ending) -> Result<(), Error> {
         self.beat(true).await?;
         let Some(mut session) = self.session.take() else { return Ok(()) };
-        self.tenure.end();
+        self.worker_deadline.pass();
         depart(&mut session, self.membership.worker, ending).await?;
         self.notify_cluster(&session).await
     }

@@ -67,7 +67,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use flow::tasks::Ended;
-use flow::{Clock, Tasks, Tenure};
+use flow::{Clock, Tasks, WorkerDeadline};
 use notification::limits;
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc, watch};
 
@@ -117,7 +117,7 @@ pub struct Postgres {
     membership: watch::Receiver<Membership>,
     outbox: watch::Receiver<u64>,
     intent: watch::Sender<Intent>,
-    tenure: Tenure,
+    worker_deadline: WorkerDeadline,
     time: DatabaseTime,
     ended: watch::Receiver<Option<Ended>>,
     /// Dropped with the store, and then nothing of it runs any more.
@@ -185,7 +185,7 @@ impl Postgres {
         let mut random = fastrand::Rng::with_seed(options.seed);
         let time = DatabaseTime::new(clock);
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
-        let tenure = worker.tenure();
+        let worker_deadline = worker.worker_deadline();
         let (membership_sender, membership) = watch::channel(worker.membership());
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
@@ -241,7 +241,7 @@ impl Postgres {
             membership,
             outbox: outbox_changed,
             intent,
-            tenure,
+            worker_deadline,
             time,
             ended: tasks.ended(),
             tasks: Mutex::new(tasks),
@@ -268,9 +268,9 @@ impl Postgres {
         self.available.clone()
     }
 
-    /// Until when this process may start attempts.
-    pub fn tenure(&self) -> Tenure {
-        self.tenure.clone()
+    /// Until when this process, as a worker, may start attempts.
+    pub fn worker_deadline(&self) -> WorkerDeadline {
+        self.worker_deadline.clone()
     }
 
     /// The database's time, by which all processes that share the store go.

@@ -162,7 +162,7 @@ impl Transaction<'_> {
             id: chunk.id,
             epoch,
             lease_until,
-            tenure: 0,
+            worker: 0,
             batch: chunk.batch,
             store_id: self.state.store_id,
             accepted_at: batch.accepted_at,

@@ -72,7 +72,7 @@ pub(crate) fn chunk(
         id: ChunkId(1),
         epoch: Epoch(1),
         lease_until: now.plus(notification::limits::LEASE),
-        tenure: 0,
+        worker: 0,
         batch: BatchId(7),
         store_id: 1,
         accepted_at: now,
@@ -148,7 +148,7 @@ async fn send_job(
         reports: &reports,
         clock,
         stopping: &stopping,
-        tenure: &flow::tenure::UNLIMITED,
+        worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
     sender.send(job).await;
     assert_eq!(gate.in_flight(), 0, "a pass was kept");

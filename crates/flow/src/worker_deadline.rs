@@ -1,0 +1,106 @@
+//! Until when a worker may start attempts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::Clock;
+
+/// Until when this process, as one worker of a cluster, may start new attempts. Cloning shares it.
+///
+/// The deadline is moved forward with each heartbeat that the store confirms, and lies before the instant at which other
+/// workers may take over. A process that was stopped, cut off or suspended therefore finds it passed before it sends
+/// anything that another worker may send too. It is measured in the time since boot, which goes on while the machine is
+/// suspended, as the time of the other workers does.
+#[derive(Debug, Clone)]
+pub struct WorkerDeadline {
+    /// `None`: no other process can take over.
+    shared: Option<Arc<Shared>>,
+}
+
+/// Never passes: for a process that has its store for itself.
+pub static UNLIMITED: WorkerDeadline = WorkerDeadline::unlimited();
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Milliseconds since boot.
+    until: AtomicU64,
+    worker: AtomicU64,
+}
+
+// === impl WorkerDeadline ===
+
+impl WorkerDeadline {
+    /// Never passes: the process has its store for itself.
+    pub const fn unlimited() -> Self {
+        Self { shared: None }
+    }
+
+    /// Passed already, until it is extended.
+    pub fn passed() -> Self {
+        Self { shared: Some(Arc::default()) }
+    }
+
+    /// Moves the deadline of the worker `worker` to `from + span`, unless it is later already; `from` is a time since boot.
+    /// Another number than before ends what was started under the former one.
+    pub fn extend(&self, worker: u64, from: Duration, span: Duration) {
+        if let Some(shared) = &self.shared {
+            shared.worker.store(worker, Ordering::Relaxed);
+            let until = (from + span).as_millis();
+            shared.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes it pass at once.
+    pub fn pass(&self) {
+        if let Some(shared) = &self.shared {
+            shared.until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the worker `worker` may start an attempt now.
+    pub fn allows(&self, worker: u64, clock: Clock) -> bool {
+        self.shared.as_ref().is_none_or(|shared| {
+            if worker != shared.worker.load(Ordering::Relaxed) {
+                return false;
+            }
+            clock.boot().as_millis() < u128::from(shared.until.load(Ordering::Relaxed))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_is_where_it_was_last_moved_to() {
+        let clock = Clock::starting_at(Duration::ZERO);
+        let deadline = WorkerDeadline::passed();
+        assert!(!deadline.allows(7, clock));
+        deadline.extend(7, clock.boot(), Duration::from_secs(5));
+        deadline.extend(7, clock.boot(), Duration::from_secs(3));
+        tokio::time::advance(Duration::from_millis(4_999)).await;
+        assert!(deadline.allows(7, clock), "a late answer to an early heartbeat shortens nothing");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!deadline.allows(7, clock));
+        deadline.extend(7, clock.boot(), Duration::from_secs(5));
+        deadline.pass();
+        assert!(!deadline.allows(7, clock));
+        deadline.extend(8, clock.boot(), Duration::from_secs(5));
+        assert!(deadline.allows(8, clock) && !deadline.allows(7, clock));
+        assert!(WorkerDeadline::unlimited().allows(7, clock));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_passes_while_the_machine_is_suspended() {
+        let (clock, steering) = Clock::starting_at(Duration::ZERO).steered();
+        let deadline = WorkerDeadline::passed();
+        deadline.extend(7, clock.boot(), Duration::from_secs(5));
+        steering.step(-60_000);
+        steering.suspend(Duration::from_millis(4_999));
+        assert!(deadline.allows(7, clock), "a clock that is set says nothing of it");
+        steering.suspend(Duration::from_millis(1));
+        assert!(!deadline.allows(7, clock));
+    }
+}
