@@ -1,11 +1,11 @@
-//! Deliver: takes chunks from the queue, lets them through their lane's gate, and reports what came of
-//! them. Knows no backend, reads no store; the one thing it writes is the mark before the first byte of
+//! Deliver: takes chunks from the queue, lets them through their lane's gate, and reports the outcome of each
+//! delivery. Knows no backend, reads no store; the one thing it writes is the mark before the first byte of
 //! an at-most-once delivery.
 
 mod chunk;
 mod fence;
-mod lanes;
-mod ways;
+mod lane_gates;
+mod open_channels;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use tokio::task::JoinSet;
 
 use crate::Channels;
 use crate::report::Reported;
-use lanes::Lanes;
-use ways::Ways;
+use lane_gates::LaneGates;
+use open_channels::OpenChannels;
 
-/// What one sender thread needs.
+/// The stage on one sender thread: its connections to the other stages, and what it sends with.
 #[derive(Debug, Clone)]
 pub struct Deliver {
     /// Where chunks come from.
     pub queue: Arc<dyn Consume<Arc<Chunk>>>,
     /// The fence of at-most-once deliveries.
     pub begin: Arc<dyn Begin>,
-    /// The ways out. What is sent from a change on goes by the new ones; what is under way ends as it began.
+    /// The channels. After a change, what is sent goes over the new ones; what is under way ends on the one it began on.
     pub channels: watch::Receiver<Channels>,
     /// Where reports go.
     pub reports: mpsc::Sender<Reported>,
@@ -44,11 +44,11 @@ pub struct Deliver {
     pub seed: u64,
 }
 
-/// What all chunks on one thread share.
+/// The parts of a sender thread that all its chunks share.
 #[derive(Debug)]
-struct Thread {
-    ways: Ways,
-    lanes: Lanes,
+struct SenderThread {
+    channels: OpenChannels,
+    lane_gates: LaneGates,
     begin: Arc<dyn Begin>,
     reports: mpsc::Sender<Reported>,
     stopping: watch::Receiver<bool>,
@@ -74,14 +74,14 @@ impl Deliver {
         loop {
             let messages = tokio::select! {
                 messages = queue.receive(Priority::Bulk, RECEIVE_CHUNKS) => messages,
-                Some(ended) = chunks.join_next() => { tell_panic(ended); continue }
+                Some(ended) = chunks.join_next() => { log_panic(ended); continue }
                 Ok(()) = channels.changed() => {
                     let thread = Rc::clone(&thread);
-                    chunks.spawn_local(async move { thread.ways.follow().await });
+                    chunks.spawn_local(async move { thread.channels.follow().await });
                     continue;
                 }
             };
-            // Without settle nothing can come of them: the store will say what is unsettled.
+            // Without settle no report is written: the store knows what is unsettled.
             if messages.is_empty() || thread.reports.is_closed() {
                 break;
             }
@@ -90,17 +90,17 @@ impl Deliver {
             }
         }
         while let Some(ended) = chunks.join_next().await {
-            tell_panic(ended);
+            log_panic(ended);
         }
-        thread.ways.close().await;
+        thread.channels.close().await;
         Ok(())
     }
 
-    fn open(self) -> Result<Thread, ChannelError> {
+    fn open(self) -> Result<SenderThread, ChannelError> {
         let tools = Tools { clock: self.clock, seed: self.seed };
-        Ok(Thread {
-            ways: Ways::open(self.channels, tools)?,
-            lanes: Lanes::default(),
+        Ok(SenderThread {
+            channels: OpenChannels::open(self.channels, tools)?,
+            lane_gates: LaneGates::default(),
             begin: self.begin,
             reports: self.reports,
             stopping: self.stopping,
@@ -111,7 +111,7 @@ impl Deliver {
 }
 
 /// A chunk's task panics only by a defect outside of sending: its receipt went back to the queue when it unwound.
-fn tell_panic(ended: Result<(), tokio::task::JoinError>) {
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a chunk's task panicked; the chunk is given out again");
     }

@@ -13,42 +13,42 @@ use notification::{Answer, Chunk, Delivery, Guarantee, Report, limits};
 use queue::Message;
 use tokio::sync::mpsc;
 
-use super::Thread;
-use super::fence::{Fence, FencedReports};
-use super::lanes::Entrance;
+use super::SenderThread;
+use super::fence::{ChunkFence, FencedReports};
+use super::lane_gates::LaneGate;
 use crate::report::Reported;
 
-/// When a channel is missing from the configuration, its notifications wait; this long between looks.
+/// To the next look at notifications whose channel is missing from the configuration: they wait for it.
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
 
-/// What a sender that panicked has not reported is tried again after this: a defect that is always met is met this often.
+/// To the retry of what a sender that panicked has not reported: a defect that is always met is met this often.
 const DEFECT_WAIT: Duration = Duration::from_mins(1);
 
 /// Sends the deliveries of one chunk and reports each of them.
-pub(super) async fn deliver(thread: Rc<Thread>, message: Message<Arc<Chunk>>) {
+pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk>>) {
     let Message { item: chunk, receipt } = message;
     let reporter = Reporter::new(Arc::clone(&chunk), thread.reports.clone());
     let lane = &chunk.envelope.lane;
-    if let Some(way) = thread.ways.get(&lane.channel) {
-        let entrance = thread.lanes.entrance(lane, way.channel.concurrency());
-        let sender = way.sender.as_ref();
-        let run = Run { thread: &thread, sender, entrance: &entrance, reporter: &reporter };
+    if let Some(opened) = thread.channels.get(&lane.channel) {
+        let lane_gate = thread.lane_gates.get(lane, opened.channel.concurrency());
+        let sender = opened.sender.as_ref();
+        let run = ChunkRun { thread: &thread, sender, lane_gate: &lane_gate, reporter: &reporter };
         run.send(&chunk).await;
     } else {
         tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
     }
-    // Settle is gone only when the process is on its way out: the store will say what is unsettled.
+    // Settle is gone only when the process is on its way out: the store knows what is unsettled.
     let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
-    thread.ways.close_retired().await;
+    thread.channels.close_retired().await;
 }
 
-/// What sending one chunk takes.
+/// One run of a chunk: its thread, its sender, its gate and its reporter.
 #[derive(Clone, Copy)]
-struct Run<'a> {
-    thread: &'a Thread,
+struct ChunkRun<'a> {
+    thread: &'a SenderThread,
     sender: &'a dyn Sender,
-    entrance: &'a Entrance,
+    lane_gate: &'a LaneGate,
     reporter: &'a Reporter,
 }
 
@@ -61,9 +61,9 @@ struct Reporter {
     reported: RefCell<[u64; limits::BATCH_ITEMS.div_ceil(64)]>,
 }
 
-// === impl Run ===
+// === impl ChunkRun ===
 
-impl Run<'_> {
+impl ChunkRun<'_> {
     async fn send(self, chunk: &Chunk) {
         match chunk.envelope.guarantee {
             Guarantee::AtLeastOnce => {
@@ -77,13 +77,13 @@ impl Run<'_> {
 
     /// Sends behind the chunk's fence. Of one lane, one chunk at a time is between its first and its last slice.
     async fn send_fenced(self, chunk: &Chunk) {
-        let fence = Fence::new(self.thread.begin.as_ref(), chunk);
+        let fence = ChunkFence::new(self.thread.begin.as_ref(), chunk);
         let job = self.job(chunk);
         let reports = FencedReports { fence: &fence, job };
-        let turn = self.entrance.turn.lock().await;
-        let end_turn = async {
+        let beginning = self.lane_gate.beginning.lock().await;
+        let let_next_begin = async {
             fence.last_asked().await;
-            drop(turn);
+            drop(beginning);
             std::future::pending::<()>().await;
         };
         let fenced = Job { fence: Some(&fence), reports: &reports, ..job };
@@ -92,7 +92,7 @@ impl Run<'_> {
                 biased;
                 () = self.sender.send(fenced) => {}
                 _never = fence.mark() => {}
-                () = end_turn => {}
+                () = let_next_begin => {}
             }
         };
         // A run that was granted no mark may not be the only one: what it holds waits out its lease.
@@ -101,8 +101,8 @@ impl Run<'_> {
         }
     }
 
-    /// After a panic that was no attempt's: reports what is not reported yet. What `is_begun` may have been sent, and is not sent
-    /// again; the rest is due again after a while.
+    /// Reports, after a panic outside of an attempt, the deliveries that are not reported yet. One that `is_begun` may have been
+    /// sent, and is not sent again; the rest is due again after [`DEFECT_WAIT`].
     async fn give_back(self, chunk: &Chunk, is_begun: impl Fn(u16) -> bool) {
         tracing::error!(chunk = chunk.id.0, channel = %chunk.envelope.lane.channel, "sending a chunk panicked; it is given back");
         let unreported = chunk.deliveries.iter().map(|delivery| delivery.index);
@@ -119,7 +119,7 @@ impl Run<'_> {
         Job {
             chunk,
             deliveries: &chunk.deliveries,
-            gate: &self.entrance.gate,
+            gate: &self.lane_gate.gate,
             fence: None,
             reports: self.reporter,
             clock: self.thread.clock,

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 /// Begins the deliveries of one chunk.
 #[derive(Debug)]
-pub(super) struct Fence<'a> {
+pub(super) struct ChunkFence<'a> {
     store: &'a dyn Begin,
     chunk: &'a Chunk,
     /// Deliveries from the first that are begun.
@@ -40,7 +40,7 @@ pub(super) struct Fence<'a> {
 /// Reports of a chunk behind its fence.
 #[derive(Debug)]
 pub(super) struct FencedReports<'a> {
-    pub(super) fence: &'a Fence<'a>,
+    pub(super) fence: &'a ChunkFence<'a>,
     /// The job without the fence.
     pub(super) job: Job<'a>,
 }
@@ -48,9 +48,9 @@ pub(super) struct FencedReports<'a> {
 /// How soon deliveries that could not be begun are tried again.
 const REFUSED_DELAY: Duration = Duration::from_secs(1);
 
-// === impl Fence ===
+// === impl ChunkFence ===
 
-impl<'a> Fence<'a> {
+impl<'a> ChunkFence<'a> {
     pub(super) fn new(store: &'a dyn Begin, chunk: &'a Chunk) -> Self {
         Self {
             store,
@@ -119,7 +119,7 @@ impl<'a> Fence<'a> {
 }
 
 #[async_trait(?Send)]
-impl channel::Fence for Fence<'_> {
+impl channel::Fence for ChunkFence<'_> {
     fn is_begun(&self, index: u16) -> bool {
         self.up_to(index) <= self.begun.get()
     }

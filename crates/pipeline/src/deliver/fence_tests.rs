@@ -80,7 +80,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
 }
 
 /// What `asking` comes to while the fence marks.
-async fn beside<T>(fence: &Fence<'_>, asking: impl Future<Output = T>) -> T {
+async fn beside<T>(fence: &ChunkFence<'_>, asking: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;
         answer = asking => answer,
@@ -92,7 +92,7 @@ async fn beside<T>(fence: &Fence<'_>, asking: impl Future<Output = T>) -> T {
 async fn a_mark_rises_slice_by_slice_up_to_what_was_asked_for() {
     let store = Rising::default();
     let chunk = chunk(Clock::starting_at(CLOCK_START), 1_000);
-    let fence = Fence::new(&store, &chunk);
+    let fence = ChunkFence::new(&store, &chunk);
     assert!(!fence.is_begun(0));
     assert_eq!(beside(&fence, fence.begin(0)).await, Ok(()));
     assert_eq!(store.marks(), [127], "one slice, though the chunk has eight");
@@ -121,7 +121,7 @@ async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
         stopping: &stopping,
         worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
-    let [one, other] = [(); 2].map(|()| Fence::new(&store, &chunk));
+    let [one, other] = [(); 2].map(|()| ChunkFence::new(&store, &chunk));
     let [of_one, of_other] = [&one, &other].map(|fence| FencedReports { fence, job });
     assert_eq!(beside(&one, one.begin(0)).await, Ok(()));
     // The other run asks for more than the first has begun, and is refused all the same.
@@ -150,7 +150,7 @@ async fn a_run_that_has_begun_nothing_begins_a_slice_before_it_reports() {
         stopping: &stopping,
         worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
-    let fence = Fence::new(&store, &chunk);
+    let fence = ChunkFence::new(&store, &chunk);
     let fenced = FencedReports { fence: &fence, job };
     let no_stream = vec![(200, Report::HandedBack { after: Duration::ZERO })];
     beside(&fence, fenced.report(no_stream)).await;

@@ -1,4 +1,4 @@
-//! The channels as one thread has them open: those of the newest configuration, and of former ones what is still in use.
+//! The configured channels as one thread has them open, and the replaced ones that a chunk still uses.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,34 +11,34 @@ use tokio::sync::watch;
 
 use crate::Channels;
 
-/// The ways out of one thread.
+/// The channels that one thread has open.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct OpenChannels {
     newest: RefCell<watch::Receiver<Channels>>,
-    open: RefCell<BTreeMap<Name, Rc<Way>>>,
-    /// Those that are used no more once their last chunk is done.
-    retired: RefCell<Vec<Rc<Way>>>,
+    open: RefCell<BTreeMap<Name, Rc<OpenChannel>>>,
+    /// Replaced ones, until their last chunk is done.
+    retired: RefCell<Vec<Rc<OpenChannel>>>,
     clock: flow::Clock,
     next_seed: Cell<u64>,
 }
 
 /// One channel, opened on this thread.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct OpenChannel {
     pub(super) channel: Arc<dyn Channel>,
     pub(super) sender: Box<dyn Sender>,
 }
 
-// === impl Ways ===
+// === impl OpenChannels ===
 
-impl Ways {
+impl OpenChannels {
     /// Opens all of `channels` as they are now.
     pub(super) fn open(
         mut channels: watch::Receiver<Channels>,
         tools: Tools,
     ) -> Result<Self, ChannelError> {
         let current = channels.borrow_and_update().clone();
-        let ways = Self {
+        let opened = Self {
             newest: RefCell::new(channels),
             open: RefCell::default(),
             retired: RefCell::default(),
@@ -46,22 +46,22 @@ impl Ways {
             next_seed: Cell::new(tools.seed),
         };
         for (name, channel) in current.iter() {
-            let way = ways.open_one(channel)?;
-            ways.open.borrow_mut().insert(name.clone(), way);
+            let channel = opened.open_one(channel)?;
+            opened.open.borrow_mut().insert(name.clone(), channel);
         }
-        Ok(ways)
+        Ok(opened)
     }
 
-    /// The newest way over the channel called `name`.
-    pub(super) fn get(&self, name: &Name) -> Option<Rc<Way>> {
-        // Nobody changes them any more when their owner is gone.
+    /// The channel called `name`, as the newest configuration has it.
+    pub(super) fn get(&self, name: &Name) -> Option<Rc<OpenChannel>> {
+        // An error says that the configuration was dropped: it changes no more.
         if self.newest.borrow().has_changed().unwrap_or(false) {
             self.replace();
         }
         self.open.borrow().get(name).cloned()
     }
 
-    /// Goes by the newest channels, and closes what is used no more.
+    /// Opens what the newest configuration changed, and closes what is no longer used.
     pub(super) async fn follow(&self) {
         self.replace();
         self.close_retired().await;
@@ -69,35 +69,35 @@ impl Ways {
 
     /// Closes what was replaced and has no chunk under way.
     pub(super) async fn close_retired(&self) {
-        let is_unused = |way: &mut Rc<Way>| Rc::strong_count(way) == 1;
+        // The list's own handle is the last one when no chunk holds the channel.
+        let is_unused = |channel: &mut Rc<OpenChannel>| Rc::strong_count(channel) == 1;
         let unused: Vec<_> = self.retired.borrow_mut().extract_if(.., is_unused).collect();
-        for way in unused {
-            way.sender.close().await;
+        for channel in unused {
+            channel.sender.close().await;
         }
     }
 
     /// Closes all of them. Called when no chunk is under way.
     pub(super) async fn close(&self) {
         self.close_retired().await;
-        for way in self.open.take().into_values() {
-            way.sender.close().await;
+        for channel in self.open.take().into_values() {
+            channel.sender.close().await;
         }
     }
 
-    /// A channel that cannot be opened leaves its place to the one before it.
+    /// Goes over to the newest configuration. A channel that cannot be opened leaves its place to the one before it.
     fn replace(&self) {
         let newest = self.newest.borrow_mut().borrow_and_update().clone();
         let mut open = self.open.borrow_mut();
         let mut retired = self.retired.borrow_mut();
-        retired.extend(
-            open.extract_if(.., |name, _| newest.get(name.as_str()).is_none()).map(|(_, way)| way),
-        );
+        let removed = open.extract_if(.., |name, _| newest.get(name.as_str()).is_none());
+        retired.extend(removed.map(|(_name, channel)| channel));
         for (name, channel) in newest.iter() {
-            if open.get(name).is_some_and(|way| Arc::ptr_eq(&way.channel, channel)) {
+            if open.get(name).is_some_and(|opened| Arc::ptr_eq(&opened.channel, channel)) {
                 continue;
             }
             match self.open_one(channel) {
-                Ok(way) => retired.extend(open.insert(name.clone(), way)),
+                Ok(opened) => retired.extend(open.insert(name.clone(), opened)),
                 Err(error) => {
                     tracing::error!(channel = %name, %error, "a channel cannot be opened: its former settings stay");
                 }
@@ -105,11 +105,12 @@ impl Ways {
         }
     }
 
-    fn open_one(&self, channel: &Arc<dyn Channel>) -> Result<Rc<Way>, ChannelError> {
+    fn open_one(&self, channel: &Arc<dyn Channel>) -> Result<Rc<OpenChannel>, ChannelError> {
+        // Each sender draws from a generator of its own, so that two of them do not wait the same jitter.
         let seed = self.next_seed.get();
         self.next_seed.set(seed.wrapping_add(1));
         let sender = channel.open(Tools { clock: self.clock, seed })?;
-        Ok(Rc::new(Way { channel: Arc::clone(channel), sender }))
+        Ok(Rc::new(OpenChannel { channel: Arc::clone(channel), sender }))
     }
 }
 
@@ -191,21 +192,21 @@ mod tests {
         };
         let (newest, channels) = watch::channel(set(&before, &[]));
         let clock = flow::Clock::starting_at(Duration::from_hours(500_000));
-        let ways = Ways::open(channels, Tools { clock, seed: 1 }).unwrap();
+        let opened = OpenChannels::open(channels, Tools { clock, seed: 1 }).unwrap();
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let in_use = ways.get(&name("changes")).unwrap();
+        let in_use = opened.get(&name("changes")).unwrap();
         newest.send_replace(set(&after, &[("comes", &comes)]));
-        assert!(ways.get(&name("comes")).is_some(), "also before anybody told the thread");
-        ways.follow().await;
+        assert!(opened.get(&name("comes")).is_some(), "also before the thread is told");
+        opened.follow().await;
         assert_eq!((before.counts(), after.counts(), stays.counts()), ((1, 0), (1, 0), (1, 0)));
         drop(in_use);
-        ways.close_retired().await;
+        opened.close_retired().await;
         assert_eq!((before.counts(), after.counts(), stays.counts()), ((1, 1), (1, 0), (1, 0)));
         newest.send_replace(set(&broken, &[]));
-        ways.follow().await;
-        assert!(ways.get(&name("changes")).is_some() && ways.get(&name("comes")).is_none());
+        opened.follow().await;
+        assert!(opened.get(&name("changes")).is_some() && opened.get(&name("comes")).is_none());
         assert_eq!((after.counts(), comes.counts()), ((1, 0), (1, 1)));
-        ways.close().await;
+        opened.close().await;
         assert_eq!((after.counts(), stays.counts()), ((1, 1), (1, 1)));
     }
 }
