@@ -35,9 +35,9 @@ pub struct Settle {
     pub random: fastrand::Rng,
 }
 
-/// Everything that is written together.
+/// The decisions that are written together, and the receipts to acknowledge after them.
 #[derive(Debug, Default)]
-struct Round {
+struct WriteBatch {
     decisions: BTreeMap<(ChunkId, Epoch), Decision>,
     receipts: Vec<Receipt>,
 }
@@ -46,28 +46,28 @@ struct Round {
 
 impl Settle {
     /// Runs until every sender of reports is gone and everything reported is written. What arrives while
-    /// one round is being written is the next round: no timer, no batch size to tune.
+    /// one batch is being written is the next one: no timer, no batch size to tune.
     ///
     /// # Errors
-    /// When the store failed. What it did not take is in flight at the restart.
+    /// When the store failed. Deliveries whose reports it did not take are still in flight at the restart.
     pub async fn run(mut self) -> Result<(), StoreError> {
         let mut arrived = Vec::new();
         while self.reports.recv_many(&mut arrived, notification::limits::REPORT_BATCHES).await > 0 {
-            let mut round = Round::default();
+            let mut batch = WriteBatch::default();
             for reported in arrived.drain(..) {
-                self.take(&mut round, reported);
+                self.take(&mut batch, reported);
             }
-            self.write(round).await?;
+            self.write(batch).await?;
         }
         Ok(())
     }
 
-    fn take(&mut self, round: &mut Round, reported: Reported) {
+    fn take(&mut self, batch: &mut WriteBatch, reported: Reported) {
         match reported {
             Reported::Deliveries { chunk, reports } => {
                 let channel = &chunk.envelope.lane.channel;
                 let policy = self.policies.borrow().get(channel).copied().unwrap_or_default();
-                let decision = round
+                let decision = batch
                     .decisions
                     .entry((chunk.id, chunk.epoch))
                     .or_insert_with(|| Decision::new(chunk, policy));
@@ -76,13 +76,13 @@ impl Settle {
                     decision.add(index, report, now, &mut self.random);
                 }
             }
-            Reported::Done(receipt) => round.receipts.push(receipt),
+            Reported::Done(receipt) => batch.receipts.push(receipt),
         }
     }
 
-    async fn write(&self, round: Round) -> Result<(), StoreError> {
+    async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
         let at = channel::timestamp(self.clock);
-        let decisions: Vec<Decision> = round.decisions.into_values().collect();
+        let decisions: Vec<Decision> = batch.decisions.into_values().collect();
         let settlements: Vec<Settlement> =
             decisions.iter().filter_map(|decision| decision.settlement(at)).collect();
         let answers = if settlements.is_empty() {
@@ -105,7 +105,7 @@ impl Settle {
                 }
             }
         }
-        for receipt in round.receipts {
+        for receipt in batch.receipts {
             if let Err((_receipt, error)) = receipt.acknowledge().await {
                 tracing::warn!(%error, "not acknowledged: the queue may give the chunk out again");
             }

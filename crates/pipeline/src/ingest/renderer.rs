@@ -1,8 +1,8 @@
 //! Threads on which templates are compiled and rendered, and nothing else is done.
 //!
 //! A template may keep a thread for milliseconds, and a caller may send thousands: on the threads that serve callers,
-//! claim, settle and renew leases they would delay everybody. Here they delay each other only: tenants take turns, one
-//! piece of work at a time, and what would wait behind too many others is refused at once.
+//! claim, settle and renew leases they would delay every caller. Here they delay each other only: tenants take turns, one
+//! piece of work at a time, and work that would wait behind too many pieces is refused at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,24 +18,25 @@ use super::IngestError;
 /// A bounded pool of threads; shared by cloning. Its threads end when the last clone is gone.
 #[derive(Clone)]
 pub struct Renderer {
-    pool: Arc<Pool>,
+    owner: Arc<QueueOwner>,
 }
 
-struct Pool {
-    shared: Arc<Shared>,
+/// Closes the queue when the last clone of a renderer is gone, which ends its threads.
+struct QueueOwner {
+    shared: Arc<SharedQueue>,
 }
 
 #[derive(Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct SharedQueue {
+    waiting: Mutex<FairQueue>,
     wake: Condvar,
 }
 
-/// Work that no thread has taken yet.
+/// Work that no thread has taken yet, given out round-robin over the tenants.
 #[derive(Default)]
-struct Waiting {
+struct FairQueue {
     of_tenants: HashMap<Name, VecDeque<Work>>,
-    /// Tenants that have some, the next one first.
+    /// The tenants that have work, the next one first.
     turns: VecDeque<Name>,
     count: usize,
     is_closed: bool,
@@ -51,16 +52,16 @@ impl Renderer {
     /// # Errors
     /// When the system gives no more threads.
     pub fn start(threads: usize) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let pool = Arc::new(Pool { shared: Arc::clone(&shared) });
+        let shared = Arc::new(SharedQueue::default());
+        let owner = Arc::new(QueueOwner { shared: Arc::clone(&shared) });
         for _ in 0..threads {
             let shared = Arc::clone(&shared);
             thread::Builder::new().name("render".to_owned()).spawn(move || shared.work())?;
         }
-        Ok(Self { pool })
+        Ok(Self { owner })
     }
 
-    /// Does `work` on one of the threads, when it is the tenant's turn. Work that nobody waits for any more is still done.
+    /// Does `work` on one of the threads, when it is the tenant's turn. Work whose caller has hung up is still done.
     ///
     /// # Errors
     /// [`IngestError::TenantOverloaded`] when [`RENDER_WAITING_OF_TENANT`] pieces of the tenant's work are waiting,
@@ -79,7 +80,7 @@ impl Renderer {
             // A caller that has gone wants no answer.
             let _unheard = reply.send(outcome);
         });
-        self.pool.shared.push(tenant, work)?;
+        self.owner.shared.push(tenant, work)?;
         match done.await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(panic)) => resume_unwind(panic),
@@ -90,30 +91,30 @@ impl Renderer {
 
 impl fmt::Debug for Renderer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.pool.shared.waiting().count;
+        let waiting = self.owner.shared.waiting().count;
         formatter.debug_struct("Renderer").field("waiting", &waiting).finish_non_exhaustive()
     }
 }
 
-// === impl Pool ===
+// === impl QueueOwner ===
 
-impl Drop for Pool {
+impl Drop for QueueOwner {
     fn drop(&mut self) {
         self.shared.waiting().is_closed = true;
         self.shared.wake.notify_all();
     }
 }
 
-// === impl Shared ===
+// === impl SharedQueue ===
 
-impl Shared {
+impl SharedQueue {
     fn push(&self, tenant: &Name, work: Work) -> Result<(), IngestError> {
         self.waiting().push(tenant, work)?;
         self.wake.notify_one();
         Ok(())
     }
 
-    /// What each thread does until the pool is closed.
+    /// The loop of each thread, until the queue is closed.
     fn work(&self) {
         while let Some(work) = self.next() {
             work();
@@ -121,19 +122,19 @@ impl Shared {
     }
 
     fn next(&self) -> Option<Work> {
-        let idle = |waiting: &mut Waiting| waiting.count == 0 && !waiting.is_closed;
+        let idle = |waiting: &mut FairQueue| waiting.count == 0 && !waiting.is_closed;
         let waiting = self.wake.wait_while(self.waiting(), idle);
         waiting.unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, FairQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Waiting ===
+// === impl FairQueue ===
 
-impl Waiting {
+impl FairQueue {
     fn push(&mut self, tenant: &Name, work: Work) -> Result<(), IngestError> {
         let retry_after = OVERLOAD_RETRY_AFTER;
         if self.count >= RENDER_WAITING {
@@ -151,7 +152,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// The next piece of work of the tenant whose turn it is, which has its next turn after all others.
+    /// The next piece of work of the tenant whose turn it is, which goes to the end of the line.
     fn pop(&mut self) -> Option<Work> {
         let tenant = self.turns.pop_front()?;
         let of_tenant = self.of_tenants.get_mut(&tenant)?;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     /// Adds `count` pieces of work that say whose they are.
-    fn push(waiting: &mut Waiting, whose: &str, count: usize, said: &mpsc::SyncSender<String>) {
+    fn push(waiting: &mut FairQueue, whose: &str, count: usize, said: &mpsc::SyncSender<String>) {
         for _ in 0..count {
             let (said, whose_it_is) = (said.clone(), whose.to_owned());
             let work = Box::new(move || said.send(whose_it_is).unwrap());
@@ -188,7 +189,7 @@ mod tests {
     #[test]
     fn tenants_take_turns_however_much_one_of_them_sends() {
         let (said, heard) = mpsc::sync_channel(RENDER_WAITING);
-        let mut waiting = Waiting::default();
+        let mut waiting = FairQueue::default();
         push(&mut waiting, "greedy", RENDER_WAITING_OF_TENANT, &said);
         push(&mut waiting, "modest", 1, &said);
         push(&mut waiting, "other", 2, &said);
@@ -203,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused_as_the_tenants_or_as_everybodys() {
+    fn too_much_work_is_refused_as_one_tenants_or_as_all_tenants() {
         let (said, _heard) = mpsc::sync_channel(1);
-        let mut waiting = Waiting::default();
+        let mut waiting = FairQueue::default();
         push(&mut waiting, "greedy", RENDER_WAITING_OF_TENANT, &said);
         let retry_after = OVERLOAD_RETRY_AFTER;
         let refused = waiting.push(&tenant("greedy"), Box::new(|| {}));

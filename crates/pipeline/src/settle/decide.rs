@@ -1,4 +1,4 @@
-//! From reports to one settlement: what the lifecycle says, grouped by what is the same.
+//! From reports to one settlement: each report is judged by the lifecycle, and equal outcomes form one group.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use notification::{
 
 use super::RetryPolicy;
 
-/// What is decided about one chunk in one round.
+/// The decisions about one chunk that are written together.
 #[derive(Debug)]
 pub(super) struct Decision {
     chunk: Arc<Chunk>,
@@ -37,8 +37,7 @@ impl Decision {
         &self.groups
     }
 
-    /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the
-    /// same: they stay one chunk, and the chunks spread.
+    /// Decides about one delivery.     /// same: they stay one chunk, and the chunks spread.
     pub(super) fn add(
         &mut self,
         index: u16,
@@ -46,7 +45,7 @@ impl Decision {
         now: Timestamp,
         random: &mut fastrand::Rng,
     ) {
-        // What providers say of the time differs by recipient: it goes beside, so that what is alike stays together.
+        // The time since when a recipient is gone differs by recipient: it is kept apart, so that equal reports form one group.
         let gone_since = match &mut report {
             Report::Attempted(answer) => answer.gone_since.take(),
             Report::HandedBack { .. } | Report::Expired => None,
@@ -64,7 +63,7 @@ impl Decision {
         self.openers.push(report);
     }
 
-    /// What the store is asked to write; nothing when nothing was decided.
+    /// The settlement to write; `None` when nothing was decided.
     pub(super) fn settlement(&self, at: Timestamp) -> Option<Settlement> {
         let mut groups = self.groups.clone();
         for group in &mut groups {
@@ -80,7 +79,7 @@ impl Decision {
         })
     }
 
-    /// What stands in for what was refused: a definite answer of the provider, and nothing else, leads here.
+    /// The fallbacks of refused deliveries: a definite answer of the provider, and nothing else, leads here.
     fn fallbacks(&self, at: Timestamp) -> Vec<Draft> {
         let is_refused =
             |group: &&OutcomeGroup| group.disposition == Disposition::Ended(State::Refused);
@@ -130,7 +129,7 @@ impl Decision {
         match answer.verdict {
             Verdict::Accepted => self.end(Event::Accept),
             Verdict::Refused { .. } => self.end(Event::Refuse),
-            // What may have been acted on is as good as unanswered: at most once, it is not tried again.
+            // An answer to an attempt that may have been acted on is as good as none: at most once, there is no retry.
             Verdict::Deferred { after } if lost => {
                 self.again(Event::LoseAnswer, after, now, random)
             }
