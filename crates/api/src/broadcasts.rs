@@ -27,8 +27,8 @@ use crate::keys::Caller;
 use crate::lines::Line;
 use crate::notifications::cancel_answer;
 use crate::problem::{Located, Problem};
-use crate::turn::Turn;
 use crate::view::{Totals, show};
+use crate::yield_budget::YieldBudget;
 
 #[derive(Serialize)]
 struct Created {
@@ -52,7 +52,7 @@ type Recipient = (BroadcastRecipient, bool);
 /// Recipients that are looked at together, each from its place in the body: as many as may be without delaying others.
 struct Slice<P> {
     head_bytes: usize,
-    turn: Turn,
+    budget: YieldBudget,
     read: Vec<(P, Result<Recipient, ParseError>)>,
 }
 
@@ -266,22 +266,22 @@ async fn replayed(shared: &Shared, id: BroadcastId) -> Result<Created, Problem> 
 
 impl<P: Copy> Slice<P> {
     fn new(head_bytes: usize) -> Self {
-        Self { head_bytes, turn: Turn::default(), read: Vec::new() }
+        Self { head_bytes, budget: YieldBudget::default(), read: Vec::new() }
     }
 
     /// Adds what was read at `place` from so many bytes.
     fn push(&mut self, place: P, bytes: usize, read: Result<Recipient, ParseError>) {
-        self.turn.count(self.head_bytes + bytes);
+        self.budget.spend(self.head_bytes + bytes);
         self.read.push((place, read));
     }
 
     fn is_full(&self) -> bool {
-        self.turn.is_over()
+        self.budget.is_spent()
     }
 
     /// Adds what it has to `upload`, and says where something was wrong, in order.
     async fn add_to(&mut self, upload: &mut Upload) -> Result<Vec<(P, ParseError)>, Problem> {
-        self.turn.pass().await;
+        self.budget.yield_if_spent().await;
         let (mut invalid_fields, mut places, mut good) = (Vec::new(), Vec::new(), Vec::new());
         for (order, (place, read)) in std::mem::take(&mut self.read).into_iter().enumerate() {
             match read {

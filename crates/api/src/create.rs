@@ -23,8 +23,8 @@ use crate::draft::{header_key, read_draft};
 use crate::keys::Caller;
 use crate::problem::{Located, Problem};
 use crate::stream;
-use crate::turn::Turn;
 use crate::view::raw;
+use crate::yield_budget::YieldBudget;
 
 #[derive(Serialize)]
 struct One {
@@ -153,7 +153,7 @@ async fn create_many(
     let mut drafts = Vec::with_capacity(items.len());
     let mut invalid_fields = Vec::new();
     let (mut held, mut rendered) = (whole.len(), 0);
-    let mut turn = Turn::default();
+    let mut budget = YieldBudget::default();
     for (index, item) in items.into_iter().enumerate() {
         match read_draft(intake, tenant, (whole, item.get()), None, now).await? {
             Ok(draft) => {
@@ -169,7 +169,7 @@ async fn create_many(
         if invalid_fields.len() >= limits::FAULTS {
             break;
         }
-        turn.counted(item.get().len()).await;
+        budget.spend_and_yield(item.get().len()).await;
     }
     if !invalid_fields.is_empty() {
         return Err(Problem::unprocessable(invalid_fields));

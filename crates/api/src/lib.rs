@@ -23,8 +23,8 @@ mod server;
 mod status;
 mod stream;
 mod suppressions;
-mod turn;
 mod view;
+mod yield_budget;
 
 use std::fmt;
 use std::sync::Arc;

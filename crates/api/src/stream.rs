@@ -25,7 +25,7 @@ use crate::draft::read_draft;
 use crate::input::Input;
 use crate::lines::Line;
 use crate::problem::Problem;
-use crate::turn::Turn;
+use crate::yield_budget::YieldBudget;
 
 /// The lines of one store call, in order.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ struct Answers {
     calls: FuturesOrdered<BoxFuture<'static, Answered>>,
     counts: Counts,
     stage: Stage,
-    turn: Turn,
+    budget: YieldBudget,
     /// Set aside while anything is held: a line, a group, a call.
     held: Option<Reservation>,
 }
@@ -99,7 +99,7 @@ pub(crate) fn answers(
         calls: FuturesOrdered::new(),
         counts: Counts::default(),
         stage: Stage::Reading,
-        turn: Turn::default(),
+        budget: YieldBudget::default(),
         held: None,
     };
     stream::unfold(answers, |mut answers| async move {
@@ -202,7 +202,7 @@ impl Answers {
         {
             let bytes = line.text.as_ref().map_or(0, Bytes::len);
             self.read(line).await;
-            self.turn.counted(bytes).await;
+            self.budget.spend_and_yield(bytes).await;
         }
     }
 

@@ -1,42 +1,42 @@
-//! A request that has much to read lets others go first now and then.
+//! A request with many items yields to other requests now and then.
 
-/// What one request did without a break. A body may hold ten thousand notifications: other requests wait for a few of them at
-/// most.
+/// The work of one request since it last yielded. A body may hold ten thousand notifications: another request waits for a few of
+/// them at most.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct YieldBudget {
     work: usize,
 }
 
-/// Items in one turn; where they are long, fewer.
-const TURN_ITEMS: usize = 8;
+/// Items between two yields; fewer where they are long.
+const BUDGET_ITEMS: usize = 8;
 /// Bytes that count as one more item.
 const ITEM_BYTES: usize = 512;
 
-// === impl Turn ===
+// === impl YieldBudget ===
 
-impl Turn {
+impl YieldBudget {
     /// Counts an item of so many bytes.
-    pub(crate) fn count(&mut self, bytes: usize) {
+    pub(crate) fn spend(&mut self, bytes: usize) {
         self.work += 1 + bytes / ITEM_BYTES;
     }
 
-    /// Whether it was enough.
-    pub(crate) fn is_over(&self) -> bool {
-        self.work >= TURN_ITEMS
+    /// Whether the budget is spent.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.work >= BUDGET_ITEMS
     }
 
-    /// Lets others run if it was enough.
-    pub(crate) async fn pass(&mut self) {
-        if self.is_over() {
+    /// Yields to other tasks if the budget is spent, and begins a new one.
+    pub(crate) async fn yield_if_spent(&mut self) {
+        if self.is_spent() {
             self.work = 0;
             tokio::task::yield_now().await;
         }
     }
 
-    /// Counts an item of so many bytes, and lets others run when that was enough.
-    pub(crate) async fn counted(&mut self, bytes: usize) {
-        self.count(bytes);
-        self.pass().await;
+    /// Counts an item of so many bytes, and yields when the budget is spent.
+    pub(crate) async fn spend_and_yield(&mut self, bytes: usize) {
+        self.spend(bytes);
+        self.yield_if_spent().await;
     }
 }
 
@@ -45,24 +45,24 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn others_run_after_a_few_items_or_one_long_one() {
+    async fn other_tasks_run_after_a_few_items_or_one_long_one() {
         let check = async |bytes: usize, items: usize| {
-            let mut turn = Turn::default();
-            let others = async {
-                // Runs when the first has made way.
+            let mut budget = YieldBudget::default();
+            let other = async {
+                // Runs when the first has yielded.
                 std::future::ready(()).await;
             };
             let mut counted = 0;
             let mut items_of_first = Box::pin(async {
                 loop {
                     counted += 1;
-                    turn.counted(bytes).await;
+                    budget.spend_and_yield(bytes).await;
                 }
             });
             tokio::select! {
                 biased;
                 () = &mut items_of_first => {}
-                () = others => {}
+                () = other => {}
             }
             drop(items_of_first);
             assert_eq!(counted, items, "{bytes}");
