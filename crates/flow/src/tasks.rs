@@ -9,8 +9,8 @@ use tokio::task::{Id, JoinSet};
 
 /// The background tasks of one component. Dropping it aborts those that still run.
 ///
-/// What lasts as long as its process is to be watched by [`Tasks::ended`]: of a task that has ended unasked, by a panic as
-/// well, whatever it did stands still from then on.
+/// Tasks that are to last as long as their process are watched by [`Tasks::ended`]: when one has ended unasked, by a panic
+/// too, its work is done by no other.
 #[derive(Debug, Default)]
 pub struct Tasks {
     running: JoinSet<()>,
@@ -29,8 +29,8 @@ pub struct Ended {
     pub panicked: bool,
 }
 
-/// Tells of the end of a task, however it comes.
-struct Teller(&'static str, watch::Sender<Option<Ended>>);
+/// Reports the end of a task when it is dropped: after a return, a panic and an abort alike.
+struct EndGuard(&'static str, watch::Sender<Option<Ended>>);
 
 /// A task that ended by a panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +44,12 @@ pub struct Panicked {
 impl Tasks {
     /// Runs `future` in the background under `name`, on the current runtime.
     pub fn spawn(&mut self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
-        let teller = Teller(name, self.ended.clone());
+        let end_guard = EndGuard(name, self.ended.clone());
         let mut sabotaged = self.sabotaged.subscribe();
         let handle = self.running.spawn(async move {
             let mut future = pin!(future);
-            // Dropped before the future is: its end is told before what follows from it.
-            let _teller = teller;
+            // Dropped before the future is: the end is reported before its consequences.
+            let _end_guard = end_guard;
             tokio::select! {
                 biased;
                 Ok(_) = sabotaged.wait_for(|sabotaged| *sabotaged == Some(name)) => {
@@ -61,17 +61,17 @@ impl Tasks {
         self.names.push((handle.id(), name));
     }
 
-    /// Turns into the first task that ended. Tells the truth as soon as it has ended, whoever waits for it.
+    /// Becomes the first task that ended, as soon as it has ended, also if [`Tasks::next`] is never called.
     pub fn ended(&self) -> watch::Receiver<Option<Ended>> {
         self.ended.subscribe()
     }
 
-    /// The names of those whose end nobody has waited for yet.
+    /// The names of the tasks whose end was not taken by [`Tasks::next`] or [`Tasks::drain`].
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.names.iter().map(|(_id, name)| *name)
     }
 
-    /// Makes the task called `name` panic at its next turn. For tests of those who watch.
+    /// Makes the task called `name` panic when it is next polled. For tests of what watches it.
     pub fn sabotage(&self, name: &'static str) {
         self.sabotaged.send_replace(Some(name));
     }
@@ -116,9 +116,9 @@ impl std::fmt::Display for Ended {
     }
 }
 
-// === impl Teller ===
+// === impl EndGuard ===
 
-impl Drop for Teller {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         let ended = Ended { name: self.0, panicked: std::thread::panicking() };
         self.1.send_if_modified(|first| first.is_none().then(|| *first = Some(ended)).is_some());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_watches_learns_of_the_first_end_without_waiting_for_any() {
+    async fn the_first_end_is_seen_without_waiting_for_any() {
         for (sabotaged, panicked) in [(Some("watched"), true), (None, false)] {
             let mut tasks = Tasks::default();
             let mut ended = tasks.ended();
