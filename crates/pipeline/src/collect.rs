@@ -39,15 +39,15 @@ impl Collect {
         Ok(())
     }
 
-    /// The same for tickets of the priority `down_to` and above.
+    /// Exchanges the tickets of the priority `down_to` and above, as [`Collect::run`] does.
     async fn exchange(
         &self,
         down_to: Priority,
         mut stopping: watch::Receiver<bool>,
     ) -> Result<(), StoreError> {
-        let mut room = self.queue.room();
+        let mut capacity = self.queue.capacity();
         loop {
-            let lowest = room.borrow_and_update().map(|lowest| lowest.min(down_to));
+            let lowest = capacity.borrow_and_update().map(|lowest| lowest.min(down_to));
             let receive = async {
                 match lowest {
                     Some(lowest) => self.tickets.receive(lowest, limits::TAKE_TICKETS).await,
@@ -61,7 +61,7 @@ impl Collect {
             tokio::select! {
                 biased;
                 () = stopped => return Ok(()),
-                changed = room.changed() => if changed.is_err() { return Ok(()) },
+                changed = capacity.changed() => if changed.is_err() { return Ok(()) },
                 messages = receive => {
                     if messages.is_empty() {
                         return Ok(());
@@ -84,7 +84,7 @@ impl Collect {
         }
         for message in messages {
             if let Err((_receipt, error)) = message.receipt.acknowledge().await {
-                tracing::debug!(%error, "not acknowledged: the ticket is void, whoever gets it again");
+                tracing::debug!(%error, "not acknowledged: the ticket is void when it is given out again");
             }
         }
         Ok(())

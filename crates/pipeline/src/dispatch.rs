@@ -35,13 +35,13 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
     /// # Errors
     /// When the store failed. Nothing is lost: what was claimed is due again when its lease ends.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
-        let (mut changes, mut room) = (self.claims.changes(), self.queue.room());
+        let (mut changes, mut capacity) = (self.claims.changes(), self.queue.capacity());
         while !*stopping.borrow() {
             // What is claimed for a queue that does not take it, such as a broker that is away, waits out its lease in vain.
             let there_is_room = tokio::select! {
                 biased;
                 _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
-                there_is_room = room.wait_for(Option::is_some) => there_is_room,
+                there_is_room = capacity.wait_for(Option::is_some) => there_is_room,
             };
             let Ok(Some(lowest)) = there_is_room.map(|lowest| *lowest) else { return Ok(()) };
             // What changes from here on wakes the wait below, also if it changes during the claim.
@@ -49,7 +49,7 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
             let next_at = self.claim_and_publish(lowest).await?;
             tokio::select! {
                 store_is_gone = changes.changed() => if store_is_gone.is_err() { return Ok(()) },
-                _queue_is_gone = room.changed() => {}
+                _queue_is_gone = capacity.changed() => {}
                 () = self.sleep_until(next_at) => {}
                 _ = stopping.wait_for(|stopping| *stopping) => {}
             }

@@ -1,4 +1,4 @@
-//! What every queue must do. Backends and doubles run [`exercise`] in their tests.
+//! The conformance suite of queues. Backends and doubles run [`exercise`] in their tests.
 
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "a suite fails by panicking")]
 
@@ -15,7 +15,7 @@ use crate::{Consume, Item, Message, Publish, QueueError};
 
 /// A queue under test, and how to close it.
 #[derive(Debug)]
-pub struct Subject<T, Close> {
+pub struct QueueUnderTest<T, Close> {
     /// Its publishing side.
     pub publish: Arc<dyn Publish<T>>,
     /// Its consuming side.
@@ -29,7 +29,7 @@ pub trait Sample: Item {
     /// An item, told apart by `number`.
     fn sample(number: u64, priority: Priority) -> Self;
 
-    /// What it is told apart by.
+    /// The number that tells samples apart.
     fn number(&self) -> u64;
 }
 
@@ -82,7 +82,7 @@ impl Sample for Ticket {
 pub async fn exercise<T: Sample, Close, Made>(make: impl Fn() -> Made)
 where
     Close: AsyncFnOnce(),
-    Made: Future<Output = Subject<T, Close>>,
+    Made: Future<Output = QueueUnderTest<T, Close>>,
 {
     nothing_in_means_nothing_done(make().await).await;
     what_goes_in_comes_out_once(make().await).await;
@@ -94,13 +94,17 @@ where
     a_closed_queue_drains_and_ends(make().await).await;
 }
 
-async fn nothing_in_means_nothing_done<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
+async fn nothing_in_means_nothing_done<T: Sample, Close: AsyncFnOnce()>(
+    queue: QueueUnderTest<T, Close>,
+) {
     assert_eq!(queue.publish.publish(Vec::new()).await, []);
-    assert_eq!(*queue.publish.room().borrow(), Some(Priority::Bulk));
+    assert_eq!(*queue.publish.capacity().borrow(), Some(Priority::Bulk));
     (queue.close)().await;
 }
 
-async fn what_goes_in_comes_out_once<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
+async fn what_goes_in_comes_out_once<T: Sample, Close: AsyncFnOnce()>(
+    queue: QueueUnderTest<T, Close>,
+) {
     publish(&queue, &[1, 2, 3], Priority::Normal).await;
     let mut seen = Vec::new();
     while seen.len() < 3 {
@@ -115,7 +119,7 @@ async fn what_goes_in_comes_out_once<T: Sample, Close: AsyncFnOnce()>(queue: Sub
 }
 
 async fn urgent_items_pass_what_is_not_wanted_yet<T: Sample, Close: AsyncFnOnce()>(
-    queue: Subject<T, Close>,
+    queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Bulk).await;
     publish(&queue, &[2], Priority::Normal).await;
@@ -130,7 +134,7 @@ async fn urgent_items_pass_what_is_not_wanted_yet<T: Sample, Close: AsyncFnOnce(
 }
 
 async fn what_is_not_wanted_wakes_nobody<T: Sample, Close: AsyncFnOnce()>(
-    queue: Subject<T, Close>,
+    queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Bulk).await;
     drop(queue.consume.receive(Priority::Bulk, 1).await);
@@ -148,7 +152,7 @@ async fn what_is_not_wanted_wakes_nobody<T: Sample, Close: AsyncFnOnce()>(
 }
 
 async fn a_dropped_receipt_gives_the_item_out_again<T: Sample, Close: AsyncFnOnce()>(
-    queue: Subject<T, Close>,
+    queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[7], Priority::Normal).await;
     drop(queue.consume.receive(Priority::Bulk, 1).await);
@@ -159,7 +163,7 @@ async fn a_dropped_receipt_gives_the_item_out_again<T: Sample, Close: AsyncFnOnc
 }
 
 async fn a_receive_that_is_given_up_loses_nothing<T: Sample, Close: AsyncFnOnce()>(
-    queue: Subject<T, Close>,
+    queue: QueueUnderTest<T, Close>,
 ) {
     let given_up = queue.consume.receive(Priority::Bulk, 1);
     assert!(given_up.now_or_never().is_none(), "there is nothing yet");
@@ -170,7 +174,7 @@ async fn a_receive_that_is_given_up_loses_nothing<T: Sample, Close: AsyncFnOnce(
     (queue.close)().await;
 }
 
-async fn consumers_compete<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
+async fn consumers_compete<T: Sample, Close: AsyncFnOnce()>(queue: QueueUnderTest<T, Close>) {
     publish(&queue, &[1, 2], Priority::Normal).await;
     let receive = || queue.consume.receive(Priority::Bulk, 1);
     let (first, second) = tokio::join!(receive(), receive());
@@ -183,7 +187,9 @@ async fn consumers_compete<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Cl
     (queue.close)().await;
 }
 
-async fn a_closed_queue_drains_and_ends<T: Sample, Close: AsyncFnOnce()>(queue: Subject<T, Close>) {
+async fn a_closed_queue_drains_and_ends<T: Sample, Close: AsyncFnOnce()>(
+    queue: QueueUnderTest<T, Close>,
+) {
     publish(&queue, &[1], Priority::Normal).await;
     let mut held = queue.consume.receive(Priority::Bulk, 8).await;
     assert_eq!(held.len(), 1);
@@ -197,7 +203,11 @@ async fn a_closed_queue_drains_and_ends<T: Sample, Close: AsyncFnOnce()>(queue: 
     assert!(queue.consume.receive(Priority::Bulk, 8).await.is_empty(), "the end stays the end");
 }
 
-async fn publish<T: Sample, Close>(queue: &Subject<T, Close>, numbers: &[u64], priority: Priority) {
+async fn publish<T: Sample, Close>(
+    queue: &QueueUnderTest<T, Close>,
+    numbers: &[u64],
+    priority: Priority,
+) {
     let items = numbers.iter().map(|number| T::sample(*number, priority)).collect();
     for answer in queue.publish.publish(items).await {
         assert_eq!(answer, Ok(()));

@@ -30,28 +30,28 @@ use tokio::sync::watch;
 pub use broker::{Broker, Options};
 pub use memory::Memory;
 
-/// What travels through a queue.
+/// An item of a queue: a chunk within a process, a ticket through a broker.
 pub trait Item: Send + Sync + std::fmt::Debug + 'static {
-    /// Who goes first.
+    /// The priority: urgent items are received first.
     fn priority(&self) -> Priority;
 
-    /// What it takes while it is under way: its deliveries, and [`limits::CHUNK_WEIGHT`].
+    /// Its weight while it is under way: its deliveries, and [`limits::CHUNK_WEIGHT`].
     fn weight(&self) -> usize;
 
     /// Bytes of notifications that it holds.
     fn bytes(&self) -> usize;
 }
 
-/// Takes items. For dispatch and collect, and nobody else.
+/// Takes items. For dispatch and collect alone.
 #[async_trait]
 pub trait Publish<T: Item>: Send + Sync + std::fmt::Debug {
     /// Publishes items in order and answers per item, in order. Waits while the queue is full: that is
     /// back-pressure. An empty list is no work.
     async fn publish(&self, items: Vec<T>) -> Vec<Result<(), QueueError>>;
 
-    /// The lowest priority of which more should come now; `None` while the queue is full. It may be full for those who have
-    /// yet to fetch an item, and take one that is there already without waiting.
-    fn room(&self) -> watch::Receiver<Option<Priority>>;
+    /// The lowest priority of which more items should be claimed now; `None` while the queue is full. An item that is in
+    /// memory already may still be taken without waiting then.
+    fn capacity(&self) -> watch::Receiver<Option<Priority>>;
 }
 
 /// Gives items. For collect and deliver.
@@ -66,9 +66,9 @@ pub trait Consume<T: Item>: Send + Sync + std::fmt::Debug {
 /// An item and the handle that acknowledges it.
 #[derive(Debug)]
 pub struct Message<T> {
-    /// What to deliver.
+    /// The chunk or ticket.
     pub item: T,
-    /// What to acknowledge with, once the store needs the queue no more to remember the item.
+    /// Acknowledges the item, once the store no longer needs the queue to remember it.
     pub receipt: Receipt,
 }
 
@@ -77,14 +77,14 @@ pub struct Message<T> {
 #[must_use = "a receipt that is dropped gives its item back to the queue"]
 pub struct Receipt(Box<dyn Acknowledge>);
 
-/// What a backend does to acknowledge one item.
+/// The acknowledgement of one item, by a backend.
 #[async_trait]
 pub trait Acknowledge: Send + std::fmt::Debug {
     /// Tells the queue to forget the item.
     async fn acknowledge(&mut self) -> Result<(), QueueError>;
 }
 
-/// What can go wrong in a queue.
+/// A failure of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
     /// The queue was closed: the item was not taken, and its lease will end.
@@ -93,7 +93,7 @@ pub enum QueueError {
     /// A broker did not take it or did not say so: its lease will end, and it is published again.
     #[error("the broker did not confirm it: {0}")]
     Unconfirmed(String),
-    /// What a broker was given cannot work: its address, its credentials, or a queue of another kind.
+    /// The configuration cannot work: the broker's address, its credentials, or a queue of another kind.
     #[error("{0}")]
     Refused(String),
 }

@@ -12,20 +12,20 @@ use crate::{Acknowledge, Consume, Item, Message, Publish, QueueError, Receipt};
 /// A queue in memory. Cloning gives another handle on the same one.
 #[derive(Debug)]
 pub struct Memory<T> {
-    inner: Arc<Inner<T>>,
+    inner: Arc<SharedQueue<T>>,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
+struct SharedQueue<T> {
     weight_max: usize,
-    state: Mutex<State<T>>,
-    /// Wakes everybody who waits, since they may want different priorities.
+    state: Mutex<QueueState<T>>,
+    /// Wakes all consumers, since they may want different priorities.
     arrived: Notify,
-    room: watch::Sender<Option<Priority>>,
+    capacity: watch::Sender<Option<Priority>>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     by_priority: [VecDeque<T>; Priority::ALL.len()],
     /// Of what is queued or unacknowledged.
     weight: usize,
@@ -36,7 +36,7 @@ struct State<T> {
 }
 
 #[derive(Debug)]
-struct Handle<T: Item + Clone> {
+struct ItemReceipt<T: Item + Clone> {
     queue: Memory<T>,
     /// Present until acknowledged.
     item: Option<T>,
@@ -47,20 +47,20 @@ struct Handle<T: Item + Clone> {
 impl<T: Item + Clone> Memory<T> {
     /// A queue for items that weigh `weight_max` together, unacknowledged ones included, or one more. Items that are
     /// not urgent leave an eighth of it to those that are. When they hold [`limits::CLAIMED_BYTES`], it has no room for
-    /// more, and still takes what comes: whoever has it in hand holds it as well.
+    /// more, and still takes what comes: its publisher would hold the bytes otherwise.
     pub fn new(weight_max: usize) -> Self {
-        let state = State {
+        let state = QueueState {
             by_priority: Default::default(),
             weight: 0,
             bytes: 0,
             unacknowledged: 0,
             closed: false,
         };
-        let inner = Inner {
+        let inner = SharedQueue {
             weight_max,
             state: Mutex::new(state),
             arrived: Notify::new(),
-            room: watch::Sender::new(Some(Priority::Bulk)),
+            capacity: watch::Sender::new(Some(Priority::Bulk)),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -68,7 +68,7 @@ impl<T: Item + Clone> Memory<T> {
     /// Takes no more items. Consumers get what is queued or comes back, and then the end.
     pub fn close(&self) {
         self.state().closed = true;
-        self.inner.room.send_modify(|_| ());
+        self.inner.capacity.send_modify(|_| ());
         self.inner.arrived.notify_waiters();
     }
 
@@ -81,33 +81,35 @@ impl<T: Item + Clone> Memory<T> {
         state.weight += item.weight();
         state.bytes += item.bytes();
         state.push(item, VecDeque::push_back);
-        self.tell_room(&state);
+        self.publish_capacity(&state);
         drop(state);
         self.inner.arrived.notify_waiters();
         Ok(())
     }
 
-    /// What is there now; `None` while there is nothing and more may come.
+    /// The items to receive now; `None` while there are none and more may come.
     fn take(&self, lowest: Priority, items: usize) -> Option<Vec<Message<T>>> {
         let mut state = self.state();
         let mut messages = Vec::new();
         while messages.len() < items
             && let Some(item) = state.pop(lowest)
         {
-            let handle = Handle { queue: self.clone(), item: Some(item.clone()) };
-            messages.push(Message { item, receipt: Receipt::new(handle) });
+            let receipt = ItemReceipt { queue: self.clone(), item: Some(item.clone()) };
+            messages.push(Message { item, receipt: Receipt::new(receipt) });
         }
         state.unacknowledged += messages.len();
         let ended = state.closed && state.unacknowledged == 0;
         (ended || !messages.is_empty()).then_some(messages)
     }
 
-    fn tell_room(&self, state: &State<T>) {
-        let room = state.room(self.inner.weight_max);
-        self.inner.room.send_if_modified(|told| std::mem::replace(told, room) != room);
+    fn publish_capacity(&self, state: &QueueState<T>) {
+        let capacity = state.capacity(self.inner.weight_max);
+        self.inner
+            .capacity
+            .send_if_modified(|published| std::mem::replace(published, capacity) != capacity);
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, QueueState<T>> {
         // Every critical section leaves the state whole, even if it panicked.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,16 +131,16 @@ impl<T: Item + Clone> Publish<T> for Memory<T> {
         answers
     }
 
-    fn room(&self) -> watch::Receiver<Option<Priority>> {
-        self.inner.room.subscribe()
+    fn capacity(&self) -> watch::Receiver<Option<Priority>> {
+        self.inner.capacity.subscribe()
     }
 }
 
 impl<T: Item + Clone> Memory<T> {
     async fn put(&self, mut item: T) -> Result<(), QueueError> {
-        let mut room = self.inner.room.subscribe();
+        let mut capacity = self.inner.capacity.subscribe();
         loop {
-            room.mark_unchanged();
+            capacity.mark_unchanged();
             if self.state().closed {
                 return Err(QueueError::Closed);
             }
@@ -147,7 +149,7 @@ impl<T: Item + Clone> Memory<T> {
                 Err(item) => item,
             };
             // The sender lives in this queue.
-            room.changed().await.map_err(|_gone| QueueError::Closed)?;
+            capacity.changed().await.map_err(|_gone| QueueError::Closed)?;
         }
     }
 }
@@ -168,11 +170,11 @@ impl<T: Item + Clone> Consume<T> for Memory<T> {
     }
 }
 
-// === impl State ===
+// === impl QueueState ===
 
-impl<T: Item> State<T> {
+impl<T: Item> QueueState<T> {
     /// The lowest priority that there is room for.
-    fn room(&self, weight_max: usize) -> Option<Priority> {
+    fn capacity(&self, weight_max: usize) -> Option<Priority> {
         lowest(self.weight, weight_max).min(lowest(self.bytes, limits::CLAIMED_BYTES))
     }
 
@@ -199,22 +201,22 @@ fn lowest(used: usize, max: usize) -> Option<Priority> {
     }
 }
 
-// === impl Handle ===
+// === impl ItemReceipt ===
 
 #[async_trait]
-impl<T: Item + Clone> Acknowledge for Handle<T> {
+impl<T: Item + Clone> Acknowledge for ItemReceipt<T> {
     async fn acknowledge(&mut self) -> Result<(), QueueError> {
         if let Some(item) = self.item.take() {
             let mut state = self.queue.state();
             state.weight = state.weight.saturating_sub(item.weight());
             state.bytes = state.bytes.saturating_sub(item.bytes());
-            self.queue.tell_room(&state);
+            self.queue.publish_capacity(&state);
         }
         Ok(())
     }
 }
 
-impl<T: Item + Clone> Drop for Handle<T> {
+impl<T: Item + Clone> Drop for ItemReceipt<T> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
         state.unacknowledged = state.unacknowledged.saturating_sub(1);
@@ -248,7 +250,7 @@ mod tests {
         let queue = queue(1);
         let item = Ticket::sample(1, Priority::Urgent);
         assert_eq!(queue.publish(vec![item]).await, [Ok(())]);
-        assert_eq!(*queue.room().borrow(), None);
+        assert_eq!(*queue.capacity().borrow(), None);
         let second = queue.publish(vec![item]);
         tokio::pin!(second);
         assert!(second.as_mut().now_or_never().is_none());
@@ -277,7 +279,7 @@ mod tests {
         let (mut held, mut most, mut left) = (VecDeque::new(), 0, 3_000);
         while left > 0 {
             // What dispatch does: it claims while there is room, and all of a claim is taken without waiting.
-            while left > 0 && queue.room().borrow().is_some() {
+            while left > 0 && queue.capacity().borrow().is_some() {
                 for _ in 0..limits::CLAIM_BYTES.div_ceil(limits::BATCH_BYTES).min(left) {
                     let mut chunk =
                         Chunk::clone(&Arc::<Chunk>::sample(left as u64, Priority::Urgent));
@@ -304,7 +306,7 @@ mod tests {
             let item = Ticket::sample(number, Priority::Bulk);
             assert_eq!(queue.publish(vec![item]).now_or_never(), Some(vec![Ok(())]));
         }
-        assert_eq!(*queue.room().borrow(), Some(Priority::Urgent));
+        assert_eq!(*queue.capacity().borrow(), Some(Priority::Urgent));
         let [normal, urgent] =
             [Priority::Normal, Priority::Urgent].map(|priority| Ticket::sample(9, priority));
         assert_eq!(queue.publish(vec![normal]).now_or_never(), None);

@@ -1,4 +1,4 @@
-//! What a backend has to know of its broker's protocol. Everything else, the two backends share.
+//! The seam between the shared part and a backend: what a backend implements of its broker's protocol.
 
 use std::fmt;
 use std::future::Future;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use notification::{Priority, Ticket};
 use tokio::time::Instant;
 
+use super::capacity::{BrokerCapacity, Waiting};
 use super::error::BrokerError;
-use super::room::{Room, Waiting};
-use super::stock::{Answer, Stock};
+use super::held_tickets::{BrokerMessage, HeldTickets};
 
 /// Makes links.
 pub trait Protocol: Send + Sync + fmt::Debug + 'static {
-    /// What it makes.
+    /// The connection that it makes.
     type Link: Link;
 
     /// The broker's name.
@@ -30,8 +30,8 @@ pub trait Protocol: Send + Sync + fmt::Debug + 'static {
 
 /// One connection to a broker. Dropping it ends the connection.
 pub trait Link: Send + Sync + fmt::Debug + 'static {
-    /// How the broker is told what became of a message.
-    type Answer: Answer;
+    /// Its handle on one message.
+    type Message: BrokerMessage;
 
     /// Declares what is missing, and makes publishing work again. Gives what there is.
     fn declare(&self) -> impl Future<Output = Result<Declared, BrokerError>> + Send;
@@ -43,18 +43,18 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Vec<Result<(), BrokerError>>> + Send;
 
-    /// Puts what arrives of `priority` into stock, until that fails.
+    /// Holds what arrives of `priority`, until that fails.
     fn consume(
         &self,
         priority: Priority,
-        stock: &Arc<Stock<Self::Answer>>,
+        held: &Arc<HeldTickets<Self::Message>>,
     ) -> impl Future<Output = BrokerError> + Send;
 
-    /// Consumes no more, and puts into stock what was under way. Nothing is being consumed when this is called.
-    fn stop(&self, stock: &Arc<Stock<Self::Answer>>) -> impl Future<Output = ()> + Send;
+    /// Consumes no more, and holds what was under way. Nothing is being consumed when this is called.
+    fn stop(&self, held: &Arc<HeldTickets<Self::Message>>) -> impl Future<Output = ()> + Send;
 
-    /// Waits until the connection is lost, and meanwhile says in `room` when the broker takes nothing.
-    fn lost(&self, room: &Room) -> impl Future<Output = BrokerError> + Send;
+    /// Waits until the connection is lost, and meanwhile says in `capacity` when the broker takes nothing.
+    fn lost(&self, capacity: &BrokerCapacity) -> impl Future<Output = BrokerError> + Send;
 
     /// Ends the connection in good order.
     fn close(&self) -> impl Future<Output = ()> + Send;
@@ -69,7 +69,7 @@ pub struct Timed {
     pub lives: Duration,
 }
 
-/// What a declaration found.
+/// The state of the broker's queues that a declaration found.
 #[derive(Debug, Clone, Copy)]
 pub struct Declared {
     /// The tickets waiting.

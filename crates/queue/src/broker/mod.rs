@@ -1,22 +1,22 @@
-//! What the queues behind a broker share: tickets in, tickets out, and a link that comes back by itself.
+//! The shared part of the queues behind a broker: tickets in, tickets out, and a link that is restored when it is lost.
 //!
 //! A broker may lose or repeat every ticket, so all this can be simple: what is not confirmed is published again by
-//! whoever claimed it, when its lease ends; what is repeated is refused by the store. What matters is that nothing hangs,
+//! the producer that claimed it, when its lease ends; what is repeated is refused by the store. It remains that nothing hangs,
 //! nothing loops, and nothing grows: every wait has an end, every failure a pause, every buffer a bound.
 //!
 //! - `error`: why the broker did not do what it was asked.
 //! - `link`: what a backend has to know of its protocol.
-//! - `session`: connects, declares, serves, and connects again, for ever.
-//! - `publisher` and `stock`: the two ends that the stages see.
-//! - `room`: whether a claim would be in vain.
+//! - `supervisor`: connects, declares, serves, and connects again, for ever.
+//! - `publisher` and `held_tickets`: the two ends that the stages see.
+//! - `capacity`: whether a claim would be in vain.
 
+pub mod capacity;
 pub mod error;
+pub mod held_tickets;
 pub mod link;
-pub mod room;
-pub mod stock;
 
 mod publisher;
-mod session;
+mod supervisor;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,17 +29,17 @@ use notification::{Priority, Ticket, Timestamp, limits};
 use tokio::sync::watch;
 
 use crate::{Consume, Message, Publish, QueueError};
+use capacity::BrokerCapacity;
 use error::BrokerError;
+use held_tickets::HeldTickets;
 use link::{Link, Protocol};
-use room::Room;
-use stock::Stock;
 
-/// What a queue behind a broker is opened with.
+/// The options of a queue behind a broker.
 #[derive(Clone)]
 pub struct Options {
     /// Where the broker is, with user and password; several servers of one cluster, separated by commas.
     pub url: String,
-    /// What the names of its queues begin with: up to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_`. Everybody who works on one
+    /// The prefix of its queues' names: up to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_`. All processes that work on one
     /// store uses the same.
     pub prefix: String,
     /// More root certificates to trust, PEM; without it those of the system alone.
@@ -57,7 +57,7 @@ pub struct Broker {
     publisher: Arc<dyn Publish<Ticket>>,
     consumer: Arc<dyn Consume<Ticket>>,
     control: Arc<dyn Control>,
-    status: Arc<Status>,
+    status: Arc<LinkStatus>,
     tasks: Tasks,
 }
 
@@ -66,13 +66,13 @@ pub struct Broker {
 pub struct Failures {
     /// Links, and attempts to make one, that failed.
     pub count: u64,
-    /// Why the last of them did, in words for whom runs the system; without secrets.
+    /// Why the last of them did, in words for operators; without secrets.
     pub last: Option<BrokerError>,
 }
 
 /// How the link is.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub(crate) struct LinkStatus {
     name: &'static str,
     available: watch::Sender<bool>,
     trouble: Mutex<Option<BrokerError>>,
@@ -80,13 +80,13 @@ pub(crate) struct Status {
     closed: watch::Sender<bool>,
 }
 
-/// What the ends of a queue and its session share.
+/// The parts that both ends of a queue share with the supervisor of its link.
 #[derive(Debug)]
-pub(crate) struct Shared<L: Link> {
+pub(crate) struct BrokerState<L: Link> {
     clock: Clock,
-    status: Arc<Status>,
-    room: Room,
-    stock: Arc<Stock<L::Answer>>,
+    status: Arc<LinkStatus>,
+    capacity: BrokerCapacity,
+    held: Arc<HeldTickets<L::Message>>,
     link: watch::Sender<Option<Arc<L>>>,
 }
 
@@ -140,23 +140,23 @@ impl Broker {
         clock: Clock,
         random: fastrand::Rng,
     ) -> Self {
-        let status = Arc::new(Status::new(P::NAME));
-        let shared = Arc::new(Shared {
+        let status = Arc::new(LinkStatus::new(P::NAME));
+        let shared = Arc::new(BrokerState {
             clock,
             status: Arc::clone(&status),
-            room: Room::new(),
-            stock: Arc::new(Stock::new()),
+            capacity: BrokerCapacity::new(),
+            held: Arc::new(HeldTickets::new()),
             link: watch::Sender::new(None::<Arc<P::Link>>),
         });
         let mut tasks = Tasks::default();
-        let session = session::Session {
+        let supervisor = supervisor::LinkSupervisor {
             protocol,
             shared: Arc::clone(&shared),
             consume: options.consume,
             random,
             short_links: 0,
         };
-        tasks.spawn("broker-session", session.run());
+        tasks.spawn("broker-session", supervisor.run());
         let publisher: Arc<dyn Publish<Ticket>> = Arc::clone(&shared) as _;
         let consumer: Arc<dyn Consume<Ticket>> = Arc::clone(&shared) as _;
         Self { publisher, consumer, control: shared, status, tasks }
@@ -182,9 +182,9 @@ impl Broker {
         self.status.available.subscribe()
     }
 
-    /// What keeps the link from being there, in words for whom runs the system; without secrets.
+    /// Why there is no link, in words for operators, without secrets; `None` while there is one.
     pub fn trouble(&self) -> Option<String> {
-        self.status.trouble().map(|fault| fault.0)
+        self.status.trouble().map(|error| error.0)
     }
 
     /// How often the link failed, and why the last time, whether or not it has come back since.
@@ -214,9 +214,9 @@ impl Broker {
     }
 }
 
-// === impl Status ===
+// === impl LinkStatus ===
 
-impl Status {
+impl LinkStatus {
     fn new(name: &'static str) -> Self {
         let (available, closed) = (watch::Sender::new(false), watch::Sender::new(false));
         let (trouble, failures) = (Mutex::default(), watch::Sender::default());
@@ -231,7 +231,7 @@ impl Status {
         *self.closed.borrow()
     }
 
-    /// Waits until somebody closes.
+    /// Waits until the queue is closed.
     async fn closed(&self) {
         let mut closed = self.closed.subscribe();
         // The sender lives in this status.
@@ -246,17 +246,17 @@ impl Status {
     }
 
     /// Says what is wrong, once for as long as it is the same.
-    fn went_down(&self, fault: &BrokerError) {
+    fn went_down(&self, error: &BrokerError) {
         self.available.send_replace(false);
-        let before = self.set_trouble(Some(fault.clone()));
+        let before = self.set_trouble(Some(error.clone()));
         self.failures.send_modify(|failures| {
             failures.count += 1;
-            failures.last = Some(fault.clone());
+            failures.last = Some(error.clone());
         });
-        if before.as_ref() == Some(fault) {
-            tracing::debug!(broker = self.name, %fault, "still no link");
+        if before.as_ref() == Some(error) {
+            tracing::debug!(broker = self.name, %error, "still no link");
         } else {
-            tracing::warn!(broker = self.name, %fault, "no link: trying again and again");
+            tracing::warn!(broker = self.name, %error, "no link: trying again and again");
         }
     }
 
@@ -268,9 +268,9 @@ impl Status {
     }
 }
 
-// === impl Shared ===
+// === impl BrokerState ===
 
-impl<L: Link> Shared<L> {
+impl<L: Link> BrokerState<L> {
     /// The wall time as the vocabulary has it.
     fn now(&self) -> Timestamp {
         let millis = i64::try_from(self.clock.wall().as_millis()).unwrap_or(i64::MAX);
@@ -278,19 +278,19 @@ impl<L: Link> Shared<L> {
     }
 }
 
-impl<L: Link> Control for Shared<L> {
+impl<L: Link> Control for BrokerState<L> {
     fn close(&self) {
         self.status.closed.send_replace(true);
-        self.room.set_linked(false);
-        self.stock.close();
+        self.capacity.set_linked(false);
+        self.held.close();
         // Wakes those who wait for a link.
         self.link.send_modify(|_| ());
     }
 }
 
 #[async_trait]
-impl<L: Link> Consume<Ticket> for Shared<L> {
+impl<L: Link> Consume<Ticket> for BrokerState<L> {
     async fn receive(&self, lowest: Priority, items: usize) -> Vec<Message<Ticket>> {
-        self.stock.receive(lowest, items).await
+        self.held.receive(lowest, items).await
     }
 }

@@ -8,13 +8,13 @@ use notification::{Priority, Ticket, Timestamp, limits};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::Shared;
+use super::BrokerState;
 use super::error::BrokerError;
 use super::link::{Link, Timed};
 use crate::{Publish, QueueError};
 
 #[async_trait]
-impl<L: Link> Publish<Ticket> for Shared<L> {
+impl<L: Link> Publish<Ticket> for BrokerState<L> {
     async fn publish(&self, tickets: Vec<Ticket>) -> Vec<Result<(), QueueError>> {
         if tickets.is_empty() {
             return Vec::new();
@@ -31,12 +31,12 @@ impl<L: Link> Publish<Ticket> for Shared<L> {
         answers
     }
 
-    fn room(&self) -> watch::Receiver<Option<Priority>> {
-        self.room.subscribe()
+    fn capacity(&self) -> watch::Receiver<Option<Priority>> {
+        self.capacity.subscribe()
     }
 }
 
-impl<L: Link> Shared<L> {
+impl<L: Link> BrokerState<L> {
     /// The link, as soon as there is one and the broker takes something.
     async fn link(&self, deadline: Instant) -> Result<Arc<L>, QueueError> {
         let mut link = self.link.subscribe();
@@ -44,16 +44,16 @@ impl<L: Link> Shared<L> {
             if self.status.is_closed() {
                 return Err(QueueError::Closed);
             }
-            if let Some(BrokerError(reason)) = self.room.blocked() {
+            if let Some(BrokerError(reason)) = self.capacity.blocked() {
                 return Err(QueueError::Unconfirmed(reason));
             }
             if let Some(link) = &*link.borrow_and_update() {
                 return Ok(Arc::clone(link));
             }
             if timeout_at(deadline, link.changed()).await.is_err() {
-                let fault = self.status.trouble();
+                let error = self.status.trouble();
                 let reason =
-                    fault.map_or_else(|| "it is not linked yet".to_owned(), |fault| fault.0);
+                    error.map_or_else(|| "it is not linked yet".to_owned(), |error| error.0);
                 return Err(QueueError::Unconfirmed(reason));
             }
         }
@@ -80,16 +80,16 @@ impl<L: Link> Shared<L> {
             if let Some(taken) = taken.get_mut(usize::from(ticket.priority.code())) {
                 *taken |= confirmed.is_ok();
             }
-            confirmed.map_err(|fault| {
-                self.room.suspect(ticket.priority, &fault);
-                QueueError::Unconfirmed(fault.0)
+            confirmed.map_err(|error| {
+                self.capacity.suspect(ticket.priority, &error);
+                QueueError::Unconfirmed(error.0)
             })
         };
         let answers = window.iter().map(&mut answer).collect();
         for (priority, _taken) in
             Priority::ALL.iter().zip(taken).filter(|(_priority, taken)| *taken)
         {
-            self.room.confirm(*priority);
+            self.capacity.confirm(*priority);
         }
         answers
     }

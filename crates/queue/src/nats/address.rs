@@ -8,13 +8,13 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
 use notification::limits;
 
-use super::topology::Failure;
+use super::topology::NatsError;
 use crate::QueueError;
 use crate::broker::error::BrokerError;
 
 /// An address with credentials. Shown without them.
 #[derive(Clone)]
-pub(super) struct Address {
+pub(super) struct NatsAddress {
     server: ServerAddr,
     /// A token, when there is no password.
     user: Option<String>,
@@ -27,9 +27,9 @@ const PING_EVERY: Duration = Duration::from_secs(3);
 
 const _: () = assert!(PING_EVERY.as_secs() * 3 < limits::LINK_HEARTBEAT.as_secs() * 2);
 
-// === impl Address ===
+// === impl NatsAddress ===
 
-impl Address {
+impl NatsAddress {
     /// # Errors
     /// When `text` is no address. It is not repeated in the message: it has a password in it.
     pub(super) fn parse(text: &str) -> Result<Self, QueueError> {
@@ -75,7 +75,7 @@ impl Address {
             .connection_timeout(limits::LINK_TIMEOUT)
             .ping_interval(PING_EVERY)
             .ignore_discovered_servers()
-            // Lost is lost: whoever made the connection makes the next one, and looks after the stream before.
+            // No reconnects by the library: the supervisor makes the next connection, and declares the stream first.
             .max_reconnects(1)
             // An answer that finds no place is not given; they come in bursts.
             .client_capacity(8 * limits::PUBLISH_TICKETS);
@@ -93,7 +93,7 @@ impl Address {
         })
     }
 
-    /// What `error` means and what to do about it.
+    /// The meaning of `error`, and what to do about it.
     pub(super) fn explain_connect(&self, error: &ConnectError) -> BrokerError {
         let kind = error.kind();
         BrokerError(
@@ -116,34 +116,38 @@ impl Address {
         )
     }
 
-    /// What a lost connection means.
+    /// The meaning of a lost connection, for operators.
     pub(super) fn explain_loss(&self) -> BrokerError {
         BrokerError(format!("the connection to NATS at {self} was lost"))
     }
 
-    /// What `error` means and what to do about it; `complaint` is what the server said last.
-    pub(super) fn explain(&self, error: &Failure, complaint: Option<&str>) -> BrokerError {
-        if let Some(complaint) = complaint.filter(|text| is_denial(text)) {
+    /// The meaning of `error`, and what to do about it; `last_error` is what the server said last.
+    pub(super) fn explain(&self, error: &NatsError, last_error: Option<&str>) -> BrokerError {
+        if let Some(last_error) = last_error.filter(|text| is_denial(text)) {
             return BrokerError(format!(
-                "NATS at {self} denies a right ({complaint}): let the user publish to $JS.API.>, $JS.ACK.> and the \
+                "NATS at {self} denies a right ({last_error}): let the user publish to $JS.API.>, $JS.ACK.> and the \
                  subjects that begin with the prefix, and subscribe to _INBOX.>"
             ));
         }
         BrokerError(match error {
-            Failure::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED, _) | Failure::NoJetStream => {
+            NatsError::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED, _) | NatsError::NoJetStream => {
                 format!(
                     "NATS at {self} runs without JetStream: start it with -js or a jetstream block in its configuration"
                 )
             }
-            Failure::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT, _) => {
+            NatsError::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT, _) => {
                 format!(
                     "NATS at {self} has no JetStream for this account: enable it in the account's configuration"
                 )
             }
-            Failure::JetStream(_code, text) => format!("NATS at {self} refused something ({text})"),
-            Failure::Lost => return self.explain_loss(),
-            Failure::Other(text) => format!("NATS at {self} did not do what it was asked ({text})"),
-            Failure::Mismatch(text) => format!(
+            NatsError::JetStream(_code, text) => {
+                format!("NATS at {self} refused something ({text})")
+            }
+            NatsError::Lost => return self.explain_loss(),
+            NatsError::Other(text) => {
+                format!("NATS at {self} did not do what it was asked ({text})")
+            }
+            NatsError::Mismatch(text) => format!(
                 "NATS at {self} has a stream or consumer of that name that cannot carry tickets ({text}): delete it, \
                  tickets in it are issued anew; or choose another prefix"
             ),
@@ -151,21 +155,21 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for NatsAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.server.host(), self.server.port())
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for NatsAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
 }
 
-/// Whether a complaint of the server says that a right is missing.
-pub(super) fn is_denial(complaint: &str) -> bool {
-    complaint.contains("Permissions Violation")
+/// Whether an error of the server says that a right is missing.
+pub(super) fn is_denial(last_error: &str) -> bool {
+    last_error.contains("Permissions Violation")
 }
 
 /// `text` with every `%41` as the byte that it stands for.
@@ -192,16 +196,17 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_credentials() {
-        let address = Address::parse("nats://someone:hidden@host:1234?credentials=/a/b").unwrap();
+        let address =
+            NatsAddress::parse("nats://someone:hidden@host:1234?credentials=/a/b").unwrap();
         assert_eq!(format!("{address} {address:?}"), "host:1234 host:1234");
         assert_eq!(address.credentials, Some(PathBuf::from("/a/b")));
         assert_eq!(address.user.as_deref(), Some("someone"));
-        let encoded = Address::parse("nats://a%40b:%C3%BC%25@host").unwrap();
+        let encoded = NatsAddress::parse("nats://a%40b:%C3%BC%25@host").unwrap();
         assert_eq!(
             (encoded.user.as_deref(), encoded.password.as_deref()),
             (Some("a@b"), Some("ü%"))
         );
-        assert_eq!(Address::parse("tls://host").unwrap().to_string(), "host:4222");
+        assert_eq!(NatsAddress::parse("tls://host").unwrap().to_string(), "host:4222");
     }
 
     #[test]
@@ -214,7 +219,7 @@ mod tests {
             "nats://h?hidden=1",
             "nats://hidden:%f@h",
         ] {
-            let error = Address::parse(text).unwrap_err().to_string();
+            let error = NatsAddress::parse(text).unwrap_err().to_string();
             assert!(error.contains("nats://user:password@host:port"), "{error}");
             assert!(!error.contains("hidden"), "{error}");
         }

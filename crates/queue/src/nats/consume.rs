@@ -13,14 +13,14 @@ use tokio::task::unconstrained;
 use tokio::time::timeout;
 
 use super::is_connected;
-use super::topology::{Failure, Topology};
+use super::topology::{NatsError, NatsTopology};
 use crate::broker::error::BrokerError;
-use crate::broker::stock::{Answer, Stock};
+use crate::broker::held_tickets::{BrokerMessage, HeldTickets};
 use crate::ticket;
 
 /// Asks one consumer of the server for tickets.
 #[derive(Debug)]
-pub(super) struct Consuming {
+pub(super) struct NatsConsumer {
     jetstream: Context,
     client: Client,
     priority: Priority,
@@ -32,7 +32,7 @@ pub(super) struct Consuming {
 }
 
 /// A message of the broker.
-pub(super) struct Delivered {
+pub(super) struct NatsMessage {
     acker: Acker,
     client: Client,
     /// Times that it was given out, this one included.
@@ -46,20 +46,20 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long a ticket that is given back repeatedly stays away.
 const REST: Duration = Duration::from_secs(1);
 
-// === impl Consuming ===
+// === impl NatsConsumer ===
 
-impl Consuming {
+impl NatsConsumer {
     /// # Errors
     /// When the connection is gone.
     pub(super) async fn new(
         jetstream: &Context,
         client: &Client,
-        topology: &Topology,
+        topology: &NatsTopology,
         priority: Priority,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, NatsError> {
         let inbox = client.new_inbox();
         let subscriber = client.subscribe(inbox.clone()).await;
-        let subscriber = subscriber.map_err(|error| Failure::Other(error.to_string()))?;
+        let subscriber = subscriber.map_err(|error| NatsError::Other(error.to_string()))?;
         Ok(Self {
             jetstream: jetstream.clone(),
             client: client.clone(),
@@ -70,13 +70,13 @@ impl Consuming {
         })
     }
 
-    /// Puts into stock what arrives, until that fails; says why.
-    pub(super) async fn run(&self, stock: &Arc<Stock<Delivered>>) -> Failure {
+    /// Holds what arrives, until that fails; says why.
+    pub(super) async fn run(&self, held: &Arc<HeldTickets<NatsMessage>>) -> NatsError {
         let mut subscriber = self.subscriber.lock().await;
         loop {
-            let wanted = stock.wants(self.priority, limits::PREFETCH_TICKETS).await;
+            let wanted = held.wants(self.priority, limits::PREFETCH_TICKETS).await;
             let fetched = match self.ask_for(wanted).await {
-                Ok(()) => self.fetch(&mut subscriber, wanted, stock),
+                Ok(()) => self.fetch(&mut subscriber, wanted, held),
                 Err(failure) => return failure,
             };
             match timeout(ASK_EVERY + GRACE, fetched).await {
@@ -85,68 +85,68 @@ impl Consuming {
                 // The server ends every request, unless it never got it.
                 Err(_late) => {
                     let text = format!("a request to {} was not answered", self.subject);
-                    return Failure::Other(text);
+                    return NatsError::Other(text);
                 }
             }
         }
     }
 
-    /// Consumes no more, and puts into stock what was under way.
-    pub(super) async fn stop(&self, stock: &Arc<Stock<Delivered>>) {
+    /// Consumes no more, and holds what was under way.
+    pub(super) async fn stop(&self, held: &Arc<HeldTickets<NatsMessage>>) {
         let mut subscriber = self.subscriber.lock().await;
         if subscriber.drain().await.is_err() {
             return;
         }
         while let Some(message) = subscriber.next().await {
             if message.status.is_none() {
-                self.put(message, stock);
+                self.put(message, held);
             }
         }
     }
 
-    async fn ask_for(&self, tickets: usize) -> Result<(), Failure> {
+    async fn ask_for(&self, tickets: usize) -> Result<(), NatsError> {
         let expires = ASK_EVERY.as_nanos();
         let request = format!("{{\"batch\":{tickets},\"expires\":{expires}}}").into();
         let (subject, inbox) = (self.subject.clone(), self.inbox.clone());
         let asked = self.client.publish_with_reply(subject, inbox, request).await;
-        asked.map_err(|error| Failure::Other(error.to_string()))
+        asked.map_err(|error| NatsError::Other(error.to_string()))
     }
 
-    /// Puts `wanted` messages into stock, or as many as come until the server ends the request.
+    /// Holds `wanted` messages, or as many as come until the server ends the request.
     async fn fetch(
         &self,
         subscriber: &mut Subscriber,
         wanted: usize,
-        stock: &Arc<Stock<Delivered>>,
-    ) -> Result<(), Failure> {
+        held: &Arc<HeldTickets<NatsMessage>>,
+    ) -> Result<(), NatsError> {
         let mut missing = wanted;
         while missing > 0 {
-            let Some(message) = subscriber.next().await else { return Err(Failure::Lost) };
+            let Some(message) = subscriber.next().await else { return Err(NatsError::Lost) };
             match message.status {
                 None => {
                     missing -= 1;
-                    self.put(message, stock);
+                    self.put(message, held);
                 }
                 Some(StatusCode::TIMEOUT) => return Ok(()),
                 Some(StatusCode::NO_RESPONDERS) => {
-                    return Err(Failure::Other("its consumer was deleted".to_owned()));
+                    return Err(NatsError::Other("its consumer was deleted".to_owned()));
                 }
                 Some(status) => {
                     let text = message.description.unwrap_or_default();
-                    return Err(Failure::Other(format!("it ended a request: {status} {text}")));
+                    return Err(NatsError::Other(format!("it ended a request: {status} {text}")));
                 }
             }
         }
         Ok(())
     }
 
-    fn put(&self, message: async_nats::Message, stock: &Stock<Delivered>) {
+    fn put(&self, message: async_nats::Message, held: &HeldTickets<NatsMessage>) {
         let message = Message { message, context: self.jetstream.clone() };
         let deliveries = message.info().map_or(1, |info| info.delivered);
         let (message, acker) = message.split();
-        let delivered = Delivered { acker, client: self.client.clone(), deliveries };
+        let delivered = NatsMessage { acker, client: self.client.clone(), deliveries };
         match ticket::decode(&message.payload) {
-            Ok(ticket) => stock.put(ticket, delivered),
+            Ok(ticket) => held.put(ticket, delivered),
             Err(error) => {
                 let subject = &message.subject;
                 tracing::warn!(%subject, %error, "a message is no ticket: it is terminated");
@@ -157,9 +157,9 @@ impl Consuming {
     }
 }
 
-// === impl Delivered ===
+// === impl NatsMessage ===
 
-impl Delivered {
+impl NatsMessage {
     /// Hands an answer to the connection, which sends it soon. Brokers do not confirm answers.
     fn answer(&self, kind: AckKind) -> Result<(), BrokerError> {
         if !is_connected(&self.client) {
@@ -173,14 +173,14 @@ impl Delivered {
     }
 }
 
-impl Answer for Delivered {
+impl BrokerMessage for NatsMessage {
     fn acknowledge(&self) -> Result<(), BrokerError> {
         self.answer(AckKind::Ack)
     }
 
     fn give_back(&self) {
         let rest = (self.deliveries > 1).then_some(REST);
-        // If it does not get there, the server gives it to somebody else after a while.
+        // If it does not get there, the server gives it out again after a while.
         let _handed_over = self.answer(AckKind::Nak(rest));
     }
 
@@ -189,10 +189,10 @@ impl Answer for Delivered {
     }
 }
 
-impl std::fmt::Debug for Delivered {
+impl std::fmt::Debug for NatsMessage {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Delivered")
+            .debug_struct("NatsMessage")
             .field("deliveries", &self.deliveries)
             .finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 //!
 //! One connection per process. Tickets wait in one work-queue stream with a subject per priority, each of which refuses
 //! what is beyond its length; nothing in it gets older than a lease. Three durable pull consumers, one per priority, are
-//! shared by everybody who consumes: whoever asks gets as many as it asked for.
+//! shared by all consuming processes: each gets as many as it asks for.
 //!
 //! - `address`: URLs, and what is said of them.
 //! - `topology`: the stream and its consumers, created again when they are gone.
@@ -24,20 +24,20 @@ use notification::{Priority, limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::broker::capacity::BrokerCapacity;
 use crate::broker::error::BrokerError;
+use crate::broker::held_tickets::HeldTickets;
 use crate::broker::link::{Declared, Link, Protocol, Timed};
-use crate::broker::room::Room;
-use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
-use address::Address;
-use consume::{Consuming, Delivered};
-use topology::Topology;
+use address::NatsAddress;
+use consume::{NatsConsumer, NatsMessage};
+use topology::NatsTopology;
 
 /// How to reach the broker.
 #[derive(Debug)]
-struct Nats {
-    addresses: Vec<Address>,
-    topology: Topology,
+struct NatsProtocol {
+    addresses: Vec<NatsAddress>,
+    topology: NatsTopology,
     /// More root certificates to trust, PEM.
     ca_file: Option<PathBuf>,
     consume: bool,
@@ -45,22 +45,22 @@ struct Nats {
 
 /// A connection.
 #[derive(Debug)]
-struct Session {
+struct NatsLink {
     client: Client,
     jetstream: jetstream::Context,
-    address: Address,
-    topology: Topology,
+    address: NatsAddress,
+    topology: NatsTopology,
     /// By the code of the priority; empty when nothing is consumed.
-    consumers: Vec<Consuming>,
-    seen: watch::Receiver<Seen>,
+    consumers: Vec<NatsConsumer>,
+    events: watch::Receiver<ConnectionEvents>,
 }
 
-/// What the library told of a connection.
+/// The events of a connection, as the client library reports them.
 #[derive(Debug, Default)]
-struct Seen {
+struct ConnectionEvents {
     lost: bool,
     /// The last error of the server, such as a right that is missing.
-    complaint: Option<String>,
+    last_error: Option<String>,
 }
 
 // === open ===
@@ -73,31 +73,32 @@ struct Seen {
 /// When the URL or the prefix cannot be one; the message holds no secret.
 pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<Address>, QueueError> =
-        options.servers().map(Address::parse).collect();
-    let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
+    let addresses: Result<Vec<NatsAddress>, QueueError> =
+        options.servers().map(NatsAddress::parse).collect();
+    let topology =
+        NatsTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let (addresses, ca_file) = (addresses?, options.ca_file.clone());
-    let protocol = Nats { addresses, topology, ca_file, consume: options.consume };
+    let protocol = NatsProtocol { addresses, topology, ca_file, consume: options.consume };
     Ok(Broker::open(protocol, options, clock, random))
 }
 
-// === impl Nats ===
+// === impl NatsProtocol ===
 
-impl Protocol for Nats {
-    type Link = Session;
+impl Protocol for NatsProtocol {
+    type Link = NatsLink;
 
     const NAME: &'static str = "NATS";
 
-    async fn connect(&self, attempt: usize) -> Result<Session, BrokerError> {
+    async fn connect(&self, attempt: usize) -> Result<NatsLink, BrokerError> {
         let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| BrokerError("there is no address".to_owned()))?.clone();
-        let (tell, seen) = watch::channel(Seen::default());
+        let (tell, events) = watch::channel(ConnectionEvents::default());
         let mut options = address.options(&self.topology.prefix).await?;
         if let Some(path) = &self.ca_file {
             options = options.add_root_certificates(path.clone());
         }
         let options = options.event_callback(move |event| {
-            tell.send_modify(|seen| seen.take(event));
+            tell.send_modify(|events| events.take(event));
             std::future::ready(())
         });
         let client = options.connect(address.server()).await;
@@ -107,21 +108,21 @@ impl Protocol for Nats {
             .max_ack_inflight(8 * limits::PUBLISH_TICKETS)
             .build(client.clone());
         let (topology, consumers) = (self.topology.clone(), Vec::new());
-        let mut session = Session { client, jetstream, address, topology, consumers, seen };
+        let mut session = NatsLink { client, jetstream, address, topology, consumers, events };
         session.declare().await?;
         for priority in Priority::ALL.iter().filter(|_priority| self.consume) {
             let consuming =
-                Consuming::new(&session.jetstream, &session.client, &self.topology, *priority);
+                NatsConsumer::new(&session.jetstream, &session.client, &self.topology, *priority);
             session.consumers.push(consuming.await.map_err(|error| session.explain(&error))?);
         }
         Ok(session)
     }
 }
 
-// === impl Session ===
+// === impl NatsLink ===
 
-impl Link for Session {
-    type Answer = Delivered;
+impl Link for NatsLink {
+    type Message = NatsMessage;
 
     async fn declare(&self) -> Result<Declared, BrokerError> {
         let declare = async {
@@ -129,75 +130,79 @@ impl Link for Session {
             let waiting = self.topology.waiting(&self.jetstream).await?;
             Ok(Declared { waiting, tickets_max })
         };
-        declare.await.map_err(|error: topology::Failure| self.explain(&error))
+        declare.await.map_err(|error: topology::NatsError| self.explain(&error))
     }
 
     async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), BrokerError>> {
         publish::publish(&self.jetstream, &self.topology, tickets, deadline).await
     }
 
-    async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> BrokerError {
+    async fn consume(
+        &self,
+        priority: Priority,
+        held: &Arc<HeldTickets<NatsMessage>>,
+    ) -> BrokerError {
         match self.consumers.get(usize::from(priority.code())) {
-            Some(consuming) => self.explain(&consuming.run(stock).await),
+            Some(consuming) => self.explain(&consuming.run(held).await),
             None => BrokerError("nothing is consumed here".to_owned()),
         }
     }
 
-    async fn stop(&self, stock: &Arc<Stock<Delivered>>) {
+    async fn stop(&self, held: &Arc<HeldTickets<NatsMessage>>) {
         for consuming in &self.consumers {
-            consuming.stop(stock).await;
+            consuming.stop(held).await;
         }
     }
 
-    async fn lost(&self, _room: &Room) -> BrokerError {
-        let mut seen = self.seen.clone();
+    async fn lost(&self, _capacity: &BrokerCapacity) -> BrokerError {
+        let mut events = self.events.clone();
         // The sender lives as long as the connection.
-        let _ended = seen.wait_for(Seen::is_over).await.is_ok();
-        self.explain(&topology::Failure::Lost)
+        let _ended = events.wait_for(ConnectionEvents::is_over).await.is_ok();
+        self.explain(&topology::NatsError::Lost)
     }
 
     async fn close(&self) {
-        // What was handed over is written before the library learns that nobody needs it any more.
+        // Acknowledgements that were handed over are written before the library may drop the connection.
         let ended = async {
             self.client.flush().await.ok()?;
             self.client.drain().await.ok()
         };
         if ended.await.is_some() {
-            let mut seen = self.seen.clone();
-            let _ended = seen.wait_for(|seen| seen.lost).await;
+            let mut events = self.events.clone();
+            let _ended = events.wait_for(|events| events.lost).await;
         }
     }
 }
 
-impl Session {
-    /// What `error` means and what to do about it.
-    fn explain(&self, error: &topology::Failure) -> BrokerError {
-        self.address.explain(error, self.seen.borrow().complaint.as_deref())
+impl NatsLink {
+    /// The meaning of `error`, and what to do about it.
+    fn explain(&self, error: &topology::NatsError) -> BrokerError {
+        self.address.explain(error, self.events.borrow().last_error.as_deref())
     }
 }
 
-// === impl Seen ===
+// === impl ConnectionEvents ===
 
-impl Seen {
+impl ConnectionEvents {
     /// Whether the connection is of no use any more. A right that is missing makes it so: what was denied is not
-    /// answered, and whoever asked would wait for ever.
+    /// answered, and the request for it would wait for ever.
     fn is_over(&self) -> bool {
-        self.lost || self.complaint.as_deref().is_some_and(address::is_denial)
+        self.lost || self.last_error.as_deref().is_some_and(address::is_denial)
     }
 
     fn take(&mut self, event: Event) {
         match event {
             Event::Disconnected | Event::Closed => self.lost = true,
-            Event::ServerError(error) => self.complain(error.to_string()),
-            Event::ClientError(error) => self.complain(error.to_string()),
+            Event::ServerError(error) => self.note_error(error.to_string()),
+            Event::ClientError(error) => self.note_error(error.to_string()),
             Event::Connected | Event::LameDuckMode | Event::Draining | Event::SlowConsumer(_) => {}
         }
     }
 
-    /// A denial stays: what comes after it is of less use to whom runs the system.
-    fn complain(&mut self, text: String) {
-        if !self.complaint.as_deref().is_some_and(address::is_denial) {
-            self.complaint = Some(text);
+    /// A denial stays: errors after it are of less use to an operator.
+    fn note_error(&mut self, text: String) {
+        if !self.last_error.as_deref().is_some_and(address::is_denial) {
+            self.last_error = Some(text);
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use notification::limits;
 use tokio::time::{Instant, timeout_at};
 
-use super::topology::Topology;
+use super::topology::NatsTopology;
 use crate::broker::error::BrokerError;
 use crate::broker::link::Timed;
 use crate::ticket;
@@ -17,7 +17,7 @@ use crate::ticket;
 /// version has a time to live per message.
 pub(super) async fn publish(
     jetstream: &Context,
-    topology: &Topology,
+    topology: &NatsTopology,
     tickets: &[Timed],
     deadline: Instant,
 ) -> Vec<Result<(), BrokerError>> {

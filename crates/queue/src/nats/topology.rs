@@ -5,7 +5,7 @@
 //! | stream `<prefix>` | work queue in files, subjects `<prefix>.urgent`, `.normal`, `.bulk`, each of bounded length; nothing older than a lease |
 //! | consumers `urgent`, `normal`, `bulk` | durable, pull, explicit acknowledgement |
 //!
-//! What is there is used as it is, if it can carry tickets: so an operator may choose replicas, placement or memory by creating
+//! A stream that is there is used as it is, if it can carry tickets: so an operator may choose replicas, placement or memory by creating
 //! the stream first, and a later version with other bounds works beside this one. Nothing is sent that servers know since 2.10
 //! only.
 
@@ -23,11 +23,11 @@ use async_nats::jetstream::{Context, ErrorCode};
 use futures_util::TryStreamExt;
 use notification::{Priority, limits};
 
-use crate::broker::room::Waiting;
+use crate::broker::capacity::Waiting;
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]
-pub(super) struct Topology {
+pub(super) struct NatsTopology {
     pub(super) prefix: String,
     pub(super) tickets_max: u64,
 }
@@ -38,14 +38,14 @@ const CONSUMERS_MAX: i64 = 4_096;
 
 /// Why something is not as it should be.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum NatsError {
     /// The server said so.
     #[error("{1}")]
     JetStream(ErrorCode, String),
-    /// Nobody answers for JetStream.
+    /// The server has no JetStream to answer.
     #[error("JetStream is not enabled")]
     NoJetStream,
-    /// What is there is of another kind.
+    /// The stream or consumer that is there is of another kind.
     #[error("{0}")]
     Mismatch(String),
     /// The connection is gone.
@@ -56,9 +56,9 @@ pub(super) enum Failure {
     Other(String),
 }
 
-// === impl Topology ===
+// === impl NatsTopology ===
 
-impl Topology {
+impl NatsTopology {
     /// The subject of `priority`.
     pub(super) fn subject(&self, priority: Priority) -> String {
         format!("{}.{priority}", self.prefix)
@@ -66,10 +66,10 @@ impl Topology {
 
     /// Creates what is missing. Gives how many tickets of one priority may wait: the stream may be smaller than its
     /// bound here.
-    pub(super) async fn create(&self, jetstream: &Context) -> Result<u64, Failure> {
+    pub(super) async fn create(&self, jetstream: &Context) -> Result<u64, NatsError> {
         let stream = match jetstream.get_stream(&self.prefix).await.map_err(|error| of_get(&error))
         {
-            Err(Failure::JetStream(ErrorCode::STREAM_NOT_FOUND, _text)) => {
+            Err(NatsError::JetStream(ErrorCode::STREAM_NOT_FOUND, _text)) => {
                 self.create_stream(jetstream).await?
             }
             found => found?,
@@ -86,15 +86,15 @@ impl Topology {
     }
 
     /// Tickets waiting per priority.
-    pub(super) async fn waiting(&self, jetstream: &Context) -> Result<Waiting, Failure> {
+    pub(super) async fn waiting(&self, jetstream: &Context) -> Result<Waiting, NatsError> {
         let stream = jetstream.get_stream_no_info(&self.prefix).await;
-        let stream = stream.map_err(|error| Failure::Other(error.to_string()))?;
+        let stream = stream.map_err(|error| NatsError::Other(error.to_string()))?;
         let filter = format!("{}.*", self.prefix);
         let counts = stream.info_with_subjects(filter).await;
-        let mut counts = counts.map_err(|error| Failure::Other(error.to_string()))?;
+        let mut counts = counts.map_err(|error| NatsError::Other(error.to_string()))?;
         let mut waiting = Waiting::default();
         while let Some((subject, count)) =
-            counts.try_next().await.map_err(|error| Failure::Other(error.to_string()))?
+            counts.try_next().await.map_err(|error| NatsError::Other(error.to_string()))?
         {
             for (waiting, priority) in waiting.iter_mut().zip(Priority::ALL) {
                 if subject == self.subject(*priority) {
@@ -105,7 +105,7 @@ impl Topology {
         Ok(waiting)
     }
 
-    async fn create_stream(&self, jetstream: &Context) -> Result<Stream, Failure> {
+    async fn create_stream(&self, jetstream: &Context) -> Result<Stream, NatsError> {
         let config = Config {
             name: self.prefix.clone(),
             subjects: self.subjects(),
@@ -122,8 +122,8 @@ impl Topology {
             ..Config::default()
         };
         match jetstream.create_stream(config).await.map_err(|error| of_create(&error)) {
-            Err(Failure::JetStream(ErrorCode::STREAM_SUBJECT_OVERLAP, text)) => {
-                Err(Failure::Mismatch(format!(
+            Err(NatsError::JetStream(ErrorCode::STREAM_SUBJECT_OVERLAP, text)) => {
+                Err(NatsError::Mismatch(format!(
                     "{text}: another stream has subjects of {}.*",
                     self.prefix
                 )))
@@ -132,7 +132,7 @@ impl Topology {
         }
     }
 
-    async fn create_consumer(&self, stream: &Stream, priority: Priority) -> Result<(), Failure> {
+    async fn create_consumer(&self, stream: &Stream, priority: Priority) -> Result<(), NatsError> {
         let pending = self.tickets_max.max(limits::PREFETCH_TICKETS as u64);
         let config = pull::Config {
             durable_name: Some(priority.as_str().to_owned()),
@@ -153,12 +153,12 @@ impl Topology {
             || config.ack_policy != AckPolicy::Explicit
         {
             let text = format!("consumer {priority} has another subject or acknowledges otherwise");
-            return Err(Failure::Mismatch(text));
+            return Err(NatsError::Mismatch(text));
         }
         Ok(())
     }
 
-    fn check(&self, config: &Config) -> Result<(), Failure> {
+    fn check(&self, config: &Config) -> Result<(), NatsError> {
         let mut subjects = config.subjects.clone();
         subjects.sort_unstable();
         let mut expected = self.subjects();
@@ -166,17 +166,17 @@ impl Topology {
         if subjects != expected {
             let expected = self.subjects().join(", ");
             let text = format!("stream {} has other subjects than {expected}", self.prefix);
-            return Err(Failure::Mismatch(text));
+            return Err(NatsError::Mismatch(text));
         }
         if config.retention != RetentionPolicy::WorkQueue {
-            return Err(Failure::Mismatch(format!("stream {} is no work queue", self.prefix)));
+            return Err(NatsError::Mismatch(format!("stream {} is no work queue", self.prefix)));
         }
         self.check_limits(config)
     }
 
     /// A stream may be as small as its operator likes, as long as it refuses what it has no place for: what it drops
     /// instead, it has confirmed.
-    fn check_limits(&self, config: &Config) -> Result<(), Failure> {
+    fn check_limits(&self, config: &Config) -> Result<(), NatsError> {
         let is_bounded = config.max_messages > 0 || config.max_bytes > 0;
         let is_bounded_per_subject = config.max_messages_per_subject > 0;
         let drops = (is_bounded || is_bounded_per_subject) && config.discard == DiscardPolicy::Old;
@@ -185,7 +185,7 @@ impl Topology {
                 "stream {} drops old messages when it is full: it needs the discard policy \"new\", per subject too",
                 self.prefix
             );
-            return Err(Failure::Mismatch(text));
+            return Err(NatsError::Mismatch(text));
         }
         if !config.max_age.is_zero() && config.max_age < limits::TICKET_LEASE {
             let text = format!(
@@ -194,7 +194,7 @@ impl Topology {
                 config.max_age.as_secs_f32(),
                 limits::TICKET_LEASE.as_secs()
             );
-            return Err(Failure::Mismatch(text));
+            return Err(NatsError::Mismatch(text));
         }
         Ok(())
     }
@@ -204,44 +204,44 @@ impl Topology {
     }
 }
 
-fn of_get(error: &GetStreamError) -> Failure {
+fn of_get(error: &GetStreamError) -> NatsError {
     if let GetStreamErrorKind::JetStream(error) = error.kind() {
         return of_server(&error);
     }
     of_request(error)
 }
 
-fn of_create(error: &CreateStreamError) -> Failure {
+fn of_create(error: &CreateStreamError) -> NatsError {
     if let CreateStreamErrorKind::JetStream(error) = error.kind() {
         return of_server(&error);
     }
     of_request(error)
 }
 
-fn of_consumer(error: &ConsumerError) -> Failure {
+fn of_consumer(error: &ConsumerError) -> NatsError {
     let kind = error.kind();
     if let ConsumerErrorKind::JetStream(error) = kind {
         return of_server(&error);
     }
     if kind == ConsumerErrorKind::InvalidConsumerType {
-        return Failure::Mismatch("a consumer of that name pushes".to_owned());
+        return NatsError::Mismatch("a consumer of that name pushes".to_owned());
     }
     of_request(error)
 }
 
-fn of_server(error: &async_nats::jetstream::Error) -> Failure {
-    Failure::JetStream(error.error_code(), error.to_string())
+fn of_server(error: &async_nats::jetstream::Error) -> NatsError {
+    NatsError::JetStream(error.error_code(), error.to_string())
 }
 
-/// Of a request that JetStream did not answer: where it is not enabled, nobody listens.
-fn of_request(error: &(dyn Error + 'static)) -> Failure {
+/// Of a request that JetStream did not answer: where it is not enabled, its subjects have no listener.
+fn of_request(error: &(dyn Error + 'static)) -> NatsError {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let request = error.downcast_ref::<RequestError>();
         if request.is_some_and(|request| request.kind() == RequestErrorKind::NoResponders) {
-            return Failure::NoJetStream;
+            return NatsError::NoJetStream;
         }
         cause = error.source();
     }
-    Failure::Other(error.to_string())
+    NatsError::Other(error.to_string())
 }

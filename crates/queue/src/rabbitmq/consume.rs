@@ -1,4 +1,4 @@
-//! Consuming: what arrives is put into stock, and what is no ticket is rejected.
+//! Consuming: what arrives is held, and what is no ticket is rejected.
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::options::{
@@ -9,12 +9,12 @@ use lapin::{Acker, Channel, Consumer};
 use tokio::sync::Mutex;
 
 use crate::broker::error::BrokerError;
-use crate::broker::stock::{Answer, Stock};
+use crate::broker::held_tickets::{BrokerMessage, HeldTickets};
 use crate::ticket;
 
 /// One channel and the consumer on it.
 #[derive(Debug)]
-pub(super) struct Consuming {
+pub(super) struct RabbitMqConsumer {
     /// Lives as long as the connection, since acknowledgements travel by the channel of the delivery.
     channel: Channel,
     consumer: Mutex<Option<Consumer>>,
@@ -22,11 +22,11 @@ pub(super) struct Consuming {
 
 /// A message of the broker.
 #[derive(Debug)]
-pub(super) struct Delivered(Acker);
+pub(super) struct RabbitMqMessage(Acker);
 
-// === impl Consuming ===
+// === impl RabbitMqConsumer ===
 
-impl Consuming {
+impl RabbitMqConsumer {
     pub(super) fn new(channel: Channel) -> Self {
         Self { channel, consumer: Mutex::new(None) }
     }
@@ -35,32 +35,39 @@ impl Consuming {
     ///
     /// # Errors
     /// When the channel or the connection fails.
-    pub(super) async fn run(&self, queue: &str, stock: &Stock<Delivered>) -> lapin::Result<()> {
+    pub(super) async fn run(
+        &self,
+        queue: &str,
+        held: &HeldTickets<RabbitMqMessage>,
+    ) -> lapin::Result<()> {
         let mut consumer = self.consumer.lock().await;
         // The broker chooses the name of the consumer.
         let (name, options) = ("".into(), BasicConsumeOptions::default());
         let none = FieldTable::default();
         let begun = self.channel.basic_consume(queue.into(), name, options, none).await?;
-        put_all(consumer.insert(begun), stock).await
+        put_all(consumer.insert(begun), held).await
     }
 
-    /// Ends the consumer, and puts into stock what was under way.
+    /// Ends the consumer, and holds what was under way.
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub(super) async fn stop(&self, stock: &Stock<Delivered>) -> lapin::Result<()> {
+    pub(super) async fn stop(&self, held: &HeldTickets<RabbitMqMessage>) -> lapin::Result<()> {
         let Some(mut consumer) = self.consumer.lock().await.take() else { return Ok(()) };
         self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await?;
-        put_all(&mut consumer, stock).await
+        put_all(&mut consumer, held).await
     }
 }
 
-/// Puts into stock what arrives, until `consumer` ends.
-async fn put_all(consumer: &mut Consumer, stock: &Stock<Delivered>) -> lapin::Result<()> {
+/// Holds what arrives, until `consumer` ends.
+async fn put_all(
+    consumer: &mut Consumer,
+    held: &HeldTickets<RabbitMqMessage>,
+) -> lapin::Result<()> {
     while let Some(delivery) = consumer.next().await {
         let delivery = delivery?;
         match ticket::decode(&delivery.data) {
-            Ok(ticket) => stock.put(ticket, Delivered(delivery.acker)),
+            Ok(ticket) => held.put(ticket, RabbitMqMessage(delivery.acker)),
             Err(error) => {
                 let queue = consumer.queue();
                 tracing::warn!(%queue, %error, "a message is no ticket: it goes to the dead letters");
@@ -71,11 +78,11 @@ async fn put_all(consumer: &mut Consumer, stock: &Stock<Delivered>) -> lapin::Re
     Ok(())
 }
 
-// === impl Delivered ===
+// === impl RabbitMqMessage ===
 
 /// The first poll of each hands the answer to the connection. The rest would wait until it is written to the socket, which
 /// says nothing: brokers do not confirm answers.
-impl Answer for Delivered {
+impl BrokerMessage for RabbitMqMessage {
     fn acknowledge(&self) -> Result<(), BrokerError> {
         match self.0.ack(BasicAckOptions::default()).now_or_never() {
             None | Some(Ok(true)) => Ok(()),
@@ -88,7 +95,7 @@ impl Answer for Delivered {
 
     fn give_back(&self) {
         let requeue = BasicNackOptions { requeue: true, ..Default::default() };
-        // When the connection is gone, the broker gives it to somebody else anyway.
+        // When the connection is gone, the broker gives it out again anyway.
         let _handed_over = self.0.nack(requeue).now_or_never();
     }
 

@@ -2,7 +2,7 @@
 //!
 //! One connection per process, with a channel to publish and one per priority to consume. Tickets wait in three quorum
 //! queues, one per priority, that refuse what is beyond their length. Each message lives as long as its ticket's
-//! lease: what is overdue is void, and nobody needs to see it.
+//! lease: a ticket that is overdue is void, and need not be received.
 //!
 //! - `address`: URLs, and what is said of them.
 //! - `topology`: exchanges and queues, declared again with every connection.
@@ -23,21 +23,21 @@ use lapin::{Channel, Connection, ConnectionProperties, Event};
 use notification::{Priority, limits};
 use tokio::time::Instant;
 
+use crate::broker::capacity::{BrokerCapacity, Waiting};
 use crate::broker::error::BrokerError;
+use crate::broker::held_tickets::HeldTickets;
 use crate::broker::link::{Declared, Link, Protocol, Timed};
-use crate::broker::room::{Room, Waiting};
-use crate::broker::stock::Stock;
 use crate::{Broker, Options, QueueError};
-use address::Address;
-use consume::{Consuming, Delivered};
+use address::RabbitMqAddress;
+use consume::{RabbitMqConsumer, RabbitMqMessage};
 use socket::Socket;
-use topology::Topology;
+use topology::RabbitMqTopology;
 
 /// How to reach the broker.
 #[derive(Debug)]
-struct RabbitMq {
-    addresses: Vec<Address>,
-    topology: Topology,
+struct RabbitMqProtocol {
+    addresses: Vec<RabbitMqAddress>,
+    topology: RabbitMqTopology,
     /// More root certificates to trust, PEM.
     roots: Option<String>,
     consume: bool,
@@ -45,14 +45,14 @@ struct RabbitMq {
 
 /// A connection.
 #[derive(Debug)]
-struct Session {
+struct RabbitMqLink {
     connection: Connection,
-    address: Address,
-    topology: Topology,
-    /// In confirm mode. A new one with every declaration, so that nobody waits for confirms of the old one.
+    address: RabbitMqAddress,
+    topology: RabbitMqTopology,
+    /// In confirm mode. A new one with every declaration, so that no publisher waits for confirms of the old one.
     publish: Mutex<Channel>,
     /// By the code of the priority; empty when nothing is consumed.
-    consumers: Vec<Consuming>,
+    consumers: Vec<RabbitMqConsumer>,
     /// Dropped last: what still hangs on the socket then comes loose.
     _socket: Socket,
 }
@@ -66,27 +66,28 @@ struct Session {
 /// When the URL or the prefix cannot be one; the message holds no secret.
 pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<Address>, QueueError> =
-        options.servers().map(Address::parse).collect();
-    let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
+    let addresses: Result<Vec<RabbitMqAddress>, QueueError> =
+        options.servers().map(RabbitMqAddress::parse).collect();
+    let topology =
+        RabbitMqTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let roots = options.ca_file.as_ref().map(|path| {
         let refuse =
             |error| QueueError::Refused(format!("{}: cannot be read: {error}", path.display()));
         std::fs::read_to_string(path).map_err(refuse)
     });
     let (addresses, roots) = (addresses?, roots.transpose()?);
-    let protocol = RabbitMq { addresses, topology, roots, consume: options.consume };
+    let protocol = RabbitMqProtocol { addresses, topology, roots, consume: options.consume };
     Ok(Broker::open(protocol, options, clock, random))
 }
 
-// === impl RabbitMq ===
+// === impl RabbitMqProtocol ===
 
-impl Protocol for RabbitMq {
-    type Link = Session;
+impl Protocol for RabbitMqProtocol {
+    type Link = RabbitMqLink;
 
     const NAME: &'static str = "RabbitMQ";
 
-    async fn connect(&self, attempt: usize) -> Result<Session, BrokerError> {
+    async fn connect(&self, attempt: usize) -> Result<RabbitMqLink, BrokerError> {
         let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| BrokerError("there is no address".to_owned()))?.clone();
         let socket = Socket::default();
@@ -101,20 +102,20 @@ impl Protocol for RabbitMq {
             for _priority in Priority::ALL.iter().filter(|_priority| self.consume) {
                 let channel = connection.create_channel().await?;
                 channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
-                consumers.push(Consuming::new(channel));
+                consumers.push(RabbitMqConsumer::new(channel));
             }
             Ok((Mutex::new(publish), consumers))
         };
         let (publish, consumers) = open.await.map_err(|error| address.explain(&error))?;
         let topology = self.topology.clone();
-        Ok(Session { connection, address, topology, publish, consumers, _socket: socket })
+        Ok(RabbitMqLink { connection, address, topology, publish, consumers, _socket: socket })
     }
 }
 
-// === impl Session ===
+// === impl RabbitMqLink ===
 
-impl Link for Session {
-    type Answer = Delivered;
+impl Link for RabbitMqLink {
+    type Message = RabbitMqMessage;
 
     async fn declare(&self) -> Result<Declared, BrokerError> {
         let declared = declare(&self.connection, &self.topology).await;
@@ -128,12 +129,16 @@ impl Link for Session {
         publish::publish(&channel, &self.topology, tickets, deadline).await
     }
 
-    async fn consume(&self, priority: Priority, stock: &Arc<Stock<Delivered>>) -> BrokerError {
+    async fn consume(
+        &self,
+        priority: Priority,
+        held: &Arc<HeldTickets<RabbitMqMessage>>,
+    ) -> BrokerError {
         let Some(consuming) = self.consumers.get(usize::from(priority.code())) else {
             return BrokerError("nothing is consumed here".to_owned());
         };
         let queue = self.topology.queue(priority);
-        match consuming.run(&queue, stock).await {
+        match consuming.run(&queue, held).await {
             Ok(()) => BrokerError(format!(
                 "RabbitMQ ended the consumer of {queue}: was the queue deleted?"
             )),
@@ -141,15 +146,15 @@ impl Link for Session {
         }
     }
 
-    async fn stop(&self, stock: &Arc<Stock<Delivered>>) {
+    async fn stop(&self, held: &Arc<HeldTickets<RabbitMqMessage>>) {
         for consuming in &self.consumers {
-            if let Err(error) = consuming.stop(stock).await {
+            if let Err(error) = consuming.stop(held).await {
                 tracing::debug!(%error, "a consumer did not end in good order");
             }
         }
     }
 
-    async fn lost(&self, room: &Room) -> BrokerError {
+    async fn lost(&self, capacity: &BrokerCapacity) -> BrokerError {
         let mut events = std::pin::pin!(self.connection.events_listener());
         // What happened before there was a listener.
         if !self.connection.status().connected() {
@@ -159,14 +164,14 @@ impl Link for Session {
             ));
         }
         if self.connection.status().blocked() {
-            room.set_blocked(Some("RabbitMQ takes no messages".to_owned()));
+            capacity.set_blocked(Some("RabbitMQ takes no messages".to_owned()));
         }
         while let Some(event) = events.next().await {
             if let Event::ConnectionBlocked(reason) = event {
                 tracing::warn!(%reason, "RabbitMQ takes no tickets: free its memory or disk");
-                room.set_blocked(Some(format!("RabbitMQ takes no messages ({reason})")));
+                capacity.set_blocked(Some(format!("RabbitMQ takes no messages ({reason})")));
             } else if let Event::ConnectionUnblocked = event {
-                room.set_blocked(None);
+                capacity.set_blocked(None);
             } else if let Event::Error(error) = event {
                 return self.address.explain(&error);
             }
@@ -181,7 +186,7 @@ impl Link for Session {
     }
 }
 
-impl Session {
+impl RabbitMqLink {
     fn publishing(&self) -> MutexGuard<'_, Channel> {
         // Holds one value, which is whole.
         self.publish.lock().unwrap_or_else(PoisonError::into_inner)
@@ -191,7 +196,7 @@ impl Session {
 /// Declares what is missing on a new channel in confirm mode. Gives the channel, and the tickets waiting per priority.
 async fn declare(
     connection: &Connection,
-    topology: &Topology,
+    topology: &RabbitMqTopology,
 ) -> lapin::Result<(Channel, Waiting)> {
     let channel = connection.create_channel().await?;
     channel.confirm_select(ConfirmSelectOptions::default()).await?;

@@ -6,7 +6,7 @@ use lapin::{BasicProperties, Channel, Confirmation};
 use notification::limits;
 use tokio::time::{Instant, timeout_at};
 
-use super::topology::Topology;
+use super::topology::RabbitMqTopology;
 use crate::broker::error::BrokerError;
 use crate::broker::link::Timed;
 use crate::ticket;
@@ -20,7 +20,7 @@ const PERSISTENT: u8 = 2;
 /// for in order, which costs one wake-up where they arrive together.
 pub(super) async fn publish(
     channel: &Channel,
-    topology: &Topology,
+    topology: &RabbitMqTopology,
     tickets: &[Timed],
     deadline: Instant,
 ) -> Vec<Result<(), BrokerError>> {
@@ -62,7 +62,7 @@ fn answer(confirmed: lapin::Result<Confirmation>) -> Result<(), BrokerError> {
 }
 
 fn properties(timed: &Timed) -> BasicProperties {
-    // Zero would mean: unless somebody takes it at once.
+    // Zero would mean: only if a consumer takes it at once.
     let lives = timed.lives.as_millis().max(1).to_string();
     BasicProperties::default().with_delivery_mode(PERSISTENT).with_expiration(lives.into())
 }

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 
 /// Ends its socket when it is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Socket(Arc<Mutex<State>>);
+pub(super) struct Socket(Arc<Mutex<SocketState>>);
 
 #[derive(Debug, Default)]
-enum State {
+enum SocketState {
     #[default]
     Connecting,
     Open(TcpStream),
@@ -70,20 +70,20 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::Open(stream) = std::mem::replace(&mut *state, State::Ended) {
+        if let SocketState::Open(stream) = std::mem::replace(&mut *state, SocketState::Ended) {
             end(&stream);
         }
     }
 }
 
-/// Remembers `stream`, unless nobody wants it any more.
-fn adopt(state: &Mutex<State>, stream: TcpStream) -> io::Result<()> {
+/// Remembers `stream`, unless its owner was dropped.
+fn adopt(state: &Mutex<SocketState>, stream: TcpStream) -> io::Result<()> {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    if matches!(*state, State::Ended) {
+    if matches!(*state, SocketState::Ended) {
         end(&stream);
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    *state = State::Open(stream);
+    *state = SocketState::Open(stream);
     Ok(())
 }
 

@@ -8,25 +8,25 @@
 //!
 //! A ticket that expires, or that came back too often, is dead-lettered too, since a queue cannot tell its deaths apart. But
 //! the headers exchange can: it has a way on for what was rejected only. So the dead-letter queue shows what
-//! somebody should look at, and an outage of all consumers does not flood it.
+//! an operator should look at, and an outage of all consumers does not flood it.
 
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
 use notification::{Priority, limits};
 
-use crate::broker::room::Waiting;
+use crate::broker::capacity::Waiting;
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]
-pub(super) struct Topology {
+pub(super) struct RabbitMqTopology {
     pub(super) prefix: String,
     pub(super) tickets_max: u64,
 }
 
-// === impl Topology ===
+// === impl RabbitMqTopology ===
 
-impl Topology {
+impl RabbitMqTopology {
     /// The exchange that tickets are published to; their routing key is the word of their priority.
     pub(super) fn exchange(&self) -> &str {
         &self.prefix

@@ -70,16 +70,16 @@ pub(crate) async fn messages_that_are_no_tickets<S: Server>(url: &str) {
     soon("drain", broker.drain()).await;
 }
 
-/// A full queue refuses, says so, and has room again once somebody consumes; more urgent ones are not concerned.
+/// A full queue refuses, says so, and has capacity again once its tickets are consumed; more urgent ones are not concerned.
 pub(crate) async fn a_queue_that_is_full<S: Server>(url: &str) {
     let options = Options { tickets_max: 40, consume: false, ..options(url) };
     let broker = S::open(&options).unwrap();
     becomes(&broker, true).await;
-    let mut room = broker.publisher().room();
+    let mut capacity = broker.publisher().capacity();
     let mut published = 0_usize;
     // Brokers may take a few more than they are told.
     soon("full", async {
-        while *room.borrow_and_update() == Some(Priority::Bulk) {
+        while *capacity.borrow_and_update() == Some(Priority::Bulk) {
             let tickets = (0..20).map(|number| ticket(number, Priority::Bulk)).collect();
             let answers = publish(&broker, tickets).await;
             published += answers.into_iter().filter(|confirmed| *confirmed).count();
@@ -89,7 +89,7 @@ pub(crate) async fn a_queue_that_is_full<S: Server>(url: &str) {
     has_room(&broker, Some(Priority::Normal)).await;
     assert!((40..400).contains(&published), "{published}");
     assert_eq!(publish(&broker, vec![ticket(1, Priority::Urgent)]).await, [true]);
-    assert_eq!(*room.borrow(), Some(Priority::Normal), "still full");
+    assert_eq!(*capacity.borrow(), Some(Priority::Normal), "still full");
 
     let consumer = S::open(&Options { consume: true, ..options.clone() }).unwrap();
     for _ in 0..=published {
@@ -187,9 +187,9 @@ async fn pump(
     let all = numbers.clone().count();
     let publish = async {
         let mut missing: Vec<u64> = numbers.collect();
-        let mut room = broker.publisher().room();
+        let mut capacity = broker.publisher().capacity();
         while !missing.is_empty() {
-            room.wait_for(Option::is_some).await.unwrap();
+            capacity.wait_for(Option::is_some).await.unwrap();
             let window: Vec<u64> = missing.drain(..missing.len().min(100)).collect();
             let tickets = window.iter().map(|number| ticket(*number, Priority::Normal)).collect();
             let confirmed = publish(broker, tickets).await;

@@ -55,9 +55,10 @@ pub(crate) async fn becomes(broker: &Broker, available: bool) {
 }
 
 pub(crate) async fn has_room(broker: &Broker, expect: Option<Priority>) {
-    let mut room = broker.publisher().room();
-    let changed =
-        soon(&format!("room {expect:?}"), room.wait_for(|now| *now == expect)).await.is_ok();
+    let mut capacity = broker.publisher().capacity();
+    let changed = soon(&format!("capacity {expect:?}"), capacity.wait_for(|now| *now == expect))
+        .await
+        .is_ok();
     assert!(changed);
 }
 
@@ -71,14 +72,14 @@ pub(crate) async fn complains(broker: &Broker, words: &[&str]) {
     })
     .await;
     assert!(!*broker.available().borrow());
-    assert_eq!(*broker.publisher().room().borrow(), None);
+    assert_eq!(*broker.publisher().capacity().borrow(), None);
 }
 
 /// Waits until the link has failed for a reason that has all of `words` in it. It may be back by then.
 pub(crate) async fn has_failed(broker: &Broker, words: &[&str]) {
     let mut failures = broker.failures();
     let told = failures.wait_for(|failures| {
-        let reason = failures.last.as_ref().map_or("", |fault| &fault.0);
+        let reason = failures.last.as_ref().map_or("", |error| &error.0);
         words.iter().all(|word| reason.contains(word))
     });
     soon(&format!("{words:?}"), told).await.unwrap();

@@ -117,10 +117,10 @@ async fn a_stream_that_is_deleted_comes_back() {
     let broker = nats::open(&options, Clock::system(), random()).unwrap();
     becomes(&broker, true).await;
     other_program(&options.url).await.delete_stream(&options.prefix).await.unwrap();
-    let mut room = broker.publisher().room();
+    let mut capacity = broker.publisher().capacity();
     soon("it goes on", async {
         while publish(&broker, vec![ticket(1, Priority::Bulk)]).await != [true] {
-            room.wait_for(Option::is_some).await.unwrap();
+            capacity.wait_for(Option::is_some).await.unwrap();
         }
     })
     .await;
@@ -258,11 +258,11 @@ async fn a_stream_that_takes_nothing_is_a_trouble() {
     (config.max_bytes, config.discard) = (1, DiscardPolicy::New);
     other_program(&options.url).await.create_stream(config).await.unwrap();
     let broker = nats::open(&options, Clock::system(), random()).unwrap();
-    let mut room = broker.publisher().room();
+    let mut capacity = broker.publisher().capacity();
     soon("trouble", async {
         while broker.failures().borrow().count == 0 {
             assert_eq!(publish(&broker, vec![ticket(1, Priority::Bulk)]).await, [false]);
-            room.wait_for(|room| *room == Some(Priority::Bulk)).await.unwrap();
+            capacity.wait_for(|capacity| *capacity == Some(Priority::Bulk)).await.unwrap();
         }
     })
     .await;

@@ -97,7 +97,7 @@ async fn tickets_that_nobody_takes_expire_and_leave_nothing() {
     void.lease_until = void.lease_until.minus(2 * limits::TICKET_LEASE);
     assert_eq!(publish(&broker, vec![void, ticket(2, Priority::Normal)]).await, [false, true]);
     assert_eq!(
-        *broker.publisher().room().borrow(),
+        *broker.publisher().capacity().borrow(),
         Some(Priority::Bulk),
         "it was void, not refused"
     );
@@ -153,10 +153,10 @@ async fn queues_that_are_deleted_come_back() {
         let gone = channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default());
         soon("delete", gone).await.unwrap();
     }
-    let mut room = broker.publisher().room();
+    let mut capacity = broker.publisher().capacity();
     soon("it goes on", async {
         while publish(&broker, vec![ticket(1, Priority::Bulk)]).await != [true] {
-            room.wait_for(Option::is_some).await.unwrap();
+            capacity.wait_for(Option::is_some).await.unwrap();
         }
     })
     .await;

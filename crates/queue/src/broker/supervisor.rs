@@ -7,15 +7,15 @@ use flow::Backoff;
 use notification::{Priority, limits};
 use tokio::time::{sleep, timeout};
 
-use super::Shared;
+use super::BrokerState;
 use super::error::BrokerError;
 use super::link::{Declared, Link, Protocol};
 
 /// The one task of a queue.
 #[derive(Debug)]
-pub(crate) struct Session<P: Protocol> {
+pub(crate) struct LinkSupervisor<P: Protocol> {
     pub(crate) protocol: P,
-    pub(crate) shared: Arc<Shared<P::Link>>,
+    pub(crate) shared: Arc<BrokerState<P::Link>>,
     pub(crate) consume: bool,
     /// Draws the jitter.
     pub(crate) random: fastrand::Rng,
@@ -37,9 +37,9 @@ const KEEP_EVERY: Duration = Duration::from_secs(3);
 
 const _: () = assert!(KEEP_EVERY.as_millis() * 3 <= limits::TICKET_ANSWER_WAIT.as_millis());
 
-// === impl Session ===
+// === impl LinkSupervisor ===
 
-impl<P: Protocol> Session<P> {
+impl<P: Protocol> LinkSupervisor<P> {
     /// Runs until the queue is closed and everything received is answered for.
     pub(crate) async fn run(mut self) {
         let mut failures = 0_u16;
@@ -52,13 +52,13 @@ impl<P: Protocol> Session<P> {
             };
             let ended = match linked {
                 Ok(link) => self.serve(Arc::new(link)).await,
-                Err(fault) => Err(fault),
+                Err(error) => Err(error),
             };
-            let Err(fault) = ended else { return };
+            let Err(error) = ended else { return };
             // A link that lasted was a good one: its end begins a new row of failures.
             let lasted = self.shared.clock.monotonic().saturating_duration_since(begun);
             failures = if lasted > LONGEST_PAUSE { 1 } else { failures.saturating_add(1) };
-            self.shared.status.went_down(&fault);
+            self.shared.status.went_down(&error);
             let pause = backoff().delay(failures, None, &mut self.random);
             tokio::select! {
                 () = self.shared.status.closed() => return,
@@ -78,26 +78,26 @@ impl<P: Protocol> Session<P> {
     /// When the link ended before.
     async fn serve(&mut self, link: Arc<P::Link>) -> Result<(), BrokerError> {
         let shared = Arc::clone(&self.shared);
-        shared.stock.forget();
-        shared.room.set_linked(!shared.status.is_closed());
+        shared.held.forget();
+        shared.capacity.set_linked(!shared.status.is_closed());
         shared.link.send_replace(Some(Arc::clone(&link)));
         let begun = shared.clock.monotonic();
         let ended = tokio::select! {
             biased;
             () = shared.status.closed() => Ok(()),
-            fault = self.work(&link) => Err(fault),
+            error = self.work(&link) => Err(error),
         };
         if ended.is_ok() {
             let settle = async {
                 // In this order, so that nothing that is given back is given out here again.
-                let _late = timeout(limits::PUBLISH_TIMEOUT, link.stop(&shared.stock)).await;
-                shared.stock.give_back();
-                shared.stock.settled().await;
+                let _late = timeout(limits::PUBLISH_TIMEOUT, link.stop(&shared.held)).await;
+                shared.held.give_back();
+                shared.held.settled().await;
             };
             tokio::select! {
                 () = settle => {}
                 () = shared.keep() => {}
-                _fault = link.lost(&shared.room) => {}
+                _fault = link.lost(&shared.capacity) => {}
             }
             // A broker that does not answer to a farewell takes it for a lost connection.
             let _late = timeout(limits::PUBLISH_TIMEOUT, link.close()).await;
@@ -105,7 +105,7 @@ impl<P: Protocol> Session<P> {
         let lasted = shared.clock.monotonic().saturating_duration_since(begun);
         self.short_links =
             if lasted > LONGEST_PROOF { 0 } else { self.short_links.saturating_add(1) };
-        shared.room.set_linked(false);
+        shared.capacity.set_linked(false);
         shared.link.send_replace(None);
         ended
     }
@@ -113,16 +113,16 @@ impl<P: Protocol> Session<P> {
     /// Everything there is to do with a link, until it fails.
     async fn work(&mut self, link: &P::Link) -> BrokerError {
         let (consume, shared) = (self.consume, Arc::clone(&self.shared));
-        let stock = &shared.stock;
+        let held = &shared.held;
         let proof = proof(self.short_links);
         tokio::select! {
-            fault = link.lost(&shared.room) => fault,
-            fault = link.consume(Priority::Urgent, stock), if consume => fault,
-            fault = link.consume(Priority::Normal, stock), if consume => fault,
-            fault = link.consume(Priority::Bulk, stock), if consume => fault,
-            fault = self.repair(link) => fault,
+            error = link.lost(&shared.capacity) => error,
+            error = link.consume(Priority::Urgent, held), if consume => error,
+            error = link.consume(Priority::Normal, held), if consume => error,
+            error = link.consume(Priority::Bulk, held), if consume => error,
+            error = self.repair(link) => error,
             () = shared.keep() => BrokerError("keeping ended".to_owned()),
-            fault = shared.prove(proof) => fault,
+            error = shared.prove(proof) => error,
         }
     }
 
@@ -132,22 +132,22 @@ impl<P: Protocol> Session<P> {
     async fn repair(&mut self, link: &P::Link) -> BrokerError {
         let shared = Arc::clone(&self.shared);
         loop {
-            let mut looks = 0_u16;
-            shared.room.suspected().await;
-            while shared.room.has_suspects() {
-                shared.room.suspected().await;
-                looks = looks.saturating_add(1);
-                let failures = looks.saturating_add(shared.room.vain_looks());
+            let mut probes = 0_u16;
+            shared.capacity.suspected().await;
+            while shared.capacity.has_suspects() {
+                shared.capacity.suspected().await;
+                probes = probes.saturating_add(1);
+                let failures = probes.saturating_add(shared.capacity.failed_probes());
                 sleep(backoff().delay(failures, None, &mut self.random)).await;
                 match timeout(limits::LINK_TIMEOUT, link.declare()).await {
                     Ok(Ok(Declared { waiting, tickets_max })) => {
                         // Of the smallest queues, one place free is a good part.
                         let few = (tickets_max / 4 * 3).max(tickets_max.min(4)).max(1);
-                        if let Err(fault) = shared.room.clear(waiting, few) {
-                            return fault;
+                        if let Err(error) = shared.capacity.clear(waiting, few) {
+                            return error;
                         }
                     }
-                    Ok(Err(fault)) => return fault,
+                    Ok(Err(error)) => return error,
                     Err(_late) => return silent(P::NAME),
                 }
             }
@@ -155,9 +155,9 @@ impl<P: Protocol> Session<P> {
     }
 }
 
-// === impl Shared ===
+// === impl BrokerState ===
 
-impl<L: Link> Shared<L> {
+impl<L: Link> BrokerState<L> {
     /// Calls the link good once it has lasted for `proof`; never ends. One that connects and fails at once, for ever, so
     /// stays in trouble, and is not on and off.
     async fn prove(&self, proof: Duration) -> BrokerError {
@@ -169,9 +169,9 @@ impl<L: Link> Shared<L> {
     /// Keeps what is held, for ever. Sleeps while nothing is.
     async fn keep(&self) {
         loop {
-            self.stock.in_use().await;
+            self.held.in_use().await;
             sleep(KEEP_EVERY).await;
-            self.stock.keep();
+            self.held.keep();
         }
     }
 }

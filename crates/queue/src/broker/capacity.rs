@@ -1,4 +1,5 @@
-//! What the broker takes at present, and which queues are under suspicion.
+//! The priorities of which the broker takes tickets at present. A queue that did not take one is suspected to be full
+//! until a probe shows that it is not.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,40 +13,40 @@ pub type Waiting = [u64; Priority::ALL.len()];
 
 /// Whether tickets would be taken, by priority.
 #[derive(Debug)]
-pub struct Room {
-    state: Mutex<State>,
-    told: watch::Sender<Option<Priority>>,
+pub struct BrokerCapacity {
+    state: Mutex<CapacityState>,
+    lowest: watch::Sender<Option<Priority>>,
     suspected: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CapacityState {
     linked: bool,
     /// Why the broker takes nothing from us at all.
     blocked: Option<String>,
     /// Queues that did not take a ticket, and have not been looked at since.
     suspects: [bool; Priority::ALL.len()],
     /// Times in a row that a queue looked as if it would take tickets, and then did not, whatever the link.
-    vain_looks: [u16; Priority::ALL.len()],
+    failed_probes: [u16; Priority::ALL.len()],
     /// Why a ticket was not taken, of late.
     refusal: Option<BrokerError>,
 }
 
 /// Looks in vain after which the broker is of no use: it answers, and takes nothing.
-const VAIN_LOOKS: u16 = 5;
+const FAILED_PROBES_MAX: u16 = 5;
 
-// === impl Room ===
+// === impl BrokerCapacity ===
 
-impl Room {
+impl BrokerCapacity {
     /// No room: there is no link yet.
     pub(crate) fn new() -> Self {
-        let told = watch::Sender::new(None);
-        Self { state: Mutex::default(), told, suspected: Notify::new() }
+        let lowest = watch::Sender::new(None);
+        Self { state: Mutex::default(), lowest, suspected: Notify::new() }
     }
 
     /// Follows the lowest priority that there is room for.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Priority>> {
-        self.told.subscribe()
+        self.lowest.subscribe()
     }
 
     /// There is a new link, or none any more.
@@ -70,16 +71,16 @@ impl Room {
     /// A ticket of `priority` was taken: whatever was wrong, is not any more.
     pub(crate) fn confirm(&self, priority: Priority) {
         let mut state = self.state();
-        if let Some(looks) = state.vain_looks.get_mut(usize::from(priority.code())) {
-            *looks = 0;
+        if let Some(probes) = state.failed_probes.get_mut(usize::from(priority.code())) {
+            *probes = 0;
         }
     }
 
-    /// A ticket of `priority` was not taken, by reason of `fault`: there is no room for it until somebody has looked.
-    pub(crate) fn suspect(&self, priority: Priority, fault: &BrokerError) {
+    /// A ticket of `priority` was not taken, by reason of `error`: there is no capacity for it until its queue was probed.
+    pub(crate) fn suspect(&self, priority: Priority, error: &BrokerError) {
         self.change(|state| {
-            if state.refusal.as_ref() != Some(fault) {
-                state.refusal = Some(fault.clone());
+            if state.refusal.as_ref() != Some(error) {
+                state.refusal = Some(error.clone());
             }
             if let Some(suspect) = state.suspects.get_mut(usize::from(priority.code())) {
                 *suspect = true;
@@ -88,7 +89,7 @@ impl Room {
         self.suspected.notify_one();
     }
 
-    /// Waits until a queue is under suspicion, and the broker would listen to whoever asks about it.
+    /// Waits until a queue is under suspicion, and the broker would answer a probe.
     pub(crate) async fn suspected(&self) {
         while self.blocked().is_some() || !self.has_suspects() {
             self.suspected.notified().await;
@@ -100,21 +101,21 @@ impl Room {
         self.state().suspects.contains(&true)
     }
 
-    /// Somebody has looked: queues with fewer than `tickets_max` waiting are free of suspicion.
+    /// Takes the result of a probe: queues with fewer than `tickets_max` waiting are free of suspicion.
     ///
     /// # Errors
     /// When one of them was so again and again, and took nothing in between: what is wrong with it cannot be seen.
     pub(crate) fn clear(&self, waiting: Waiting, tickets_max: u64) -> Result<(), BrokerError> {
         self.change(|state| {
-            let queues = state.suspects.iter_mut().zip(&mut state.vain_looks);
-            for ((suspect, vain_looks), waiting) in queues.zip(waiting) {
+            let queues = state.suspects.iter_mut().zip(&mut state.failed_probes);
+            for ((suspect, failed_probes), waiting) in queues.zip(waiting) {
                 if *suspect && waiting < tickets_max {
                     *suspect = false;
-                    *vain_looks = vain_looks.saturating_add(1);
+                    *failed_probes = failed_probes.saturating_add(1);
                 }
             }
         });
-        if self.vain_looks() < VAIN_LOOKS {
+        if self.failed_probes() < FAILED_PROBES_MAX {
             return Ok(());
         }
         let BrokerError(reason) =
@@ -126,28 +127,28 @@ impl Room {
     }
 
     /// The most times in a row that a queue was looked at in vain.
-    pub(crate) fn vain_looks(&self) -> u16 {
-        self.state().vain_looks.into_iter().max().unwrap_or_default()
+    pub(crate) fn failed_probes(&self) -> u16 {
+        self.state().failed_probes.into_iter().max().unwrap_or_default()
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut CapacityState)) {
         let mut state = self.state();
         change(&mut state);
-        let room = state.room();
-        self.told.send_if_modified(|told| std::mem::replace(told, room) != room);
+        let capacity = state.capacity();
+        self.lowest.send_if_modified(|lowest| std::mem::replace(lowest, capacity) != capacity);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CapacityState> {
         // Every critical section leaves the state whole, even if it panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl State ===
+// === impl CapacityState ===
 
-impl State {
+impl CapacityState {
     /// The lowest priority that is free of suspicion, as are all above it.
-    fn room(&self) -> Option<Priority> {
+    fn capacity(&self) -> Option<Priority> {
         if !self.linked || self.blocked.is_some() {
             return None;
         }
@@ -162,58 +163,58 @@ mod tests {
 
     #[test]
     fn a_full_queue_leaves_room_for_what_is_more_urgent_only() {
-        let room = Room::new();
-        let told = room.subscribe();
-        let check = |expect| assert_eq!(*told.borrow(), expect);
+        let capacity = BrokerCapacity::new();
+        let lowest = capacity.subscribe();
+        let check = |expect| assert_eq!(*lowest.borrow(), expect);
         check(None);
-        room.set_linked(true);
+        capacity.set_linked(true);
         check(Some(Priority::Bulk));
-        let fault = BrokerError("no place".to_owned());
-        room.suspect(Priority::Bulk, &fault);
+        let error = BrokerError("no place".to_owned());
+        capacity.suspect(Priority::Bulk, &error);
         check(Some(Priority::Normal));
-        room.suspect(Priority::Urgent, &fault);
+        capacity.suspect(Priority::Urgent, &error);
         check(None);
-        room.clear([0, 0, 10], 10).unwrap();
+        capacity.clear([0, 0, 10], 10).unwrap();
         check(Some(Priority::Normal));
-        room.clear([0, 0, 9], 10).unwrap();
+        capacity.clear([0, 0, 9], 10).unwrap();
         check(Some(Priority::Bulk));
-        assert!(!room.has_suspects());
+        assert!(!capacity.has_suspects());
     }
 
     #[test]
     fn a_queue_that_is_not_full_and_takes_nothing_is_a_fault_until_it_takes_something() {
-        let room = Room::new();
+        let capacity = BrokerCapacity::new();
         let look = |waiting| {
-            room.suspect(Priority::Normal, &BrokerError("no place".to_owned()));
-            room.clear([0, waiting, 0], 10)
+            capacity.suspect(Priority::Normal, &BrokerError("no place".to_owned()));
+            capacity.clear([0, waiting, 0], 10)
         };
-        for _ in 0..3 * VAIN_LOOKS {
-            assert_eq!(look(10), Ok(()), "it is full, which is no fault");
+        for _ in 0..3 * FAILED_PROBES_MAX {
+            assert_eq!(look(10), Ok(()), "it is full, which is no error");
         }
-        for _ in 1..VAIN_LOOKS {
+        for _ in 1..FAILED_PROBES_MAX {
             assert_eq!(look(0), Ok(()));
         }
-        room.set_linked(true);
+        capacity.set_linked(true);
         assert!(look(0).unwrap_err().0.contains("(no place)"), "another link changes nothing");
-        room.confirm(Priority::Bulk);
+        capacity.confirm(Priority::Bulk);
         assert!(look(0).is_err());
-        room.confirm(Priority::Normal);
+        capacity.confirm(Priority::Normal);
         assert_eq!(look(0), Ok(()));
-        assert_eq!(room.vain_looks(), 1);
+        assert_eq!(capacity.failed_probes(), 1);
     }
 
     #[test]
     fn a_blocked_or_lost_broker_has_no_room_and_a_new_link_is_above_suspicion() {
-        let room = Room::new();
-        let told = room.subscribe();
-        room.set_linked(true);
-        room.set_blocked(Some("low on disk".to_owned()));
-        assert_eq!(*told.borrow(), None);
-        room.set_blocked(None);
-        room.suspect(Priority::Normal, &BrokerError(String::new()));
-        room.set_linked(false);
-        assert_eq!(*told.borrow(), None);
-        room.set_linked(true);
-        assert_eq!(*told.borrow(), Some(Priority::Bulk));
+        let capacity = BrokerCapacity::new();
+        let lowest = capacity.subscribe();
+        capacity.set_linked(true);
+        capacity.set_blocked(Some("low on disk".to_owned()));
+        assert_eq!(*lowest.borrow(), None);
+        capacity.set_blocked(None);
+        capacity.suspect(Priority::Normal, &BrokerError(String::new()));
+        capacity.set_linked(false);
+        assert_eq!(*lowest.borrow(), None);
+        capacity.set_linked(true);
+        assert_eq!(*lowest.borrow(), Some(Priority::Bulk));
     }
 }

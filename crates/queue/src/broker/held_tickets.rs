@@ -1,5 +1,5 @@
-//! The tickets that a consumer holds: what has arrived and waits to be received, and what was received and is not
-//! yet answered for.
+//! The tickets that a consumer holds: those that arrived and wait to be received, and those that were received and are
+//! not acknowledged yet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::{Acknowledge, Message, QueueError, Receipt};
 
 /// Holds tickets by priority. As many as the backend asks its broker for, so it is bounded there.
 #[derive(Debug)]
-pub struct Stock<A> {
-    state: Mutex<State<A>>,
+pub struct HeldTickets<M> {
+    state: Mutex<HeldState<M>>,
     /// For those who receive: all of them, since they may want different priorities.
     arrived: Notify,
     /// For those who ask for more, keep, or close.
@@ -23,30 +23,30 @@ pub struct Stock<A> {
 }
 
 #[derive(Debug)]
-struct State<A> {
-    /// Keys of what nobody has received, by priority.
+struct HeldState<M> {
+    /// Keys of the tickets that are not received yet, by priority.
     waiting: [VecDeque<u64>; Priority::ALL.len()],
-    held: BTreeMap<u64, Held<A>>,
+    held: BTreeMap<u64, HeldTicket<M>>,
     next_key: u64,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Held<A> {
+struct HeldTicket<M> {
     ticket: Ticket,
-    answer: Arc<A>,
+    message: Arc<M>,
     received: bool,
     /// Whether an earlier look saw it.
     seen: bool,
 }
 
-/// Tells the broker what became of one message. None of these waits for the broker: what it does not get to know,
-/// it gives out again, and the store refuses.
-pub trait Answer: Send + Sync + fmt::Debug + 'static {
+/// The broker's handle on one message. No method waits for the broker: a message whose answer does not arrive is given
+/// out again, and the store refuses it.
+pub trait BrokerMessage: Send + Sync + fmt::Debug + 'static {
     /// Forget it.
     fn acknowledge(&self) -> Result<(), BrokerError>;
 
-    /// Give it to somebody else.
+    /// Give it to another consumer.
     fn give_back(&self);
 
     /// It is still held.
@@ -55,17 +55,17 @@ pub trait Answer: Send + Sync + fmt::Debug + 'static {
 
 /// The other end of a [`Receipt`].
 #[derive(Debug)]
-struct Handle<A: Answer> {
-    stock: Arc<Stock<A>>,
+struct TicketReceipt<M: BrokerMessage> {
+    held: Arc<HeldTickets<M>>,
     key: u64,
 }
 
-// === impl Stock ===
+// === impl HeldTickets ===
 
-impl<A: Answer> Stock<A> {
-    /// An empty stock.
+impl<M: BrokerMessage> HeldTickets<M> {
+    /// No tickets.
     pub(crate) fn new() -> Self {
-        let state = State {
+        let state = HeldState {
             waiting: Default::default(),
             held: BTreeMap::new(),
             next_key: 0,
@@ -75,14 +75,14 @@ impl<A: Answer> Stock<A> {
     }
 
     /// Puts a ticket that arrived behind those of its priority.
-    pub fn put(&self, ticket: Ticket, answer: A) {
+    pub fn put(&self, ticket: Ticket, message: M) {
         let mut state = self.state();
         let key = state.next_key;
         state.next_key += 1;
         if let Some(waiting) = state.waiting.get_mut(usize::from(ticket.priority.code())) {
             waiting.push_back(key);
         }
-        let held = Held { ticket, answer: Arc::new(answer), received: false, seen: false };
+        let held = HeldTicket { ticket, message: Arc::new(message), received: false, seen: false };
         state.held.insert(key, held);
         let is_first = state.held.len() == 1;
         drop(state);
@@ -137,16 +137,16 @@ impl<A: Answer> Stock<A> {
         let mut kept = Vec::new();
         for held in state.held.values_mut() {
             if std::mem::replace(&mut held.seen, true) {
-                kept.push(Arc::clone(&held.answer));
+                kept.push(Arc::clone(&held.message));
             }
         }
         drop(state);
-        for answer in kept {
-            answer.keep();
+        for message in kept {
+            message.keep();
         }
     }
 
-    /// Forgets what nobody has received: it came by a link that is gone, and its broker gives it out again.
+    /// Forgets the tickets that are not received yet: they came by a link that is gone, and its broker gives them out again.
     pub(crate) fn forget(&self) {
         let _gone = self.state().remove_waiting();
         self.changed.notify_waiters();
@@ -158,16 +158,16 @@ impl<A: Answer> Stock<A> {
         self.arrived.notify_waiters();
     }
 
-    /// Gives back what nobody has received.
+    /// Gives back the tickets that are not received yet.
     pub(crate) fn give_back(&self) {
         let waiting = self.state().remove_waiting();
-        for answer in waiting {
-            answer.give_back();
+        for message in waiting {
+            message.give_back();
         }
         self.changed.notify_waiters();
     }
 
-    /// What is there now; `None` while there is nothing and more may come.
+    /// The tickets to receive now; `None` while there are none and more may come.
     fn take(self: &Arc<Self>, lowest: Priority, items: usize) -> Option<Vec<Message<Ticket>>> {
         let mut state = self.state();
         if state.closed {
@@ -179,19 +179,19 @@ impl<A: Answer> Stock<A> {
         {
             let Some(held) = state.held.get_mut(&key) else { continue };
             held.received = true;
-            let handle = Handle { stock: Arc::clone(self), key };
-            messages.push(Message { item: held.ticket, receipt: Receipt::new(handle) });
+            let receipt = TicketReceipt { held: Arc::clone(self), key };
+            messages.push(Message { item: held.ticket, receipt: Receipt::new(receipt) });
         }
         (!messages.is_empty()).then_some(messages)
     }
 
-    fn remove(&self, key: u64) -> Option<Held<A>> {
+    fn remove(&self, key: u64) -> Option<HeldTicket<M>> {
         let removed = self.state().held.remove(&key);
         self.changed.notify_waiters();
         removed
     }
 
-    async fn when<R>(&self, look: impl Fn(&State<A>) -> Option<R>) -> R {
+    async fn when<R>(&self, look: impl Fn(&HeldState<M>) -> Option<R>) -> R {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -203,46 +203,46 @@ impl<A: Answer> Stock<A> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<A>> {
+    fn state(&self) -> MutexGuard<'_, HeldState<M>> {
         // Every critical section leaves the state whole, even if it panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl State ===
+// === impl HeldState ===
 
-impl<A> State<A> {
+impl<M> HeldState<M> {
     fn pop(&mut self, lowest: Priority) -> Option<u64> {
         let admitted = usize::from(lowest.code()) + 1;
         self.waiting.iter_mut().take(admitted).find_map(VecDeque::pop_front)
     }
 
-    /// Takes away what nobody has received.
-    fn remove_waiting(&mut self) -> Vec<Arc<A>> {
+    /// Removes the tickets that are not received yet.
+    fn remove_waiting(&mut self) -> Vec<Arc<M>> {
         self.waiting.iter_mut().for_each(VecDeque::clear);
         let removed = self.held.extract_if(.., |_key, held| !held.received);
-        removed.map(|(_key, held)| held.answer).collect()
+        removed.map(|(_key, held)| held.message).collect()
     }
 }
 
-// === impl Handle ===
+// === impl TicketReceipt ===
 
 #[async_trait]
-impl<A: Answer> Acknowledge for Handle<A> {
+impl<M: BrokerMessage> Acknowledge for TicketReceipt<M> {
     async fn acknowledge(&mut self) -> Result<(), QueueError> {
-        match self.stock.remove(self.key) {
+        match self.held.remove(self.key) {
             Some(held) => {
-                held.answer.acknowledge().map_err(|fault| QueueError::Unconfirmed(fault.0))
+                held.message.acknowledge().map_err(|error| QueueError::Unconfirmed(error.0))
             }
             None => Ok(()),
         }
     }
 }
 
-impl<A: Answer> Drop for Handle<A> {
+impl<M: BrokerMessage> Drop for TicketReceipt<M> {
     fn drop(&mut self) {
-        if let Some(held) = self.stock.remove(self.key) {
-            held.answer.give_back();
+        if let Some(held) = self.held.remove(self.key) {
+            held.message.give_back();
         }
     }
 }
@@ -255,98 +255,98 @@ mod tests {
     use super::*;
     use crate::conformance::Sample;
 
-    /// What the broker was told, in order.
-    type Told = Arc<Mutex<Vec<(&'static str, u64)>>>;
+    /// The calls, in order.
+    type Calls = Arc<Mutex<Vec<(&'static str, u64)>>>;
 
     #[derive(Debug)]
-    struct Teller(u64, Told);
+    struct RecordedMessage(u64, Calls);
 
-    impl Teller {
-        fn tell(&self, what: &'static str) {
+    impl RecordedMessage {
+        fn record(&self, what: &'static str) {
             self.1.lock().unwrap().push((what, self.0));
         }
     }
 
-    impl Answer for Teller {
+    impl BrokerMessage for RecordedMessage {
         fn acknowledge(&self) -> Result<(), BrokerError> {
-            self.tell("acknowledged");
+            self.record("acknowledged");
             Ok(())
         }
 
         fn give_back(&self) {
-            self.tell("given back");
+            self.record("given back");
         }
 
         fn keep(&self) {
-            self.tell("kept");
+            self.record("kept");
         }
     }
 
-    fn put(stock: &Stock<Teller>, told: &Told, number: u64) {
+    fn put(held: &HeldTickets<RecordedMessage>, calls: &Calls, number: u64) {
         let ticket = Ticket::sample(number, Priority::Normal);
-        stock.put(ticket, Teller(number, Arc::clone(told)));
+        held.put(ticket, RecordedMessage(number, Arc::clone(calls)));
     }
 
     #[tokio::test]
     async fn no_ticket_is_answered_before_it_was_received() {
-        let (stock, told) = (Arc::new(Stock::new()), Told::default());
+        let (held, calls) = (Arc::new(HeldTickets::new()), Calls::default());
         for (number, lease_until) in [(1, 0), (2, i64::MAX)] {
             let lease_until = Timestamp::from_millis(lease_until);
             let ticket = Ticket { lease_until, ..Ticket::sample(number, Priority::Normal) };
-            stock.put(ticket, Teller(number, Arc::clone(&told)));
+            held.put(ticket, RecordedMessage(number, Arc::clone(&calls)));
         }
-        stock.keep();
-        let messages = stock.receive(Priority::Bulk, 2).await;
+        held.keep();
+        let messages = held.receive(Priority::Bulk, 2).await;
         let numbers: Vec<u64> = messages.iter().map(|message| message.item.number()).collect();
         assert_eq!(numbers, [1, 2], "whether its lease is over is not for this process to say");
-        assert_eq!(*told.lock().unwrap(), []);
+        assert_eq!(*calls.lock().unwrap(), []);
         drop(messages);
-        assert_eq!(*told.lock().unwrap(), [("given back", 1), ("given back", 2)]);
-        assert!(stock.settled().now_or_never().is_some());
+        assert_eq!(*calls.lock().unwrap(), [("given back", 1), ("given back", 2)]);
+        assert!(held.settled().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn what_is_held_for_long_is_kept() {
-        let (stock, told) = (Arc::new(Stock::new()), Told::default());
-        put(&stock, &told, 1);
-        stock.keep();
-        put(&stock, &told, 2);
-        let _messages = stock.receive(Priority::Bulk, 1).await;
-        stock.keep();
-        assert_eq!(*told.lock().unwrap(), [("kept", 1)]);
-        stock.keep();
-        assert_eq!(*told.lock().unwrap(), [("kept", 1), ("kept", 1), ("kept", 2)]);
+        let (held, calls) = (Arc::new(HeldTickets::new()), Calls::default());
+        put(&held, &calls, 1);
+        held.keep();
+        put(&held, &calls, 2);
+        let _messages = held.receive(Priority::Bulk, 1).await;
+        held.keep();
+        assert_eq!(*calls.lock().unwrap(), [("kept", 1)]);
+        held.keep();
+        assert_eq!(*calls.lock().unwrap(), [("kept", 1), ("kept", 1), ("kept", 2)]);
     }
 
     #[tokio::test]
     async fn a_closed_stock_gives_back_what_waits_and_waits_for_what_was_received() {
-        let (stock, told) = (Arc::new(Stock::new()), Told::default());
-        put(&stock, &told, 1);
-        put(&stock, &told, 2);
-        let mut messages = stock.receive(Priority::Bulk, 1).await;
-        stock.close();
-        stock.give_back();
-        assert_eq!(*told.lock().unwrap(), [("given back", 2)]);
-        assert!(stock.receive(Priority::Bulk, 1).await.is_empty());
-        assert!(stock.settled().now_or_never().is_none());
+        let (held, calls) = (Arc::new(HeldTickets::new()), Calls::default());
+        put(&held, &calls, 1);
+        put(&held, &calls, 2);
+        let mut messages = held.receive(Priority::Bulk, 1).await;
+        held.close();
+        held.give_back();
+        assert_eq!(*calls.lock().unwrap(), [("given back", 2)]);
+        assert!(held.receive(Priority::Bulk, 1).await.is_empty());
+        assert!(held.settled().now_or_never().is_none());
         messages.remove(0).receipt.acknowledge().await.unwrap();
-        assert!(stock.settled().now_or_never().is_some());
+        assert!(held.settled().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn more_is_wanted_as_soon_as_something_is_answered_for() {
-        let (stock, told) = (Arc::new(Stock::new()), Told::default());
-        put(&stock, &told, 1);
-        put(&stock, &told, 2);
-        assert_eq!(stock.wants(Priority::Normal, 3).now_or_never(), Some(1));
-        assert_eq!(stock.wants(Priority::Urgent, 2).now_or_never(), Some(2));
-        let wants = stock.wants(Priority::Normal, 2);
+        let (held, calls) = (Arc::new(HeldTickets::new()), Calls::default());
+        put(&held, &calls, 1);
+        put(&held, &calls, 2);
+        assert_eq!(held.wants(Priority::Normal, 3).now_or_never(), Some(1));
+        assert_eq!(held.wants(Priority::Urgent, 2).now_or_never(), Some(2));
+        let wants = held.wants(Priority::Normal, 2);
         tokio::pin!(wants);
         assert_eq!(wants.as_mut().now_or_never(), None);
-        drop(stock.receive(Priority::Bulk, 1).await);
+        drop(held.receive(Priority::Bulk, 1).await);
         assert_eq!(wants.await, 1);
-        stock.forget();
-        assert_eq!(stock.wants(Priority::Normal, 2).now_or_never(), Some(2));
-        assert_eq!(told.lock().unwrap().len(), 1, "what is forgotten is not answered");
+        held.forget();
+        assert_eq!(held.wants(Priority::Normal, 2).now_or_never(), Some(2));
+        assert_eq!(calls.lock().unwrap().len(), 1, "what is forgotten is not answered");
     }
 }
