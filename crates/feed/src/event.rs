@@ -19,7 +19,7 @@ pub struct EventLine {
     since: Option<String>,
 }
 
-/// What one notification of a feed tells.
+/// The content of one notification of a feed.
 #[derive(Debug, Serialize)]
 pub(super) struct FeedContent {
     r#type: &'static str,
@@ -47,7 +47,7 @@ impl FeedContent {
 // === impl EventLine ===
 
 impl EventLine {
-    /// The same for people. The provider's words are as they came.
+    /// This change as a line of text. The provider's words are as they came.
     pub fn to_text(&self) -> String {
         let Self { position, at, channel, to, change, reason, status, since } = self;
         let text = format!("{position} {at} {change} {channel} {to}");

@@ -2,7 +2,7 @@
 //!
 //! One notification after the other: the next is taken in when the application has taken the last, so changes arrive in
 //! order and none is passed over. What is handed on next is fixed in the store before it is taken in, and the key of the
-//! notification names it. So whoever goes on after a crash, or does the same at the same time, takes in the same once.
+//! notification names it. So a process that goes on after a crash, or runs the same feed at the same time, submits each notification once.
 
 mod event;
 mod progress;
@@ -37,15 +37,15 @@ pub struct Feed {
     pub operations: Arc<dyn Operations>,
     /// Bumped when the store changed.
     pub changes: watch::Receiver<u64>,
-    /// Whether others change it too, whose word may be lost.
+    /// Whether other processes change it too, whose notices may be lost.
     pub is_shared: bool,
-    /// What takes notifications in.
+    /// Accepts the feed's notifications.
     pub intake: Arc<Intake>,
-    /// Whose they are.
+    /// The tenant they belong to.
     pub tenant: Name,
-    /// On which channel.
+    /// The channel they are sent on.
     pub channel: Name,
-    /// For whom.
+    /// Their recipient.
     pub to: ByteString,
 }
 
@@ -60,7 +60,7 @@ struct Run {
     is_stall_logged: bool,
 }
 
-/// What is being handed on, as a notification.
+/// The notification that is being handed on.
 #[derive(Debug, Clone, Copy)]
 struct UnderWay {
     /// Where the feed was when it was taken in.
@@ -160,7 +160,7 @@ impl Feed {
         self.move_on(cursor, FeedCursor { until: Some(until), ..cursor }).await
     }
 
-    /// Moves the feed, unless somebody else was first; either way it goes on from where it is then.
+    /// Moves the feed, unless another process was first; either way it goes on from where it is then.
     async fn move_on(&self, from: FeedCursor, to: FeedCursor) -> Result<Pause, StoreError> {
         self.operations.move_feed(self.name.clone(), from, to).await?;
         Ok(Pause::Not)

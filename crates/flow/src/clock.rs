@@ -11,10 +11,10 @@ use crate::reference::{Reference, moved};
 /// Tells the wall time and measures spans. Cheap to copy.
 ///
 /// Three times, for three questions:
-/// - [`Clock::wall`]: when a notification is due, what a token says of its age. It may step: the system's follows whoever
-///   sets it. One that follows a [`Reference`] shows the reference's wall time, whatever the machine's own clock shows.
-/// - [`Clock::boot`]: how long this process may act on a promise that others gave it. It never steps, and goes on while the
-///   machine is suspended, as the time of those others does.
+/// - [`Clock::wall`]: when a notification is due, how old a token is. It may step: an operator or a time server sets the
+///   system's. One that follows a [`Reference`] shows the reference's wall time, whatever the machine's own clock shows.
+/// - [`Clock::boot`]: how long this process may act on a lease that it was given. It never steps, and goes on while the
+///   machine is suspended, as the time of the other workers does.
 /// - [`Clock::monotonic`]: how long something that runs here took, and tokio's timers. It never steps, and stands still while
 ///   the machine is suspended, as what runs here does.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ enum Source {
 }
 
 /// Moves the clocks of a process as an operator, a drifting oscillator or a suspended machine would. For tests of a whole
-/// engine, beside whose clock there are others that go right: a database's, a provider's.
+/// engine, next to clocks that are right: a database's, a provider's.
 #[derive(Debug)]
 pub struct Steering {
     start: Instant,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What one attempt says about its destination's load.
+/// The measurement of one attempt, from which a limit learns its destination's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// An answer that took its normal way: its latency is a sample.
@@ -32,7 +32,7 @@ pub struct Sample {
     /// Of the try that was answered; `None` when none was. A limit learns from the time on the wire: the waits are what the
     /// limit itself causes.
     pub timing: Option<Timing>,
-    /// What it says about load.
+    /// The sign of load in its outcome.
     pub signal: Signal,
     /// How many were under way when it finished, itself included.
     pub in_flight: usize,

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets through so many in any minute, wherever that minute begins: a sixtieth of them at once, the others evenly.
+/// Lets through so many in any minute, wherever that minute begins: a sixtieth of them at once, the rest evenly.
 #[derive(Debug)]
 pub struct Quota {
     interval_nanos: u64,
     burst_nanos: u64,
-    /// What times are counted from: the first that was told.
+    /// The origin of the times: the first `now` that was passed in.
     start: OnceLock<Instant>,
     /// When all that was reserved so far has gone through, if it goes evenly.
     booked_until_nanos: AtomicU64,
@@ -28,7 +28,7 @@ impl Quota {
     /// At most `count` in any minute.
     pub fn per_minute(count: NonZeroU32) -> Self {
         let count = u64::from(count.get());
-        // Those of the burst can meet a whole minute of the others, so these are fewer by so many.
+        // One minute can hold a burst and a whole minute of evenly spaced ones, so those are fewer by the burst.
         let burst = (count / 60).max(1);
         let interval_nanos = MINUTE_NANOS.div_ceil((count - burst).max(1));
         Self {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_wait_too_long_is_told_how_long_and_takes_no_place() {
+    fn a_wait_beyond_the_bound_is_answered_with_its_length_and_reserves_nothing() {
         let (quota, start) = (per_minute(60), start());
         assert_eq!(quota.reserve(start, Duration::ZERO), Ok(Duration::ZERO));
         let wait = quota.reserve(start, Duration::ZERO).unwrap_err();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_holds_everybody_and_ends_without_a_rush() {
+    fn a_pause_holds_all_and_ends_without_a_rush() {
         let (quota, start) = (per_minute(6_000), start());
         quota.pause(start, Duration::from_mins(1));
         quota.pause(start, Duration::from_secs(1));

@@ -24,7 +24,7 @@ pub struct Reference {
 pub struct Answer {
     /// When it was asked.
     pub asked: Duration,
-    /// What it said, since the Unix epoch: some instant between question and answer.
+    /// The time that it gave, since the Unix epoch: an instant between question and answer.
     pub told: Duration,
     /// When its answer came.
     pub answered: Duration,
@@ -91,7 +91,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// What a reference says that is `ahead` of the time since boot, asked at `asked`, with ways of `there` and `back`.
+    /// The answer of a reference that is `ahead` of the time since boot, asked at `asked`, with ways of `there` and `back`.
     fn answer(ahead: Duration, asked: u32, there: u32, back: u32) -> Answer {
         let (asked, told) = (asked * MS, ahead + (asked + there) * MS);
         Answer { asked, told, answered: asked + (there + back) * MS }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use channel::Channel;
 use notification::Name;
 
-/// Every channel of a configuration. Whoever sends goes by the newest one that there is.
+/// Every channel of a configuration. A sender goes by the newest one.
 #[derive(Debug, Clone, Default)]
 pub struct Channels {
     by_name: BTreeMap<Name, Arc<dyn Channel>>,
@@ -25,7 +25,7 @@ impl Channels {
         self.by_name.get(name)
     }
 
-    /// The channel called `name`, with its name as everybody else shares it.
+    /// The channel called `name`, with the shared copy of its name.
     pub fn get_named(&self, name: &str) -> Option<(&Name, &Arc<dyn Channel>)> {
         self.by_name.get_key_value(name)
     }

@@ -1,4 +1,4 @@
-//! What the stages count, for operators. Accounts are the store's; these are rates and latencies.
+//! The metrics of the stages: rates and latencies. Accounts are the store's.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Registers everything in `registry`.
     pub fn register(&self, registry: &mut Registry) {
-        let help = "Settled deliveries by what became of them";
+        let help = "Settled deliveries by outcome";
         registry.register("belfry_deliveries", help, self.outcomes.clone());
         let help = "Seconds from the due time of a notification to its settled acceptance";
         registry.register("belfry_due_to_accepted_seconds", help, self.latency.clone());

@@ -1,4 +1,4 @@
-//! What deliver tells settle. Neither stage knows the other; this channel is all they share.
+//! The reports from deliver to settle. Neither stage knows the other; this channel is all they share.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 /// One message from deliver to settle. Messages about one chunk arrive in the order they were sent.
 #[derive(Debug)]
 pub enum Reported {
-    /// Some deliveries of the chunk came to something.
+    /// Reports of some deliveries of the chunk.
     Deliveries {
         /// The chunk.
         chunk: Arc<Chunk>,

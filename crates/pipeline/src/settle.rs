@@ -27,7 +27,7 @@ pub struct Settle {
     pub reports: mpsc::Receiver<Reported>,
     /// How often and when to try again, per channel; as it is when a report comes.
     pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
-    /// What is counted.
+    /// Counts outcomes and latencies.
     pub metrics: Metrics,
     /// The time.
     pub clock: Clock,

@@ -1,4 +1,4 @@
-//! Which marks are asked for, and what leaves a run that was refused one.
+//! The marks that are asked for, and the reports of a run that was refused one.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -79,7 +79,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
     }
 }
 
-/// What `asking` comes to while the fence marks.
+/// Runs `asking` to its end while the fence marks.
 async fn beside<T>(fence: &ChunkFence<'_>, asking: impl Future<Output = T>) -> T {
     tokio::select! {
         biased;

@@ -16,9 +16,9 @@ use super::IngestError;
 /// Bytes that are not held.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Of everybody, but for the reserve.
+    /// Of all requests, but for the reserve.
     common: Arc<Semaphore>,
-    /// Of those who hold little.
+    /// Of small requests alone.
     reserve: Arc<Semaphore>,
     /// Of each tenant that holds some.
     of_tenants: Mutex<HashMap<Name, Arc<Semaphore>>>,
@@ -80,7 +80,7 @@ impl Budget {
         let retry_after = OVERLOAD_RETRY_AFTER;
         let share = self.of_tenant(tenant);
         let room = async {
-            // The tenant's own first: while that is waited for, nothing is kept from others. Neither is ever closed.
+            // The tenant's own first: while that is waited for, no other tenant lacks anything. Neither is ever closed.
             let of_tenant = Arc::clone(&share).acquire_many_owned(permits).await.ok();
             let common = Arc::clone(&self.common).acquire_many_owned(permits).await.ok();
             Reservation { of_tenant, common, reserve: None }
@@ -93,7 +93,7 @@ impl Budget {
         })
     }
 
-    /// The tenant's share. Shares that nobody has a part of are forgotten when another one is asked for.
+    /// The tenant's share. Unused shares are forgotten when another one is asked for.
     fn of_tenant(&self, tenant: &Name) -> Arc<Semaphore> {
         let mut of_tenants = self.of_tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = of_tenants.get(tenant) {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_holds_its_share_keeps_nobody_else_from_anything() {
+    fn a_tenant_that_holds_its_share_keeps_no_other_tenant_from_anything() {
         let budget = Budget::new();
         let retry_after = OVERLOAD_RETRY_AFTER;
         let most = take(&budget, "greedy", INGEST_TENANT_BYTES).unwrap();

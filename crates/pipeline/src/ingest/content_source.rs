@@ -13,7 +13,7 @@ use super::template::{Template, Variables};
 /// The source of a content.
 #[derive(Debug)]
 pub(super) enum ContentSource {
-    /// The same for all recipients, as it was given.
+    /// One content for all recipients, as it was given.
     Plain(Content),
     /// Rendered with variables.
     Template(Arc<Template>),
@@ -56,7 +56,7 @@ impl ContentSource {
         }
     }
 
-    /// Whether everybody is sent the same.
+    /// Whether all recipients are sent the same bytes.
     pub(super) fn is_constant(&self) -> bool {
         match self {
             Self::Plain(_) => true,

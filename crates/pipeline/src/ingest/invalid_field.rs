@@ -10,7 +10,7 @@ use channel::Invalid;
 pub struct InvalidField {
     /// JSON pointer of the field (RFC 6901); empty when it is the whole.
     pub pointer: Cow<'static, str>,
-    /// What is wrong and what would be right.
+    /// The mistake, and what would be right.
     pub message: String,
 }
 
@@ -22,7 +22,7 @@ impl InvalidField {
         Self { pointer: pointer.into(), message: message.into() }
     }
 
-    /// The same field, of a part of the request that stands at `pointer`. All parts share the variables, so a pointer to
+    /// This field, of a part of the request that stands at `pointer`. All parts share the variables, so a pointer to
     /// these stays.
     pub(super) fn within(self, pointer: &str) -> Self {
         if self.pointer.starts_with("/variables") {
@@ -41,7 +41,7 @@ impl InvalidField {
         self.pointer.starts_with("/content") || self.pointer.starts_with("/options")
     }
 
-    /// What a channel refused of the field at `pointer`.
+    /// The refusal of the field at `pointer` by a channel.
     pub(super) fn below(pointer: &'static str, invalid: Invalid) -> Self {
         if invalid.pointer.is_empty() {
             return Self::new(pointer, invalid.message);

@@ -10,7 +10,7 @@
 //! Everything a caller can get wrong is said here, once, as an [`InvalidField`] with the JSON pointer of its field. An edge
 //! (HTTP, the outbox, a feed) brings the text or the submission, and says the answer in its own protocol.
 //!
-//! What is not scheduled is due at the whole second in which it was accepted, so that callers of the same second share an
+//! A notification that is not scheduled is due at the whole second in which it was accepted, so that callers of the same second share an
 //! envelope, and with it a batch.
 
 mod invalid_field;
@@ -68,7 +68,7 @@ use recipient::{CheckedRecipient, check_recipient};
 #[derive(Debug)]
 pub struct Intake {
     store: Arc<dyn Ingest>,
-    /// What callers may name, as of now.
+    /// The channels and templates that callers may name, as they are now.
     catalog: watch::Sender<Arc<Catalog>>,
     clock: Clock,
     budget: Budget,
@@ -89,13 +89,13 @@ impl Intake {
         Self { store, catalog, clock, budget, renderer: None, left_open }
     }
 
-    /// The same with threads of its own for templates. Without them a template is rendered where it is asked for.
+    /// Renders templates on the threads of `renderer`. Without one, a template is rendered on the caller's thread.
     #[must_use]
     pub fn with_renderer(self, renderer: Renderer) -> Self {
         Self { renderer: Some(renderer), ..self }
     }
 
-    /// The same with named templates, which were compiled for its channels.
+    /// Offers these named templates, which were compiled for its channels.
     #[must_use]
     pub fn with_templates(self, templates: Templates) -> Self {
         self.replace(Arc::clone(&self.catalog().channels), templates);
@@ -150,7 +150,7 @@ impl Intake {
         draft::notification(&self.catalog(), tenant, submission, to, now)
     }
 
-    /// [`Intake::check`] for callers whose templates must not delay others: these are rendered on threads of their own.
+    /// [`Intake::check`] with the templates rendered on threads of their own, so that they delay no other caller.
     ///
     /// # Errors
     /// Those of [`Renderer::run`] beside what is wrong.
@@ -168,10 +168,10 @@ impl Intake {
         Ok(self.render(tenant, submission, check).await??)
     }
 
-    /// What [`Intake::check`] would accept, also when the channel will not have the content. Stores nothing.
+    /// The notification that [`Intake::check`] would accept, also when the channel refuses the content. Stores nothing.
     ///
     /// # Errors
-    /// What is wrong besides, so that there is nothing to show, and those of [`Renderer::run`].
+    /// Every other mistake, after which there is nothing to show, and the errors of [`Renderer::run`].
     pub async fn preview(
         &self,
         tenant: &Name,
@@ -271,7 +271,7 @@ impl Intake {
         })
     }
 
-    /// Abandons the broadcasts whose upload was dropped half-way: a caller that hung up. Whoever drops
+    /// Abandons the broadcasts whose upload was dropped half-way: a caller that hung up. The task that drops
     /// requests calls this afterwards; opening the next broadcast does, too, and so does a restart.
     pub async fn sweep(&self) {
         while let Some(broadcast) = self.next_left_open() {

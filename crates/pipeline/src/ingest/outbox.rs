@@ -16,7 +16,7 @@ use super::{Intake, InvalidField, Submission};
 pub struct OutboxRelay {
     /// Where applications write.
     pub outbox: Arc<dyn Outbox>,
-    /// What checks.
+    /// Checks and accepts the rows.
     pub intake: Arc<Intake>,
 }
 
@@ -84,7 +84,7 @@ fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, Str
     checked.map_err(|invalid| in_its_columns(&invalid))
 }
 
-/// What a row says, and as of when.
+/// A row's notification, and the instant from which its times count.
 fn submission(
     row: &OutboxRow,
     now: Timestamp,

@@ -308,7 +308,7 @@ async fn rows_are_taken_in_when_told_and_a_second_later_when_not() {
         rows.write(OutboxRow { channel: "b".to_owned(), ..row() });
         rows.write(row());
         rows.errors.lock().unwrap().push_back(StoreError::Unavailable("away".to_owned()));
-        // Timers only move when everybody waits.
+        // Timers only move when all tasks wait.
         tokio::time::sleep(2 * LOOK_AT_LEAST_EVERY).await;
         rows.until_accepted(5).await;
         assert_eq!(rows.rejected.lock().unwrap().len(), 1);

@@ -29,7 +29,7 @@ const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
 /// A broadcast with all of its recipients in one text.
 #[derive(Debug)]
 pub struct BroadcastWithRecipients<'a> {
-    /// What is sent.
+    /// The content, as the caller gave it.
     pub submission: Submission<'a>,
     /// Its recipients, for [`recipient`].
     pub recipients: Vec<&'a RawValue>,
@@ -37,7 +37,7 @@ pub struct BroadcastWithRecipients<'a> {
     pub head_bytes: usize,
 }
 
-/// Where it says whom a fallback is for.
+/// The field that says to which recipient a fallback goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Address {
     /// In the fallback: a notification has one recipient.
@@ -46,10 +46,10 @@ pub(super) enum Address {
     WithRecipient,
 }
 
-/// A notification and whom it is for, from `json`, a part of `whole`.
+/// A notification and its recipient, from `json`, a part of `whole`.
 ///
 /// # Errors
-/// What is no JSON, or no notification.
+/// When `json` is no JSON, or no notification.
 pub fn notification<'a>(
     whole: &ByteString,
     json: &'a str,
@@ -63,7 +63,7 @@ pub fn notification<'a>(
 /// The notifications in the array `json`, each for [`notification`].
 ///
 /// # Errors
-/// What is no JSON array, or has more than [`REQUEST_ITEMS`].
+/// When it is no JSON array, or has more than [`REQUEST_ITEMS`].
 pub fn notifications(json: &str) -> Result<Vec<&RawValue>, ParseError> {
     let (items, count) = list(json, REQUEST_ITEMS)?;
     if count > REQUEST_ITEMS { Err(too_many_items("", count).into()) } else { Ok(items) }
@@ -72,7 +72,7 @@ pub fn notifications(json: &str) -> Result<Vec<&RawValue>, ParseError> {
 /// A broadcast whose recipients follow.
 ///
 /// # Errors
-/// What is no JSON, or no broadcast.
+/// When `json` is no JSON, or no broadcast.
 pub fn broadcast(whole: &ByteString) -> Result<Submission<'_>, ParseError> {
     let object = Object::read(whole, BROADCAST)?;
     Ok(submission(&object, whole, Address::WithRecipient)?)
@@ -81,7 +81,7 @@ pub fn broadcast(whole: &ByteString) -> Result<Submission<'_>, ParseError> {
 /// A broadcast that has its recipients with it.
 ///
 /// # Errors
-/// What is no JSON, no broadcast, or has more than [`REQUEST_ITEMS`] recipients.
+/// When it is no JSON, no broadcast, or has more than [`REQUEST_ITEMS`] recipients.
 pub fn broadcast_with_recipients(
     whole: &ByteString,
 ) -> Result<BroadcastWithRecipients<'_>, ParseError> {
@@ -101,7 +101,7 @@ pub fn broadcast_with_recipients(
 /// A recipient of a broadcast from `json`, a part of `whole`: a text, or an object with `to`. Says whether it was a text.
 ///
 /// # Errors
-/// What is no recipient.
+/// When it is no recipient.
 pub fn recipient(
     whole: &ByteString,
     json: &RawValue,
@@ -126,7 +126,7 @@ pub fn too_many_items(pointer: &'static str, count: usize) -> InvalidField {
     InvalidField::new(pointer, message)
 }
 
-/// What stands in for a notification, from an array; `json` is a part of `whole`.
+/// The fallbacks of a notification, from an array; `json` is a part of `whole`.
 pub(super) fn fallback<'a>(
     json: &'a str,
     whole: &ByteString,

@@ -1,4 +1,4 @@
-//! What callers submit: fields as texts, read and not yet checked.
+//! Submissions of callers: fields as texts, read and not yet checked.
 
 use std::borrow::Cow;
 
@@ -15,9 +15,9 @@ pub struct Submission<'a> {
     pub options: Bytes,
     /// The name of a configured template, in place of content and options.
     pub template: Option<Cow<'a, str>>,
-    /// What is put into the template: valid JSON.
+    /// The template's variables: valid JSON.
     pub variables: Option<Bytes>,
-    /// What stands in for it once it is definitely refused, in order.
+    /// Its fallbacks, in order: the first is sent once it is definitely refused.
     pub fallback: Vec<FallbackSubmission<'a>>,
     /// A [`Guarantee`](notification::Guarantee).
     pub guarantee: Option<Cow<'a, str>>,

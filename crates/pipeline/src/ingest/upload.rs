@@ -89,7 +89,7 @@ impl Upload {
     }
 
     /// Checks and collects recipients; answers in order. Where contents are rendered, that is one piece of work: give no
-    /// more at a time than may delay others. After it, see whether the upload [is full](Self::is_full).
+    /// more at a time than may delay other requests. After it, see whether the upload [is full](Self::is_full).
     ///
     /// # Errors
     /// Those of [`Renderer::run`](super::Renderer::run). Then none of them is collected.

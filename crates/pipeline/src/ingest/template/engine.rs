@@ -51,7 +51,7 @@ pub(super) fn environment() -> Environment<'static> {
     BASE.clone()
 }
 
-/// What went wrong, as a person would put it.
+/// The error, in words for the template's author.
 pub(super) fn in_words(error: &Error) -> String {
     let what = match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => "takes too many steps".to_owned(),

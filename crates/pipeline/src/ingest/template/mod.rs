@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every string among the values is a template by itself; the rest of the JSON is copied byte for byte. So what comes out is
-//! valid JSON whatever the variables hold, and nobody writes escapes.
+//! valid JSON whatever the variables hold, and authors write no escapes.
 
 mod compare;
 mod engine;
@@ -121,7 +121,7 @@ impl Template {
         Ok(Self { environment, steps, compares, payload, options })
     }
 
-    /// Whether it renders the same for everybody.
+    /// Whether it renders the same for all recipients.
     pub(super) fn is_constant(&self) -> bool {
         self.payload.slots.is_empty() && self.options.slots.is_empty()
     }
@@ -265,7 +265,7 @@ impl Slot {
 // === impl Kind ===
 
 impl Kind {
-    /// What a string is that holds `template`.
+    /// The kind of a string that holds `template`.
     fn of(template: &str, is_html: bool, environment: &Environment<'_>) -> Self {
         let inner = template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         // Two tags and what is between them do not read as one expression.

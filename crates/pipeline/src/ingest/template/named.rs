@@ -99,7 +99,7 @@ impl TemplateSource {
         Ok(compiled)
     }
 
-    /// What it would send, if that can be known.
+    /// The content that it would send, if that can be known.
     fn render_sample(&self, template: &Template) -> Result<Option<Content>, InvalidField> {
         if self.sample.is_none() && !template.is_constant() {
             return Ok(None);

@@ -5,12 +5,12 @@
 
 use super::compare::{Token, is_call, is_subscript, tokens};
 
-/// What a bracket or parenthesis is around; the whole tag is a group.
+/// The role of a bracket or parenthesis; the whole tag is a group.
 #[derive(Debug, Clone, Copy, Default)]
 struct Open {
     /// A list, or a group with a comma in it.
     is_list: bool,
-    /// What a filter is given: its commas make no list.
+    /// The arguments of a filter: its commas make no list.
     is_arguments: bool,
     /// A list was written within it.
     holds_list: bool,

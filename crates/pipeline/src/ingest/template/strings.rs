@@ -10,7 +10,7 @@ pub(super) struct Text<T> {
     pub(super) at: Range<usize>,
     /// Its JSON pointer.
     pub(super) pointer: String,
-    /// What is made of it.
+    /// The text that it becomes.
     pub(super) made: T,
 }
 

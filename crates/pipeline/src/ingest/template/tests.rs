@@ -1,4 +1,4 @@
-//! What templates render to, and what they say when they do not.
+//! The renderings of templates, and their errors.
 
 use notification::limits::VARIABLES_BYTES;
 

@@ -1,4 +1,4 @@
-//! What a template is rendered with.
+//! The variables of a template.
 
 use minijinja::value::Value;
 use notification::limits::VARIABLES_BYTES;
@@ -7,7 +7,7 @@ use super::engine::Scope;
 use super::work;
 use crate::ingest::InvalidField;
 
-/// What a template is rendered with: a JSON object.
+/// The variables that a template is rendered with: a JSON object.
 #[derive(Debug, Clone)]
 pub(in crate::ingest) struct Variables {
     pub(super) value: Value,

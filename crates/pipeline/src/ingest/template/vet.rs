@@ -1,4 +1,4 @@
-//! What a template may do: put values into a text, decide, and loop.
+//! The check of what a template may do: put values into a text, decide, and loop.
 //!
 //! The engine counts steps, and a step may make a value of any size: `"x" * 100000000` is one. So no operator is allowed that
 //! makes large values of small ones, and no value outlives its tag; what filters make is counted beside ([`super::work`]).

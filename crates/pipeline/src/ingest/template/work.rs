@@ -1,4 +1,4 @@
-//! What filters may do: a step of the engine is one filter, and one filter may sort sixty thousand values.
+//! The bounds of filters: a step of the engine is one filter, and one filter may sort sixty thousand values.
 //!
 //! So a filter that looks at all of its value takes units of work besides, one for each value in it and for every sixteen
 //! bytes of text, and a render has so many units for each of its steps. What filters make is bounded as well.
@@ -147,7 +147,7 @@ fn add_weight(value: &Value, sum: &mut u64) {
     }
 }
 
-/// Units that it takes to look at a text, or at the keys of an object. The last value of an iterable comes after all others.
+/// Units that it takes to look at a text, or at the keys of an object. The last value of an iterable comes after all the rest.
 fn outer_weight(value: &Value) -> u64 {
     let kind = value.kind();
     if kind == ValueKind::Map {
