@@ -24,7 +24,7 @@ pub(crate) struct Incoming {
     body: Body,
 }
 
-/// What a body may be.
+/// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// `application/json`

@@ -49,7 +49,7 @@ struct Broadcast {
 /// A recipient as it was read, and whether it was a text and no object with `to`.
 type Recipient = (BroadcastRecipient, bool);
 
-/// Recipients that are looked at together, each from its place in the body: as many as may be without delaying others.
+/// Recipients that are checked together, each with its position in the body: as many as delay no other request.
 struct Slice<P> {
     head_bytes: usize,
     budget: YieldBudget,

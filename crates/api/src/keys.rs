@@ -16,20 +16,20 @@ use notification::Name;
 use crate::Shared;
 use crate::problem::{Advice, Problem};
 
-/// What keys begin with, so that scanners of leaked secrets know whose they are.
+/// The prefix of every key, so that scanners of leaked secrets recognize it.
 const PREFIX: &str = "belfry_";
 const RANDOM_BYTES: usize = 32;
 
 /// One key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// What people call it.
+    /// Its name, for operators.
     pub name: String,
     /// Whose notifications it creates and sees.
     pub tenant: Name,
     /// SHA-256 of the key's text.
     pub sha256: [u8; 32],
-    /// Whether it also sees what concerns everybody: status, log, audit, suppressions.
+    /// Whether it also sees what concerns all tenants: status, log, audit, suppressions.
     pub is_operator: bool,
 }
 
@@ -43,7 +43,7 @@ pub enum KeyError {
     /// A hash is not one.
     #[error("{0:?} is not the SHA-256 of a key in 64 hexadecimal digits")]
     Hash(String),
-    /// Everybody could call.
+    /// Without a key, any machine could call.
     #[error(
         "refusing to listen on {0} without an API key: listen on 127.0.0.1, or add a key with `belfry api-key`"
     )]
@@ -125,7 +125,7 @@ fn sha256(key: &str) -> [u8; 32] {
 // === impl Keys ===
 
 impl Keys {
-    /// All of `keys`; none means that whoever reaches the server may do everything.
+    /// All of `keys`; without any, every caller that reaches the server may do everything.
     pub fn new(keys: Vec<Key>) -> Self {
         Self(keys)
     }
@@ -153,7 +153,7 @@ impl Keys {
     }
 }
 
-/// Without a key, whoever is on this machine may call, but no web page in a browser on it: neither one of
+/// Without a key, every program on this machine may call, but no web page in a browser on it: neither one of
 /// another site, nor one whose name was made to lead here.
 fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
     for name in [HOST, ORIGIN] {

@@ -49,7 +49,7 @@ pub use view::Totals;
 use access::Locked;
 use problem::{Advice, Problem};
 
-/// What the API is made of.
+/// The parts of the engine that the API calls.
 pub struct State {
     /// Takes notifications in.
     pub intake: Arc<Intake>,
@@ -57,13 +57,13 @@ pub struct State {
     pub reads: Arc<dyn ReadStore>,
     /// Cancels, requeues, suppresses and lifts.
     pub operations: Arc<dyn Operations>,
-    /// Bumped when the store changed: whoever waits for something looks again.
+    /// Bumped when the store changed: a request that waits for something looks again.
     pub changes: watch::Receiver<u64>,
     /// Who may call, as it is when a request comes.
     pub keys: watch::Receiver<Keys>,
     /// Whose notifications those of callers without a key are: `default`.
     pub default_tenant: Name,
-    /// What the stages count.
+    /// The metrics of the stages.
     pub registry: Arc<Registry>,
     /// Whether the process takes work.
     pub readiness: Readiness,
@@ -77,7 +77,7 @@ pub struct State {
     pub clock: Clock,
 }
 
-/// What a server serves. Cheap to clone.
+/// The routes and keys that a server serves. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Site {
     router: Router,
@@ -206,7 +206,7 @@ impl Site {
 // === impl Shared ===
 
 impl Shared {
-    /// Whether the process is on its way out, so that nobody is kept waiting.
+    /// Whether the process is on its way out, so that no request is kept waiting.
     fn is_stopping(&self) -> bool {
         self.readiness.needs().any(|(name, is_met)| name == "process" && !is_met)
     }

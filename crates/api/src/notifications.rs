@@ -82,7 +82,7 @@ pub(crate) async fn cancel(
     cancel_answer(cancelled.ok_or_else(|| unknown(id))?)
 }
 
-/// What cancelling came to; a conflict when it came to nothing.
+/// The counts of a cancellation; a conflict when nothing was cancelled.
 pub(crate) fn cancel_answer(cancelled: Cancelled) -> Result<Response, Problem> {
     let Cancelled { cancelled, under_way, ended } = cancelled;
     if cancelled == 0 {

@@ -1,4 +1,4 @@
-//! What operators ask: log, audit and health.
+//! The operators' requests: log, audit and health.
 
 use std::sync::Arc;
 

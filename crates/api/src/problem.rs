@@ -1,4 +1,4 @@
-//! What went wrong, as problem details (RFC 9457).
+//! Errors as problem details (RFC 9457).
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub(crate) struct Problem {
     advice: Option<Advice>,
 }
 
-/// What a header tells a caller to do.
+/// The header that tells a caller what to do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Advice {
     /// `Retry-After`, s.
@@ -93,7 +93,7 @@ impl Problem {
         self
     }
 
-    /// What the store says, where `pointer` leads to the idempotency key of an item.
+    /// The problem for an error of the store, where `pointer` leads to the idempotency key of an item.
     pub(crate) fn from_store(
         error: &StoreError,
         pointer: impl FnOnce(usize) -> Cow<'static, str>,

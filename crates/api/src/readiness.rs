@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use crate::problem::Problem;
 
-/// What must be fine for a process to take work. Cheap to clone.
+/// The conditions under which a process takes work. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness {
     needs: Vec<Need>,

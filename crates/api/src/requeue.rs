@@ -34,7 +34,7 @@ struct ManyAnswer {
     next: Option<String>,
 }
 
-/// What narrows a list of dead notifications beside what the store looks for.
+/// The filters of a list of dead notifications that the store does not apply.
 struct Narrow {
     destination: Option<String>,
     since: Option<Timestamp>,
@@ -132,7 +132,7 @@ impl ManyAnswer {
         match requeued {
             Requeued::Requeued => self.requeued += 1,
             Requeued::Expired => self.expired += 1,
-            // Somebody else was faster.
+            // Another caller was faster.
             Requeued::NotDead | Requeued::Unknown => {}
         }
     }

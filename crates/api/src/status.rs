@@ -15,16 +15,16 @@ use crate::Shared;
 use crate::problem::Problem;
 use crate::view::{Totals, show};
 
-/// What `GET /v1/status` answers.
+/// The answer to `GET /v1/status`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Of the engine, or of the program that read the store.
     pub version: String,
     /// Of the engine; none where the store itself was read.
     pub started_at: Option<String>,
-    /// What was accepted, and where it stands.
+    /// How many were accepted, and how many are in each state.
     pub totals: Totals,
-    /// The earliest due time of what nobody has claimed; it may lie ahead.
+    /// The earliest due time of a pending chunk that is not claimed; it may lie ahead.
     pub oldest_due_at: Option<String>,
     /// For how long that has been due: 0 where it lies ahead.
     pub lag_seconds: f64,
@@ -50,14 +50,14 @@ pub struct Lane {
     pub priority: String,
     /// Deliveries under way.
     pub claimed: u64,
-    /// The earliest due time of what nobody has claimed.
+    /// The earliest due time of a pending chunk that is not claimed.
     pub next_due_at: Option<String>,
     /// Whether it waits for a channel that this engine does not have.
     #[serde(default)]
     pub parked: bool,
 }
 
-/// What waits for a channel that is not configured, and is sent when it is again.
+/// The pending notifications of a channel that is not configured; they are sent when it is again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Parked {
     /// The channel.
@@ -72,7 +72,7 @@ pub struct Parked {
     pub at_least: bool,
 }
 
-/// What an application was told of the suppression list.
+/// How far the feed of the suppression list is.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SuppressionFeed {
     /// It has taken everything up to here.
@@ -125,7 +125,7 @@ pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response
     Ok(Json(status).into_response())
 }
 
-/// The earliest due time of what nobody has claimed; it may lie ahead.
+/// The earliest due time of a pending chunk that is not claimed; it may lie ahead.
 pub(crate) fn oldest_due(lanes: &[LaneStatus]) -> Option<Timestamp> {
     lanes.iter().filter_map(|lane| lane.next_due_at).min()
 }

@@ -79,7 +79,7 @@ enum Stage {
     Over,
 }
 
-/// What a stream waits for.
+/// The next step of a stream.
 enum Progress {
     Piece(Result<Option<Bytes>, Problem>),
     Answered(Option<Answered>),
@@ -155,7 +155,7 @@ impl Answers {
     /// Waits for more input or for the oldest call, whichever comes first.
     async fn progress(&mut self) -> Progress {
         let may_read = self.may_read();
-        // A stream that only waits for its next line keeps no memory from others.
+        // A stream that only waits for its next line holds no memory.
         if self.calls.is_empty() && self.group.lines.is_empty() && !self.input.holds_some() {
             self.held = None;
         }

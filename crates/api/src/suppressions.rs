@@ -66,7 +66,7 @@ struct Export {
     reads: Arc<dyn ReadStore>,
     /// The one that is being read.
     channel: Option<Name>,
-    /// Whether others follow it.
+    /// Whether more follow.
     is_whole: bool,
     after: Option<ByteString>,
 }
@@ -288,7 +288,7 @@ impl Shared {
 
 // === helpers ===
 
-/// What a recipient must be.
+/// The rule for a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strictness {
     /// One that its channel could have.

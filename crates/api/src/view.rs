@@ -1,4 +1,4 @@
-//! What answers look like: edge types, made from the vocabulary.
+//! The bodies of answers: edge types, made from the vocabulary.
 
 use std::fmt::Display;
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::config::Flags;
 
-/// What every command takes.
+/// The arguments of every command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of all commands")]
 pub(crate) struct Global {
@@ -39,7 +39,7 @@ pub(crate) struct StoreArgs {
 // === impl StoreArgs ===
 
 impl StoreArgs {
-    /// What they say of the configuration.
+    /// The settings among them.
     pub(crate) fn flags(&self) -> Flags {
         Flags { store: self.store.clone(), queue: None }
     }

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use report::Report;
 
-/// What the demo can be told.
+/// The arguments of the demo.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Device tokens that the breaking news goes to
@@ -25,7 +25,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) payloads: Option<PathBuf>,
 
-    /// What a crash may cost: `at_least_once` or `at_most_once`
+    /// The guarantee across a crash: `at_least_once` or `at_most_once`
     #[arg(long, default_value = "at_least_once", value_parser = guarantee)]
     pub(crate) guarantee: Guarantee,
 
@@ -128,7 +128,7 @@ fn play(options: &DemoArgs, directory: &std::path::Path, workload: &Workload) ->
     Ok(Report::new(&finished, due_at, accepted_at))
 }
 
-/// What the audience sees while it plays.
+/// The progress that is printed while the demo runs.
 #[derive(Debug)]
 struct Stage {
     silent: bool,

@@ -69,7 +69,7 @@ impl From<FailureKind> for ExitCode {
     }
 }
 
-/// Prints why a command failed, and gives its exit code. Whoever reads our output may stop at any time
+/// Prints why a command failed, and gives its exit code. The reader of our output may stop at any time
 /// (`belfry log | head`): that is no failure.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let io_error = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
@@ -83,7 +83,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     failure.map_or(FailureKind::Failed, |failure| failure.kind).into()
 }
 
-/// One line on standard error. When even that fails there is nobody left to tell.
+/// One line on standard error. When even that fails, the error is dropped.
 pub(crate) fn complain(line: &str) {
     use io::Write as _;
     writeln!(io::stderr().lock(), "belfry: {line}").ok();

@@ -34,7 +34,7 @@ pub(crate) struct LogArgs {
 
 /// Entries read at once.
 const PAGE_ENTRIES: usize = 1_000;
-/// Between two looks at the end of the log: the store tells nobody outside the engine of changes.
+/// Between two looks at the end of the log: the store notifies only the engine of changes.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// One attempt, or the end, of one notification.

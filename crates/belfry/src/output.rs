@@ -1,4 +1,4 @@
-//! What goes to standard output. A failed write is an error like any other, and a closed pipe is told apart.
+//! Standard output. A failed write is an error like any other, and a closed pipe is told apart.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};

@@ -45,7 +45,7 @@ pub(crate) struct RequeueArgs {
     pub(crate) json: bool,
 }
 
-/// What came of some of those that match, and where the rest begins.
+/// The counts of one page of matches, and where the next page begins.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Answer {
     matched: u64,

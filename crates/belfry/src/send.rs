@@ -47,7 +47,7 @@ pub(crate) struct SendArgs {
     /// The channel's options
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub(crate) options: Option<Box<RawValue>>,
-    /// What a crash may cost: `at_least_once` or `at_most_once`
+    /// The guarantee across a crash: `at_least_once` or `at_most_once`
     #[arg(long)]
     pub(crate) guarantee: Option<Guarantee>,
     /// Who goes first: `urgent`, `normal` or `bulk`

@@ -59,7 +59,7 @@ const START_RETRY: Duration = Duration::from_secs(1);
 // === impl RunArgs ===
 
 impl RunArgs {
-    /// What they say of the configuration.
+    /// The settings among them.
     pub(crate) fn flags(&self) -> Flags {
         Flags { queue: self.queue.clone(), ..self.store.flags() }
     }

@@ -48,7 +48,7 @@ pub(crate) enum Source {
     Store {
         /// Which one.
         store: StoreConfig,
-        /// What the configuration says of a feed.
+        /// The configuration of a feed.
         feed: Option<Name>,
     },
 }
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &StatusArgs, source: &Source) -> anyhow::Result<ExitCode
 // === impl StatusArgs ===
 
 impl StatusArgs {
-    /// What they say of the configuration, if it is the store that is asked.
+    /// The settings among them, for when the store is read directly.
     pub(crate) fn flags(&self) -> Option<Flags> {
         self.store.clone().map(|store| Flags { store: Some(store), queue: None })
     }

@@ -21,7 +21,7 @@ use crate::exit::complain;
 use crate::progress::{Progress, StatusLine};
 use crate::{output, reader};
 
-/// What to do with the list.
+/// The action on the list.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SuppressionsCommand {
     /// Print the list, or that of one channel (reads the store, the engine need not run)
@@ -131,7 +131,7 @@ struct Lifted {
 
 /// Recipients read, or handed to the engine, at once.
 const PAGE: usize = limits::LIST_ITEMS;
-/// Between two looks at the end of the feed: the store tells nobody outside the engine of changes.
+/// Between two looks at the end of the feed: the store notifies only the engine of changes.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// Prints the list in order of channel and recipient.

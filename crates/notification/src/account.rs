@@ -17,7 +17,7 @@ pub struct Account {
     pub cancelled: u64,
     /// Their recipient must not be tried.
     pub suppressed: u64,
-    /// At most once, and nobody can say.
+    /// At most once, begun, and without an outcome: not known.
     pub in_doubt: u64,
     /// Given up.
     pub dead: u64,

@@ -31,7 +31,7 @@ pub struct Chunk {
     pub store_id: u16,
     /// When the batch was accepted.
     pub accepted_at: Timestamp,
-    /// What all deliveries have in common.
+    /// The fields that all deliveries have in common.
     pub envelope: Envelope,
     /// The number of the attempt that these deliveries are about to make; the first is 1.
     pub attempt: u16,
@@ -53,7 +53,7 @@ pub struct Delivery {
 }
 
 /// A chunk on its way through a broker: who holds it may take the chunk from the store, once. It names no recipient
-/// and holds no content, so a broker may lose it, repeat it or show it to anybody.
+/// and holds no content, so a broker may lose it, repeat it or disclose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The chunk.
@@ -99,7 +99,7 @@ impl Chunk {
         bytes
     }
 
-    /// What `delivery` sends: its own content, or the chunk's. Absent only in a damaged store.
+    /// The content of `delivery`: its own, or the chunk's. `None` only in a damaged store.
     pub fn content_of<'a>(&'a self, delivery: &'a Delivery) -> Option<&'a Content> {
         delivery.content.as_ref().or(self.content.as_ref())
     }

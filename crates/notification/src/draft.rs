@@ -1,4 +1,4 @@
-//! What is handed to a store: checked, complete, not yet durable.
+//! Drafts: notifications that are checked and complete, and not yet durable.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::id::{BroadcastId, NotificationId};
 use crate::terms::{Guarantee, Name, Priority};
 use crate::time::Timestamp;
 
-/// What shares limits: destination x credential x priority. The channel's name stands for its credential.
+/// The unit that shares limits: destination x credential x priority. The channel's name stands for its credential.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
     /// The configured channel.
@@ -20,14 +20,14 @@ pub struct Lane {
     pub priority: Priority,
 }
 
-/// What notifications have in common when they are stored and sent together.
+/// The fields that notifications must have in common to be stored and sent together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Envelope {
     /// Whose notifications these are.
     pub tenant: Name,
-    /// What they share limits with.
+    /// The lane whose limits they share.
     pub lane: Lane,
-    /// What a crash may cost.
+    /// The effect that a crash may have.
     pub guarantee: Guarantee,
     /// Not to be sent before this instant.
     pub due_at: Timestamp,
@@ -37,14 +37,14 @@ pub struct Envelope {
     pub broadcast: Option<BroadcastId>,
 }
 
-/// What is sent, in the channel's own format. Cloning shares the bytes.
+/// A content as it is stored and sent, in the channel's own format. Cloning shares the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Content {
     /// The payload, byte for byte as the caller gave it (JSON).
     pub payload: Bytes,
     /// The channel's options (a JSON object), empty when there are none.
     pub options: Bytes,
-    /// What its notification stands in for, and what stands in for it; most have nothing of the kind.
+    /// The notification that this one is a fallback of, and its own fallbacks; `None` for most.
     pub fallback: Option<Arc<Fallback>>,
 }
 
@@ -53,11 +53,11 @@ pub struct Content {
 pub struct Fallback {
     /// The refused notification that this one stands in for.
     pub of: Option<NotificationId>,
-    /// What stands in for this one once it is definitely refused: the first, which takes the others along.
+    /// The fallbacks of this one. Once it is definitely refused, the first is accepted, with the rest as its own fallbacks.
     pub next: Vec<Alternative>,
 }
 
-/// Another way to tell somebody the same.
+/// One fallback: a content on another channel, for the same person.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Alternative {
     /// The configured channel.
@@ -84,11 +84,11 @@ pub struct Idempotency {
 /// A notification that was checked and is not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// What it shares with others.
+    /// The fields that it shares with the rest of its batch.
     pub envelope: Envelope,
     /// Device token, endpoint, address: what the channel sends to.
     pub recipient: ByteString,
-    /// What is sent.
+    /// The content.
     pub content: Content,
     /// The caller's key, if it gave one.
     pub idempotency: Option<Idempotency>,
@@ -97,7 +97,7 @@ pub struct Draft {
 // === impl Draft ===
 
 impl Draft {
-    /// What stands in for the notification `id`, which was definitely refused at `at`: a notification of its own, with the
+    /// The fallback of the notification `id`, which was definitely refused at `at`: a notification of its own, with the
     /// same guarantee, priority and end, due at once. `None` when nothing does.
     pub fn in_place_of(
         id: NotificationId,
@@ -105,13 +105,13 @@ impl Draft {
         content: &Content,
         at: Timestamp,
     ) -> Option<Self> {
-        let (first, others) = content.fallback.as_ref()?.next.split_first()?;
+        let (first, rest) = content.fallback.as_ref()?.next.split_first()?;
         let lane = Lane {
             channel: first.channel.clone(),
             destination: Arc::clone(&first.destination),
             priority: envelope.lane.priority,
         };
-        let fallback = Fallback { of: Some(id), next: others.to_vec() };
+        let fallback = Fallback { of: Some(id), next: rest.to_vec() };
         Some(Self {
             envelope: Envelope {
                 lane,
@@ -147,7 +147,7 @@ impl Content {
         self.payload.len() + self.options.len()
     }
 
-    /// The same and those of its fallbacks: what it takes to store it.
+    /// The bytes of this content and of its fallbacks: the size that it is stored with.
     pub fn bytes_stored(&self) -> usize {
         let next = self.fallback.iter().flat_map(|fallback| &fallback.next);
         self.bytes() + next.map(Alternative::bytes).sum::<usize>()
@@ -162,7 +162,7 @@ impl Alternative {
         self.address_bytes() + self.payload.len() + self.options.len()
     }
 
-    /// Bytes of everything in it but its content, which others may share.
+    /// Bytes of everything in it but its content, which may be shared.
     pub fn address_bytes(&self) -> usize {
         self.channel.as_str().len() + self.destination.len() + self.recipient.len()
     }

@@ -23,13 +23,13 @@ pub enum State {
     Cancelled,
     /// Its recipient is on the suppression list; the provider was not asked.
     Suppressed,
-    /// At most once, and nobody can say whether the provider has it.
+    /// At most once, begun, and without an outcome: whether the provider has it is not known.
     InDoubt,
     /// Every attempt is used up, or it was quarantined. An operator may send it again.
     Dead,
 }
 
-/// What can happen to a notification.
+/// An event in the life of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
     /// Dispatch leased it.
@@ -97,7 +97,7 @@ words!(Event, "an event of the lifecycle",
 pub struct Transition {
     /// Where it stood.
     pub from: State,
-    /// What happened.
+    /// The event.
     pub event: Event,
     /// Where it stands under `at_least_once`; `None` when the event cannot happen there.
     pub at_least_once: Option<State>,

@@ -29,15 +29,15 @@ pub const LINE_BYTES: usize = PAYLOAD_BYTES + 16 * 1024;
 /// Bytes of request bodies being parsed or waiting for their commit, over all callers; more is answered
 /// with 503 and Retry-After.
 pub const INGEST_BYTES: usize = 64 * 1024 * 1024;
-/// What one tenant may hold of [`INGEST_BYTES`]; more is answered with 429 and Retry-After. Two of the largest requests, or
+/// The share of [`INGEST_BYTES`] that one tenant may hold; more is answered with 429 and Retry-After. Two of the largest requests, or
 /// 16 streams.
 pub const INGEST_TENANT_BYTES: usize = 2 * REQUEST_BYTES;
-/// The part of [`INGEST_BYTES`] that only small requests may use, so that however much others send at a time, a
+/// The part of [`INGEST_BYTES`] that only small requests may use, so that however much large ones hold, a
 /// single notification finds room.
 pub const INGEST_RESERVE: usize = 8 * 1024 * 1024;
 /// A request that holds no more than this is small, bytes.
 pub const INGEST_SMALL: usize = 64 * 1024;
-/// What one stream reserves of [`INGEST_BYTES`] while it holds anything: the groups that are with the
+/// The bytes of [`INGEST_BYTES`] that one stream reserves while it holds anything: the groups that are with the
 /// store, the one being collected, and a long line. One that waits for its next line holds nothing.
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;
 /// Store calls of one stream under way at a time: one commits while the next is read.
@@ -86,7 +86,7 @@ pub const RENDER_THREADS: usize = 1;
 pub const RENDER_WAITING: usize = 512;
 /// Pieces of work of one tenant that may wait; more is answered with 429. Every request has one at a time.
 pub const RENDER_WAITING_OF_TENANT: usize = 64;
-/// What a caller is told to wait when the bytes are used up: a few commits.
+/// The Retry-After of an answer when the bytes are used up: a few commits.
 pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 // --- Who may be connected, and how slowly (owner: api) ---
@@ -145,34 +145,34 @@ pub const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
 pub const DISK_LOW: u64 = 2 * INGEST_BYTES as u64;
 /// Free bytes from which on something is accepted again: half as much more, so that it does not change with every file.
 pub const DISK_RESUME: u64 = DISK_LOW / 2 * 3;
-/// Bytes kept for what is under way when others fill the disk. The log and the write-ahead log of a notification that was
-/// stored alone take about 2 KiB when it is settled among others, and a thousand of one chunk 64 KiB: so this is 20,000 of
+/// Bytes kept for what is under way when other programs fill the disk. The log and the write-ahead log of a notification that was
+/// stored alone take about 2 KiB when it is settled with unrelated ones, and a thousand of one chunk 64 KiB: so this is 20,000 of
 /// those, or 640,000 of these, and what is settled frees room in the database for the next.
 pub const DISK_RESERVE: u64 = 64 * 1024 * 1024;
 /// The part of it that is left for settling and for recovery: no attempt is begun that would need it.
 pub const DISK_RESERVE_LAST: u64 = DISK_RESERVE / 4;
-/// What one transaction that accepts nothing may take: [`TRANSACTION_COMMANDS`] of some pages each.
+/// Bytes that one transaction that accepts nothing may write: [`TRANSACTION_COMMANDS`] of some pages each.
 pub const DISK_TRANSACTION: u64 = 16 * 1024 * 1024;
-/// What the reserve gives back at a time.
+/// Bytes that the reserve gives back at a time.
 pub const DISK_STEP: u64 = 8 * 1024 * 1024;
 /// How often a disk that is nearly full is looked at, at least.
 pub const DISK_LOOK: Duration = Duration::from_secs(5);
 /// Bytes of the write-ahead log from which on nothing more is accepted: a reader of another process keeps it from starting
 /// anew. Four times what it has when readers are asked to make way.
 pub const WAL_BYTES: u64 = 1024 * 1024 * 1024;
-/// What a caller is told to wait when the disk is full: somebody has to free some space.
+/// The Retry-After of an answer when the disk is full: an operator has to free some space.
 pub const DISK_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 // --- How much is under way (owner: dispatch, deliver) ---
 
-/// What a claimed chunk counts for beside its deliveries: the task, message and rows that even a chunk of one
+/// The weight of a claimed chunk beside its deliveries: the task, message and rows that even a chunk of one
 /// takes. So a slow destination of many one-offs holds about a hundred chunks, not thousands.
 pub const CHUNK_WEIGHT: usize = 64;
 /// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`]. Enough to keep a fast provider busy while the
 /// next claim commits: 8,000 are 100 ms at 80,000 per second.
 pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
 /// Deliveries claimed and unsettled over all lanes, weighed likewise; their bytes have a bound of their own,
-/// [`CLAIMED_BYTES`]. A lane gets at most half of what the others left of it.
+/// [`CLAIMED_BYTES`]. A lane gets at most half of what the lanes before it left.
 pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;
 /// Bytes of recipients and contents that the chunks in the queue of a process may hold before no more is claimed, delivered
 /// ones included until their chunk is settled as a whole. They may be in memory twice: as stored, and as written to the wire.
@@ -182,7 +182,7 @@ pub const CLAIM_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes that the weight of a delivery stands for. Chunks with more than that weigh more: one for every half of it, since
 /// they may be in memory twice.
 pub const WEIGHT_BYTES: usize = 512;
-/// What a claimed delivery takes beside its recipient and content, bytes.
+/// Bytes of a claimed delivery beside its recipient and content.
 pub const DELIVERY_BYTES: usize = 128;
 /// Deliveries claimed at once.
 pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;
@@ -215,7 +215,7 @@ pub const BEGIN_ITEMS: usize = 128;
 pub const REPORT_BATCHES: usize = 256;
 /// Reports sent to settle at once.
 pub const REPORT_ITEMS: usize = 256;
-/// What a report takes with the provider's words, bytes.
+/// Bytes of a report with the provider's words.
 pub const REPORT_BYTES: usize = DETAIL_BYTES + 64;
 /// Crashes that a chunk may be in flight in before it is suspected. A single crash, and the one after it, return the work
 /// as it was.
@@ -229,10 +229,10 @@ pub const SUSPECT_PAUSE: Duration = Duration::from_secs(2);
 /// A delivery that was claimed for longer when its process ended was not the cause, unless the process failed by itself:
 /// what ends a process does so while it is sent or soon after, and a long attempt is in flight at many unrelated ends.
 pub const SUSPECT_TRIAL: Duration = Duration::from_mins(1);
-/// What one crash by a fault of the process counts, where one whose cause nobody can tell counts 1.
+/// The weight of one crash by a fault of the process; one of unknown cause weighs 1.
 pub const FAULT_WEIGHT: u16 = 6;
 /// Weight of crashes with a single suspected notification in flight after which it is quarantined: four by a fault, or 24
-/// in a row by a cause that nobody can tell. More than three, so that another one that is not suspected yet and ends the
+/// in a row by an unknown cause. More than three, so that another one that is not suspected yet and ends the
 /// process three times cannot be mistaken for it; more than twenty kills, because an operator kills.
 pub const WEIGHT_BEFORE_QUARANTINE: u16 = 24;
 
@@ -245,7 +245,7 @@ pub const MEMORY_BYTES: usize = 256 * 1024 * 1024;
 /// Pages of the embedded store in memory, bytes: those of its writer and of four readers.
 pub const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
 
-/// What a chunk of `items` deliveries weighs for holding `bytes`, beside its deliveries and [`CHUNK_WEIGHT`].
+/// The weight of a chunk of `items` deliveries for holding `bytes`, beside its deliveries and [`CHUNK_WEIGHT`].
 pub const fn weight_of_bytes(items: usize, bytes: usize) -> usize {
     bytes.saturating_sub(items * WEIGHT_BYTES) / (WEIGHT_BYTES / 2)
 }
@@ -256,8 +256,8 @@ pub const fn weight_of_bytes(items: usize, bytes: usize) -> usize {
 pub const PARTITIONS: u16 = 64;
 /// How often a worker says that it is alive.
 pub const WORKER_BEAT: Duration = Duration::from_secs(2);
-/// How long others believe it. A process that was killed is taken over from after this; one that pauses for less loses
-/// nothing. It starts no attempt in the second half, so what it sends is answered before others send it.
+/// How long a worker is alive after its last heartbeat. A process that was killed is taken over from after this; one that pauses for less loses
+/// nothing. It starts no attempt in the second half, so what it sends is answered before another worker sends it.
 pub const WORKER_LEASE: Duration = Duration::from_secs(10);
 // --- What a broker holds, and how long it is waited for (owner: queue) ---
 

@@ -1,4 +1,4 @@
-//! What settle writes: one decision per delivery, grouped because a chunk's deliveries mostly agree.
+//! Settlements: one decision per delivery, grouped because a chunk's deliveries mostly agree.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::id::ChunkId;
 use crate::lifecycle::State;
 use crate::time::Timestamp;
 
-/// What becomes of a delivery.
+/// The decision about a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
     /// It ended. The state is terminal ([`State::is_terminal`]).
@@ -29,7 +29,7 @@ pub enum Disposition {
 /// Deliveries of one chunk that came to the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutcomeGroup {
-    /// What becomes of them.
+    /// The decision about them.
     pub disposition: Disposition,
     /// The protocol's status code, 0 when there was none.
     pub status: u16,
@@ -44,7 +44,7 @@ pub struct OutcomeGroup {
     pub indexes: Vec<u16>,
 }
 
-/// What came of some deliveries of one chunk. A chunk may be settled in several parts.
+/// The outcomes of some deliveries of one chunk. A chunk may be settled in several parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
     /// The chunk.
@@ -55,6 +55,6 @@ pub struct Settlement {
     pub at: Timestamp,
     /// Never empty; no index twice.
     pub groups: Vec<OutcomeGroup>,
-    /// What stands in for those that were refused ([`Draft::in_place_of`]): accepted together with this, or not at all.
+    /// The fallbacks of refused deliveries ([`Draft::in_place_of`]): accepted in the settling transaction, or not at all.
     pub fallbacks: Vec<Draft>,
 }

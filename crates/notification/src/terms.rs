@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What a crash may cost (chosen per notification).
+/// The effect that a crash may have; chosen per notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Guarantee {
     /// Never lost; repeated only if it was in flight when something failed.
@@ -15,7 +15,7 @@ pub enum Guarantee {
     AtMostOnce,
 }
 
-/// Who goes first when not everybody can.
+/// The order in which notifications are claimed, queued and sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Priority {
     /// One-off messages that a person waits for: a code, an alarm.
@@ -27,7 +27,7 @@ pub enum Priority {
     Bulk,
 }
 
-/// What to do with a notification that could not be sent close to its `send_at`.
+/// The treatment of a notification that could not be sent close to its `send_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum LatePolicy {
     /// Send it late.

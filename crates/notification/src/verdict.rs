@@ -1,11 +1,11 @@
-//! What came of trying: the only thing that crosses from deliver to settle.
+//! Verdicts and reports of attempts: the only thing that crosses from deliver to settle.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// What the provider said to an attempt.
+/// The provider's verdict on an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The provider took it.
@@ -27,7 +27,7 @@ pub enum Verdict {
 /// The verdict of one attempt, and the words it came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What it means.
+    /// The verdict that the answer stands for.
     pub verdict: Verdict,
     /// The protocol's status code, 0 when there was none.
     pub status: u16,
@@ -40,7 +40,7 @@ pub struct Answer {
     pub may_have_acted: bool,
 }
 
-/// What deliver reports of one delivery.
+/// The report of one delivery, from deliver to settle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     /// An attempt was made, or began and failed.
@@ -78,7 +78,7 @@ impl Answer {
         Self::new(Verdict::Deferred { after }, status, detail).acted(may_have_acted)
     }
 
-    /// The same where the channel knows better whether the provider may have acted than the status says.
+    /// This answer, where the channel knows better than the status says whether the provider may have acted.
     #[must_use]
     pub fn acted(self, may_have_acted: bool) -> Self {
         Self { may_have_acted, ..self }
@@ -89,7 +89,7 @@ impl Answer {
         Self::new(Verdict::Unknown, 0, detail).acted(true)
     }
 
-    /// The same of a recipient that has been gone since `at`, by the provider's own clock.
+    /// This answer, of a recipient that has been gone since `at` by the provider's own clock.
     #[must_use]
     pub fn gone_since(self, at: Timestamp) -> Self {
         Self { gone_since: Some(at), ..self }

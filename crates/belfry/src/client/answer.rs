@@ -1,4 +1,4 @@
-//! What the engine answered, and what its errors mean (problem+json, RFC 9457).
+//! Answers of the engine, and its errors (problem+json, RFC 9457).
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::exit::{Failure, FailureKind};
 /// One answer of the engine.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// What it means.
+    /// Its HTTP status.
     pub(crate) status: StatusCode,
     /// How long to wait, if the engine said.
     pub(crate) retry_after: Option<Duration>,
     body: Bytes,
 }
 
-/// What is wrong with one field of a request.
+/// The mistake in one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct FieldError {
     /// JSON pointer to the field.
     pub(crate) pointer: String,
     /// Line of a broadcast's body, from 1, which is its head.
     line: Option<u64>,
-    /// What is wrong and what would be right.
+    /// The mistake, and what would be right.
     pub(crate) message: String,
 }
 
@@ -66,12 +66,12 @@ impl Answer {
         self.problem().errors
     }
 
-    /// What the engine complains of.
+    /// The failure that it tells of.
     pub(crate) fn failure(&self) -> Failure {
         self.failure_in(&[])
     }
 
-    /// The same of a request whose list `to` was read from these lines of a file.
+    /// The failure that it tells of, for a request whose list `to` was read from these lines of a file.
     pub(crate) fn failure_in(&self, lines: &[u64]) -> Failure {
         let kind = match self.status.as_u16() {
             401 | 403 | 408 | 429 | 500.. => FailureKind::Failed,

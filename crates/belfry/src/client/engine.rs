@@ -28,10 +28,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// An answer is read up to this: it names an identifier per notification, and more.
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// What is sent: known in whole, or made while it is sent.
+/// A request body: known in whole, or made while it is sent.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Where the engine is, and as whom to call it.
+/// The address of the engine, and the API key to call it with.
 #[derive(Debug)]
 pub(crate) struct Engine {
     url: String,
@@ -57,7 +57,7 @@ pub(crate) enum CallError {
     Unreachable {
         /// Where it should be.
         url: String,
-        /// What went wrong.
+        /// The failure.
         reason: String,
     },
     /// The engine may or may not have done what it was asked.
@@ -190,7 +190,7 @@ impl Connection {
         let (sender, connection) = handshake(stream).await.map_err(io::Error::other)?;
         let mut driver = Tasks::default();
         driver.spawn("connection to the engine", async {
-            // Whoever waits for an answer learns of an error; nobody else needs to.
+            // The request that waits for an answer gets the error too.
             connection.await.ok();
         });
         Ok(Self { sender, _driver: driver })

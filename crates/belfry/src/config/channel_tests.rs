@@ -1,4 +1,4 @@
-//! What is said of the settings of channels.
+//! The problems found in the settings of channels.
 
 use super::load::Source;
 use super::tests::complaints;

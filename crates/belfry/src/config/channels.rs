@@ -1,4 +1,4 @@
-//! `[channels.NAME]`: one way out. What may stand there depends on its `kind`.
+//! `[channels.NAME]`: one channel. Its settings depend on its `kind`.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::problem::Problem;
 use super::retry::RetryConfig;
 use super::table::read_table;
 
-/// One way out.
+/// One channel.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChannelConfig {
-    /// What becomes of what the provider put off.
+    /// The retries of deferred deliveries.
     pub(crate) retry: RetryConfig,
     /// The protocol and its settings.
     pub(crate) kind: ChannelKind,
@@ -23,7 +23,7 @@ pub(crate) struct ChannelConfig {
     files: BTreeMap<String, Option<Vec<u8>>>,
 }
 
-/// What the names of settings end with that name a file.
+/// The suffix of settings that name a file.
 const FILE: &str = "_file";
 
 // === impl ChannelConfig ===
@@ -65,7 +65,7 @@ impl ChannelConfig {
         problems
     }
 
-    /// What is allowed, and fails with some contents.
+    /// Warnings: settings that are allowed, and fail with some contents.
     pub(super) fn warning(&self, name: &Name) -> Option<String> {
         self.kind.settings().warning().map(|warning| format!("channels.{name}.{warning}"))
     }

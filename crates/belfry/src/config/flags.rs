@@ -1,8 +1,8 @@
-//! What the command line says of the configuration.
+//! Settings from the command line.
 
 use channel::Secret;
 
-/// What the command line says of the configuration; goes before the environment and the file.
+/// Settings from the command line; they override the environment and the file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags {
     /// `--store`: a URL, or a directory.

@@ -40,7 +40,7 @@ macro_rules! kinds {
             $(#[doc = concat!("`", $name, "`")] $kind(Box<$settings>),)+
         }
 
-        /// What the setting `kind` may be.
+        /// The values of the setting `kind`.
         const NAMES: &[&str] = &[$($name),+];
 
         impl ChannelKind {
@@ -87,12 +87,12 @@ kinds! {
     "dry-run" => DryRun(dry_run::Settings),
 }
 
-/// What all channels of a process share, also those that replace others.
+/// The state that all channels of a process share, also those that replace former ones.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// The tokens for Apple.
     pub(crate) apns_tokens: apns::Tokens,
-    /// What Google grants each project.
+    /// The quotas that Google grants, by project.
     pub(crate) fcm_quotas: fcm::Quotas,
     /// Where channels keep what must outlive a restart, unless they say where.
     pub(crate) state_directory: Option<PathBuf>,

@@ -29,24 +29,24 @@ const VARIABLE_PREFIX: &str = "BELFRY__";
 /// Keys of which one takes the place of the other: whichever is said closest to the command wins.
 const RIVALS: [[&str; 2]; 2] = [["store.directory", "store.url"], ["store.url", "store.directory"]];
 
-/// What a configuration is made of.
+/// The sources of a configuration.
 #[derive(Clone, Default)]
 pub(super) struct Source {
     /// The file, if there is one.
     pub(super) file: Option<PathBuf>,
-    /// What stands in it.
+    /// Its text.
     pub(super) text: String,
     /// Variables of the environment, by name.
     pub(super) variables: BTreeMap<String, String>,
     /// The master key, if the environment has it.
     pub(super) master_key: Option<Secret>,
-    /// What the command line says.
+    /// Settings from the command line.
     pub(super) flags: Flags,
 }
 
 /// One key that is set outside of the file.
 struct Setting<'a> {
-    /// What people call the place: a flag, a variable.
+    /// The name of the place: a flag, a variable.
     said_by: &'a str,
     path: Vec<String>,
     value: Value,
@@ -215,7 +215,7 @@ impl Document {
     }
 }
 
-/// What `flags` set.
+/// The settings that `flags` hold.
 fn of_flags(flags: &Flags) -> Vec<Setting<'static>> {
     let setting = |said_by, table: &str, key: &str, value: &str| Setting {
         said_by,

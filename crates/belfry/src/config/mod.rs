@@ -48,19 +48,19 @@ pub(crate) struct Config {
     pub(crate) server: ServerConfig,
     /// Where notifications are kept.
     pub(crate) store: StoreConfig,
-    /// What carries work from producers to consumers.
+    /// The broker that carries work from producers to consumers.
     pub(crate) queue: QueueConfig,
     /// How notifications are sent.
     pub(crate) delivery: DeliveryConfig,
-    /// What is logged.
+    /// The log.
     pub(crate) log: LogConfig,
     /// Who is told of recipients that are gone.
     pub(crate) suppressions: SuppressionsConfig,
-    /// The ways out, by name. None by default.
+    /// The channels, by name. None by default.
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
     /// Contents that callers name in place of one. None by default.
     pub(crate) templates: BTreeMap<Name, TemplateConfig>,
-    /// What is no mistake, and should be looked at.
+    /// Warnings: no mistakes, but worth a look.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct ServerConfig {
     /// Address and port of the HTTP API. Default `127.0.0.1:8473`.
     #[serde(deserialize_with = "units::address")]
     pub(crate) listen: SocketAddr,
-    /// Who may call. None by default: then everybody on this machine may, as tenant `default`.
+    /// The API keys. None by default: then every program on this machine may call, as tenant `default`.
     pub(crate) keys: Vec<KeyConfig>,
 }
 
@@ -131,10 +131,10 @@ pub(crate) enum LogLevel {
     Error,
     /// Something is wrong and the engine copes.
     Warn,
-    /// What the engine does.
+    /// Every step that the engine takes as a whole.
     #[default]
     Info,
-    /// How it does it.
+    /// The details of each step.
     Debug,
     /// Everything.
     Trace,
@@ -188,7 +188,7 @@ impl Config {
         self.templates.iter().map(source).collect()
     }
 
-    /// What differs from `other` and is read at the start only, as the configuration names it.
+    /// The settings that differ from `other` and are read at the start only.
     pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
         let tables = [
             ("server.listen", self.server.listen != other.server.listen),
@@ -201,7 +201,7 @@ impl Config {
         tables.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    /// What differs in the channels of `other`, and how.
+    /// The differences from the channels of `other`.
     pub(crate) fn channel_differences(&self, other: &Self) -> Vec<String> {
         let names: BTreeSet<&Name> = self.channels.keys().chain(other.channels.keys()).collect();
         let difference = |name: &Name| match (self.channels.get(name), other.channels.get(name)) {
@@ -236,7 +236,7 @@ impl Config {
         self.channels.iter().map(policy).collect()
     }
 
-    /// What makes no sense although every value does. Reads the files that it names; touches no network.
+    /// The problems of settings that are valid each and wrong together. Reads the files that it names; touches no network.
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.server.check();
         problems.extend(self.store.check());

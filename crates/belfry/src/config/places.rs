@@ -47,7 +47,7 @@ pub(crate) struct QueueConfig {
     /// A RabbitMQ or NATS broker. None by default: the processes divide the work in the database.
     #[serde(deserialize_with = "server_url::queue")]
     pub(crate) url: Option<ServerUrl>,
-    /// What the names of everything in the broker begin with. Default `belfry`.
+    /// The prefix of all names in the broker. Default `belfry`.
     pub(crate) prefix: String,
     /// More root certificates to trust, PEM, for the broker only.
     pub(crate) ca_file: Option<PathBuf>,
@@ -184,7 +184,7 @@ fn add_password(
             .map_err(|error| format!("{}: cannot be read: {error}", file.display())),
         (Some(_), Some(_)) => Err("not together with `password`: leave one out".to_owned()),
     };
-    // Whoever writes a file with an editor ends its line.
+    // An editor ends the last line of a file.
     let added = read.and_then(|text| bare.with_password(text.trim_end_matches(['\n', '\r'])));
     match added {
         Ok(whole) => *url = Some(whole),

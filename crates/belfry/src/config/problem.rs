@@ -1,4 +1,4 @@
-//! What is wrong with a configuration.
+//! Problems of a configuration.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) struct Problem {
     /// The key, such as `channels.ios.team_id`; empty when it is the file as a whole.
     pub(super) path: String,
-    /// What is wrong and what would be right.
+    /// The mistake, and what would be right.
     pub(super) message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Sealed texts open in the settings that they were sealed for, and nowhere else; what everybody knows is no secret.
+//! Sealed texts open in the settings that they were sealed for, and nowhere else; a published secret is refused.
 
 use channel::Secret;
 use toml::{Table, Value};
@@ -27,7 +27,7 @@ impl Sealed {
         Self { texts: SECRET_SETTINGS.iter().map(seal).collect(), master_key }
     }
 
-    /// What is said of `document`.
+    /// The problems found in `document`.
     fn complaints(&self, document: &Table) -> Vec<String> {
         let master_key = Some(Secret::new(self.master_key.as_str()));
         let text = toml::to_string(document).unwrap();

@@ -70,12 +70,12 @@ impl ServerUrl {
         self.join(|server| server.text.clone())
     }
 
-    /// What stands before `://`.
+    /// The scheme: the part before `://`.
     pub(crate) fn scheme(&self) -> &str {
         self.servers.first().map(Server::scheme).unwrap_or_default()
     }
 
-    /// The same with a password for its user.
+    /// This URL with a password for its user.
     ///
     /// # Errors
     /// When it names no user, or has a password already.
@@ -152,7 +152,7 @@ impl Server {
         Ok(text.parse()?)
     }
 
-    /// What stands before `@`.
+    /// User and password: the part before `@`.
     fn user_info(&self) -> Option<&str> {
         self.text.get(self.scheme_end + "://".len()..self.host_start)?.strip_suffix('@')
     }

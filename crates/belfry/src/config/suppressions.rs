@@ -14,7 +14,7 @@ use super::units;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SuppressionsConfig {
-    /// Who is told. Nobody by default.
+    /// The feed of changes to an application. None by default.
     pub(crate) feed: Option<FeedConfig>,
 }
 

@@ -38,7 +38,7 @@ where
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-/// The same of a value that may be left out.
+/// Parses the text of a value that may be left out.
 pub(super) fn some_parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

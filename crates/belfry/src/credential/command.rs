@@ -17,7 +17,7 @@ use crate::config;
 use crate::exit::{Failure, FailureKind, complain};
 use crate::output;
 
-/// What to do with credentials.
+/// The action on credentials.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialCommand {
     /// Make a master key, in a file that only its owner can read
@@ -190,7 +190,7 @@ struct Resealed {
     before: usize,
 }
 
-/// The same text with every sealed one under `new`; everything around them stays.
+/// `text` with every sealed text in it sealed under `new`; everything around them stays.
 fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<Resealed, String> {
     let mut resealed = Resealed { text: String::with_capacity(text.len()), anew: 0, before: 0 };
     let mut rest = text;
@@ -257,7 +257,7 @@ fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Reads a master key, and says when others can.
+/// Reads a master key, and warns when other users can.
 fn read_key(file: &Path) -> Result<MasterKey, Failure> {
     if let Some(warning) = sealed::exposure(file) {
         complain(&warning);

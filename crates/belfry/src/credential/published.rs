@@ -1,10 +1,10 @@
-//! Secrets that everybody knows: placeholders of the documentation, and those that standards and libraries publish. Whoever
-//! copies one into a configuration has no secret.
+//! Secrets that are publicly known: placeholders of the documentation, and those that standards and libraries publish. One that
+//! is copied into a configuration protects nothing.
 
-/// What a placeholder has in it, wherever the documentation shows a secret.
+/// The text that marks a placeholder, wherever the documentation shows a secret.
 const PLACEHOLDER: &str = "<your ";
 
-/// What is published, in the form in which a setting would hold it, and where.
+/// Published secrets, in the form in which a setting would hold them, and where.
 const PUBLISHED: &[(&str, &str)] = &[
     ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "the example of Standard Webhooks"),
     ("C2FVsBQIhrscChlQIMV+b5sSYspob7oD", "the example of Standard Webhooks' libraries"),
@@ -19,7 +19,7 @@ const PUBLISHED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Words that examples take as a key, and everybody tries first.
+/// Words that examples take as a key, and attackers try first.
 const WORDS: &[&str] = &[
     "",
     "test",
@@ -41,7 +41,7 @@ const WORDS: &[&str] = &[
     "bfy_secret",
 ];
 
-/// Why `secret` is none, if everybody knows it.
+/// Why `secret` is refused, if it is publicly known.
 pub(crate) fn refusal(secret: &str) -> Option<String> {
     if secret.contains(PLACEHOLDER) {
         return Some(
@@ -52,7 +52,7 @@ pub(crate) fn refusal(secret: &str) -> Option<String> {
     Some(format!("is {place}, which everybody knows: make one of your own"))
 }
 
-/// Why the key whose SHA-256 is `digits` is none, if everybody knows it.
+/// Why the key whose SHA-256 is `digits` is refused, if it is publicly known.
 pub(crate) fn refusal_of_key(digits: &str) -> Option<String> {
     let is_of = |word: &&&str| api::hash(word).eq_ignore_ascii_case(digits.trim());
     let word = WORDS.iter().find(is_of)?;

@@ -13,12 +13,12 @@ use toml::{Table, Value};
 use super::sealed::{MasterKey, SealError, VARIABLE, exposure, is_sealed};
 use super::{published, settings};
 
-/// What opens secrets: the master key, if there is one, and the named groups of settings.
+/// Opens secrets: with the master key, if there is one, and the named groups of settings.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
     key: Option<MasterKey>,
     tables: BTreeMap<String, Table>,
-    /// What a person should look at.
+    /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -44,11 +44,11 @@ type Fault = (String, String);
 
 /// The key of `[credentials]` that names no credential.
 const KEY_FILE: &str = "key_file";
-/// What a channel names its credential by.
+/// The setting by which a channel names its credential.
 const CREDENTIAL: &str = "credential";
-/// What the names of settings end with that name a file.
+/// The suffix of settings that name a file.
 const FILE: &str = "_file";
-/// What is recognized of a secret in a complaint, bytes: less may be there by chance.
+/// The shortest part of a secret that is recognized in an error message, bytes: less may be there by chance.
 const RECOGNIZED_BYTES: usize = 6;
 
 // === impl Credentials ===
@@ -191,7 +191,7 @@ impl Credentials {
             .map(|(key, file)| (key.to_owned(), file.to_owned()))
             .collect();
         for (key, file) in files {
-            // Whoever reads the setting says that a file is missing.
+            // The reader of the setting reports a missing file.
             let Ok(text) = std::fs::read_to_string(&file) else { continue };
             let (place, setting) = (place.below(&key), format!("{key}{FILE}"));
             let secret = self.open(&text, &place).and_then(|secret| {
@@ -278,7 +278,7 @@ impl<'a> Place<'a> {
         Self { path: format!("{}.{key}", self.path), setting, ..self.clone() }
     }
 
-    /// Why `text` must not stand here because everybody knows it.
+    /// Why `text` is refused, if it is publicly known.
     fn refusal(&self, text: &str) -> Option<String> {
         if self.kind == Some("server") && self.setting == "keys.sha256" {
             return published::refusal_of_key(text);

@@ -18,12 +18,12 @@ use super::settings;
 
 /// Where the master key may stand in the environment.
 pub(crate) const VARIABLE: &str = "BELFRY_MASTER_KEY";
-/// What sealed texts begin with.
+/// The prefix of sealed texts.
 pub(crate) const PREFIX: &str = "sealed:v2:";
-/// What those of the first version begin with.
+/// The prefix of sealed texts of the first version.
 const PREFIX_V1: &str = "sealed:v1:";
 
-/// What opens all sealed texts of a configuration: one key, or several while one takes the place of another. The first seals,
+/// The master keys of a configuration: one key, or several while one takes the place of another. The first seals,
 /// each opens.
 pub(crate) struct MasterKey {
     first: RandomizedNonceKey,
@@ -32,7 +32,7 @@ pub(crate) struct MasterKey {
     place: String,
 }
 
-/// What a text was sealed for.
+/// The setting that a text was sealed for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Label {
     /// The credential.
@@ -73,7 +73,7 @@ pub(crate) enum SealError {
         /// Where the master key was found.
         place: String,
     },
-    /// What was sealed is no text.
+    /// The sealed bytes are no text.
     #[error("holds no text: {0:?} must be sealed anew")]
     NoText(String),
     /// A text stands where another is expected.
@@ -110,7 +110,7 @@ pub(crate) fn is_sealed(text: &str) -> bool {
     text.trim_start().starts_with("sealed:")
 }
 
-/// What to say of a file with a master key that everybody on this machine can read or change.
+/// The warning about a file with a master key that other users of this machine can read or change.
 pub(crate) fn exposure(file: &Path) -> Option<String> {
     let mode = std::fs::metadata(file).ok()?.permissions().mode();
     (mode & 0o007 != 0).then(|| {
@@ -155,17 +155,17 @@ impl MasterKey {
         Ok(format!("{PREFIX}{name}:{setting}:{}", URL_SAFE_NO_PAD.encode(whole)))
     }
 
-    /// What was sealed, and what for.
+    /// The secret, and the setting it was sealed for.
     pub(crate) fn open(&self, text: &str) -> Result<(Label, String), SealError> {
         self.open_labelled(text, std::iter::once(&self.first).chain(&self.others))
     }
 
-    /// The same if it was sealed with the key that seals.
+    /// The secret, if it was sealed with the key that seals now.
     pub(crate) fn open_with_first(&self, text: &str) -> Result<(Label, String), SealError> {
         self.open_labelled(text, std::iter::once(&self.first))
     }
 
-    /// What was sealed by the first version, and the name under which it was; `None` when it is of another version.
+    /// The secret that the first version sealed, and its name; `None` when `text` is of another version.
     pub(crate) fn open_v1(&self, text: &str) -> Option<Result<(Name, String), SealError>> {
         let (name, data) = parts_v1(text)?;
         let aad = || Aad::from(format!("belfry sealed v1 {name}"));

@@ -7,7 +7,7 @@ use anyhow::Result;
 use bench::{Audit, Finished, Tally, Usage};
 use serde_json::json;
 
-/// What the demo came to.
+/// The result of the demo.
 #[derive(Debug)]
 pub(super) struct Report {
     audit: Audit,
@@ -88,7 +88,7 @@ impl Report {
         Ok(())
     }
 
-    /// Recipients that the provider neither accepted nor refused, and that nobody says are in doubt.
+    /// Recipients that the provider neither accepted nor refused, and that are not in doubt either.
     fn lost(&self) -> u64 {
         self.tally.missing.saturating_sub(self.audit.in_doubt)
     }

@@ -1,4 +1,4 @@
-//! What `belfry import` takes.
+//! The arguments of `belfry import`.
 
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// What to do with a bad row.
+/// The treatment of a bad row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnError {
     /// Import what is before it, and stop

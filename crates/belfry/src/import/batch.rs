@@ -30,7 +30,7 @@ pub(super) struct Batch {
     bytes: usize,
 }
 
-/// What the reader hands over.
+/// A message of the reader.
 #[derive(Debug)]
 pub(super) enum Read {
     /// Rows to send.
@@ -41,7 +41,7 @@ pub(super) enum Read {
     Failed {
         /// From which line on.
         line: u64,
-        /// What the operating system said.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -111,7 +111,7 @@ impl Reading {
         self.bytes
     }
 
-    /// Reads to the end, or until nobody listens any more.
+    /// Reads to the end, or until the receiver is gone.
     pub(super) fn run(mut self, reads: &Sender<Read>) {
         let mut batch = Batch::default();
         loop {
@@ -168,7 +168,7 @@ impl Batch {
     }
 }
 
-/// Whether somebody still listens.
+/// Whether the receiver is still there.
 fn hand_over(batch: &mut Batch, reads: &Sender<Read>) -> bool {
     batch.rows.is_empty() || reads.blocking_send(Read::Batch(std::mem::take(batch))).is_ok()
 }

@@ -15,7 +15,7 @@ use super::row::{BadRow, Parsed, Row};
 /// More columns than there can be fields.
 const COLUMNS: usize = 256;
 
-/// What a column may hold: fields with texts, and fields with JSON.
+/// The fields that a column may hold, as a text.
 const TEXT_FIELDS: [&str; 9] = [
     "channel",
     "to",
@@ -46,7 +46,7 @@ enum Column {
     Nested(Vec<String>),
 }
 
-/// What the cells of a row make together.
+/// The fields that the cells of a row make together.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Field {

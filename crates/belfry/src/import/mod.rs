@@ -46,7 +46,7 @@ const BATCHES_UNDER_WAY: usize = 4;
 /// Batches that are read and wait to be sent: enough to keep reading while requests are under way.
 const BATCHES_READ: usize = 2;
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     accepted: u64,

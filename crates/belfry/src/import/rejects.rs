@@ -36,7 +36,7 @@ struct Reason<'a> {
 // === impl Rejects ===
 
 impl Rejects {
-    /// Creates `path` and `path.reasons`. Neither may exist: they may hold rows that nobody has mended yet.
+    /// Creates `path` and `path.reasons`. Neither may exist: they may hold rows that are not corrected yet.
     pub(super) fn create(path: &Path, header: Option<&[u8]>) -> anyhow::Result<Self> {
         let mut reasons = path.as_os_str().to_owned();
         reasons.push(".reasons");

@@ -23,7 +23,7 @@ pub(super) struct BadRow {
     pub(super) line: u64,
     /// The field that is wrong; empty when it is the row as a whole.
     pub(super) field: String,
-    /// What is wrong and what would be right.
+    /// The mistake, and what would be right.
     pub(super) message: String,
     /// The bytes it was read from; none when there are too many to keep.
     pub(super) raw: Option<Vec<u8>>,
@@ -31,10 +31,10 @@ pub(super) struct BadRow {
     pub(super) hides_the_rest: bool,
 }
 
-/// What a format makes of the next row.
+/// The next row, as a format reads it.
 pub(super) type Parsed = Result<Row, BadRow>;
 
-/// What has to be known of a row before it is sent. Reading it checks the syntax of the whole.
+/// The fields of a row that are needed before it is sent. Reading it checks the syntax of the whole.
 #[derive(Debug, Deserialize)]
 struct Probe<'a> {
     #[serde(borrow)]

@@ -20,7 +20,7 @@ const TRIES: u32 = 60;
 const WAIT: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Debug)]
 pub(super) struct Submitted {
     /// To be used again.
@@ -31,7 +31,7 @@ pub(super) struct Submitted {
     pub(super) replayed: u64,
     /// Rows that it will not take; when these stop the import, the first one.
     pub(super) bad: Vec<BadRow>,
-    /// What ended the attempt before all rows had an answer.
+    /// The failure after which rows are left without an answer.
     pub(super) broken: Option<Broken>,
     /// Bytes of the file up to the end of the batch.
     pub(super) end_offset: u64,
@@ -46,7 +46,7 @@ pub(super) struct Broken {
     pub(super) last_line: u64,
     /// Whether they may have been accepted.
     pub(super) is_unknown: bool,
-    /// What went wrong.
+    /// The failure.
     pub(super) failure: Failure,
 }
 
@@ -56,7 +56,7 @@ struct Accepted {
     replayed: u64,
 }
 
-/// What the engine said to a request.
+/// The engine's answer to a request.
 enum Reply {
     Accepted(Accepted),
     Busy { wait: Duration, failure: Failure },
@@ -64,7 +64,7 @@ enum Reply {
     Failed { is_unknown: bool, failure: Failure },
 }
 
-/// Sends `batch`. Rows that the engine names as bad are taken out and the others sent again; when these
+/// Sends `batch`. Rows that the engine names as bad are taken out and the rest is sent again; when these
 /// stop the import, only those before the first bad one.
 pub(super) async fn submit(
     engine: &Engine,

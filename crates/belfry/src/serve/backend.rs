@@ -79,7 +79,7 @@ impl Backend {
         }
     }
 
-    /// What all stages share.
+    /// The store that all stages share.
     pub(super) fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Sqlite(store) => Arc::clone(store) as _,
@@ -102,7 +102,7 @@ impl Backend {
         self.shared().map(|store| Arc::clone(store) as _)
     }
 
-    /// What it needs, by its name for readiness, and whether that is there: a database that can be reached, or room on the
+    /// The condition under which it can work, by its name for readiness, and whether it is met: a database that can be reached, or room on the
     /// disk for more.
     pub(super) fn available(&self) -> (&'static str, watch::Receiver<bool>) {
         match self {
@@ -119,7 +119,7 @@ impl Backend {
         }
     }
 
-    /// The time that everybody who shares the store goes by.
+    /// The clock of all processes that share the store.
     pub(super) fn clock(&self, own: Clock) -> Clock {
         self.shared().map_or(own, |store| store.clock())
     }
@@ -201,7 +201,7 @@ async fn reach(
     }
 }
 
-/// Host and process: nobody else's at the same time. Containers may share a host's name, and all have process 1, so there
+/// Host and process: unique at any time. Containers may share a host's name, and all have process 1, so there
 /// it is chance that tells them apart.
 fn worker_name(seed: u64) -> String {
     let system = rustix::system::uname();

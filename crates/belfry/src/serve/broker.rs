@@ -20,8 +20,8 @@ pub(super) struct Link {
     in_use: InUse,
 }
 
-/// Held by the stages that use the link. The last one to end has it give back what nobody took, so that others need not
-/// wait for it while this process finishes what it has.
+/// Held by the stages that use the link. When the last one ends, tickets that were not received are given back, so that
+/// other consumers need not wait for them while this process finishes what it has.
 #[derive(Debug, Clone)]
 pub(super) struct InUse {
     _closing: Arc<Closing>,

@@ -63,7 +63,7 @@ impl Engine {
         stages.serve(listener, sites)?;
         let backend = Backend::open(role, config, listen, clock, random.u64(..)).await?;
         let clock = backend.clock(clock);
-        // What it cannot hand on, others shall have.
+        // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
         backend.set_working(config.queue.url.is_none());
         backend.store().offer(live.channel_names()).await?;
         let link = Link::open(role, &config.queue, clock, &mut random).await?;
@@ -100,7 +100,7 @@ impl Engine {
     /// Goes by `config` from now on, as far as that needs no restart.
     ///
     /// # Errors
-    /// What cannot be; then nothing has changed.
+    /// When the configuration cannot be used; then nothing has changed.
     pub(super) async fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
         let changes = self.live.reload(config, &self.intake, self.listen)?;
         // A store that cannot be told has failed, and ends the process.
@@ -113,7 +113,7 @@ impl Engine {
         self.listen
     }
 
-    /// What its notifications are kept in.
+    /// Its store.
     #[cfg(test)]
     pub(super) fn store(&self) -> Arc<dyn store::Store> {
         self.backend.store()
@@ -159,7 +159,7 @@ impl Engine {
     }
 
     /// Stops in the order in which work flows: nothing new comes in, nothing new is claimed, what is on the
-    /// wire is answered and settled, and what was not started is handed back. A cluster learns of it at once: others take
+    /// wire is answered and settled, and what was not started is handed back. A cluster learns of it at once: other workers take
     /// the partitions over while this process finishes.
     pub(super) async fn drain(&mut self) -> Result<(), &'static str> {
         self.works.send_replace(false);
@@ -180,7 +180,7 @@ impl Engine {
         if failed { Err("the store failed meanwhile") } else { Ok(()) }
     }
 
-    /// Leaves what is under way to whoever recovers it, and tells the store how the process ends, if the store can be told.
+    /// Leaves what is under way to recovery, and notes in the store how the process ends, if the store can be reached.
     pub(super) async fn abandon(&self, ending: Ending) {
         if timeout(END_PATIENCE, self.backend.end(ending)).await.is_err() {
             tracing::warn!(

@@ -5,7 +5,7 @@ use std::fmt::{Display, Formatter};
 use flow::tasks::Ended;
 use store::Ending;
 
-/// What ends an engine that nobody stopped.
+/// The failure that ends an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failed {
     reason: String,
@@ -32,7 +32,7 @@ impl Failed {
         Self { reason: reason.into(), ending: Ending::Left }
     }
 
-    /// What the store is told of the end.
+    /// The ending that the store notes.
     pub(super) fn ending(&self) -> Ending {
         self.ending
     }

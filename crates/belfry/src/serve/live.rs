@@ -1,4 +1,4 @@
-//! What a process changes without a restart: its channels with their credentials and retries, its templates, and who may
+//! The settings that a process changes without a restart: its channels with their credentials and retries, its templates, and who may
 //! call.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::config::{Config, Shared, service_directory};
 
-/// What everything in a process goes by.
+/// The configuration that a process goes by.
 #[derive(Debug)]
 pub(super) struct Live {
     config: Config,
@@ -26,12 +26,12 @@ pub(super) struct Live {
     keys: watch::Sender<api::Keys>,
 }
 
-/// What came of a new configuration.
+/// The effect of a new configuration.
 #[derive(Debug)]
 pub(super) struct Changes {
-    /// What it goes by from now on.
+    /// The settings that were changed.
     pub(super) made: Vec<String>,
-    /// What needs a restart.
+    /// The settings that need a restart.
     pub(super) left: Vec<&'static str>,
 }
 
@@ -64,7 +64,7 @@ impl Live {
     /// Goes by `new`. Everything is built before the first thing is replaced.
     ///
     /// # Errors
-    /// What cannot be; then nothing has changed.
+    /// When `new` cannot be used; then nothing has changed.
     pub(super) fn reload(
         &mut self,
         new: Config,
@@ -94,7 +94,7 @@ impl Live {
         Ok(Changes { made, left })
     }
 
-    /// What takes notifications in.
+    /// The intake of notifications.
     pub(super) fn intake(&self, store: Arc<dyn Ingest>, clock: Clock) -> anyhow::Result<Intake> {
         let channels = self.channels.borrow().clone();
         let templates = compile(&self.templates, &channels)?;

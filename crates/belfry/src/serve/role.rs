@@ -1,9 +1,9 @@
-//! What a process of the engine does: all of it, or one half.
+//! The role of a process: the whole engine, or one half.
 
 use crate::config::{Config, StorePlace};
 use crate::exit::{Failure, FailureKind};
 
-/// What a process does.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `belfry serve`
@@ -27,7 +27,7 @@ impl Role {
         self != Self::Produce
     }
 
-    /// Says what a half lacks that whole engines do not need.
+    /// Checks that a half has the store and the queue that it needs.
     pub(super) fn check(self, config: &Config) -> Result<(), Failure> {
         let (half, whom) = match self {
             Self::Both => return Ok(()),

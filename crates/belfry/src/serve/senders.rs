@@ -26,7 +26,7 @@ impl Senders {
             let deliver =
                 Deliver { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..deliver.clone() };
             std::thread::Builder::new().name(format!("sender-{number}")).spawn(move || {
-                // Nobody listens any more when the process is on its way out.
+                // The receiver is gone when the process is on its way out.
                 let _unheard = ended.send(run(deliver));
             })?;
             senders.running.push(end);

@@ -1,4 +1,4 @@
-//! What runs in a process: its stages, how they hang together, and how they fail.
+//! The stages of a process: how they are connected, started and stopped, and how they fail.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct Stages {
     stop: watch::Sender<bool>,
 }
 
-/// What the stages are made of.
+/// The parts that stages are built from.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     pub(super) config: &'a Config,
@@ -45,7 +45,7 @@ pub(super) struct Parts<'a> {
     pub(super) registry: Registry,
 }
 
-/// Whoever feeds a queue closes it, however it ends: senders take what is in it, and end as well.
+/// Closes a queue when the stage that feeds it ends, however it ends: senders take what is in the queue, and end as well.
 struct Feeding(queue::Memory<Arc<Chunk>>);
 
 // === impl Stages ===
@@ -87,7 +87,7 @@ impl Stages {
             let served = runtime.block_on(async {
                 api::serve(TcpListener::from_std(listener)?, sites, stopped).await
             });
-            // Nobody listens any more when the process is on its way out.
+            // The receiver is gone when the process is on its way out.
             let _unheard = ended.send(served);
         })?;
         self.start("api", async move {
@@ -104,7 +104,7 @@ impl Stages {
         }
     }
 
-    /// Tells an application whom the suppression list gained and lost, if one is configured.
+    /// Hands the changes of the suppression list to an application, if one is configured.
     pub(super) fn feed(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) -> anyhow::Result<()> {
         let Some(config) = &parts.config.suppressions.feed else { return Ok(()) };
         let Some(name) = parts.config.suppressions.feed_name()? else { return Ok(()) };
@@ -142,7 +142,7 @@ impl Stages {
         self.deliver(parts, queue)
     }
 
-    /// Claims tickets for chunks, and publishes them to whoever consumes.
+    /// Claims tickets for chunks, and publishes them to the consumers.
     pub(super) fn issue(&mut self, parts: &Parts<'_>, link: &Link) {
         let Some(claims) = parts.backend.tickets() else { return };
         let (lease, clock) = (limits::TICKET_LEASE, parts.clock);
@@ -243,7 +243,7 @@ impl Stages {
 // === impl Parts ===
 
 impl Parts<'_> {
-    /// What the server serves once everything runs.
+    /// The site that the server serves once everything runs.
     pub(super) fn site(
         self,
         intake: Arc<Intake>,

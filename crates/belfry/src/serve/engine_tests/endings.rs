@@ -1,4 +1,4 @@
-//! What the store learns of the end of an engine that fails while a request is on the wire.
+//! The ending that the store notes of an engine that fails while a request is on the wire.
 
 use flow::Clock;
 use store::Sqlite;

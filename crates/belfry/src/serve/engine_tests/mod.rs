@@ -39,7 +39,7 @@ struct World {
     database: Option<testbed::Database>,
 }
 
-/// What belongs together: one process, or a producer and a consumer with a broker between them.
+/// The engines of one test: one process, or a producer and a consumer with a broker between them.
 #[derive(Debug, Clone, Copy)]
 enum Deployment {
     OneMachine,
@@ -156,7 +156,7 @@ impl World {
         serde_json::from_value(answer["ids"].clone()).unwrap()
     }
 
-    /// What has arrived, by identifier.
+    /// The arrivals, by identifier.
     fn arrivals(&self) -> BTreeMap<String, Arrival> {
         let mut arrivals: BTreeMap<String, Arrival> = BTreeMap::new();
         let mut reader = Reader::open(&self.provider.journal).unwrap();

@@ -1,4 +1,4 @@
-//! Tasks that end although nobody asked them to.
+//! Tasks that end without being stopped.
 
 use flow::Clock;
 
