@@ -26,7 +26,7 @@ pub(crate) struct Incoming {
 
 /// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum BodyFormat {
     /// `application/json`
     Json,
     /// `application/x-ndjson`
@@ -49,7 +49,7 @@ pub(crate) async fn with_body<T>(
 }
 
 /// The format that the content type names, one of `allowed`.
-pub(crate) fn format(headers: &HeaderMap, allowed: &[Format]) -> Result<Format, Problem> {
+pub(crate) fn format(headers: &HeaderMap, allowed: &[BodyFormat]) -> Result<BodyFormat, Problem> {
     let named = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = named.and_then(|text| text.split(';').next()).map_or("", str::trim);
     let format = allowed.iter().find(|format| essence.eq_ignore_ascii_case(format.media_type()));
@@ -60,9 +60,9 @@ pub(crate) fn format(headers: &HeaderMap, allowed: &[Format]) -> Result<Format, 
     })
 }
 
-// === impl Format ===
+// === impl BodyFormat ===
 
-impl Format {
+impl BodyFormat {
     const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",

@@ -18,27 +18,27 @@ use pipeline::ingest::{
 use serde::Serialize;
 use store::{BroadcastStatus, CancelTarget};
 
-use crate::Shared;
+use crate::ApiState;
 use crate::access::Operations;
-use crate::body::{Format, Incoming, format, with_body};
+use crate::body::{BodyFormat, Incoming, format, with_body};
 use crate::draft::{add_key, header_key};
 use crate::input::Input;
 use crate::keys::Caller;
-use crate::lines::Line;
+use crate::lines::BodyLine;
 use crate::notifications::cancel_answer;
 use crate::problem::{Located, Problem};
 use crate::view::{Totals, show};
 use crate::yield_budget::YieldBudget;
 
 #[derive(Serialize)]
-struct Created {
+struct BroadcastCreated {
     id: String,
     accepted: u64,
     replayed: bool,
 }
 
 #[derive(Serialize)]
-struct Broadcast {
+struct BroadcastAnswer {
     id: String,
     channel: String,
     accepted_at: String,
@@ -50,21 +50,21 @@ struct Broadcast {
 type Recipient = (BroadcastRecipient, bool);
 
 /// Recipients that are checked together, each with its position in the body: as many as delay no other request.
-struct Slice<P> {
+struct RecipientSlice<P> {
     head_bytes: usize,
     budget: YieldBudget,
     read: Vec<(P, Result<Recipient, ParseError>)>,
 }
 
 pub(crate) async fn create(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     let created = with_body(request, async |parts, incoming| {
-        match format(&parts.headers, &[Format::Lines, Format::Json])? {
-            Format::Json => create_whole(&shared, &caller, parts, incoming).await,
-            Format::Lines => create_from_lines(&shared, &caller, parts, incoming).await,
+        match format(&parts.headers, &[BodyFormat::Lines, BodyFormat::Json])? {
+            BodyFormat::Json => create_whole(&shared, &caller, parts, incoming).await,
+            BodyFormat::Lines => create_from_lines(&shared, &caller, parts, incoming).await,
         }
     })
     .await?;
@@ -72,7 +72,7 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn read(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
@@ -83,11 +83,11 @@ pub(crate) async fn read(
         return Err(unknown(id));
     };
     let (id, channel, accepted_at) = (show(id), show(channel), show(accepted_at));
-    Ok(Json(Broadcast { id, channel, accepted_at, totals: account.into() }).into_response())
+    Ok(Json(BroadcastAnswer { id, channel, accepted_at, totals: account.into() }).into_response())
 }
 
 pub(crate) async fn cancel(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -99,11 +99,11 @@ pub(crate) async fn cancel(
 }
 
 async fn create_whole(
-    shared: &Shared,
+    shared: &ApiState,
     caller: &Caller,
     parts: &Parts,
     incoming: &mut Incoming,
-) -> Result<Created, Problem> {
+) -> Result<BroadcastCreated, Problem> {
     let (whole, _reservation) =
         incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
     let BroadcastWithRecipients { submission, recipients, head_bytes } =
@@ -112,7 +112,7 @@ async fn create_whole(
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => return replayed(shared, id).await,
     };
-    let (mut invalid_fields, mut slice) = (Vec::new(), Slice::new(head_bytes));
+    let (mut invalid_fields, mut slice) = (Vec::new(), RecipientSlice::new(head_bytes));
     let mut recipients = recipients.into_iter().enumerate().peekable();
     while let Some((index, recipient)) = recipients.next() {
         slice.push(index, recipient.get().len(), parse::recipient(&whole, recipient));
@@ -139,11 +139,11 @@ async fn create_whole(
 }
 
 async fn create_from_lines(
-    shared: &Shared,
+    shared: &ApiState,
     caller: &Caller,
     parts: &Parts,
     incoming: &mut Incoming,
-) -> Result<Created, Problem> {
+) -> Result<BroadcastCreated, Problem> {
     let mut input = Input::new(std::mem::replace(incoming, Incoming::new(Body::empty())));
     let created = create_from_input(shared, caller, parts, &mut input).await;
     // What is left of a refused one is thrown away where every body is.
@@ -152,11 +152,11 @@ async fn create_from_lines(
 }
 
 async fn create_from_input(
-    shared: &Shared,
+    shared: &ApiState,
     caller: &Caller,
     parts: &Parts,
     input: &mut Input,
-) -> Result<Created, Problem> {
+) -> Result<BroadcastCreated, Problem> {
     let mut held = Reservation::default();
     let first = loop {
         if let Some(line) = input.next() {
@@ -198,7 +198,7 @@ async fn create_from_input(
 
 /// Adds every further line to `upload`, whose first line had `head_bytes`; gives up at the first that is wrong.
 async fn fill(upload: &mut Upload, input: &mut Input, head_bytes: usize) -> Result<(), Problem> {
-    let mut slice = Slice::new(head_bytes);
+    let mut slice = RecipientSlice::new(head_bytes);
     loop {
         while let Some(line) = input.next() {
             push_line(&mut slice, line);
@@ -217,14 +217,14 @@ async fn fill(upload: &mut Upload, input: &mut Input, head_bytes: usize) -> Resu
     add_lines(upload, &mut slice).await
 }
 
-fn push_line(slice: &mut Slice<u64>, line: Line) {
+fn push_line(slice: &mut RecipientSlice<u64>, line: BodyLine) {
     let bytes = line.text.as_ref().map_or(0, Bytes::len);
     let text = line.text.ok_or_else(too_long).and_then(utf8);
     let read = text.and_then(|text| parse::recipient(&text, serde_json::from_str(&text)?));
     slice.push(line.number, bytes, read);
 }
 
-async fn add_lines(upload: &mut Upload, slice: &mut Slice<u64>) -> Result<(), Problem> {
+async fn add_lines(upload: &mut Upload, slice: &mut RecipientSlice<u64>) -> Result<(), Problem> {
     if let Some((line, error)) = slice.add_to(upload).await?.into_iter().next() {
         return Err(in_line(line, error));
     }
@@ -236,7 +236,7 @@ async fn add_lines(upload: &mut Upload, slice: &mut Slice<u64>) -> Result<(), Pr
 
 /// Opens the broadcast that stands in `line`, if the body has lines.
 async fn open(
-    shared: &Shared,
+    shared: &ApiState,
     caller: &Caller,
     parts: &Parts,
     mut submission: Submission<'_>,
@@ -250,21 +250,21 @@ async fn open(
     })
 }
 
-async fn seal(upload: Upload) -> Result<Created, Problem> {
+async fn seal(upload: Upload) -> Result<BroadcastCreated, Problem> {
     let id = show(upload.id());
     let accepted = upload.seal().await?;
-    Ok(Created { id, accepted, replayed: false })
+    Ok(BroadcastCreated { id, accepted, replayed: false })
 }
 
-async fn replayed(shared: &Shared, id: BroadcastId) -> Result<Created, Problem> {
+async fn replayed(shared: &ApiState, id: BroadcastId) -> Result<BroadcastCreated, Problem> {
     let found = shared.reads.broadcast(id).await?;
     let accepted = found.map_or(0, |broadcast| broadcast.account.accepted);
-    Ok(Created { id: show(id), accepted, replayed: true })
+    Ok(BroadcastCreated { id: show(id), accepted, replayed: true })
 }
 
-// === impl Slice ===
+// === impl RecipientSlice ===
 
-impl<P: Copy> Slice<P> {
+impl<P: Copy> RecipientSlice<P> {
     fn new(head_bytes: usize) -> Self {
         Self { head_bytes, budget: YieldBudget::default(), read: Vec::new() }
     }

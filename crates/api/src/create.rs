@@ -12,13 +12,13 @@ use axum::response::{IntoResponse, Response};
 use notification::{ByteString, Name, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
-use pipeline::ingest::{InvalidField, Preview, Reservation, parse};
+use pipeline::ingest::{DraftPreview, InvalidField, Reservation, parse};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::Admission;
 
-use crate::Shared;
-use crate::body::{Format, Incoming, format, with_body};
+use crate::ApiState;
+use crate::body::{BodyFormat, Incoming, format, with_body};
 use crate::draft::{header_key, read_draft};
 use crate::keys::Caller;
 use crate::problem::{Located, Problem};
@@ -51,15 +51,15 @@ struct Previewed {
 }
 
 pub(crate) async fn create(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    if let Ok(Format::Lines) = format(request.headers(), &[Format::Lines]) {
+    if let Ok(BodyFormat::Lines) = format(request.headers(), &[BodyFormat::Lines]) {
         return create_stream(&shared, &caller, request);
     }
     with_body(request, async |parts, incoming| {
-        format(&parts.headers, &[Format::Json, Format::Lines])?;
+        format(&parts.headers, &[BodyFormat::Json, BodyFormat::Lines])?;
         let key = header_key(&parts.headers)?;
         let (whole, mut reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
@@ -77,7 +77,11 @@ pub(crate) async fn create(
     .await
 }
 
-fn create_stream(shared: &Shared, caller: &Caller, request: Request) -> Result<Response, Problem> {
+fn create_stream(
+    shared: &ApiState,
+    caller: &Caller,
+    request: Request,
+) -> Result<Response, Problem> {
     if request.headers().contains_key("idempotency-key") {
         let detail = "Idempotency-Key goes with a single notification: \
                       give each line its own idempotency_key";
@@ -108,12 +112,12 @@ async fn create_one(
 
 /// `POST /v1/preview`: what a notification would send. Nothing is stored.
 pub(crate) async fn preview(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
-        format(&parts.headers, &[Format::Json])?;
+        format(&parts.headers, &[BodyFormat::Json])?;
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let (submission, to) = parse::notification(&whole, &whole)?;
@@ -193,8 +197,8 @@ async fn create_many(
     Ok((StatusCode::CREATED, Json(many)).into_response())
 }
 
-impl From<Preview> for Previewed {
-    fn from(Preview { content, refused }: Preview) -> Self {
+impl From<DraftPreview> for Previewed {
+    fn from(DraftPreview { content, refused }: DraftPreview) -> Self {
         Self {
             bytes: content.bytes(),
             content: raw(&content.payload),

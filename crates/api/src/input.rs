@@ -7,7 +7,7 @@ use notification::limits;
 use tokio::time::{Sleep, sleep};
 
 use crate::body::{Incoming, too_slow};
-use crate::lines::{Line, Lines};
+use crate::lines::{BodyLine, Lines};
 use crate::problem::Problem;
 
 /// A body that is read line by line. A line must be complete within [`limits::BODY_TIMEOUT`] of its first byte, so what is
@@ -28,12 +28,12 @@ impl Input {
     }
 
     /// The next line, if all of it is here.
-    pub(crate) fn next(&mut self) -> Option<Line> {
+    pub(crate) fn next(&mut self) -> Option<BodyLine> {
         self.lines.next()
     }
 
     /// The last line, if its end is missing. Call it at the end of the body.
-    pub(crate) fn finish(&mut self) -> Option<Line> {
+    pub(crate) fn finish(&mut self) -> Option<BodyLine> {
         self.lines.finish()
     }
 

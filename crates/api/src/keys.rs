@@ -13,8 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use notification::Name;
 
-use crate::Shared;
-use crate::problem::{Advice, Problem};
+use crate::ApiState;
+use crate::problem::{Problem, RetryAdvice};
 
 /// The prefix of every key, so that scanners of leaked secrets recognize it.
 const PREFIX: &str = "belfry_";
@@ -22,7 +22,7 @@ const RANDOM_BYTES: usize = 32;
 
 /// One key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct ApiKey {
     /// Its name, for operators.
     pub name: String,
     /// Whose notifications it creates and sees.
@@ -35,7 +35,7 @@ pub struct Key {
 
 /// Every key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Keys(Vec<Key>);
+pub struct Keys(Vec<ApiKey>);
 
 /// Why a key or an address cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +96,7 @@ pub fn check_listen(address: SocketAddr, keys: &Keys) -> Result<(), KeyError> {
 
 /// Lets a request pass whose key is known, and says whose it is.
 pub(crate) async fn authorize(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
@@ -126,7 +126,7 @@ fn sha256(key: &str) -> [u8; 32] {
 
 impl Keys {
     /// All of `keys`; without any, every caller that reaches the server may do everything.
-    pub fn new(keys: Vec<Key>) -> Self {
+    pub fn new(keys: Vec<ApiKey>) -> Self {
         Self(keys)
     }
 
@@ -181,7 +181,7 @@ fn is_same(known: &[u8; 32], given: &[u8; 32]) -> bool {
 }
 
 fn unauthorized(detail: &str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, detail).with_advice(Advice::Authenticate)
+    Problem::new(StatusCode::UNAUTHORIZED, detail).with_advice(RetryAdvice::Authenticate)
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
     fn beyond_loopback_a_key_is_needed() {
         let check = |address: &str, keys: &Keys| check_listen(address.parse().unwrap(), keys);
         let tenant = "acme".parse().unwrap();
-        let key = Key { name: "ci".into(), tenant, sha256: [0; 32], is_operator: false };
+        let key = ApiKey { name: "ci".into(), tenant, sha256: [0; 32], is_operator: false };
         for loopback in ["127.0.0.1:80", "127.8.8.8:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
             assert_eq!(check(loopback, &Keys::default()), Ok(()));
         }

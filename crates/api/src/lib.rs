@@ -40,17 +40,19 @@ use prometheus_client::registry::Registry;
 use store::{Operations, ReadStore};
 use tokio::sync::watch;
 
-pub use keys::{Key, KeyError, Keys, check_listen, generate, hash, parse_hash};
+pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use readiness::Readiness;
 pub use server::serve;
-pub use status::{Cluster, Lane, Parked, Status, SuppressionFeed, Worker};
+pub use status::{
+    ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
+};
 pub use view::Totals;
 
 use access::Locked;
-use problem::{Advice, Problem};
+use problem::{RetryAdvice, Problem};
 
 /// The parts of the engine that the API calls.
-pub struct State {
+pub struct ApiParts {
     /// Takes notifications in.
     pub intake: Arc<Intake>,
     /// Answers questions.
@@ -85,8 +87,8 @@ pub struct Site {
     intake: Option<Arc<Intake>>,
 }
 
-/// [`State`], and when it was made.
-struct Shared {
+/// [`ApiParts`], and when it was made.
+struct ApiState {
     intake: Arc<Intake>,
     reads: Arc<dyn ReadStore>,
     operations: Locked,
@@ -110,10 +112,10 @@ pub fn starting(readiness: Readiness) -> Site {
 }
 
 /// The site of a process that works. For [`serve`], which sets the limits of connections; those of bodies are set here.
-pub fn site(state: State) -> Site {
+pub fn site(state: ApiParts) -> Site {
     let takes_in = state.takes_in;
     let intake = takes_in.then(|| Arc::clone(&state.intake));
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ApiState {
         started_at: pipeline::timestamp(state.clock),
         intake: state.intake,
         reads: state.reads,
@@ -144,7 +146,7 @@ pub fn site(state: State) -> Site {
     Site { router: router.with_state(shared), intake }
 }
 
-fn for_operators() -> Router<Arc<Shared>> {
+fn for_operators() -> Router<Arc<ApiState>> {
     Router::new()
         .route("/v1/log", get(operate::log))
         .route("/v1/audit", get(operate::audit))
@@ -156,7 +158,7 @@ fn for_operators() -> Router<Arc<Shared>> {
         .route("/v1/suppressions/events", get(suppressions::events))
 }
 
-fn for_callers() -> Router<Arc<Shared>> {
+fn for_callers() -> Router<Arc<ApiState>> {
     Router::new()
         .route("/v1/notifications", get(notifications::list).post(create::create))
         .route("/v1/notifications/{id}", get(notifications::read))
@@ -186,7 +188,7 @@ async fn not_yet() -> Problem {
         StatusCode::SERVICE_UNAVAILABLE,
         "starting: the store or the broker is not reached yet",
     )
-    .with_advice(Advice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs()))
+    .with_advice(RetryAdvice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs()))
 }
 
 async fn wrong_method(method: Method) -> Problem {
@@ -203,19 +205,19 @@ impl Site {
     }
 }
 
-// === impl Shared ===
+// === impl ApiState ===
 
-impl Shared {
+impl ApiState {
     /// Whether the process is on its way out, so that no request is kept waiting.
     fn is_stopping(&self) -> bool {
         self.readiness.needs().any(|(name, is_met)| name == "process" && !is_met)
     }
 }
 
-// === impl State ===
+// === impl ApiParts ===
 
-impl fmt::Debug for State {
+impl fmt::Debug for ApiParts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("State").field("keys", &self.keys).finish_non_exhaustive()
+        formatter.debug_struct("ApiParts").field("keys", &self.keys).finish_non_exhaustive()
     }
 }

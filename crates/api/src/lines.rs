@@ -16,7 +16,7 @@ pub(crate) struct Lines {
 
 /// One line that is not blank.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct BodyLine {
     /// From 1; blank lines count.
     pub(crate) number: u64,
     /// Without its end; `None` when it has more than [`LINE_BYTES`] bytes.
@@ -33,7 +33,7 @@ impl Lines {
     }
 
     /// The next line that is complete, or known to be too long.
-    pub(crate) fn next(&mut self) -> Option<Line> {
+    pub(crate) fn next(&mut self) -> Option<BodyLine> {
         while let Some(end) = self.piece.iter().position(|byte| *byte == b'\n') {
             let head = self.piece.split_to(end);
             self.piece.advance(1);
@@ -48,7 +48,7 @@ impl Lines {
         if self.begun.len() + rest.len() > LINE_BYTES {
             self.begun.clear();
             self.is_skipping = true;
-            return Some(Line { number: self.number + 1, text: None });
+            return Some(BodyLine { number: self.number + 1, text: None });
         }
         self.begun.extend_from_slice(&rest);
         None
@@ -60,12 +60,12 @@ impl Lines {
     }
 
     /// The last line, if its end is missing. Call it at the end of the stream.
-    pub(crate) fn finish(&mut self) -> Option<Line> {
+    pub(crate) fn finish(&mut self) -> Option<BodyLine> {
         self.complete(Bytes::new())
     }
 
     /// Ends the present line with `tail`; `None` when it is blank, or was given out as too long.
-    fn complete(&mut self, tail: Bytes) -> Option<Line> {
+    fn complete(&mut self, tail: Bytes) -> Option<BodyLine> {
         self.number += 1;
         if std::mem::take(&mut self.is_skipping) {
             return None;
@@ -77,10 +77,10 @@ impl Lines {
             self.begun.split().freeze()
         };
         if text.len() > LINE_BYTES {
-            return Some(Line { number: self.number, text: None });
+            return Some(BodyLine { number: self.number, text: None });
         }
         let is_blank = text.iter().all(u8::is_ascii_whitespace);
-        (!is_blank).then_some(Line { number: self.number, text: Some(text) })
+        (!is_blank).then_some(BodyLine { number: self.number, text: Some(text) })
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
             }
         }
         found.extend(lines.finish());
-        let show = |line: &Line| match &line.text {
+        let show = |line: &BodyLine| match &line.text {
             Some(text) => format!("{}:{}", line.number, String::from_utf8_lossy(text)),
             None => format!("{}!", line.number),
         };

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use store::{ClusterStatus, ErrorKind, StoreError};
 
-use crate::Shared;
+use crate::ApiState;
 use crate::problem::Problem;
 use crate::status::{lag, oldest_due};
 use crate::view::Totals;
@@ -24,7 +24,7 @@ type Count = Gauge<u64, AtomicU64>;
 
 /// The registry of the stages, and what the store says as of now. While the store is away, what it would say is missing:
 /// `belfry_available` tells.
-pub(crate) async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
     let mut now = Registry::default();
     let available = Family::<[(&str, &str); 1], Count>::default();
     for (part, is_met) in shared.readiness.needs() {
@@ -46,7 +46,7 @@ pub(crate) async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Respons
     Ok(([(CONTENT_TYPE, content_type)], text).into_response())
 }
 
-async fn add_store(shared: &Shared, now: &mut Registry) -> Result<(), StoreError> {
+async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreError> {
     let totals = Totals::from(shared.reads.totals().await?);
     now.register(
         "belfry_notifications_accepted",

@@ -10,7 +10,7 @@ use notification::{NotificationId, limits};
 use serde::Serialize;
 use store::{CancelTarget, Cancelled, Filter};
 
-use crate::Shared;
+use crate::ApiState;
 use crate::access::Operations;
 use crate::keys::Caller;
 use crate::problem::Problem;
@@ -31,7 +31,7 @@ struct CancelAnswer {
 }
 
 pub(crate) async fn read(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
@@ -44,7 +44,7 @@ pub(crate) async fn read(
 
 /// Asks the store for a slice at a time: contents are in memory only that long.
 pub(crate) async fn list(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -71,7 +71,7 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn cancel(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,

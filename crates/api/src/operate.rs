@@ -11,7 +11,7 @@ use notification::limits;
 use serde::Serialize;
 use store::LogPosition;
 
-use crate::Shared;
+use crate::ApiState;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::readiness;
@@ -35,11 +35,11 @@ pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
-pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Result<&'static str, Problem> {
+pub(crate) async fn ready(State(shared): State<Arc<ApiState>>) -> Result<&'static str, Problem> {
     readiness::answer(&shared.readiness)
 }
 
-pub(crate) async fn audit(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+pub(crate) async fn audit(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
     let audit = shared.reads.audit().await?;
     Ok(Json(AuditAnswer {
         balanced: audit.account.is_balanced() && audit.problem_count == 0,
@@ -50,7 +50,10 @@ pub(crate) async fn audit(State(shared): State<Arc<Shared>>) -> Result<Response,
     .into_response())
 }
 
-pub(crate) async fn log(State(shared): State<Arc<Shared>>, uri: Uri) -> Result<Response, Problem> {
+pub(crate) async fn log(
+    State(shared): State<Arc<ApiState>>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &["position", "limit"])?;
     let position = LogPosition(query.parse("position")?.unwrap_or(0));
     let entries = query.limit(limits::LIST_ITEMS, limits::LOG_ENTRIES)?;

@@ -17,12 +17,12 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
     pub(crate) errors: Vec<Located>,
-    advice: Option<Advice>,
+    advice: Option<RetryAdvice>,
 }
 
 /// The header that tells a caller what to do.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Advice {
+pub(crate) enum RetryAdvice {
     /// `Retry-After`, s.
     RetryAfter(u64),
     /// `WWW-Authenticate: Bearer`.
@@ -83,7 +83,7 @@ impl Problem {
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
 
-    pub(crate) fn with_advice(mut self, advice: Advice) -> Self {
+    pub(crate) fn with_advice(mut self, advice: RetryAdvice) -> Self {
         self.advice = Some(advice);
         self
     }
@@ -106,12 +106,12 @@ impl Problem {
         }
         if let StoreError::NoSpace(words) = error {
             return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
-                .with_advice(Advice::RetryAfter(limits::DISK_RETRY_AFTER.as_secs()));
+                .with_advice(RetryAdvice::RetryAfter(limits::DISK_RETRY_AFTER.as_secs()));
         }
         match error.kind() {
             ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),
             ErrorKind::Unavailable => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-                .with_advice(Advice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs())),
+                .with_advice(RetryAdvice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs())),
             ErrorKind::Fatal => {
                 tracing::error!(%error, "store failed");
                 let detail = "the store failed and takes no more work until a restart";
@@ -149,11 +149,11 @@ impl From<IngestError> for Problem {
             IngestError::Store(error) => error.into(),
             IngestError::TenantOverloaded { retry_after } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string())
-                    .with_advice(Advice::RetryAfter(retry_after.as_secs()))
+                    .with_advice(RetryAdvice::RetryAfter(retry_after.as_secs()))
             }
             IngestError::Overloaded { retry_after } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-                    .with_advice(Advice::RetryAfter(retry_after.as_secs()))
+                    .with_advice(RetryAdvice::RetryAfter(retry_after.as_secs()))
             }
         }
     }
@@ -179,9 +179,9 @@ impl IntoResponse for Problem {
     }
 }
 
-// === impl Advice ===
+// === impl RetryAdvice ===
 
-impl Advice {
+impl RetryAdvice {
     fn header(self) -> (HeaderName, HeaderValue) {
         match self {
             Self::RetryAfter(seconds) => (RETRY_AFTER, HeaderValue::from(seconds)),

@@ -10,7 +10,7 @@ use notification::{NotificationId, Timestamp, limits};
 use serde::Serialize;
 use store::{Filter, History, Requeued};
 
-use crate::Shared;
+use crate::ApiState;
 use crate::access::Operations;
 use crate::keys::Caller;
 use crate::notifications::{parse_id, unknown};
@@ -19,7 +19,7 @@ use crate::query::Query;
 use crate::view::show;
 
 #[derive(Serialize)]
-struct OneAnswer {
+struct RequeuedOne {
     requeued: u64,
 }
 
@@ -44,7 +44,7 @@ struct Narrow {
 
 /// `POST /v1/notifications/{id}/requeue`
 pub(crate) async fn one(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
@@ -53,7 +53,7 @@ pub(crate) async fn one(
     let answers = operations.requeue(vec![id], caller.tenant, shared.intake.now()).await?;
     let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
     match answers.first() {
-        Some(Requeued::Requeued) => Ok(Json(OneAnswer { requeued: 1 }).into_response()),
+        Some(Requeued::Requeued) => Ok(Json(RequeuedOne { requeued: 1 }).into_response()),
         Some(Requeued::NotDead) => {
             Err(conflict("it is not dead: only what was given up is sent again"))
         }
@@ -64,7 +64,7 @@ pub(crate) async fn one(
 
 /// `POST /v1/requeue`: asks the store for a slice at a time, like a list.
 pub(crate) async fn many(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     uri: Uri,

@@ -11,13 +11,13 @@ use notification::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{ClusterStatus, LaneStatus, ParkedChannel, ReadStore, StoreError, WorkerStatus};
 
-use crate::Shared;
+use crate::ApiState;
 use crate::problem::Problem;
 use crate::view::{Totals, show};
 
 /// The answer to `GET /v1/status`.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct StatusAnswer {
     /// Of the engine, or of the program that read the store.
     pub version: String,
     /// Of the engine; none where the store itself was read.
@@ -29,19 +29,19 @@ pub struct Status {
     /// For how long that has been due: 0 where it lies ahead.
     pub lag_seconds: f64,
     /// Where work stands.
-    pub lanes: Vec<Lane>,
-    /// What waits for channels that this engine does not have; none where the store itself was read.
+    pub lanes: Vec<LaneAnswer>,
+    /// The pending notifications of channels that this engine does not have; none where the store itself was read.
     #[serde(default)]
-    pub parked: Vec<Parked>,
+    pub parked: Vec<ParkedAnswer>,
     /// The feed of the suppression list, where there is one.
     pub suppression_feed: Option<SuppressionFeed>,
     /// Who works; none with the embedded store.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<ClusterAnswer>,
 }
 
 /// A lane with work.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Lane {
+pub struct LaneAnswer {
     /// The configured channel.
     pub channel: String,
     /// The provider, or the host of the recipients.
@@ -59,7 +59,7 @@ pub struct Lane {
 
 /// The pending notifications of a channel that is not configured; they are sent when it is again.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Parked {
+pub struct ParkedAnswer {
     /// The channel.
     pub channel: String,
     /// Lanes in which something waits.
@@ -85,9 +85,9 @@ pub struct SuppressionFeed {
 
 /// The processes that share a store.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Cluster {
+pub struct ClusterAnswer {
     /// All that have not left, the dead included until they are reaped.
-    pub workers: Vec<Worker>,
+    pub workers: Vec<WorkerAnswer>,
     /// Partitions without an owner.
     pub partitions_free: u16,
     /// Rows of the outbox that were put aside.
@@ -97,7 +97,7 @@ pub struct Cluster {
 /// One of them.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each field means what the store's field of that name means")]
-pub struct Worker {
+pub struct WorkerAnswer {
     pub id: i64,
     pub name: String,
     pub role: String,
@@ -112,16 +112,16 @@ pub struct Worker {
     pub settled_per_second: f64,
 }
 
-pub(crate) async fn status(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+pub(crate) async fn status(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
     let now = shared.intake.now();
     let (started_at, feed) = (Some(shared.started_at), shared.feed.as_ref());
-    let mut status = Status::read(&*shared.reads, started_at, feed, now).await?;
+    let mut status = StatusAnswer::read(&*shared.reads, started_at, feed, now).await?;
     let channels = shared.intake.channel_names();
     for lane in &mut status.lanes {
         lane.parked = !channels.contains(lane.channel.as_str());
     }
     let parked = shared.reads.parked(channels).await?;
-    status.parked = parked.into_iter().map(Parked::from).collect();
+    status.parked = parked.into_iter().map(ParkedAnswer::from).collect();
     Ok(Json(status).into_response())
 }
 
@@ -135,9 +135,9 @@ pub(crate) fn lag(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
     oldest.map_or(Duration::ZERO, |due| now.since(due))
 }
 
-// === impl Status ===
+// === impl StatusAnswer ===
 
-impl Status {
+impl StatusAnswer {
     /// Asks `reads` as of `now`, for a process that runs since `started_at`, or for one that only looks; and about
     /// `feed`, if there is one.
     pub async fn read(
@@ -158,18 +158,18 @@ impl Status {
             totals: reads.totals().await?.into(),
             oldest_due_at: oldest.map(show),
             lag_seconds: lag(oldest, now).as_secs_f64(),
-            lanes: lanes.into_iter().map(Lane::from).collect(),
+            lanes: lanes.into_iter().map(LaneAnswer::from).collect(),
             // The store itself knows of no channels.
             parked: Vec::new(),
             suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
-            cluster: reads.cluster().await?.map(Cluster::from),
+            cluster: reads.cluster().await?.map(ClusterAnswer::from),
         })
     }
 }
 
-// === impl Lane ===
+// === impl LaneAnswer ===
 
-impl From<LaneStatus> for Lane {
+impl From<LaneStatus> for LaneAnswer {
     fn from(status: LaneStatus) -> Self {
         Self {
             channel: show(status.lane.channel),
@@ -183,9 +183,9 @@ impl From<LaneStatus> for Lane {
     }
 }
 
-// === impl Parked ===
+// === impl ParkedAnswer ===
 
-impl From<ParkedChannel> for Parked {
+impl From<ParkedChannel> for ParkedAnswer {
     fn from(parked: ParkedChannel) -> Self {
         let ParkedChannel { channel, lanes, notifications, next_due_at, is_at_least } = parked;
         let (channel, next_due_at) = (show(channel), show(next_due_at));
@@ -205,19 +205,19 @@ impl SuppressionFeed {
     }
 }
 
-// === impl Cluster ===
+// === impl ClusterAnswer ===
 
-impl From<ClusterStatus> for Cluster {
+impl From<ClusterStatus> for ClusterAnswer {
     fn from(status: ClusterStatus) -> Self {
         let ClusterStatus { workers, partitions_free, outbox_rejected } = status;
-        let workers = workers.into_iter().map(Worker::from).collect();
+        let workers = workers.into_iter().map(WorkerAnswer::from).collect();
         Self { workers, partitions_free, outbox_rejected }
     }
 }
 
-// === impl Worker ===
+// === impl WorkerAnswer ===
 
-impl From<WorkerStatus> for Worker {
+impl From<WorkerStatus> for WorkerAnswer {
     fn from(status: WorkerStatus) -> Self {
         Self {
             id: status.id,

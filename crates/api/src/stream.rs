@@ -23,7 +23,7 @@ use store::{Admission, StoreError};
 use crate::body::Incoming;
 use crate::draft::read_draft;
 use crate::input::Input;
-use crate::lines::Line;
+use crate::lines::BodyLine;
 use crate::problem::Problem;
 use crate::yield_budget::YieldBudget;
 
@@ -62,7 +62,7 @@ struct Answers {
     group: Group,
     calls: FuturesOrdered<BoxFuture<'static, Answered>>,
     counts: Counts,
-    stage: Stage,
+    stage: StreamStage,
     budget: YieldBudget,
     /// Set aside while anything is held: a line, a group, a call.
     held: Option<Reservation>,
@@ -70,7 +70,7 @@ struct Answers {
 
 /// How far a stream is.
 #[derive(Debug)]
-enum Stage {
+enum StreamStage {
     /// There may be more input.
     Reading,
     /// Nothing more is read; what was read is answered first.
@@ -80,7 +80,7 @@ enum Stage {
 }
 
 /// The next step of a stream.
-enum Progress {
+enum StreamProgress {
     Piece(Result<Option<Bytes>, Problem>),
     Answered(Option<Answered>),
 }
@@ -98,7 +98,7 @@ pub(crate) fn answers(
         group: Group::default(),
         calls: FuturesOrdered::new(),
         counts: Counts::default(),
-        stage: Stage::Reading,
+        stage: StreamStage::Reading,
         budget: YieldBudget::default(),
         held: None,
     };
@@ -114,7 +114,7 @@ impl Answers {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             self.read_what_is_here().await;
-            let is_read = !matches!(self.stage, Stage::Reading);
+            let is_read = !matches!(self.stage, StreamStage::Reading);
             if !self.group.lines.is_empty() && self.calls.len() < limits::STREAM_CALLS {
                 self.submit();
                 continue;
@@ -123,23 +123,23 @@ impl Answers {
                 return self.last_line();
             }
             match self.progress().await {
-                Progress::Piece(piece) => self.take(piece).await,
-                Progress::Answered(None) => {}
-                Progress::Answered(Some(Ok((text, counts)))) => {
+                StreamProgress::Piece(piece) => self.take(piece).await,
+                StreamProgress::Answered(None) => {}
+                StreamProgress::Answered(Some(Ok((text, counts)))) => {
                     self.counts.add(counts);
                     return Some(text.into());
                 }
-                Progress::Answered(Some(Err(error))) => {
+                StreamProgress::Answered(Some(Err(error))) => {
                     self.calls.clear();
                     self.group = Group::default();
-                    self.stage = Stage::Read(Err(error.into()));
+                    self.stage = StreamStage::Read(Err(error.into()));
                 }
             }
         }
     }
 
     fn may_read(&self) -> bool {
-        matches!(self.stage, Stage::Reading) && !self.group.is_full()
+        matches!(self.stage, StreamStage::Reading) && !self.group.is_full()
     }
 
     /// Collects lines until the group is full or nothing more has arrived.
@@ -153,7 +153,7 @@ impl Answers {
     }
 
     /// Waits for more input or for the oldest call, whichever comes first.
-    async fn progress(&mut self) -> Progress {
+    async fn progress(&mut self) -> StreamProgress {
         let may_read = self.may_read();
         // A stream that only waits for its next line holds no memory.
         if self.calls.is_empty() && self.group.lines.is_empty() && !self.input.holds_some() {
@@ -161,9 +161,9 @@ impl Answers {
         }
         tokio::select! {
             biased;
-            answered = self.calls.next(), if !self.calls.is_empty() => Progress::Answered(answered),
-            piece = self.input.piece(), if may_read => Progress::Piece(piece),
-            else => Progress::Answered(None),
+            answered = self.calls.next(), if !self.calls.is_empty() => StreamProgress::Answered(answered),
+            piece = self.input.piece(), if may_read => StreamProgress::Piece(piece),
+            else => StreamProgress::Answered(None),
         }
     }
 
@@ -171,19 +171,19 @@ impl Answers {
         match piece {
             Ok(Some(piece)) => {
                 if let Err(problem) = self.hold().await {
-                    self.stage = Stage::Read(Err(problem));
+                    self.stage = StreamStage::Read(Err(problem));
                     return;
                 }
                 self.input.push(piece);
                 self.collect().await;
             }
             Ok(None) => {
-                self.stage = Stage::Read(Ok(()));
+                self.stage = StreamStage::Read(Ok(()));
                 if let Some(line) = self.input.finish() {
                     self.read(line).await;
                 }
             }
-            Err(problem) => self.stage = Stage::Read(Err(problem)),
+            Err(problem) => self.stage = StreamStage::Read(Err(problem)),
         }
     }
 
@@ -197,7 +197,7 @@ impl Answers {
 
     async fn collect(&mut self) {
         while !self.group.is_full()
-            && matches!(self.stage, Stage::Reading)
+            && matches!(self.stage, StreamStage::Reading)
             && let Some(line) = self.input.next()
         {
             let bytes = line.text.as_ref().map_or(0, Bytes::len);
@@ -206,7 +206,7 @@ impl Answers {
         }
     }
 
-    async fn read(&mut self, line: Line) {
+    async fn read(&mut self, line: BodyLine) {
         let now = self.intake.now();
         let length = line.text.as_ref().map_or(0, Bytes::len);
         self.group.bytes += length;
@@ -219,7 +219,7 @@ impl Answers {
                         Ok(draft) => draft.map_err(LineError::from),
                         // Of this line and of all behind it nothing is taken in.
                         Err(overload) => {
-                            self.stage = Stage::Read(Err(overload.into()));
+                            self.stage = StreamStage::Read(Err(overload.into()));
                             return;
                         }
                     }
@@ -245,16 +245,16 @@ impl Answers {
     }
 
     fn last_line(&mut self) -> Option<Bytes> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Over => None,
-            Stage::Reading | Stage::Read(Ok(())) => Some(json_line(&self.counts)),
-            Stage::Read(Err(problem)) => {
+        match std::mem::replace(&mut self.stage, StreamStage::Over) {
+            StreamStage::Over => None,
+            StreamStage::Reading | StreamStage::Read(Ok(())) => Some(json_line(&self.counts)),
+            StreamStage::Read(Err(problem)) => {
                 #[derive(Serialize)]
-                struct Broken {
+                struct BrokenStream {
                     error: LineError,
                 }
                 let error = LineError::new(problem.status.as_u16(), problem.detail);
-                Some(json_line(&Broken { error }))
+                Some(json_line(&BrokenStream { error }))
             }
         }
     }

@@ -20,9 +20,9 @@ use serde::Serialize;
 use store::{EventPosition, Lift, ReadStore, StoreError, Suppression, SuppressionPage};
 use tokio::time::{sleep, timeout};
 
-use crate::Shared;
+use crate::ApiState;
 use crate::access::Operations;
-use crate::body::{Format, format, with_body};
+use crate::body::{BodyFormat, format, with_body};
 use crate::keys::Caller;
 use crate::operate::append_line;
 use crate::problem::Problem;
@@ -66,7 +66,7 @@ struct Export {
     reads: Arc<dyn ReadStore>,
     /// The one that is being read.
     channel: Option<Name>,
-    /// Whether more follow.
+    /// Whether the list is that of all channels, not of one.
     is_whole: bool,
     after: Option<ByteString>,
 }
@@ -78,7 +78,7 @@ struct Named {
 }
 
 pub(crate) async fn read(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -98,13 +98,13 @@ pub(crate) async fn read(
 }
 
 pub(crate) async fn suppress(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
-        format(&parts.headers, &[Format::Json])?;
+        format(&parts.headers, &[BodyFormat::Json])?;
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let object = Object::read(&whole, SUPPRESS)?;
@@ -129,13 +129,13 @@ pub(crate) async fn suppress(
 
 /// `POST /v1/suppressions/lift`
 pub(crate) async fn lift(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     State(Operations(operations)): State<Operations>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
-        format(&parts.headers, &[Format::Json])?;
+        format(&parts.headers, &[BodyFormat::Json])?;
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let object = Object::read(&whole, LIFT)?;
@@ -158,7 +158,7 @@ pub(crate) async fn lift(
 
 /// `DELETE /v1/suppressions`
 pub(crate) async fn lift_one(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     State(Operations(operations)): State<Operations>,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
@@ -175,7 +175,7 @@ pub(crate) async fn lift_one(
 
 /// `GET /v1/suppressions/events`: what changed since a position, or as soon as something does.
 pub(crate) async fn events(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ApiState>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &["position", "limit", "wait"])?;
@@ -196,7 +196,7 @@ pub(crate) async fn events(
 }
 
 /// The whole list, or that of one channel, in constant memory.
-async fn export(shared: &Shared, uri: &Uri) -> Result<Response, Problem> {
+async fn export(shared: &ApiState, uri: &Uri) -> Result<Response, Problem> {
     let mut query = Query::read(uri, &["channel"])?;
     let only: Option<Name> = query.parse("channel")?;
     let is_whole = only.is_none();
@@ -246,9 +246,9 @@ impl Export {
     }
 }
 
-// === impl Shared ===
+// === impl ApiState ===
 
-impl Shared {
+impl ApiState {
     /// Changes after `position`; when there are none, those that come within `wait`.
     async fn events(
         &self,
@@ -298,7 +298,7 @@ enum Strictness {
 }
 
 fn named(
-    shared: &Shared,
+    shared: &ApiState,
     whole: &ByteString,
     object: &Object<'_>,
     strictness: Strictness,
@@ -337,7 +337,7 @@ fn named(
 }
 
 /// Refuses a channel that is neither configured nor on the list: it is mistyped.
-async fn check_channel(shared: &Shared, channel: &Name) -> Result<(), Problem> {
+async fn check_channel(shared: &ApiState, channel: &Name) -> Result<(), Problem> {
     match shared.intake.check_recipient(channel.as_str(), ByteString::default()) {
         Err(invalid) if invalid.pointer == "/channel" => {
             let listed = shared.reads.suppressions(channel.clone(), None, 1).await?;
@@ -348,7 +348,7 @@ async fn check_channel(shared: &Shared, channel: &Name) -> Result<(), Problem> {
 }
 
 /// The spelling under which a recipient is listed.
-fn as_listed(shared: &Shared, channel: &Name, to: ByteString) -> ByteString {
+fn as_listed(shared: &ApiState, channel: &Name, to: ByteString) -> ByteString {
     let checked = shared.intake.check_recipient(channel.as_str(), to.clone());
     checked.map_or(to, |(_, canonical)| canonical)
 }

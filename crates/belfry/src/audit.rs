@@ -24,7 +24,7 @@ pub(crate) struct AuditArgs {
 
 /// The account in the words of `--json`.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct AuditReport<'a> {
     #[serde(flatten)]
     totals: Totals,
     balanced: bool,
@@ -34,7 +34,7 @@ struct Report<'a> {
 /// Prints the account; the exit code is 1 when it does not balance.
 pub(crate) fn run(args: &AuditArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
     let audit = reader::ask(store, async |reads| Ok(reads.audit().await?))?;
-    let report = Report::of(&audit);
+    let report = AuditReport::of(&audit);
     if args.json {
         output::json(&report)?;
     } else {
@@ -43,9 +43,9 @@ pub(crate) fn run(args: &AuditArgs, store: &StoreConfig) -> anyhow::Result<ExitC
     Ok(if report.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-// === impl Report ===
+// === impl AuditReport ===
 
-impl<'a> Report<'a> {
+impl<'a> AuditReport<'a> {
     fn of(audit: &'a Audit) -> Self {
         let account = &audit.account;
         Self {
@@ -81,7 +81,7 @@ mod tests {
     fn the_account_is_written_with_exactly_these_words() {
         let account = Account { accepted: 3, delivered: 2, pending: 1, ..Account::default() };
         let audit = Audit { account, ..Audit::default() };
-        let json = serde_json::to_string(&Report::of(&audit)).unwrap();
+        let json = serde_json::to_string(&AuditReport::of(&audit)).unwrap();
         assert_eq!(
             json,
             r#"{"accepted":3,"delivered":2,"refused":0,"expired":0,"cancelled":0,"suppressed":0,"in_doubt":0,"dead":0,"pending":1,"balanced":true,"problems":[]}"#
@@ -92,7 +92,7 @@ mod tests {
     fn a_problem_unbalances_an_account_whose_sum_is_right() {
         let problems = vec!["batch 7 is cut short".to_owned()];
         let audit = Audit { problems, problem_count: 3, ..Audit::default() };
-        let report = Report::of(&audit);
+        let report = AuditReport::of(&audit);
         assert!(!report.balanced);
         let text = report.to_text(audit.problem_count).unwrap();
         let end =

@@ -7,7 +7,7 @@ use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 use crate::output;
 
 /// `belfry cancel`
@@ -21,7 +21,7 @@ pub(crate) struct CancelArgs {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer {
+struct CancelAnswer {
     cancelled: u64,
     under_way: u64,
     ended: u64,
@@ -29,11 +29,11 @@ struct Answer {
 
 /// Says what cancelling came to.
 pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let answer: Answer = client.post(&path(&args.id)?, &())?;
+    let answer: CancelAnswer = client.post(&path(&args.id)?, &())?;
     if args.json {
         output::json(&answer)?;
     } else {
-        let Answer { cancelled, under_way, ended } = answer;
+        let CancelAnswer { cancelled, under_way, ended } = answer;
         output::line(format_args!(
             "{cancelled} cancelled; too late for {under_way} under way and {ended} that ended"
         ))?;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn path(id: &str) -> Result<String, Failure> {
+fn path(id: &str) -> Result<String, CommandFailure> {
     if let Ok(broadcast) = id.parse::<BroadcastId>() {
         return Ok(format!("/v1/broadcasts/{broadcast}/cancel"));
     }
@@ -49,5 +49,5 @@ fn path(id: &str) -> Result<String, Failure> {
         return Ok(format!("/v1/notifications/{notification}/cancel"));
     }
     let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
-    Err(Failure::new(FailureKind::BadInput, message))
+    Err(CommandFailure::new(FailureKind::BadInput, message))
 }

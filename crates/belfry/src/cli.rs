@@ -25,12 +25,12 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// The command.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run the engine: take notifications in and deliver them
     Serve(RunArgs),
     /// Run the half that takes notifications in and hands them to consumers through a broker

@@ -11,7 +11,7 @@ use bench::{Finished, Guarantee, Setup, Trial, Workload};
 use flow::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use report::Report;
+use report::DemoReport;
 
 /// The arguments of the demo.
 #[derive(Debug, Clone, clap::Args)]
@@ -80,9 +80,13 @@ pub(crate) fn run(options: &DemoArgs) -> Result<ExitCode> {
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn play(options: &DemoArgs, directory: &std::path::Path, workload: &Workload) -> Result<Report> {
+fn play(
+    options: &DemoArgs,
+    directory: &std::path::Path,
+    workload: &Workload,
+) -> Result<DemoReport> {
     let clock = Clock::system();
-    let stage = Stage::new(options.json);
+    let stage = DemoProgress::new(options.json);
     stage.says("starting the provider and the engine");
     let mut trial = Trial::start(Setup {
         binary: std::env::current_exe().context("where this binary is")?,
@@ -125,18 +129,18 @@ fn play(options: &DemoArgs, directory: &std::path::Path, workload: &Workload) ->
     })?;
     progress.finish_and_clear();
     let finished: Finished = trial.finish(workload)?;
-    Ok(Report::new(&finished, due_at, accepted_at))
+    Ok(DemoReport::new(&finished, due_at, accepted_at))
 }
 
 /// The progress that is printed while the demo runs.
 #[derive(Debug)]
-struct Stage {
+struct DemoProgress {
     silent: bool,
 }
 
-// === impl Stage ===
+// === impl DemoProgress ===
 
-impl Stage {
+impl DemoProgress {
     fn new(silent: bool) -> Self {
         Self { silent }
     }

@@ -10,7 +10,7 @@ use store::{Attempted, History, LogEntry, LogPosition, ReadStore};
 
 use crate::args::StoreArgs;
 use crate::config::StoreConfig;
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 use crate::{output, reader};
 
 /// `belfry log`
@@ -39,7 +39,7 @@ const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// One attempt, or the end, of one notification.
 #[derive(Debug, Serialize)]
-struct Line {
+struct LogLineView {
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -65,7 +65,7 @@ struct Story {
     next_attempt_at: Option<String>,
     fallback_of: Option<String>,
     fallback_id: Option<String>,
-    attempts: Vec<Line>,
+    attempts: Vec<LogLineView>,
 }
 
 /// Prints the log, or the history of one notification.
@@ -83,7 +83,7 @@ async fn list(args: &LogArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     loop {
         let page = reads.log(position, PAGE_ENTRIES).await?;
         for entry in page.entries {
-            let line = Line::from(entry);
+            let line = LogLineView::from(entry);
             if args.json { output::json(&line)? } else { output::line(line.to_text())? }
         }
         if page.next != position {
@@ -99,7 +99,7 @@ async fn list(args: &LogArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
 
 async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyhow::Result<()> {
     let history = reads.find(id).await?.ok_or_else(|| {
-        Failure::new(
+        CommandFailure::new(
             FailureKind::BadInput,
             format!("this store never accepted the notification {id}"),
         )
@@ -125,9 +125,9 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
     Ok(())
 }
 
-// === impl Line ===
+// === impl LogLineView ===
 
-impl Line {
+impl LogLineView {
     fn new(id: Option<NotificationId>, attempted: Attempted) -> Self {
         Self {
             at: attempted.at.to_string(),
@@ -148,7 +148,7 @@ impl Line {
     }
 }
 
-impl From<LogEntry> for Line {
+impl From<LogEntry> for LogLineView {
     fn from(entry: LogEntry) -> Self {
         Self::new(Some(entry.id), entry.attempted)
     }
@@ -173,7 +173,7 @@ impl From<History> for Story {
             next_attempt_at: history.next_attempt_at.map(|instant| instant.to_string()),
             fallback_of: history.content.fallback.and_then(|it| it.of).map(|id| id.to_string()),
             fallback_id: history.fallback_id.map(|id| id.to_string()),
-            attempts: history.attempts.into_iter().map(|line| Line::new(None, line)).collect(),
+            attempts: history.attempts.into_iter().map(|line| LogLineView::new(None, line)).collect(),
         }
     }
 }
@@ -192,7 +192,7 @@ mod tests {
             status: 410,
             detail: "Unregistered\x1b[2J\n".to_owned(),
         };
-        let line = Line::new(None, attempted);
+        let line = LogLineView::new(None, attempted);
         assert_eq!(
             line.to_text(),
             "1970-01-01T00:00:00.000Z attempt 2 refused 410 Unregistered[2J"

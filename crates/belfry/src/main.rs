@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, CliCommand};
 use crate::client::Client;
 use crate::config::{Config, Flags};
 use crate::serve::Role;
@@ -47,53 +47,53 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
     let config = |flags| Config::load(global.config.as_deref(), flags);
     let client = || Client::new(&global, &config(Flags::default())?);
     match command {
-        Command::Serve(args) => {
+        CliCommand::Serve(args) => {
             serve::run(Role::Both, &config(args.flags())?, || config(args.flags()))
         }
-        Command::Produce(args) => {
+        CliCommand::Produce(args) => {
             serve::run(Role::Produce, &config(args.flags())?, || config(args.flags()))
         }
-        Command::Consume(args) => {
+        CliCommand::Consume(args) => {
             serve::run(Role::Consume, &config(args.flags())?, || config(args.flags()))
         }
-        Command::Import(args) => import::run(&args, &client()?),
-        Command::Send(args) => send::run(&args, &client()?),
-        Command::Status(args) => {
+        CliCommand::Import(args) => import::run(&args, &client()?),
+        CliCommand::Send(args) => send::run(&args, &client()?),
+        CliCommand::Status(args) => {
             let source = match args.flags() {
                 Some(flags) => {
                     let config = config(flags)?;
                     let feed = config.suppressions.feed_name()?;
-                    status::Source::Store { store: config.store, feed }
+                    status::StatusSource::Store { store: config.store, feed }
                 }
-                None => status::Source::Engine(client()?),
+                None => status::StatusSource::Engine(client()?),
             };
             status::run(&args, &source)
         }
-        Command::Log(args) => log::run(&args, &config(args.store.flags())?.store),
-        Command::Cancel(args) => cancel::run(&args, &client()?),
-        Command::Requeue(args) => requeue::run(&args, &client()?),
-        Command::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),
-        Command::Suppressions(SuppressionsCommand::Export(args)) => {
+        CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store),
+        CliCommand::Cancel(args) => cancel::run(&args, &client()?),
+        CliCommand::Requeue(args) => requeue::run(&args, &client()?),
+        CliCommand::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),
+        CliCommand::Suppressions(SuppressionsCommand::Export(args)) => {
             suppressions::export(&args, &config(args.store.flags())?.store)
         }
-        Command::Suppressions(SuppressionsCommand::Feed(args)) => {
+        CliCommand::Suppressions(SuppressionsCommand::Feed(args)) => {
             suppressions::feed(&args, &config(args.store.flags())?.store)
         }
-        Command::Suppressions(SuppressionsCommand::Add(args)) => {
+        CliCommand::Suppressions(SuppressionsCommand::Add(args)) => {
             suppressions::add(&args, &client()?)
         }
-        Command::Suppressions(SuppressionsCommand::Lift(args)) => {
+        CliCommand::Suppressions(SuppressionsCommand::Lift(args)) => {
             suppressions::lift(&args, &client()?)
         }
-        Command::Demo(args) => demo::run(&args),
-        Command::ProviderSim(options) => {
+        CliCommand::Demo(args) => demo::run(&args),
+        CliCommand::ProviderSim(options) => {
             provider_sim::run(*options)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Credential(command) => credential::run(&command, global.config.as_deref()),
-        Command::CheckConfig(args) => check_config::run(&args, global.config.as_deref()),
-        Command::ApiKey(args) => api_key::run(&args),
-        Command::VapidKey => vapid_key::run(),
-        Command::Reference => output::print(&cli::to_markdown()),
+        CliCommand::Credential(command) => credential::run(&command, global.config.as_deref()),
+        CliCommand::CheckConfig(args) => check_config::run(&args, global.config.as_deref()),
+        CliCommand::ApiKey(args) => api_key::run(&args),
+        CliCommand::VapidKey => vapid_key::run(),
+        CliCommand::Reference => output::print(&cli::to_markdown()),
     }
 }

@@ -8,7 +8,7 @@ use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 use crate::output;
 
 /// `belfry requeue`
@@ -47,7 +47,7 @@ pub(crate) struct RequeueArgs {
 
 /// The counts of one page of matches, and where the next page begins.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Answer {
+struct RequeueAnswer {
     matched: u64,
     requeued: u64,
     expired: u64,
@@ -56,7 +56,7 @@ struct Answer {
 }
 
 #[derive(Debug, Deserialize)]
-struct OneAnswer {
+struct RequeueOneAnswer {
     requeued: u64,
 }
 
@@ -66,24 +66,24 @@ const CALL_ITEMS: u64 = notification::limits::LIST_ITEMS as u64;
 /// Requeues what is meant, call by call, and says what came of it.
 pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let total = match target(args)? {
-        Some(Target::Notification(id)) if args.dry_run => {
+        Some(RequeueTarget::Notification(id)) if args.dry_run => {
             let message =
                 format!("--dry-run counts what a filter matches; `belfry status {id}` shows one");
-            return Err(Failure::new(FailureKind::Usage, message).into());
+            return Err(CommandFailure::new(FailureKind::Usage, message).into());
         }
-        Some(Target::Notification(id)) => {
+        Some(RequeueTarget::Notification(id)) => {
             let path = format!("/v1/notifications/{id}/requeue");
-            let OneAnswer { requeued } = client.post(&path, &())?;
-            Answer { matched: 1, requeued, ..Answer::default() }
+            let RequeueOneAnswer { requeued } = client.post(&path, &())?;
+            RequeueAnswer { matched: 1, requeued, ..RequeueAnswer::default() }
         }
-        Some(Target::Broadcast(id)) => many(args, Some(id), client)?,
+        Some(RequeueTarget::Broadcast(id)) => many(args, Some(id), client)?,
         None => many(args, None, client)?,
     };
     if args.json {
         output::json(&total)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Answer { matched, requeued, expired, .. } = total;
+    let RequeueAnswer { matched, requeued, expired, .. } = total;
     let verb = if args.dry_run { "would be requeued" } else { "requeued" };
     let expired = match expired {
         0 => String::new(),
@@ -93,12 +93,12 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-enum Target {
+enum RequeueTarget {
     Notification(NotificationId),
     Broadcast(BroadcastId),
 }
 
-fn target(args: &RequeueArgs) -> Result<Option<Target>, Failure> {
+fn target(args: &RequeueArgs) -> Result<Option<RequeueTarget>, CommandFailure> {
     let Some(id) = &args.id else {
         let RequeueArgs { channel, destination, since, until, reason, all, .. } = args;
         let is_narrow = [channel, destination, since, until, reason].iter().any(|it| it.is_some());
@@ -106,12 +106,12 @@ fn target(args: &RequeueArgs) -> Result<Option<Target>, Failure> {
             return Ok(None);
         }
         let message = "say what to requeue: an identifier, a filter such as --channel, or --all";
-        return Err(Failure::new(FailureKind::Usage, message));
+        return Err(CommandFailure::new(FailureKind::Usage, message));
     };
-    let broadcast = id.parse().map(Target::Broadcast).ok();
-    let target = broadcast.or_else(|| id.parse().map(Target::Notification).ok());
+    let broadcast = id.parse().map(RequeueTarget::Broadcast).ok();
+    let target = broadcast.or_else(|| id.parse().map(RequeueTarget::Notification).ok());
     let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
-    target.map(Some).ok_or_else(|| Failure::new(FailureKind::BadInput, message))
+    target.map(Some).ok_or_else(|| CommandFailure::new(FailureKind::BadInput, message))
 }
 
 /// All that match, a bounded number at a time.
@@ -119,16 +119,16 @@ fn many(
     args: &RequeueArgs,
     broadcast: Option<BroadcastId>,
     client: &Client,
-) -> anyhow::Result<Answer> {
-    let mut total = Answer::default();
+) -> anyhow::Result<RequeueAnswer> {
+    let mut total = RequeueAnswer::default();
     loop {
         let left = args.limit.map_or(CALL_ITEMS, |limit| limit.saturating_sub(total.matched));
         if left == 0 {
             return Ok(total);
         }
         let path = path(args, broadcast, left.min(CALL_ITEMS), total.next.as_deref());
-        let answer: Answer = client.post(&path, &())?;
-        total = Answer {
+        let answer: RequeueAnswer = client.post(&path, &())?;
+        total = RequeueAnswer {
             matched: total.matched + answer.matched,
             requeued: total.requeued + answer.requeued,
             expired: total.expired + answer.expired,

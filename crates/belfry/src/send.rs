@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::args::json;
 use crate::client::Client;
-use crate::exit::{self, Failure, FailureKind};
+use crate::exit::{self, CommandFailure, FailureKind};
 use crate::output;
 
 /// `belfry send`
@@ -71,7 +71,7 @@ pub(crate) struct SendArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Body<'a> {
+struct SendBody<'a> {
     channel: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
@@ -100,20 +100,20 @@ struct Body<'a> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Created {
+struct SendAnswer {
     id: String,
     replayed: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Broadcast {
+struct BroadcastBody {
     id: String,
     accepted: u64,
     replayed: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Preview {
+struct PreviewAnswer {
     content: Box<RawValue>,
     options: Option<Box<RawValue>>,
     bytes: u64,
@@ -135,12 +135,12 @@ pub(crate) fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> 
     }
     match &args.to_file {
         None => {
-            let created: Created = client.post("/v1/notifications", &Body::from(args))?;
+            let created: SendAnswer = client.post("/v1/notifications", &SendBody::from(args))?;
             show(args, &created, &created.id)?;
         }
         Some(file) => {
-            let head = serde_json::to_vec(&Body::from(args))?;
-            let created: Broadcast = client
+            let head = serde_json::to_vec(&SendBody::from(args))?;
+            let created: BroadcastBody = client
                 .upload("/v1/broadcasts", recipients::body(head, file, args.takes_objects())?)?;
             show(args, &created, &format!("{} ({} notifications)", created.id, created.accepted))?;
         }
@@ -150,7 +150,7 @@ pub(crate) fn run(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> 
 
 /// Prints what would be sent. What its channel says to it goes to standard error.
 fn preview(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let preview: Preview = client.post("/v1/preview", &Body::from(args))?;
+    let preview: PreviewAnswer = client.post("/v1/preview", &SendBody::from(args))?;
     if args.json {
         output::json(&preview)?;
     } else {
@@ -161,7 +161,9 @@ fn preview(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
     }
     if let Some(PreviewError { pointer, message }) = preview.error {
         let field = pointer.trim_start_matches('/');
-        return Err(Failure::new(FailureKind::BadInput, format!("{field}: {message}")).into());
+        return Err(
+            CommandFailure::new(FailureKind::BadInput, format!("{field}: {message}")).into()
+        );
     }
     exit::complain(&format!("{} bytes, which the channel accepts", preview.bytes));
     Ok(ExitCode::SUCCESS)
@@ -180,9 +182,9 @@ impl SendArgs {
     }
 }
 
-// === impl Body ===
+// === impl SendBody ===
 
-impl<'a> From<&'a SendArgs> for Body<'a> {
+impl<'a> From<&'a SendArgs> for SendBody<'a> {
     fn from(args: &'a SendArgs) -> Self {
         Self {
             channel: args.channel.as_str(),
@@ -205,15 +207,15 @@ impl<'a> From<&'a SendArgs> for Body<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::{Cli, CliCommand};
     use clap::Parser as _;
 
     #[test]
     fn json_is_sent_as_it_was_written() {
         let content = r#"{"b": 1.10, "a":12345678901234567890123}"#;
         let words = ["belfry", "send", "--channel", "ios", "--to", "t", "--content", content];
-        let Command::Send(args) = Cli::try_parse_from(words).unwrap().command else { panic!() };
-        let body = serde_json::to_string(&Body::from(&args)).unwrap();
+        let CliCommand::Send(args) = Cli::try_parse_from(words).unwrap().command else { panic!() };
+        let body = serde_json::to_string(&SendBody::from(&args)).unwrap();
         assert_eq!(body, format!(r#"{{"channel":"ios","to":"t","content":{content}}}"#));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use api::{Cluster, Lane, Parked, Status, SuppressionFeed, Worker};
+use api::{ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer};
 use channel::Secret;
 use clap::Args;
 use notification::Name;
@@ -36,12 +36,12 @@ pub(crate) struct StatusArgs {
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Columns of text, each as wide as its widest cell.
-struct Table<const COLUMNS: usize> {
+struct TextTable<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }
 
 /// Whom to ask.
-pub(crate) enum Source {
+pub(crate) enum StatusSource {
     /// An engine, by its API.
     Engine(Client),
     /// The store itself: the engines need not answer, or be there.
@@ -54,7 +54,7 @@ pub(crate) enum Source {
 }
 
 /// Prints the status once, or every second.
-pub(crate) fn run(args: &StatusArgs, source: &Source) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &StatusArgs, source: &StatusSource) -> anyhow::Result<ExitCode> {
     loop {
         let status = source.read()?;
         if args.json {
@@ -78,23 +78,23 @@ impl StatusArgs {
     }
 }
 
-// === impl Source ===
+// === impl StatusSource ===
 
-impl Source {
-    fn read(&self) -> anyhow::Result<Status> {
+impl StatusSource {
+    fn read(&self) -> anyhow::Result<StatusAnswer> {
         match self {
             Self::Engine(client) => client.get("/v1/status"),
             Self::Store { store, feed } => reader::ask(store, async |reads| {
                 let now = pipeline::timestamp(flow::Clock::system());
-                Ok(Status::read(reads, None, feed.as_ref(), now).await?)
+                Ok(StatusAnswer::read(reads, None, feed.as_ref(), now).await?)
             }),
         }
     }
 }
 
-// === impl Table ===
+// === impl TextTable ===
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
+impl<const COLUMNS: usize> TextTable<COLUMNS> {
     fn new(heads: [&str; COLUMNS]) -> Self {
         Self { rows: vec![heads.map(str::to_owned)] }
     }
@@ -105,7 +105,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 }
 
 /// Without a line feed at the end.
-impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
+impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut widths = [0; COLUMNS];
         for row in &self.rows {
@@ -126,7 +126,7 @@ impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
     }
 }
 
-fn status_text(status: &Status) -> Result<String, fmt::Error> {
+fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     let mut text = match &status.started_at {
         Some(started_at) => format!("belfry {}, running since {started_at}\n", status.version),
         None => format!("belfry {}, as the store has it\n", status.version),
@@ -149,8 +149,11 @@ fn status_text(status: &Status) -> Result<String, fmt::Error> {
         writeln!(text, "{}", parked_text(parked))?;
     }
     if !status.lanes.is_empty() {
-        let mut lanes = Table::new(["lane", "destination", "priority", "under way", "next due"]);
-        for Lane { channel, destination, priority, claimed, next_due_at, parked } in &status.lanes {
+        let mut lanes =
+            TextTable::new(["lane", "destination", "priority", "under way", "next due"]);
+        for LaneAnswer { channel, destination, priority, claimed, next_due_at, parked } in
+            &status.lanes
+        {
             let next = match next_due_at.as_deref() {
                 Some(_) if *parked => "parked: no such channel",
                 next => next.unwrap_or("-"),
@@ -165,8 +168,8 @@ fn status_text(status: &Status) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-fn parked_text(parked: &Parked) -> String {
-    let Parked { channel, lanes, notifications, next_due_at, at_least } = parked;
+fn parked_text(parked: &ParkedAnswer) -> String {
+    let ParkedAnswer { channel, lanes, notifications, next_due_at, at_least } = parked;
     let bound = if *at_least { "at least " } else { "" };
     let lanes = if *lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
     format!(
@@ -174,7 +177,7 @@ fn parked_text(parked: &Parked) -> String {
     )
 }
 
-fn cluster_text(cluster: &Cluster) -> Result<String, fmt::Error> {
+fn cluster_text(cluster: &ClusterAnswer) -> Result<String, fmt::Error> {
     let heads = [
         "worker",
         "role",
@@ -186,7 +189,7 @@ fn cluster_text(cluster: &Cluster) -> Result<String, fmt::Error> {
         "under way",
         "per s",
     ];
-    let mut workers = Table::new(heads);
+    let mut workers = TextTable::new(heads);
     for worker in &cluster.workers {
         workers.push([
             &worker.name,
@@ -211,7 +214,7 @@ fn cluster_text(cluster: &Cluster) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-fn state(worker: &Worker) -> &'static str {
+fn state(worker: &WorkerAnswer) -> &'static str {
     match worker {
         _ if worker.alive_for_seconds <= 0.0 => "overdue",
         _ if worker.standing_by => "standing by",
@@ -245,7 +248,7 @@ mod tests {
                     "partitions": 0, "claimed": 0, "settled": 0, "settled_per_second": 0.0},
             ]},
         });
-        let status: Status = serde_json::from_value(status).unwrap();
+        let status: StatusAnswer = serde_json::from_value(status).unwrap();
         let text = status_text(&status).unwrap();
         let (_, rest) = text.split_once("pending               3\n").unwrap();
         assert_eq!(

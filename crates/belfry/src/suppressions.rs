@@ -102,7 +102,7 @@ pub(crate) struct LiftArgs {
 
 /// One recipient of the list.
 #[derive(Debug, Serialize)]
-struct Line {
+struct SuppressionLine {
     channel: String,
     to: String,
     reason: String,
@@ -111,7 +111,7 @@ struct Line {
 }
 
 /// Changes that are being printed.
-struct Reading {
+struct FeedReading {
     /// All up to here are printed.
     position: EventPosition,
     count: u64,
@@ -151,7 +151,7 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
                 let Some(last) = page.last() else { break };
                 after = Some(last.recipient.clone());
                 for suppression in page {
-                    let line = Line::from(suppression);
+                    let line = SuppressionLine::from(suppression);
                     if args.json {
                         output::json(&line)?;
                     } else {
@@ -179,7 +179,7 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
 /// Prints changes, until there are no more or it is interrupted; however it ends, it says where to go on. On standard error,
 /// for standard output is for scripts.
 pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
-    let mut reading = Reading { position: args.position, count: 0, line: StatusLine::new() };
+    let mut reading = FeedReading { position: args.position, count: 0, line: StatusLine::new() };
     let ended = reader::ask(store, async |reads| {
         tokio::select! {
             ended = reading.run(args, reads) => ended,
@@ -187,7 +187,7 @@ pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitC
         }
     });
     reading.line.finish();
-    let Reading { position, count, .. } = reading;
+    let FeedReading { position, count, .. } = reading;
     match ended {
         Ok(()) => complain(&format!("{count} changes; go on with --position {position}")),
         Err(error) if count > 0 => {
@@ -231,9 +231,9 @@ pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<ExitCode>
     args.whom.show(&sum, &format!("{lifted} lifted, {unchanged} unchanged"))
 }
 
-// === impl Reading ===
+// === impl FeedReading ===
 
-impl Reading {
+impl FeedReading {
     async fn run(&mut self, args: &FeedArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
         loop {
             let page = reads.suppression_events(self.position, PAGE).await?;
@@ -321,16 +321,16 @@ impl WhomArgs {
     }
 }
 
-// === impl Line ===
+// === impl SuppressionLine ===
 
-impl Line {
+impl SuppressionLine {
     fn to_text(&self) -> String {
         let Self { channel, to, reason, status, since } = self;
         plain(&format!("{since} {channel} {to} {status} {reason}"))
     }
 }
 
-impl From<Suppression> for Line {
+impl From<Suppression> for SuppressionLine {
     fn from(suppression: Suppression) -> Self {
         let Suppression { channel, recipient, reason, status, since } = suppression;
         let (channel, to) = (channel.to_string(), recipient.to_string());

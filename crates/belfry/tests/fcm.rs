@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bench::{Setup, Trial};
 use provider_sim::is_dead;
-use provider_sim::journal::{Reader, Status};
+use provider_sim::journal::{JournalStatus, Reader};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 const DEVICES: usize = 300;
@@ -18,7 +18,7 @@ struct Books {
     accepted: usize,
     unregistered: usize,
     unanswered: usize,
-    others: Vec<Status>,
+    others: Vec<JournalStatus>,
 }
 
 fn books(trial: &Trial) -> Books {
@@ -27,11 +27,11 @@ fn books(trial: &Trial) -> Books {
     while let Some(record) = reader.next_record().unwrap() {
         match record.status {
             _ if record.id == "access-token" => books.access_tokens += 1,
-            Status::Answered(200) => books.accepted += 1,
-            Status::Answered(404) => books.unregistered += 1,
-            Status::Drop => books.unanswered += 1,
-            Status::Refuse => {}
-            status @ Status::Answered(_) => books.others.push(status),
+            JournalStatus::Answered(200) => books.accepted += 1,
+            JournalStatus::Answered(404) => books.unregistered += 1,
+            JournalStatus::Drop => books.unanswered += 1,
+            JournalStatus::Refuse => {}
+            status @ JournalStatus::Answered(_) => books.others.push(status),
         }
     }
     books

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Caller, Guarantee, Setup, Trial, Workload};
+use bench::{Guarantee, LoadCaller, Setup, Trial, Workload};
 use testbed::disk::{End, Place, SmallDisk};
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -65,7 +65,7 @@ fn fill_it_and_kill_the_engine() {
 fn post(trial: &Trial) -> (u16, String) {
     let to = token(0);
     let body = format!(r#"{{"channel":"ios","to":"{to}","content":{{"aps":{{}}}}}}"#);
-    let mut caller = Caller::connect(trial.engine().listen()).unwrap();
+    let mut caller = LoadCaller::connect(trial.engine().listen()).unwrap();
     caller.request("none", "POST /v1/notifications", &body).unwrap()
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bench::{Audit, Guarantee, Setup, Trial};
 use provider_sim::is_dead;
-use provider_sim::journal::{Channel, Reader};
+use provider_sim::journal::{JournalChannel, Reader};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 const CONTENT: &str = r#"{"subject":"Hello","text":"Hello\n","html":"<p>Hello</p>"}"#;
@@ -47,7 +47,7 @@ fn arrived(trial: &Trial) -> HashMap<String, u64> {
     let mut arrived = HashMap::new();
     let mut journal = Reader::open(&trial.simulator().ready.journal).unwrap();
     while let Some(record) = journal.next_record().unwrap() {
-        if record.channel == Channel::Smtp && record.status.has_arrived() {
+        if record.channel == JournalChannel::Smtp && record.status.has_arrived() {
             *arrived.entry(record.recipient.to_owned()).or_default() += 1;
         }
     }

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bench::{Setup, Trial};
 use provider_sim::is_dead;
-use provider_sim::journal::{Channel, Reader, Status};
+use provider_sim::journal::{JournalChannel, JournalStatus, Reader};
 
 const BELFRY: &str = env!("CARGO_BIN_EXE_belfry");
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -65,7 +65,7 @@ fn send(trial: &Trial, rows: impl Iterator<Item = serde_json::Value>) {
 }
 
 /// How often each status was answered on `channel`.
-fn answers(trial: &Trial, channel: Channel) -> BTreeMap<Status, usize> {
+fn answers(trial: &Trial, channel: JournalChannel) -> BTreeMap<JournalStatus, usize> {
     let mut reader = Reader::open(&trial.simulator().ready.journal).unwrap();
     let mut answers = BTreeMap::new();
     while let Some(record) = reader.next_record().unwrap() {
@@ -109,12 +109,12 @@ fn browsers_get_what_only_they_can_read_and_the_gone_are_not_asked_twice() {
     };
     send(&trial, subscriptions.iter().map(|one| row(in_short(one))));
 
-    let answers = answers(&trial, Channel::WebPush);
+    let answers = answers(&trial, JournalChannel::WebPush);
     let reached = SUBSCRIPTIONS - gone;
-    assert_eq!(answers.get(&Status::Answered(201)), Some(&(2 * reached)), "{answers:?}");
-    assert_eq!(answers.get(&Status::Answered(410)), Some(&gone), "{answers:?}");
+    assert_eq!(answers.get(&JournalStatus::Answered(201)), Some(&(2 * reached)), "{answers:?}");
+    assert_eq!(answers.get(&JournalStatus::Answered(410)), Some(&gone), "{answers:?}");
     let others =
-        answers.keys().filter(|status| !matches!(status, Status::Answered(201 | 410 | 429)));
+        answers.keys().filter(|status| !matches!(status, JournalStatus::Answered(201 | 410 | 429)));
     assert_eq!(others.count(), 0, "{answers:?}");
     let audit = trial.audit().unwrap();
     assert!(audit.balanced, "{audit:?}");
@@ -133,6 +133,9 @@ fn a_webhook_is_signed_with_a_secret_and_a_key_side_by_side() {
     let to = |number| format!("https://{address}/hook/{number}");
     let row = |number: u8| serde_json::json!({ "channel": "hooks", "to": to(number), "content": { "n": number } });
     send(&trial, (0..20).map(row));
-    assert_eq!(answers(&trial, Channel::Webhook), BTreeMap::from([(Status::Answered(200), 20)]));
+    assert_eq!(
+        answers(&trial, JournalChannel::Webhook),
+        BTreeMap::from([(JournalStatus::Answered(200), 20)])
+    );
     assert_eq!(trial.audit().unwrap().delivered, 20);
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bench::{Caller, Engine, EngineSettings, Role, Simulator};
+use bench::{EngineProcess, EngineSettings, LoadCaller, Role, SimulatorProcess};
 use flow::Clock;
 use testbed::postgres::{Database, Postgres, PostgresOptions};
 
@@ -55,7 +55,7 @@ fn main() -> Result<()> {
         "sqlite" => None,
         _ => bail!(usage),
     };
-    let simulator = Simulator::start(&binary, directory.path(), &[])?;
+    let simulator = SimulatorProcess::start(&binary, directory.path(), &[])?;
     let subject = |name: &str| {
         let backing = match &server {
             Some(server) => Backing::Postgres(server.create_database()?),
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     let clock = Clock::system();
     // The schema, and one to be copied.
     let mut first = broad.start(&binary, &simulator)?;
-    settle(&mut Caller::connect(first.listen())?, 0)?;
+    settle(&mut LoadCaller::connect(first.listen())?, 0)?;
     first.stop()?;
     broad.fill(count, clock)?;
 
@@ -78,7 +78,7 @@ fn main() -> Result<()> {
         engines.push(subject.start(&binary, &simulator)?);
         latencies.started_us = from.elapsed().as_micros();
     }
-    let callers = engines.iter().map(|engine| Caller::connect(engine.listen()));
+    let callers = engines.iter().map(|engine| LoadCaller::connect(engine.listen()));
     let mut callers = callers.collect::<Result<Vec<_>>>()?;
     for number in 1..=WARM_UP + pairs {
         for (caller, latencies) in callers.iter_mut().zip(&mut measured) {
@@ -97,7 +97,7 @@ fn main() -> Result<()> {
 }
 
 /// Posts the notification with this number, and asks for it until it is delivered.
-fn settle(caller: &mut Caller, number: u64) -> Result<()> {
+fn settle(caller: &mut LoadCaller, number: u64) -> Result<()> {
     let id = caller.notify(number, "urgent")?;
     while !caller.is_delivered(&id)? {}
     Ok(())
@@ -128,7 +128,7 @@ fn report(kind: &str, count: u64, measured: [Latencies; 2]) -> Result<()> {
 // === impl Subject ===
 
 impl Subject {
-    fn start(&self, binary: &Path, simulator: &Simulator) -> Result<Engine> {
+    fn start(&self, binary: &Path, simulator: &SimulatorProcess) -> Result<EngineProcess> {
         let store = match &self.backing {
             Backing::Postgres(database) => Some(database.url()),
             Backing::Sqlite => None,
@@ -142,7 +142,7 @@ impl Subject {
             store,
             queue: None,
         };
-        Engine::start(settings, &simulator.ready)
+        EngineProcess::start(settings, &simulator.ready)
     }
 
     /// Writes the waiting ones, while no engine runs.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::workload::token;
-use bench::{Caller, Engine, EngineSettings, Role, Simulator};
+use bench::{EngineProcess, EngineSettings, LoadCaller, Role, SimulatorProcess};
 use flow::Clock;
 use testbed::{Postgres, PostgresOptions};
 
@@ -75,7 +75,7 @@ fn main() -> Result<()> {
     let side_phase = hostile_phase.min(SIDE_PHASE);
     let database = postgres.as_ref().map(Postgres::create_database).transpose()?;
     let directory = tempfile::tempdir()?;
-    let simulator = Simulator::start(&binary, directory.path(), &[])?;
+    let simulator = SimulatorProcess::start(&binary, directory.path(), &[])?;
     let settings = EngineSettings {
         binary: &binary,
         directory: directory.path(),
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
         store: database.as_ref().map(testbed::Database::url),
         queue: None,
     };
-    let mut engine = Engine::start(settings, &simulator.ready)?;
+    let mut engine = EngineProcess::start(settings, &simulator.ready)?;
     let address = engine.listen().to_owned();
 
     let (seen, _) = phase(&address, side_phase, &[])?;
@@ -146,7 +146,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
 
 fn call_healthz(address: &str, is_over: &AtomicBool) -> Result<Vec<Duration>> {
     let (clock, mut times) = (Clock::system(), Vec::new());
-    let mut caller = Caller::connect(address)?;
+    let mut caller = LoadCaller::connect(address)?;
     while !is_over.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
         let started = clock.monotonic();
@@ -160,7 +160,7 @@ fn call_healthz(address: &str, is_over: &AtomicBool) -> Result<Vec<Duration>> {
 /// Times from the POST to its answer, and to a read that finds the notification settled.
 fn post_and_await(address: &str, is_over: &AtomicBool) -> Result<Seen> {
     let (clock, mut seen) = (Clock::system(), Seen::default());
-    let mut caller = Caller::connect(address)?;
+    let mut caller = LoadCaller::connect(address)?;
     while !is_over.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
         let to = token(seen.accepted.len() as u64);
@@ -201,7 +201,7 @@ fn preview_on(
     is_over: &AtomicBool,
 ) -> Result<Answers> {
     let mut answers = Answers::new();
-    let mut caller = Caller::connect(address)?;
+    let mut caller = LoadCaller::connect(address)?;
     for body in bodies.iter().cycle().skip(number) {
         if is_over.load(Ordering::Relaxed) {
             break;
@@ -209,7 +209,7 @@ fn preview_on(
         let answered = caller.request(HOSTILE_KEY, "POST /v1/preview", body);
         if answered.is_err() {
             // A server that answers early may close the connection. One that is gone ends the phase.
-            caller = Caller::connect(address)?;
+            caller = LoadCaller::connect(address)?;
         }
         let status = answered.map_or(0, |(status, _)| status);
         *answers.entry(status).or_default() += 1;
@@ -302,7 +302,7 @@ impl Seen {
     }
 }
 
-fn ensure_alive(engine: &mut Engine) -> Result<()> {
+fn ensure_alive(engine: &mut EngineProcess) -> Result<()> {
     match engine.ended()? {
         None => Ok(()),
         Some(status) => bail!("the engine ended by itself with {status}"),

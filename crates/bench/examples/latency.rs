@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bench::{Caller, Setup, Trial, Workload};
+use bench::{LoadCaller, Setup, Trial, Workload};
 
 /// Between two notifications, so that the engine is idle again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
         simulator_flags: Vec::new(),
     })?;
     let clock = flow::Clock::system();
-    let mut caller = Caller::connect(trial.engine().listen())?;
+    let mut caller = LoadCaller::connect(trial.engine().listen())?;
     let mut posted_us = Vec::new();
     for number in 0..count {
         std::thread::sleep(PAUSE);

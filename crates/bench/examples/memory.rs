@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bench::{Caller, Engine, EngineSettings, Role, Simulator, Usage};
+use bench::{EngineProcess, EngineSettings, LoadCaller, Role, SimulatorProcess, Usage};
 use flow::Clock;
 use testbed::{Postgres, PostgresOptions};
 
@@ -83,7 +83,7 @@ fn measure(binary: &Path, postgres: Option<&Postgres>, load: Load, chunks: u64) 
     let directory = tempfile::tempdir()?;
     let provider = Provider::start()?;
     // It writes what a configuration needs, and is sent nothing.
-    let simulator = Simulator::start(binary, directory.path(), &[])?;
+    let simulator = SimulatorProcess::start(binary, directory.path(), &[])?;
     let setting =
         |name: &str, value: &str| (format!("BELFRY__CHANNELS__HOOKS__{name}"), value.to_owned());
     let settings = EngineSettings {
@@ -95,7 +95,7 @@ fn measure(binary: &Path, postgres: Option<&Postgres>, load: Load, chunks: u64) 
         store: database.as_ref().map(testbed::Database::url),
         queue: None,
     };
-    let mut engine = Engine::start(settings, &simulator.ready)?;
+    let mut engine = EngineProcess::start(settings, &simulator.ready)?;
     std::thread::sleep(AFTERWARDS);
     let idle = engine.usage()?.memory_bytes;
     let clock = Clock::system();
@@ -155,7 +155,7 @@ fn post_own_contents(address: &str, port: u16, chunks: u64) -> Result<u64> {
     let count = chunks * OF_CHUNK;
     let next = AtomicU64::new(0);
     let call = || {
-        let mut caller = Caller::connect(address)?;
+        let mut caller = LoadCaller::connect(address)?;
         loop {
             let from = next.fetch_add(OF_REQUEST, Ordering::Relaxed);
             if from >= count {
@@ -183,7 +183,7 @@ fn post_own_contents(address: &str, port: u16, chunks: u64) -> Result<u64> {
 }
 
 fn post_broadcast(address: &str, port: u16, chunks: u64) -> Result<u64> {
-    let mut caller = Caller::connect(address)?;
+    let mut caller = LoadCaller::connect(address)?;
     let recipients: Vec<String> =
         (0..chunks).map(|number| format!(r#""http://{}:{port}/""#, host(number))).collect();
     let body = format!(
@@ -196,7 +196,7 @@ fn post_broadcast(address: &str, port: u16, chunks: u64) -> Result<u64> {
 }
 
 /// Repeats what was turned away because too much is coming in.
-fn post_until_taken(caller: &mut Caller, line: &str, body: &str) -> Result<()> {
+fn post_until_taken(caller: &mut LoadCaller, line: &str, body: &str) -> Result<()> {
     loop {
         let (status, answer) = caller.request(KEY, line, body)?;
         match status {
@@ -257,7 +257,7 @@ fn answer_slowly(mut stream: &TcpStream, answered: &AtomicU64) -> Result<()> {
 // ----- the process -----
 
 impl Watcher {
-    fn over(engine: &Engine) -> Self {
+    fn over(engine: &EngineProcess) -> Self {
         let process = engine.process();
         let watcher = Self { most: Arc::default(), stopped: Arc::default() };
         let (most, stopped) = (Arc::clone(&watcher.most), Arc::clone(&watcher.stopped));

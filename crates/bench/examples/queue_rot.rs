@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::cluster::{Backing, Cluster, ClusterSetup};
 use bench::rate::{median, per_window};
-use bench::{Caller, Guarantee, Role, Workload};
+use bench::{Guarantee, LoadCaller, Role, Workload};
 
 /// Callers that send singles, each over its own connection.
 const CALLERS: u64 = 64;
@@ -118,7 +118,7 @@ fn look(cluster: &Cluster, phase: &str, lasts: Duration) -> Result<(u64, u64)> {
 /// Sends until it is over, as fast as the engine accepts.
 fn feed(cluster: &Cluster, way: Way, numbers: &Numbers, is_over: &AtomicBool) -> Result<()> {
     let member = cluster.members().first().context("there is an engine")?;
-    let mut caller = Caller::connect(member.listen()?)?;
+    let mut caller = LoadCaller::connect(member.listen()?)?;
     while !is_over.load(Ordering::Relaxed) {
         match way {
             Way::Singles => {

@@ -11,7 +11,7 @@ use crate::workload::token;
 
 /// An open connection to an engine.
 #[derive(Debug)]
-pub struct Caller {
+pub struct LoadCaller {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
 }
@@ -26,9 +26,9 @@ struct Seen {
 /// How long an answer may take, so that a run ends: what is measured takes milliseconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-// === impl Caller ===
+// === impl LoadCaller ===
 
-impl Caller {
+impl LoadCaller {
     /// Connects to the engine at `address`.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::workload::{Guarantee, token};
 
 /// Commands of one binary, with one configuration, for one engine. Outlives the engine.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct BenchClient {
     /// The binary under test.
     pub binary: PathBuf,
     /// The engine's configuration.
@@ -38,18 +38,18 @@ pub struct Audit {
 }
 
 #[derive(Debug, Deserialize)]
-struct Status {
-    totals: Totals,
+struct StatusCounts {
+    totals: TotalCounts,
 }
 
 #[derive(Debug, Deserialize)]
-struct Totals {
+struct TotalCounts {
     pending: u64,
 }
 
-// === impl Client ===
+// === impl BenchClient ===
 
-impl Client {
+impl BenchClient {
     /// A command for the engine.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.binary);
@@ -107,7 +107,7 @@ impl Client {
     /// When the engine does not answer.
     pub fn pending(&self) -> Result<u64> {
         let output = self.command("status").arg("--json").output()?;
-        let status: Status = serde_json::from_slice(&checked(output)?)?;
+        let status: StatusCounts = serde_json::from_slice(&checked(output)?)?;
         Ok(status.totals.pending)
     }
 }

@@ -67,7 +67,7 @@ pub fn round(binary: &Path, directory: &Path, seed: u64) -> Result<Survived> {
         in_flight += (arrived + arrived_most).saturating_sub(audit.delivered);
         trial.restart()?;
     }
-    let [first, second] = imports.map(crate::trial::Import::wait);
+    let [first, second] = imports.map(crate::trial::ImportRun::wait);
     // What the engine did not answer is asked again, under the same keys.
     if first.is_err() {
         import(&trial, least()).wait().context("importing again")?;

@@ -27,10 +27,10 @@ pub mod trial;
 pub mod usage;
 pub mod workload;
 
-pub use caller::Caller;
-pub use client::{Audit, Client};
-pub use process::{Engine, EngineSettings, Role, Simulator, SimulatorReady, Watch};
+pub use caller::LoadCaller;
+pub use client::{Audit, BenchClient};
+pub use process::{EngineProcess, EngineSettings, Role, SimulatorProcess, SimulatorReady, Watch};
 pub use tally::{Books, JournalTail, Tally};
-pub use trial::{Finished, Import, Setup, Trial};
+pub use trial::{Finished, ImportRun, Setup, Trial};
 pub use usage::Usage;
 pub use workload::{Guarantee, Webhook, Workload};

@@ -9,13 +9,13 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
-use crate::client::Client;
+use crate::client::BenchClient;
 use crate::usage::Usage;
 
 /// A running provider simulator. Killed when dropped.
 #[derive(Debug)]
-pub struct Simulator {
-    child: Running,
+pub struct SimulatorProcess {
+    child: RunningProcess,
     /// Where it listens and what it writes.
     pub ready: SimulatorReady,
 }
@@ -47,9 +47,9 @@ pub struct SimulatorReady {
 
 /// A running engine. Killed when dropped.
 #[derive(Debug)]
-pub struct Engine {
-    child: Running,
-    client: Client,
+pub struct EngineProcess {
+    child: RunningProcess,
+    client: BenchClient,
     listen: String,
 }
 
@@ -90,7 +90,7 @@ struct EngineReady {
 
 /// A child that does not outlive its handle, nor whoever holds it.
 #[derive(Debug)]
-struct Running {
+struct RunningProcess {
     child: Child,
     /// Dropped after the child was ended.
     _watch: Watch,
@@ -103,9 +103,9 @@ pub struct Watch(Child);
 /// Waits for the end of its input.
 const WATCH: &str = r#"trap '' INT TERM HUP; read -r line; kill -s KILL "$1""#;
 
-// === impl Simulator ===
+// === impl SimulatorProcess ===
 
-impl Simulator {
+impl SimulatorProcess {
     /// Starts a simulator with its books in `directory`, on free ports of the loopback interface.
     ///
     /// # Errors
@@ -155,9 +155,9 @@ impl Role {
     }
 }
 
-// === impl Engine ===
+// === impl EngineProcess ===
 
-impl Engine {
+impl EngineProcess {
     /// Writes a configuration for `simulator` and starts an engine with it. What a former engine left in
     /// the directory is taken over.
     ///
@@ -171,12 +171,12 @@ impl Engine {
         let (child, ready): (_, EngineReady) =
             start(&mut command, &settings.directory.join("belfry.log"))?;
         let url = format!("http://{}", ready.listen);
-        let client = Client { binary: settings.binary.to_owned(), config, url };
+        let client = BenchClient { binary: settings.binary.to_owned(), config, url };
         Ok(Self { child, client, listen: ready.listen })
     }
 
     /// Commands of the same binary for this engine.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &BenchClient {
         &self.client
     }
 
@@ -234,9 +234,9 @@ impl Engine {
     }
 }
 
-// === impl Running ===
+// === impl RunningProcess ===
 
-impl Running {
+impl RunningProcess {
     fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -252,7 +252,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         // Both fail only when it is gone already, which is what is wanted.
         let _gone = self.child.kill();
@@ -289,11 +289,11 @@ impl Drop for Watch {
 fn start<Ready: for<'de> Deserialize<'de>>(
     command: &mut Command,
     log: &Path,
-) -> Result<(Running, Ready)> {
+) -> Result<(RunningProcess, Ready)> {
     let stderr = std::fs::File::options().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
-    let mut running = Running { _watch: Watch::over(&child)?, child };
+    let mut running = RunningProcess { _watch: Watch::over(&child)?, child };
     let stdout = running.child.stdout.take().context("stdout is piped")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;

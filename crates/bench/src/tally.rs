@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use provider_sim::journal::{Reader, Status};
+use provider_sim::journal::{JournalStatus, Reader};
 
 use crate::workload::{Workload, number_of};
 
@@ -141,7 +141,7 @@ impl Tally {
 // === impl Seen ===
 
 impl Seen {
-    fn note(&mut self, status: Status, received_us: u64) {
+    fn note(&mut self, status: JournalStatus, received_us: u64) {
         if status.is_accepted() {
             self.accepted += 1;
             if self.accepted == 1 {
@@ -149,7 +149,7 @@ impl Seen {
             }
         }
         self.processed += u32::from(status.has_arrived());
-        self.refused |= matches!(status, Status::Answered(400 | 404 | 410 | 413));
+        self.refused |= matches!(status, JournalStatus::Answered(400 | 404 | 410 | 413));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::client::{Audit, feed};
-use crate::process::{Engine, EngineSettings, Role, Simulator};
+use crate::process::{EngineProcess, EngineSettings, Role, SimulatorProcess};
 use crate::tally::{Books, JournalTail};
 use crate::usage::Usage;
 use crate::workload::{Guarantee, Workload};
@@ -17,8 +17,8 @@ pub struct Trial {
     setup: Setup,
     /// Address of the store; `None` is a directory of its own.
     store: Option<String>,
-    simulator: Simulator,
-    engine: Engine,
+    simulator: SimulatorProcess,
+    engine: EngineProcess,
     /// What killed engines had used.
     used_before: Usage,
 }
@@ -51,7 +51,7 @@ pub struct Finished {
 
 /// An import under way.
 #[derive(Debug)]
-pub struct Import(std::thread::JoinHandle<Result<()>>);
+pub struct ImportRun(std::thread::JoinHandle<Result<()>>);
 
 /// Between two looks at another process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -72,18 +72,18 @@ impl Trial {
     /// # Errors
     /// When one of them does not start.
     pub fn start_on(setup: Setup, store: Option<String>) -> Result<Self> {
-        let simulator = Simulator::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
+        let simulator = SimulatorProcess::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
         let engine = start_engine(&setup, store.as_deref(), "127.0.0.1:0", &simulator)?;
         Ok(Self { setup, store, simulator, engine, used_before: Usage::default() })
     }
 
     /// The simulator, for its addresses and its books.
-    pub fn simulator(&self) -> &Simulator {
+    pub fn simulator(&self) -> &SimulatorProcess {
         &self.simulator
     }
 
     /// The engine, for its address and what it uses.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &EngineProcess {
         &self.engine
     }
 
@@ -130,9 +130,14 @@ impl Trial {
 
     /// Starts to import the tokens of `numbers`, row by row, each with a key that makes a repetition
     /// harmless. Goes on while the engine is killed, and may fail by that.
-    pub fn import(&self, numbers: std::ops::Range<u64>, guarantee: Guarantee, key: &str) -> Import {
+    pub fn import(
+        &self,
+        numbers: std::ops::Range<u64>,
+        guarantee: Guarantee,
+        key: &str,
+    ) -> ImportRun {
         let (client, key) = (self.engine.client().clone(), key.to_owned());
-        Import(std::thread::spawn(move || client.import(numbers, guarantee, &key)))
+        ImportRun(std::thread::spawn(move || client.import(numbers, guarantee, &key)))
     }
 
     /// Ends the engine by SIGKILL.
@@ -240,7 +245,7 @@ impl Trial {
         self.setup.simulator_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         self.simulator.kill()?;
         let Setup { binary, directory, simulator_flags, .. } = &self.setup;
-        self.simulator = Simulator::start(binary, directory, simulator_flags)?;
+        self.simulator = SimulatorProcess::start(binary, directory, simulator_flags)?;
         Ok(())
     }
 
@@ -266,9 +271,9 @@ impl Trial {
     }
 }
 
-// === impl Import ===
+// === impl ImportRun ===
 
-impl Import {
+impl ImportRun {
     /// Waits until every row is accepted.
     ///
     /// # Errors
@@ -282,8 +287,8 @@ fn start_engine(
     setup: &Setup,
     store: Option<&str>,
     listen: &str,
-    simulator: &Simulator,
-) -> Result<Engine> {
+    simulator: &SimulatorProcess,
+) -> Result<EngineProcess> {
     let settings = EngineSettings {
         binary: &setup.binary,
         directory: &setup.directory,
@@ -293,5 +298,5 @@ fn start_engine(
         store,
         queue: None,
     };
-    Engine::start(settings, &simulator.ready)
+    EngineProcess::start(settings, &simulator.ready)
 }

@@ -12,7 +12,7 @@ mod speed;
 use std::error::Error;
 use std::path::PathBuf;
 
-use channel::apns::{ApnsChannel, Settings, Tokens};
+use channel::apns::{ApnsChannel, ProviderTokens, Settings};
 
 use speed::{Load, chunk, measure, put, say};
 
@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tokens = (0..1000).map(|number| format!("{number:064}"));
     let chunk = chunk(format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#), tokens)?;
     let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
-    say(&measure(&ApnsChannel::new(&settings, &Tokens::default())?, &chunk, load)?.to_string());
+    say(&measure(&ApnsChannel::new(&settings, &ProviderTokens::default())?, &chunk, load)?
+        .to_string());
     Ok(())
 }
 

@@ -28,7 +28,7 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(Pace::USUAL, job, |_| Admission::Now, attempt).await;
+    drive_with(Pace::USUAL, job, |_| GateAdmission::Now, attempt).await;
 }
 
 /// [`drive`] where `admit` decides when each delivery joins those that wait for the gate. It is asked once per delivery, and for
@@ -38,7 +38,7 @@ pub(crate) async fn drive_admitted<'job, Admit, Make, Attempting>(
     admit: Admit,
     attempt: Make,
 ) where
-    Admit: Fn(&'job Delivery) -> Admission,
+    Admit: Fn(&'job Delivery) -> GateAdmission,
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
@@ -51,12 +51,12 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(Pace::PATIENT, job, |_| Admission::Now, attempt).await;
+    drive_with(Pace::PATIENT, job, |_| GateAdmission::Now, attempt).await;
 }
 
 /// When a delivery may join those that wait for the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum GateAdmission {
     /// At once.
     Now,
     /// Then.
@@ -78,7 +78,7 @@ async fn drive_with<'job, Admit, Make, Attempting>(
     admit: Admit,
     attempt: Make,
 ) where
-    Admit: Fn(&'job Delivery) -> Admission,
+    Admit: Fn(&'job Delivery) -> GateAdmission,
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
@@ -100,17 +100,17 @@ async fn drive_with<'job, Admit, Make, Attempting>(
             && reports.len() < limits::REPORT_ITEMS
         {
             let otherwise = pace.may_start(&job).report_otherwise();
-            let otherwise = otherwise.map(Admission::No).or_else(|| admission.take());
+            let otherwise = otherwise.map(GateAdmission::No).or_else(|| admission.take());
             match otherwise.unwrap_or_else(|| admit(delivery)) {
-                Admission::No(report) => {
+                GateAdmission::No(report) => {
                     reports.push((delivery.index, report));
                     (next, admission) = (waiting.next(), None);
                     continue;
                 }
-                Admission::At(at) if job.clock.monotonic() < at => {
-                    (held, admission) = (None, Some(Admission::At(at)));
+                GateAdmission::At(at) if job.clock.monotonic() < at => {
+                    (held, admission) = (None, Some(GateAdmission::At(at)));
                 }
-                Admission::Now | Admission::At(_) => {
+                GateAdmission::Now | GateAdmission::At(_) => {
                     if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
                         under_way.push(run(pace, &job, delivery, &attempt, pass));
                         next = waiting.next();
@@ -120,7 +120,7 @@ async fn drive_with<'job, Admit, Make, Attempting>(
                         }
                         continue;
                     }
-                    admission = Some(Admission::Now);
+                    admission = Some(GateAdmission::Now);
                 }
             }
         }
@@ -140,8 +140,8 @@ async fn drive_with<'job, Admit, Make, Attempting>(
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass.
-async fn wait_to_start(job: Job<'_>, admission: Option<&Admission>) -> Option<Pass> {
-    if let Some(Admission::At(at)) = admission {
+async fn wait_to_start(job: Job<'_>, admission: Option<&GateAdmission>) -> Option<Pass> {
+    if let Some(GateAdmission::At(at)) = admission {
         tokio::time::sleep_until(*at).await;
         return None;
     }

@@ -258,9 +258,9 @@ async fn who_waits_to_be_admitted_holds_no_place_and_who_is_not_is_reported() {
     let start = clock.monotonic();
     let second = Duration::from_secs(1);
     let admit = |delivery: &Delivery| match delivery.index {
-        0 => Admission::Now,
-        1 | 2 => Admission::At(start + second * u32::from(delivery.index)),
-        _ => Admission::No(Report::HandedBack { after: second }),
+        0 => GateAdmission::Now,
+        1 | 2 => GateAdmission::At(start + second * u32::from(delivery.index)),
+        _ => GateAdmission::No(Report::HandedBack { after: second }),
     };
     let began = RefCell::new(Vec::new());
     let driving = drive_admitted(job(&chunk, &gate, &settle, clock), admit, async |delivery| {

@@ -89,12 +89,12 @@ impl ChannelError {
     }
 }
 
-impl From<tls::Error> for ChannelError {
-    fn from(error: tls::Error) -> Self {
-        let tls::Error { subject, message } = error;
+impl From<tls::TlsError> for ChannelError {
+    fn from(error: tls::TlsError) -> Self {
+        let tls::TlsError { subject, message } = error;
         match subject {
-            tls::Subject::File(path) => Self::File { path, message },
-            tls::Subject::Setting(setting) => Self::Setting { setting, message },
+            tls::TlsSource::File(path) => Self::File { path, message },
+            tls::TlsSource::Setting(setting) => Self::Setting { setting, message },
         }
     }
 }

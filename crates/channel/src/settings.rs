@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[derive(Debug, Deserialize)]
-    struct Sample {
+    struct SampleDelivery {
         #[serde(deserialize_with = "duration")]
         span: Duration,
     }
@@ -102,7 +102,7 @@ mod tests {
     fn a_duration_is_written_as_people_write_it() {
         let check = |text: &str, expect: Option<Duration>| {
             let json = serde_json::json!({ "span": text }).to_string();
-            let span = serde_json::from_str(&json).ok().map(|sample: Sample| sample.span);
+            let span = serde_json::from_str(&json).ok().map(|sample: SampleDelivery| sample.span);
             assert_eq!(span, expect, "{text:?}");
         };
         check("250ms", Some(Duration::from_millis(250)));

@@ -51,7 +51,7 @@ pub struct Feed {
 
 /// A feed that runs.
 #[derive(Debug)]
-struct Run {
+struct FeedRun {
     feed: Feed,
     under_way: Option<UnderWay>,
     /// For the lines that say that it stands still.
@@ -115,7 +115,7 @@ impl Feed {
     /// # Errors
     /// When the store failed, or cannot be read.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
-        let mut run = Run {
+        let mut run = FeedRun {
             feed: self,
             under_way: None,
             log_throttle: LogThrottle::new(WARN_EVERY),
@@ -204,9 +204,9 @@ impl Feed {
     }
 }
 
-// === impl Run ===
+// === impl FeedRun ===
 
-impl Run {
+impl FeedRun {
     /// Does what is to be done next, and says how long to wait after it.
     async fn step(&mut self) -> Result<Pause, StoreError> {
         let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;

@@ -19,13 +19,13 @@ use crate::reference::{Reference, moved};
 ///   the machine is suspended, as what runs here does.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    source: Source,
+    source: TimeSource,
     steering: Option<&'static Steering>,
     reference: Option<&'static Reference>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
+enum TimeSource {
     System,
     /// Moves with tokio's time, which a test can pause.
     Tokio {
@@ -56,12 +56,12 @@ const BOOT_TIME: ClockId = ClockId::Monotonic;
 impl Clock {
     /// A clock that shows the system's wall time.
     pub const fn system() -> Self {
-        Self { source: Source::System, steering: None, reference: None }
+        Self { source: TimeSource::System, steering: None, reference: None }
     }
 
     /// A clock that shows `wall`, a span since the Unix epoch, now. For tests, with tokio's time paused.
     pub fn starting_at(wall: Duration) -> Self {
-        let source = Source::Tokio { wall_at_start: wall, start: Instant::now() };
+        let source = TimeSource::Tokio { wall_at_start: wall, start: Instant::now() };
         Self { source, ..Self::system() }
     }
 
@@ -84,8 +84,8 @@ impl Clock {
             return wall;
         }
         let wall = match self.source {
-            Source::System => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-            Source::Tokio { wall_at_start, start } => wall_at_start + start.elapsed(),
+            TimeSource::System => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            TimeSource::Tokio { wall_at_start, start } => wall_at_start + start.elapsed(),
         };
         moved(wall, self.steering.map_or(0, |steering| steering.wall_moved(self.monotonic())))
     }
@@ -93,8 +93,8 @@ impl Clock {
     /// The time since some instant before this process began, suspended time included. Never steps.
     pub fn boot(&self) -> Duration {
         let boot = match self.source {
-            Source::System => span(clock_gettime(BOOT_TIME)),
-            Source::Tokio { start, .. } => start.elapsed(),
+            TimeSource::System => span(clock_gettime(BOOT_TIME)),
+            TimeSource::Tokio { start, .. } => start.elapsed(),
         };
         moved(boot, self.steering.map_or(0, |steering| steering.boot_moved(self.monotonic())))
     }

@@ -13,17 +13,17 @@ use crate::limit::{Limit, Sample, Signal, Timing};
 /// Admits up to `limit` holders of a [`Pass`]. Cloning gives another handle on the same gate.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    inner: Rc<Inner>,
+    inner: Rc<GateState>,
 }
 
 /// Permission for one attempt. Dropping it frees the place and teaches the limit nothing.
 #[derive(Debug)]
 pub struct Pass {
-    inner: Rc<Inner>,
+    inner: Rc<GateState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct GateState {
     limit: RefCell<Box<dyn Limit>>,
     in_flight: Cell<usize>,
     /// Hands a wake-up on when the wait that got it is dropped, so none is ever lost.
@@ -36,7 +36,7 @@ impl Gate {
     /// A gate governed by `limit`.
     pub fn new(limit: Box<dyn Limit>) -> Self {
         let inner =
-            Inner { limit: RefCell::new(limit), in_flight: Cell::new(0), freed: Notify::new() };
+            GateState { limit: RefCell::new(limit), in_flight: Cell::new(0), freed: Notify::new() };
         Self { inner: Rc::new(inner) }
     }
 

@@ -21,7 +21,7 @@ pub struct Reference {
 
 /// One answer of the reference. Spans since boot.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer {
+pub struct TimeAnswer {
     /// When it was asked.
     pub asked: Duration,
     /// The time that it gave, since the Unix epoch: an instant between question and answer.
@@ -46,7 +46,7 @@ impl Reference {
     }
 
     /// Learns from `answer`. Gives how far that moved it, milliseconds: a few, unless the reference was set.
-    pub fn learn(&self, answer: Answer) -> i64 {
+    pub fn learn(&self, answer: TimeAnswer) -> i64 {
         let (asked, told) = (micros(answer.asked), micros(answer.told));
         let answered = micros(answer.answered);
         // What it said was true at some instant between the two.
@@ -92,9 +92,9 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// The answer of a reference that is `ahead` of the time since boot, asked at `asked`, with ways of `there` and `back`.
-    fn answer(ahead: Duration, asked: u32, there: u32, back: u32) -> Answer {
+    fn answer(ahead: Duration, asked: u32, there: u32, back: u32) -> TimeAnswer {
         let (asked, told) = (asked * MS, ahead + (asked + there) * MS);
-        Answer { asked, told, answered: asked + (there + back) * MS }
+        TimeAnswer { asked, told, answered: asked + (there + back) * MS }
     }
 
     fn shown(reference: &Reference, at: u32) -> Duration {

@@ -15,14 +15,14 @@ use crate::Clock;
 #[derive(Debug, Clone)]
 pub struct WorkerDeadline {
     /// `None`: no other process can take over.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<DeadlineState>>,
 }
 
 /// Never passes: for a process that has its store for itself.
 pub static UNLIMITED: WorkerDeadline = WorkerDeadline::unlimited();
 
 #[derive(Debug, Default)]
-struct Shared {
+struct DeadlineState {
     /// Milliseconds since boot.
     until: AtomicU64,
     worker: AtomicU64,

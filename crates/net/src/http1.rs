@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::endpoint::Origin;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::idle::{Idle, Keep};
-use crate::redact::Credentials;
+use crate::redact::CredentialHeaders;
 use crate::tasks::LocalTasks;
 use crate::tcp::{self, Reach};
 use crate::{ANSWER_BYTES, tls, words};
@@ -40,7 +40,7 @@ const HEADERS_MAX: usize = 400;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct HttpTarget {
     /// The server.
     pub origin: Origin,
     /// The index of the pool's TLS configuration to use: with which certificate the client shows itself.
@@ -52,7 +52,7 @@ pub struct Target {
 pub struct Pool {
     reach: Arc<dyn Reach>,
     tls: Vec<Arc<ClientConfig>>,
-    idle: Idle<Target, Requests>,
+    idle: Idle<HttpTarget, Requests>,
     clock: Clock,
     /// Move the connections.
     tasks: LocalTasks,
@@ -87,7 +87,7 @@ impl Pool {
     pub async fn exchange<P: Permit>(
         &self,
         permit: P,
-        target: &Target,
+        target: &HttpTarget,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Reply, Failure<P::Refusal>> {
         // A server may end an idle connection at the very moment a request leaves for it. Then it is unknown whether it was read,
@@ -130,11 +130,11 @@ impl Pool {
     /// nothing of it was sent.
     async fn try_over(
         &self,
-        next: Option<&Target>,
+        next: Option<&HttpTarget>,
         mut requests: Requests,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, NoReply> {
-        let credentials = Credentials::of(request.headers());
+        let credentials = CredentialHeaders::of(request.headers());
         let sent_at = self.clock.monotonic();
         match requests.try_send_request(request).await {
             Ok(response) => {
@@ -162,7 +162,7 @@ impl Pool {
     /// as it came, if `is_kept`.
     async fn keep(
         &self,
-        next: Option<&Target>,
+        next: Option<&HttpTarget>,
         requests: Requests,
         body: Incoming,
         is_kept: bool,
@@ -178,7 +178,7 @@ impl Pool {
         beginning
     }
 
-    async fn connect<Refusal>(&self, target: &Target) -> Result<Requests, Unsent<Refusal>> {
+    async fn connect<Refusal>(&self, target: &HttpTarget) -> Result<Requests, Unsent<Refusal>> {
         let origin = &target.origin;
         let refuse =
             |error: String| Unsent::Unreachable(format!("cannot connect to {origin}: {error}"));

@@ -23,7 +23,7 @@ pub struct Secret(String);
 
 /// The headers of a request that prove who sends it: `authorization`, and each that is marked as sensitive.
 #[derive(Debug)]
-pub struct Credentials(Vec<HeaderValue>);
+pub struct CredentialHeaders(Vec<HeaderValue>);
 
 // === impl Secret ===
 
@@ -45,9 +45,9 @@ impl fmt::Debug for Secret {
     }
 }
 
-// === impl Credentials ===
+// === impl CredentialHeaders ===
 
-impl Credentials {
+impl CredentialHeaders {
     /// The credentials among `headers`.
     pub fn of(headers: &HeaderMap) -> Self {
         let is_credential =
@@ -121,7 +121,7 @@ mod tests {
             map.append(*name, value);
         }
         let mut text = text.as_bytes().to_vec();
-        Credentials::of(&map).remove_from(&mut text);
+        CredentialHeaders::of(&map).remove_from(&mut text);
         String::from_utf8(text).unwrap()
     }
 

@@ -21,7 +21,7 @@ use crate::redact::Secret;
 /// A client certificate with its chain and its key.
 #[derive(Debug)]
 pub struct Identity {
-    subject: Subject,
+    subject: TlsSource,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
@@ -35,9 +35,9 @@ pub enum Pem<'a> {
     Text(&'static str, &'a Secret),
 }
 
-/// The setting or file that an [`Error`] is about.
+/// The setting or file that an [`TlsError`] is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum TlsSource {
     /// The file of this path.
     File(String),
     /// The setting of this name.
@@ -47,9 +47,9 @@ pub enum Subject {
 /// Why TLS cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {message}", name = .subject.name())]
-pub struct Error {
+pub struct TlsError {
     /// The setting or file.
-    pub subject: Subject,
+    pub subject: TlsSource,
     /// Why, and what would be right.
     pub message: String,
 }
@@ -61,7 +61,7 @@ impl Identity {
     ///
     /// # Errors
     /// When one of them cannot be read.
-    pub fn read(certificate: Pem<'_>, key: Pem<'_>) -> Result<Self, Error> {
+    pub fn read(certificate: Pem<'_>, key: Pem<'_>) -> Result<Self, TlsError> {
         let chain: Vec<_> = match certificate {
             Pem::File(path) => CertificateDer::pem_file_iter(path).and_then(Iterator::collect),
             Pem::Text(_, text) => {
@@ -101,17 +101,17 @@ impl<'a> Pem<'a> {
         }
     }
 
-    fn subject(self) -> Subject {
+    fn subject(self) -> TlsSource {
         match self {
-            Self::File(path) => Subject::File(path.display().to_string()),
-            Self::Text(setting, _) => Subject::Setting(setting),
+            Self::File(path) => TlsSource::File(path.display().to_string()),
+            Self::Text(setting, _) => TlsSource::Setting(setting),
         }
     }
 }
 
-// === impl Subject ===
+// === impl TlsSource ===
 
-impl Subject {
+impl TlsSource {
     fn name(&self) -> &str {
         match self {
             Self::File(path) => path,
@@ -119,8 +119,8 @@ impl Subject {
         }
     }
 
-    fn refuse(self, message: String) -> Error {
-        Error { subject: self, message }
+    fn refuse(self, message: String) -> TlsError {
+        TlsError { subject: self, message }
     }
 }
 
@@ -128,7 +128,7 @@ impl Subject {
 ///
 /// # Errors
 /// When the file cannot be used.
-pub fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
+pub fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     for error in &native.errors {
@@ -151,12 +151,12 @@ pub fn client(
     ca_file: Option<&Path>,
     protocols: &[&[u8]],
     identity: Option<Identity>,
-) -> Result<Arc<ClientConfig>, Error> {
+) -> Result<Arc<ClientConfig>, TlsError> {
     let roots = roots(ca_file)?;
     if roots.is_empty() {
         let message = "this machine has no root certificates: install them (the package is often \
                        called ca-certificates), or name a PEM file here";
-        return Err(Subject::Setting("ca_file").refuse(message.to_owned()));
+        return Err(TlsSource::Setting("ca_file").refuse(message.to_owned()));
     }
     client_trusting(roots, protocols, identity)
 }
@@ -169,7 +169,7 @@ pub fn client_trusting(
     roots: RootCertStore,
     protocols: &[&[u8]],
     identity: Option<Identity>,
-) -> Result<Arc<ClientConfig>, Error> {
+) -> Result<Arc<ClientConfig>, TlsError> {
     let builder = builder(provider())?.with_root_certificates(roots);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
@@ -258,7 +258,7 @@ const fn is_of_handshake(alert: AlertDescription) -> bool {
 ///
 /// # Errors
 /// When the library lacks what it needs.
-pub fn client_without_verification() -> Result<Arc<ClientConfig>, Error> {
+pub fn client_without_verification() -> Result<Arc<ClientConfig>, TlsError> {
     let provider = provider();
     let verifier = AnyCertificate(provider.signature_verification_algorithms);
     let builder =
@@ -324,13 +324,13 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn builder(
     provider: Arc<CryptoProvider>,
-) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, Error> {
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, TlsError> {
     ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-        .map_err(|error| Subject::Setting("tls").refuse(error.to_string()))
+        .map_err(|error| TlsSource::Setting("tls").refuse(error.to_string()))
 }
 
-fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), Error> {
+fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
     let refuse = |message: String| Pem::File(path).subject().refuse(message);
     let mut found = 0;
     let certificates = CertificateDer::pem_file_iter(path)

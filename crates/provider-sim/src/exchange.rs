@@ -14,12 +14,12 @@ pub(crate) struct Request<'a> {
     pub(crate) authority: &'a str,
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
-    pub(crate) content: Content<'a>,
+    pub(crate) content: SimContent<'a>,
 }
 
 /// The body of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Content<'a> {
+pub(crate) enum SimContent<'a> {
     Whole(&'a [u8]),
     /// Longer than what the provider takes; the rest was not read.
     TooLong,
@@ -33,13 +33,13 @@ pub(crate) struct Finding<'a> {
     pub(crate) recipient: &'a str,
     /// It brought a valid provider token (APNs).
     pub(crate) authenticated: bool,
-    pub(crate) rejection: Option<Answer>,
+    pub(crate) rejection: Option<SimAnswer>,
 }
 
 /// What a provider does about a request, once its record is written.
 #[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) reply: Reply,
+pub(crate) struct SimVerdict {
+    pub(crate) reply: SimReply,
     /// Number of its record in the journal.
     pub(crate) record: u64,
     /// When to reply, in microseconds since the Unix epoch; 0 is at once.
@@ -49,8 +49,8 @@ pub(crate) struct Verdict {
 
 /// What goes back on the wire.
 #[derive(Debug)]
-pub(crate) enum Reply {
-    Answer(Answer),
+pub(crate) enum SimReply {
+    Answer(SimAnswer),
     /// Nothing: the request is dropped.
     Silence,
     /// Nothing, and the connection ends.
@@ -70,7 +70,7 @@ pub(crate) enum Trouble {
 
 /// An HTTP answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct SimAnswer {
     pub(crate) status: StatusCode,
     /// `apns-id` (APNs only).
     pub(crate) apns_id: Option<HeaderValue>,
@@ -80,7 +80,7 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl SimAnswer {
     pub(crate) const fn new(status: StatusCode, body: Bytes) -> Self {
         Self { status, apns_id: None, retry_after_seconds: None, location: None, body }
     }

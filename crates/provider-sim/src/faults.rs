@@ -15,7 +15,7 @@ pub fn is_dead(recipient: &str, fraction: f64) -> bool {
 
 /// A fault that befalls a good request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum SimFault {
     Refuse,
     Disconnect,
     Drop,
@@ -29,7 +29,7 @@ pub(crate) enum Fault {
 pub(crate) struct Dice {
     generator: fastrand::Rng,
     /// Upper bounds in ascending order; a draw below one of them is that fault.
-    bounds: [(f64, Fault); 6],
+    bounds: [(f64, SimFault); 6],
     latency_us: u64,
     latency_jitter_us: u64,
 }
@@ -49,12 +49,12 @@ impl Dice {
     pub(crate) fn new(faults: &Faults, stream: u64) -> Self {
         let mut bound = 0.0;
         let bounds = [
-            (faults.refuse_rate, Fault::Refuse),
-            (faults.disconnect_rate, Fault::Disconnect),
-            (faults.drop_rate, Fault::Drop),
-            (faults.throttle_rate, Fault::Throttle),
-            (faults.error_rate / 2.0, Fault::InternalError),
-            (faults.error_rate / 2.0, Fault::Unavailable),
+            (faults.refuse_rate, SimFault::Refuse),
+            (faults.disconnect_rate, SimFault::Disconnect),
+            (faults.drop_rate, SimFault::Drop),
+            (faults.throttle_rate, SimFault::Throttle),
+            (faults.error_rate / 2.0, SimFault::InternalError),
+            (faults.error_rate / 2.0, SimFault::Unavailable),
         ]
         .map(|(rate, fault)| {
             bound += rate;
@@ -69,7 +69,7 @@ impl Dice {
     }
 
     /// The fault of the next good request, if it meets one.
-    pub(crate) fn fault(&mut self) -> Option<Fault> {
+    pub(crate) fn fault(&mut self) -> Option<SimFault> {
         let [.., (most, _)] = self.bounds;
         if most == 0.0 {
             return None;
@@ -155,7 +155,7 @@ mod tests {
         Dice::new(&faults, 0)
     }
 
-    fn faults_of(mut dice: Dice, draws: usize) -> Vec<Option<Fault>> {
+    fn faults_of(mut dice: Dice, draws: usize) -> Vec<Option<SimFault>> {
         (0..draws).map(|_| dice.fault()).collect()
     }
 
@@ -180,11 +180,11 @@ mod tests {
             f64::from(u32::try_from(count).unwrap()) / 100_000.0
         };
         let check = |fault, expect: f64| assert!((share(fault) - expect).abs() < 0.01, "{fault:?}");
-        check(Some(Fault::InternalError), 0.1);
-        check(Some(Fault::Unavailable), 0.1);
-        check(Some(Fault::Throttle), 0.1);
-        check(Some(Fault::Drop), 0.05);
-        check(Some(Fault::Refuse), 0.0);
+        check(Some(SimFault::InternalError), 0.1);
+        check(Some(SimFault::Unavailable), 0.1);
+        check(Some(SimFault::Throttle), 0.1);
+        check(Some(SimFault::Drop), 0.05);
+        check(Some(SimFault::Refuse), 0.0);
         check(None, 0.65);
     }
 

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
 use crate::clock;
-use crate::exchange::{Content, Reply, Request};
+use crate::exchange::{Request, SimContent, SimReply};
 use crate::provider::Provider;
 use crate::tls::TlsStream;
 
@@ -58,14 +58,14 @@ async fn answer(
         authority: authority.unwrap_or_default(),
         path: parts.uri.path(),
         headers: &parts.headers,
-        content: whole.as_deref().map_or(Content::TooLong, Content::Whole),
+        content: whole.as_deref().map_or(SimContent::TooLong, SimContent::Whole),
     });
     poll_fn(|context| provider.journal.poll_written(verdict.record, context)).await;
     if verdict.due_us > 0 {
         let wait_us = verdict.due_us.saturating_sub(clock::unix_us());
         tokio::time::sleep(Duration::from_micros(wait_us)).await;
     }
-    let Reply::Answer(answer) = verdict.reply else {
+    let SimReply::Answer(answer) = verdict.reply else {
         return Err(Abort::Unanswered);
     };
     let mut response = answer.into_response(Full::new);

@@ -8,10 +8,10 @@ use http::{HeaderValue, StatusCode};
 
 use crate::apns::Apns;
 use crate::clock;
-use crate::exchange::{Answer, Finding, Reply, Request, Trouble, Verdict};
-use crate::faults::{Dice, Fault, Outage, is_dead};
+use crate::exchange::{Finding, Request, SimAnswer, SimReply, SimVerdict, Trouble};
+use crate::faults::{Dice, Outage, SimFault, is_dead};
 use crate::fcm::Fcm;
-use crate::journal::{Channel, Journal, Record, Status};
+use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
 use crate::options::Options;
 use crate::webhook::Webhook;
 use crate::webpush::WebPush;
@@ -21,14 +21,14 @@ use crate::webpush::WebPush;
 pub(crate) struct Provider {
     pub(crate) options: Arc<Options>,
     pub(crate) journal: Rc<Journal>,
-    protocol: Protocol,
+    protocol: SimProtocol,
     dice: RefCell<Dice>,
     outage: Arc<Outage>,
 }
 
 /// The protocol a provider speaks above HTTP.
 #[derive(Debug)]
-pub(crate) enum Protocol {
+pub(crate) enum SimProtocol {
     Apns(Apns),
     Webhook(Webhook),
     WebPush(WebPush),
@@ -39,7 +39,7 @@ impl Provider {
     pub(crate) fn new(
         options: Arc<Options>,
         journal: Rc<Journal>,
-        protocol: Protocol,
+        protocol: SimProtocol,
         dice: Dice,
         outage: Arc<Outage>,
     ) -> Self {
@@ -47,21 +47,21 @@ impl Provider {
     }
 
     pub(crate) const fn is_apns(&self) -> bool {
-        matches!(self.protocol, Protocol::Apns(_))
+        matches!(self.protocol, SimProtocol::Apns(_))
     }
 
     /// Longest body that is read; a longer one is [`crate::exchange::Content::TooLong`].
     pub(crate) const fn content_bytes_max(&self) -> usize {
         match self.protocol {
-            Protocol::Apns(_) => Apns::CONTENT_BYTES_MAX,
-            Protocol::Webhook(_) => Webhook::CONTENT_BYTES_MAX,
-            Protocol::WebPush(_) => WebPush::CONTENT_BYTES_MAX,
-            Protocol::Fcm(_) => Fcm::CONTENT_BYTES_MAX,
+            SimProtocol::Apns(_) => Apns::CONTENT_BYTES_MAX,
+            SimProtocol::Webhook(_) => Webhook::CONTENT_BYTES_MAX,
+            SimProtocol::WebPush(_) => WebPush::CONTENT_BYTES_MAX,
+            SimProtocol::Fcm(_) => Fcm::CONTENT_BYTES_MAX,
         }
     }
 
     /// Decides about a complete request and adds its record to the journal.
-    pub(crate) fn receive(&self, request: &Request<'_>) -> Verdict {
+    pub(crate) fn receive(&self, request: &Request<'_>) -> SimVerdict {
         let now_us = clock::unix_us();
         let finding = self.examine(request, now_us);
         let mut reply = self.decide(&finding, now_us);
@@ -73,95 +73,95 @@ impl Provider {
             0 => 0,
             latency_us => now_us.saturating_add(latency_us),
         };
-        Verdict { reply, record, due_us, authenticated: finding.authenticated }
+        SimVerdict { reply, record, due_us, authenticated: finding.authenticated }
     }
 
     /// Records a request that is left unprocessed, and returns the number of its record.
     pub(crate) fn refuse(&self, request: &Request<'_>) -> u64 {
         let now_us = clock::unix_us();
         let finding = self.examine(request, now_us);
-        self.record(now_us, &finding.id, finding.recipient, &Reply::Refuse)
+        self.record(now_us, &finding.id, finding.recipient, &SimReply::Refuse)
     }
 
     fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
         match &self.protocol {
-            Protocol::Apns(apns) => apns.examine(request, now_us),
-            Protocol::Webhook(webhook) => webhook.examine(request, now_us),
-            Protocol::WebPush(webpush) => webpush.examine(request, now_us),
-            Protocol::Fcm(fcm) => fcm.examine(request, now_us),
+            SimProtocol::Apns(apns) => apns.examine(request, now_us),
+            SimProtocol::Webhook(webhook) => webhook.examine(request, now_us),
+            SimProtocol::WebPush(webpush) => webpush.examine(request, now_us),
+            SimProtocol::Fcm(fcm) => fcm.examine(request, now_us),
         }
     }
 
-    fn decide(&self, finding: &Finding<'_>, now_us: u64) -> Reply {
+    fn decide(&self, finding: &Finding<'_>, now_us: u64) -> SimReply {
         if self.outage.strikes(now_us) {
             return self.trouble(Trouble::Unavailable, now_us);
         }
         if let Some(rejection) = &finding.rejection {
-            return Reply::Answer(rejection.clone());
+            return SimReply::Answer(rejection.clone());
         }
         let dead_tokens = self.options.faults.dead_tokens;
         if dead_tokens > 0.0 && is_dead(finding.recipient, dead_tokens) {
             return self.trouble(Trouble::Gone, now_us);
         }
         match self.dice.borrow_mut().fault() {
-            None => Reply::Answer(self.accepted(&finding.id)),
-            Some(Fault::Refuse) => Reply::Refuse,
-            Some(Fault::Disconnect) => Reply::Disconnect,
-            Some(Fault::Drop) => Reply::Silence,
-            Some(Fault::Throttle) => self.trouble(Trouble::Throttled, now_us),
-            Some(Fault::InternalError) => self.trouble(Trouble::InternalError, now_us),
-            Some(Fault::Unavailable) => self.trouble(Trouble::Unavailable, now_us),
+            None => SimReply::Answer(self.accepted(&finding.id)),
+            Some(SimFault::Refuse) => SimReply::Refuse,
+            Some(SimFault::Disconnect) => SimReply::Disconnect,
+            Some(SimFault::Drop) => SimReply::Silence,
+            Some(SimFault::Throttle) => self.trouble(Trouble::Throttled, now_us),
+            Some(SimFault::InternalError) => self.trouble(Trouble::InternalError, now_us),
+            Some(SimFault::Unavailable) => self.trouble(Trouble::Unavailable, now_us),
         }
     }
 
-    fn accepted(&self, id: &str) -> Answer {
+    fn accepted(&self, id: &str) -> SimAnswer {
         match &self.protocol {
-            Protocol::Apns(_) | Protocol::Webhook(_) => {
-                Answer::new(StatusCode::OK, bytes::Bytes::new())
+            SimProtocol::Apns(_) | SimProtocol::Webhook(_) => {
+                SimAnswer::new(StatusCode::OK, bytes::Bytes::new())
             }
-            Protocol::WebPush(_) => WebPush::accepted(id),
-            Protocol::Fcm(_) => Fcm::accepted(id),
+            SimProtocol::WebPush(_) => WebPush::accepted(id),
+            SimProtocol::Fcm(_) => Fcm::accepted(id),
         }
     }
 
-    fn trouble(&self, trouble: Trouble, now_us: u64) -> Reply {
+    fn trouble(&self, trouble: Trouble, now_us: u64) -> SimReply {
         let mut answer = match self.protocol {
-            Protocol::Apns(_) => Apns::trouble(trouble, now_us),
-            Protocol::Webhook(_) => Webhook::trouble(trouble),
-            Protocol::WebPush(_) => WebPush::trouble(trouble),
-            Protocol::Fcm(_) => Fcm::trouble(trouble),
+            SimProtocol::Apns(_) => Apns::trouble(trouble, now_us),
+            SimProtocol::Webhook(_) => Webhook::trouble(trouble),
+            SimProtocol::WebPush(_) => WebPush::trouble(trouble),
+            SimProtocol::Fcm(_) => Fcm::trouble(trouble),
         };
         if matches!(trouble, Trouble::Throttled | Trouble::Unavailable) {
             answer.retry_after_seconds = Some(self.options.faults.retry_after);
         }
-        Reply::Answer(answer)
+        SimReply::Answer(answer)
     }
 
     /// Has an APNs answer carry the id of its request, or one made up for it, which is returned.
-    fn complete(&self, reply: &mut Reply, request: &Request<'_>) -> Option<String> {
+    fn complete(&self, reply: &mut SimReply, request: &Request<'_>) -> Option<String> {
         if !self.is_apns() {
             return None;
         }
         let given = request.headers.get("apns-id");
         let made_up = given.is_none().then(|| self.dice.borrow_mut().uuid());
-        if let Reply::Answer(answer) = reply {
+        if let SimReply::Answer(answer) = reply {
             let id = made_up.as_deref().and_then(|id| HeaderValue::from_str(id).ok());
             answer.apns_id = given.cloned().or(id);
         }
         made_up
     }
 
-    fn record(&self, received_us: u64, id: &str, recipient: &str, reply: &Reply) -> u64 {
+    fn record(&self, received_us: u64, id: &str, recipient: &str, reply: &SimReply) -> u64 {
         let status = match reply {
-            Reply::Answer(answer) => Status::Answered(answer.status.as_u16()),
-            Reply::Silence | Reply::Disconnect => Status::Drop,
-            Reply::Refuse => Status::Refuse,
+            SimReply::Answer(answer) => JournalStatus::Answered(answer.status.as_u16()),
+            SimReply::Silence | SimReply::Disconnect => JournalStatus::Drop,
+            SimReply::Refuse => JournalStatus::Refuse,
         };
         let channel = match self.protocol {
-            Protocol::Apns(_) => Channel::Apns,
-            Protocol::Webhook(_) => Channel::Webhook,
-            Protocol::WebPush(_) => Channel::WebPush,
-            Protocol::Fcm(_) => Channel::Fcm,
+            SimProtocol::Apns(_) => JournalChannel::Apns,
+            SimProtocol::Webhook(_) => JournalChannel::Webhook,
+            SimProtocol::WebPush(_) => JournalChannel::WebPush,
+            SimProtocol::Fcm(_) => JournalChannel::Fcm,
         };
         self.journal.add(&Record { received_us, channel, status, id, recipient })
     }

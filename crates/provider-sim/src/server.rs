@@ -21,7 +21,7 @@ use crate::faults::{Dice, Outage};
 use crate::fcm::{self, Fcm};
 use crate::journal::{self, Journal};
 use crate::options::Options;
-use crate::provider::{Protocol, Provider};
+use crate::provider::{Provider, SimProtocol};
 use crate::smtp::MailServer;
 use crate::webhook::Webhook;
 use crate::webpush::WebPush;
@@ -62,15 +62,15 @@ pub struct Running {
 }
 
 /// All that one thread needs, before it has a runtime.
-struct Worker {
+struct ServerThread {
     options: Arc<Options>,
     journal: Arc<std::fs::File>,
     outage: Arc<Outage>,
-    apns: Endpoint,
-    webhook: Endpoint,
-    web_push: Option<(Endpoint, WebPush)>,
-    fcm: Option<(Endpoint, Fcm)>,
-    smtp: Option<Endpoint>,
+    apns: SimEndpoint,
+    webhook: SimEndpoint,
+    web_push: Option<(SimEndpoint, WebPush)>,
+    fcm: Option<(SimEndpoint, Fcm)>,
+    smtp: Option<SimEndpoint>,
     apns_protocol: Apns,
     webhook_protocol: Webhook,
     number: u64,
@@ -80,7 +80,7 @@ struct Worker {
 struct StopAll(Arc<watch::Sender<bool>>);
 
 /// A listening socket and its TLS.
-struct Endpoint {
+struct SimEndpoint {
     listener: StdListener,
     tls: Arc<ServerConfig>,
 }
@@ -106,7 +106,8 @@ impl Simulator {
         let fcm = options.fcm.map(|address| listen(address, threads)).transpose()?;
         let (fcm_address, fcm) = fcm.unzip();
         let mut fcm = fcm.unwrap_or_default().into_iter();
-        let fcm_shared = options.fcm.map(|_| fcm::Shared::new(&options)).transpose()?.map(Arc::new);
+        let fcm_shared =
+            options.fcm.map(|_| fcm::FcmState::new(&options)).transpose()?.map(Arc::new);
         let smtp = options.smtp.map(|address| listen(address, threads)).transpose()?;
         let (smtp_address, smtp) = smtp.unzip();
         let mut smtp = smtp.unwrap_or_default().into_iter();
@@ -127,7 +128,7 @@ impl Simulator {
             threads: Vec::new(),
         };
         for (number, (apns, webhook)) in (0..).zip(apns.into_iter().zip(webhook)) {
-            let endpoint = |listener| Endpoint { listener, tls: Arc::clone(&any_tls) };
+            let endpoint = |listener| SimEndpoint { listener, tls: Arc::clone(&any_tls) };
             let web_push = web_push.next().map(|listener| {
                 let protocol = WebPush::new(options.web_push_key.as_deref())?;
                 Ok((endpoint(listener), protocol))
@@ -135,8 +136,8 @@ impl Simulator {
             let fcm = fcm.next().zip(fcm_shared.clone());
             let apns_key = options.apns_public_key.as_deref();
             let (secret, key) = (&options.webhook_secret, &options.webhook_public_key);
-            running.spawn(Worker {
-                apns: Endpoint { listener: apns, tls: Arc::clone(&apns_tls) },
+            running.spawn(ServerThread {
+                apns: SimEndpoint { listener: apns, tls: Arc::clone(&apns_tls) },
                 webhook: endpoint(webhook),
                 web_push: web_push.transpose()?,
                 fcm: fcm.map(|(listener, shared)| (endpoint(listener), Fcm::new(shared))),
@@ -180,7 +181,7 @@ impl Running {
         self.join()
     }
 
-    fn spawn(&mut self, worker: Worker) -> Result<(), Error> {
+    fn spawn(&mut self, worker: ServerThread) -> Result<(), Error> {
         let stop = StopAll(Arc::clone(&self.stop));
         let ended = self.ended.clone();
         let run = move || {
@@ -218,9 +219,9 @@ impl Drop for StopAll {
     }
 }
 
-// === impl Worker ===
+// === impl ServerThread ===
 
-impl Worker {
+impl ServerThread {
     fn run(self, mut ended: watch::Receiver<bool>) -> Result<(), Error> {
         let path = self.options.journal.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -237,13 +238,13 @@ impl Worker {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
             Rc::new(Provider::new(options, journal, protocol, dice, Arc::clone(&self.outage)))
         };
-        let apns = provider(Protocol::Apns(self.apns_protocol), dice(0));
-        let webhook = provider(Protocol::Webhook(self.webhook_protocol), dice(1));
+        let apns = provider(SimProtocol::Apns(self.apns_protocol), dice(0));
+        let webhook = provider(SimProtocol::Webhook(self.webhook_protocol), dice(1));
         let web_push = self.web_push.map(|(endpoint, protocol)| {
-            accept(endpoint, provider(Protocol::WebPush(protocol), dice(2)))
+            accept(endpoint, provider(SimProtocol::WebPush(protocol), dice(2)))
         });
         let fcm = self.fcm.map(|(endpoint, protocol)| {
-            accept(endpoint, provider(Protocol::Fcm(protocol), dice(3)))
+            accept(endpoint, provider(SimProtocol::Fcm(protocol), dice(3)))
         });
         let smtp = self.smtp.map(|endpoint| {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
@@ -276,13 +277,13 @@ async fn if_any<T>(future: Option<impl Future<Output = T>>) -> T {
 }
 
 /// Accepts connections for ever; an error means that nothing can be accepted any more.
-async fn accept(endpoint: Endpoint, provider: Rc<Provider>) -> io::Error {
+async fn accept(endpoint: SimEndpoint, provider: Rc<Provider>) -> io::Error {
     let acceptor = TlsAcceptor::from(endpoint.tls);
     accept_each(endpoint.listener, |tcp| serve(acceptor.clone(), tcp, Rc::clone(&provider))).await
 }
 
 /// The same for connections that begin without TLS.
-async fn accept_mail(endpoint: Endpoint, server: Rc<MailServer>) -> io::Error {
+async fn accept_mail(endpoint: SimEndpoint, server: Rc<MailServer>) -> io::Error {
     accept_each(endpoint.listener, |tcp| {
         let connection = Rc::clone(&server).serve(tcp, Arc::clone(&endpoint.tls));
         async move { Ok(connection.await?) }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request, Trouble};
+use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
 
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const PUBLIC_KEY_BYTES: usize = 32;
@@ -42,26 +42,28 @@ impl Webhook {
         let id = text(request.headers, "webhook-id");
         let status = match request.content {
             _ if request.method != Method::POST => Some(StatusCode::METHOD_NOT_ALLOWED),
-            Content::TooLong => Some(StatusCode::PAYLOAD_TOO_LARGE),
-            Content::Whole(_) if id.is_empty() || id.contains('.') => Some(StatusCode::BAD_REQUEST),
-            Content::Whole(body) if !self.is_signed(request.headers, id, body, now_us) => {
+            SimContent::TooLong => Some(StatusCode::PAYLOAD_TOO_LARGE),
+            SimContent::Whole(_) if id.is_empty() || id.contains('.') => {
+                Some(StatusCode::BAD_REQUEST)
+            }
+            SimContent::Whole(body) if !self.is_signed(request.headers, id, body, now_us) => {
                 Some(StatusCode::UNAUTHORIZED)
             }
-            Content::Whole(_) => None,
+            SimContent::Whole(_) => None,
         };
-        let rejection = status.map(|status| Answer::new(status, Bytes::new()));
+        let rejection = status.map(|status| SimAnswer::new(status, Bytes::new()));
         let id = Cow::Borrowed(id);
         Finding { id, recipient: request.path, authenticated: true, rejection }
     }
 
-    pub(crate) const fn trouble(trouble: Trouble) -> Answer {
+    pub(crate) const fn trouble(trouble: Trouble) -> SimAnswer {
         let status = match trouble {
             Trouble::Gone => StatusCode::GONE,
             Trouble::Throttled => StatusCode::TOO_MANY_REQUESTS,
             Trouble::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Trouble::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Answer::new(status, Bytes::new())
+        SimAnswer::new(status, Bytes::new())
     }
 
     /// For each of our keys one of the signatures is right, and its time is now.

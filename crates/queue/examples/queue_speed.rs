@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use flow::Clock;
 use notification::{Priority, Ticket, limits};
-use queue::conformance::Sample;
-use queue::{Broker, Options, nats, rabbitmq};
+use queue::conformance::SampleItem;
+use queue::{Broker, BrokerOptions, nats, rabbitmq};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -32,7 +32,7 @@ async fn main() {
     })
     .await
     .expect("no panic");
-    let options = |url: &str| Options::new(url, testbed::unique_prefix());
+    let options = |url: &str| BrokerOptions::new(url, testbed::unique_prefix());
     let rabbitmq = rabbitmq::open(&options(&rabbitmq_url), Clock::system(), random());
     measure("RabbitMQ", rabbitmq.expect("an address"), tickets, window).await;
     let nats = nats::open(&options(&nats_url), Clock::system(), random());

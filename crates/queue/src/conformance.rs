@@ -25,7 +25,7 @@ pub struct QueueUnderTest<T, Close> {
 }
 
 /// Items that can be made up, with one delivery each.
-pub trait Sample: Item {
+pub trait SampleItem: Item {
     /// An item, told apart by `number`.
     fn sample(number: u64, priority: Priority) -> Self;
 
@@ -33,7 +33,7 @@ pub trait Sample: Item {
     fn number(&self) -> u64;
 }
 
-impl Sample for Arc<Chunk> {
+impl SampleItem for Arc<Chunk> {
     fn sample(number: u64, priority: Priority) -> Self {
         let name = |text: &str| text.parse().unwrap_or_else(|error| panic!("{error}"));
         Self::new(Chunk {
@@ -67,7 +67,7 @@ impl Sample for Arc<Chunk> {
     }
 }
 
-impl Sample for Ticket {
+impl SampleItem for Ticket {
     fn sample(number: u64, priority: Priority) -> Self {
         let (chunk, lease_until) = (ChunkId(number), Timestamp::from_millis(4_102_444_800_000));
         Self { chunk, epoch: Epoch(1), priority, lease_until, count: 1 }
@@ -79,7 +79,7 @@ impl Sample for Ticket {
 }
 
 /// Runs every case, each on a fresh queue with room for at least 8 items.
-pub async fn exercise<T: Sample, Close, Made>(make: impl Fn() -> Made)
+pub async fn exercise<T: SampleItem, Close, Made>(make: impl Fn() -> Made)
 where
     Close: AsyncFnOnce(),
     Made: Future<Output = QueueUnderTest<T, Close>>,
@@ -94,7 +94,7 @@ where
     a_closed_queue_drains_and_ends(make().await).await;
 }
 
-async fn nothing_in_means_nothing_done<T: Sample, Close: AsyncFnOnce()>(
+async fn nothing_in_means_nothing_done<T: SampleItem, Close: AsyncFnOnce()>(
     queue: QueueUnderTest<T, Close>,
 ) {
     assert_eq!(queue.publish.publish(Vec::new()).await, []);
@@ -102,7 +102,7 @@ async fn nothing_in_means_nothing_done<T: Sample, Close: AsyncFnOnce()>(
     (queue.close)().await;
 }
 
-async fn what_goes_in_comes_out_once<T: Sample, Close: AsyncFnOnce()>(
+async fn what_goes_in_comes_out_once<T: SampleItem, Close: AsyncFnOnce()>(
     queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[1, 2, 3], Priority::Normal).await;
@@ -118,7 +118,7 @@ async fn what_goes_in_comes_out_once<T: Sample, Close: AsyncFnOnce()>(
     assert!(queue.consume.receive(Priority::Bulk, 1).await.is_empty(), "nothing comes twice");
 }
 
-async fn urgent_items_pass_what_is_not_wanted_yet<T: Sample, Close: AsyncFnOnce()>(
+async fn urgent_items_pass_what_is_not_wanted_yet<T: SampleItem, Close: AsyncFnOnce()>(
     queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Bulk).await;
@@ -133,7 +133,7 @@ async fn urgent_items_pass_what_is_not_wanted_yet<T: Sample, Close: AsyncFnOnce(
     (queue.close)().await;
 }
 
-async fn what_is_not_wanted_wakes_nobody<T: Sample, Close: AsyncFnOnce()>(
+async fn what_is_not_wanted_wakes_nobody<T: SampleItem, Close: AsyncFnOnce()>(
     queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Bulk).await;
@@ -151,7 +151,7 @@ async fn what_is_not_wanted_wakes_nobody<T: Sample, Close: AsyncFnOnce()>(
     (queue.close)().await;
 }
 
-async fn a_dropped_receipt_gives_the_item_out_again<T: Sample, Close: AsyncFnOnce()>(
+async fn a_dropped_receipt_gives_the_item_out_again<T: SampleItem, Close: AsyncFnOnce()>(
     queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[7], Priority::Normal).await;
@@ -162,7 +162,7 @@ async fn a_dropped_receipt_gives_the_item_out_again<T: Sample, Close: AsyncFnOnc
     (queue.close)().await;
 }
 
-async fn a_receive_that_is_given_up_loses_nothing<T: Sample, Close: AsyncFnOnce()>(
+async fn a_receive_that_is_given_up_loses_nothing<T: SampleItem, Close: AsyncFnOnce()>(
     queue: QueueUnderTest<T, Close>,
 ) {
     let given_up = queue.consume.receive(Priority::Bulk, 1);
@@ -174,7 +174,7 @@ async fn a_receive_that_is_given_up_loses_nothing<T: Sample, Close: AsyncFnOnce(
     (queue.close)().await;
 }
 
-async fn consumers_compete<T: Sample, Close: AsyncFnOnce()>(queue: QueueUnderTest<T, Close>) {
+async fn consumers_compete<T: SampleItem, Close: AsyncFnOnce()>(queue: QueueUnderTest<T, Close>) {
     publish(&queue, &[1, 2], Priority::Normal).await;
     let receive = || queue.consume.receive(Priority::Bulk, 1);
     let (first, second) = tokio::join!(receive(), receive());
@@ -187,7 +187,7 @@ async fn consumers_compete<T: Sample, Close: AsyncFnOnce()>(queue: QueueUnderTes
     (queue.close)().await;
 }
 
-async fn a_closed_queue_drains_and_ends<T: Sample, Close: AsyncFnOnce()>(
+async fn a_closed_queue_drains_and_ends<T: SampleItem, Close: AsyncFnOnce()>(
     queue: QueueUnderTest<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Normal).await;
@@ -203,7 +203,7 @@ async fn a_closed_queue_drains_and_ends<T: Sample, Close: AsyncFnOnce()>(
     assert!(queue.consume.receive(Priority::Bulk, 8).await.is_empty(), "the end stays the end");
 }
 
-async fn publish<T: Sample, Close>(
+async fn publish<T: SampleItem, Close>(
     queue: &QueueUnderTest<T, Close>,
     numbers: &[u64],
     priority: Priority,

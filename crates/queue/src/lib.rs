@@ -27,7 +27,7 @@ use notification::{Chunk, Priority, Ticket, limits};
 use tokio::sync::watch;
 
 #[cfg(feature = "broker")]
-pub use broker::{Broker, Options};
+pub use broker::{Broker, BrokerOptions};
 pub use memory::Memory;
 
 /// An item of a queue: a chunk within a process, a ticket through a broker.

@@ -12,11 +12,11 @@ use crate::{Acknowledge, Consume, Item, Message, Publish, QueueError, Receipt};
 /// A queue in memory. Cloning gives another handle on the same one.
 #[derive(Debug)]
 pub struct Memory<T> {
-    inner: Arc<SharedQueue<T>>,
+    inner: Arc<MemoryQueue<T>>,
 }
 
 #[derive(Debug)]
-struct SharedQueue<T> {
+struct MemoryQueue<T> {
     weight_max: usize,
     state: Mutex<QueueState<T>>,
     /// Wakes all consumers, since they may want different priorities.
@@ -56,7 +56,7 @@ impl<T: Item + Clone> Memory<T> {
             unacknowledged: 0,
             closed: false,
         };
-        let inner = SharedQueue {
+        let inner = MemoryQueue {
             weight_max,
             state: Mutex::new(state),
             arrived: Notify::new(),
@@ -237,7 +237,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::conformance::Sample;
+    use crate::conformance::SampleItem;
     use notification::{Bytes, Chunk, Content, Ticket};
 
     /// Room for `tickets` of one delivery each.

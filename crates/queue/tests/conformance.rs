@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flow::Clock;
 use notification::Chunk;
 use queue::conformance::{QueueUnderTest, exercise};
-use queue::{Broker, Memory, Options, nats, rabbitmq};
+use queue::{Broker, BrokerOptions, Memory, nats, rabbitmq};
 
 #[tokio::test]
 async fn the_in_process_queue_is_a_queue() {
@@ -46,8 +46,8 @@ async fn subject(broker: Broker) -> QueueUnderTest<notification::Ticket, impl As
     QueueUnderTest { publish, consume, close: async move || broker.close() }
 }
 
-fn options(url: &str) -> Options {
-    Options::new(url, testbed::unique_prefix())
+fn options(url: &str) -> BrokerOptions {
+    BrokerOptions::new(url, testbed::unique_prefix())
 }
 
 fn random() -> fastrand::Rng {

@@ -11,7 +11,7 @@ use testbed::{Nats, Postgres, RabbitMq};
 /// Held so that it runs.
 #[derive(Debug)]
 #[expect(dead_code, reason = "a server runs as long as its handle is there")]
-enum Server {
+enum ServerChoice {
     Postgres(Postgres),
     RabbitMq(RabbitMq),
     Nats(Nats),
@@ -23,15 +23,15 @@ fn main() -> Result<()> {
         let (variable, url, server) = match name.as_str() {
             "postgres" => {
                 let server = Postgres::start()?;
-                ("POSTGRES", server.url(), Server::Postgres(server))
+                ("POSTGRES", server.url(), ServerChoice::Postgres(server))
             }
             "rabbitmq" => {
                 let server = RabbitMq::start()?;
-                ("RABBITMQ", server.url(), Server::RabbitMq(server))
+                ("RABBITMQ", server.url(), ServerChoice::RabbitMq(server))
             }
             "nats" => {
                 let server = Nats::start()?;
-                ("NATS", server.url(), Server::Nats(server))
+                ("NATS", server.url(), ServerChoice::Nats(server))
             }
             _other => bail!("usage: testbed [postgres] [rabbitmq] [nats]"),
         };

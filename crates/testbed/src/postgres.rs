@@ -19,7 +19,7 @@ pub struct Postgres {
     keeper: Keeper,
     programs: PathBuf,
     /// Whom the server runs as, when that is another user than ours.
-    user: Option<User>,
+    user: Option<PostgresUser>,
     arguments: Vec<String>,
     port: u16,
 }
@@ -50,7 +50,7 @@ pub struct Database {
 
 /// The one line of `/etc/passwd` that matters.
 #[derive(Debug, Clone, Copy)]
-struct User {
+struct PostgresUser {
     id: u32,
     group: u32,
 }
@@ -286,7 +286,7 @@ impl Drop for Database {
 }
 
 /// Whom the server runs as: PostgreSQL refuses to run as root.
-fn unprivileged_user() -> Result<Option<User>> {
+fn unprivileged_user() -> Result<Option<PostgresUser>> {
     if !geteuid().is_root() {
         return Ok(None);
     }
@@ -297,10 +297,10 @@ fn unprivileged_user() -> Result<Option<User>> {
     )
 }
 
-fn user_named(users: &str, name: &str) -> Option<User> {
+fn user_named(users: &str, name: &str) -> Option<PostgresUser> {
     let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut numbers = line.split(':').skip(2).map(str::parse);
-    Some(User { id: numbers.next()?.ok()?, group: numbers.next()?.ok()? })
+    Some(PostgresUser { id: numbers.next()?.ok()?, group: numbers.next()?.ok()? })
 }
 
 /// What `pg_ctl start -w` waits for: the file names our process, and says that it takes connections.

@@ -27,7 +27,7 @@ use crate::find;
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
-    link: Arc<Link>,
+    link: Arc<ProxyLink>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -52,7 +52,7 @@ enum Mode {
 
 /// The state of the link at one time.
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct ProxyState {
     mode: Mode,
     /// Rises with every change; the listener reports the highest that it has followed.
     version: u64,
@@ -62,18 +62,18 @@ struct State {
 
 /// What the owner, the listener and the connections share.
 #[derive(Debug)]
-struct Link {
+struct ProxyLink {
     server: String,
-    state: watch::Sender<State>,
+    state: watch::Sender<ProxyState>,
     followed: Mutex<u64>,
     has_followed: Condvar,
     passed: [AtomicU64; 2],
-    limit: Mutex<Option<Limit>>,
+    limit: Mutex<Option<RateLimit>>,
 }
 
 /// How much may still pass before the next cut.
 #[derive(Debug, Clone, Copy)]
-struct Limit {
+struct RateLimit {
     direction: Direction,
     left: usize,
 }
@@ -91,8 +91,8 @@ impl Proxy {
         let (start, server, end) =
             split(url).with_context(|| format!("{url} has no host and port"))?;
         let address = SocketAddr::from(([127, 0, 0, 1], find::free_port()?));
-        let state = State { mode: Mode::Passing, version: 1, generation: 0 };
-        let link = Arc::new(Link {
+        let state = ProxyState { mode: Mode::Passing, version: 1, generation: 0 };
+        let link = Arc::new(ProxyLink {
             server: server.to_owned(),
             state: watch::Sender::new(state),
             followed: Mutex::new(0),
@@ -139,7 +139,7 @@ impl Proxy {
     /// with 0, in place of the next byte. What has passed to the server is still processed by it; its answer is lost.
     /// New connections pass. Replaces a cut that is not yet due.
     pub fn cut_after_bytes(&self, direction: Direction, bytes: usize) {
-        *lock(&self.link.limit) = Some(Limit { direction, left: bytes });
+        *lock(&self.link.limit) = Some(RateLimit { direction, left: bytes });
     }
 
     /// Whether a cut of [`cut_after_bytes`](Self::cut_after_bytes) is not yet due.
@@ -162,9 +162,9 @@ impl Drop for Proxy {
     }
 }
 
-// === impl Link ===
+// === impl ProxyLink ===
 
-impl Link {
+impl ProxyLink {
     /// Returns when the listener has followed.
     fn set(&self, mode: Mode) {
         let mut version = 0;
@@ -215,7 +215,7 @@ impl Link {
 }
 
 /// Accepts connections as the state of the link has it.
-async fn listen(link: &Arc<Link>, address: SocketAddr, first: TcpListener) {
+async fn listen(link: &Arc<ProxyLink>, address: SocketAddr, first: TcpListener) {
     let mut listener = Some(first);
     let mut state = link.state.subscribe();
     let mut connections = JoinSet::new();
@@ -252,11 +252,11 @@ async fn listen(link: &Arc<Link>, address: SocketAddr, first: TcpListener) {
 }
 
 /// One connection, until it or its generation ends.
-async fn serve(link: Arc<Link>, client: TcpStream, generation: u64) {
+async fn serve(link: Arc<ProxyLink>, client: TcpStream, generation: u64) {
     let mut state = link.state.subscribe();
-    let has_lost = |state: &State| state.generation != generation;
+    let has_lost = |state: &ProxyState| state.generation != generation;
     // In a link that passes nothing, the server does not hear of the connection.
-    let may_connect = |state: &State| has_lost(state) || matches!(state.mode, Mode::Passing);
+    let may_connect = |state: &ProxyState| has_lost(state) || matches!(state.mode, Mode::Passing);
     let is_lost = state.wait_for(may_connect).await.map_or(true, |state| has_lost(&state));
     if is_lost {
         return;
@@ -285,7 +285,7 @@ async fn serve(link: Arc<Link>, client: TcpStream, generation: u64) {
 
 /// One direction of one connection.
 struct Pump<'a> {
-    link: &'a Link,
+    link: &'a ProxyLink,
     direction: Direction,
 }
 
@@ -295,7 +295,7 @@ impl Pump<'_> {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let read = from.read(&mut buffer).await?;
-            let is_moving = |state: &State| state.mode != Mode::Frozen;
+            let is_moving = |state: &ProxyState| state.mode != Mode::Frozen;
             let mode = state.wait_for(is_moving).await.map_or(Mode::Ended, |state| state.mode);
             match mode {
                 Mode::Passing if read == 0 => return to.shutdown().await,

@@ -1,14 +1,14 @@
 //! Who may do what.
 
-use api::{Key, hash, parse_hash};
+use api::{ApiKey, hash, parse_hash};
 use axum::body::Body;
 use axum::http::{Method, Request};
 
 use crate::support::{Answer, Fixture, JSON, fixture, notification};
 
-fn key(tenant: &str, is_operator: bool) -> Key {
+fn key(tenant: &str, is_operator: bool) -> ApiKey {
     let sha256 = parse_hash(&hash(&format!("bfy_{tenant}"))).unwrap();
-    Key { name: tenant.to_owned(), tenant: tenant.parse().unwrap(), sha256, is_operator }
+    ApiKey { name: tenant.to_owned(), tenant: tenant.parse().unwrap(), sha256, is_operator }
 }
 
 async fn call(fixture: &Fixture, tenant: &str, method: Method, path: &str, body: &str) -> Answer {

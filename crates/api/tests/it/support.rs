@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Key, Keys, Readiness, Site};
+use api::{ApiKey, Keys, Readiness, Site};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{Channel, ChannelError, Invalid, Sender, Tools};
@@ -56,13 +56,17 @@ pub(crate) struct Listening {
 #[derive(Debug)]
 struct TestChannel;
 
-pub(crate) fn fixture(keys: Vec<Key>) -> Fixture {
+pub(crate) fn fixture(keys: Vec<ApiKey>) -> Fixture {
     let store = Arc::new(Memory::new());
     fixture_over(Arc::clone(&store) as Arc<dyn Ingest>, store, keys)
 }
 
 /// A fixture whose way in is `ingest`.
-pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Vec<Key>) -> Fixture {
+pub(crate) fn fixture_over(
+    ingest: Arc<dyn Ingest>,
+    store: Arc<Memory>,
+    keys: Vec<ApiKey>,
+) -> Fixture {
     let clock = Clock::starting_at(NOW);
     let mut channels = Channels::default();
     for name in ["hooks", "ios"] {
@@ -79,7 +83,7 @@ pub(crate) fn fixture_over(ingest: Arc<dyn Ingest>, store: Arc<Memory>, keys: Ve
     let intake = Intake::new(ingest, Arc::new(channels), clock).with_templates(templates);
     let intake = Arc::new(intake);
     let (ready, is_ready) = watch::channel(false);
-    let site = api::site(api::State {
+    let site = api::site(api::ApiParts {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
         operations: Arc::clone(&store) as Arc<dyn Operations>,

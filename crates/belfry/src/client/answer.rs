@@ -10,11 +10,11 @@ use hyper::http::response::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 
 /// One answer of the engine.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct EngineAnswer {
     /// Its HTTP status.
     pub(crate) status: StatusCode,
     /// How long to wait, if the engine said.
@@ -35,15 +35,15 @@ pub(crate) struct FieldError {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Problem {
+struct ProblemBody {
     title: String,
     detail: String,
     errors: Vec<FieldError>,
 }
 
-// === impl Answer ===
+// === impl EngineAnswer ===
 
-impl Answer {
+impl EngineAnswer {
     pub(super) fn new(head: &Parts, body: Bytes) -> Self {
         let seconds =
             head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -51,7 +51,7 @@ impl Answer {
     }
 
     /// The answer, if the engine did what it was asked; what it complains of otherwise.
-    pub(crate) fn into_result(self) -> Result<Self, Failure> {
+    pub(crate) fn into_result(self) -> Result<Self, CommandFailure> {
         if self.status.is_success() { Ok(self) } else { Err(self.failure()) }
     }
 
@@ -67,12 +67,12 @@ impl Answer {
     }
 
     /// The failure that it tells of.
-    pub(crate) fn failure(&self) -> Failure {
+    pub(crate) fn failure(&self) -> CommandFailure {
         self.failure_in(&[])
     }
 
     /// The failure that it tells of, for a request whose list `to` was read from these lines of a file.
-    pub(crate) fn failure_in(&self, lines: &[u64]) -> Failure {
+    pub(crate) fn failure_in(&self, lines: &[u64]) -> CommandFailure {
         let kind = match self.status.as_u16() {
             401 | 403 | 408 | 429 | 500.. => FailureKind::Failed,
             _ => FailureKind::BadInput,
@@ -83,10 +83,10 @@ impl Answer {
         let said = [errors.join("\n"), problem.detail, problem.title];
         let said = said.into_iter().find(|text| !text.is_empty());
         let message = said.unwrap_or_else(|| format!("the engine answered {}", self.status));
-        Failure::new(kind, message)
+        CommandFailure::new(kind, message)
     }
 
-    fn problem(&self) -> Problem {
+    fn problem(&self) -> ProblemBody {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }

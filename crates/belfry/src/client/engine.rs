@@ -17,9 +17,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 
-use super::Answer;
+use super::EngineAnswer;
 
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,18 +33,18 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The address of the engine, and the API key to call it with.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct EngineApi {
     url: String,
     host: String,
     port: u16,
     authority: HeaderValue,
     authorization: Option<HeaderValue>,
-    tls: Option<Tls>,
+    tls: Option<EngineTls>,
 }
 
 /// An open connection. Dropping it closes it.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct EngineConnection {
     sender: SendRequest<Body>,
     _driver: Tasks,
 }
@@ -66,31 +66,31 @@ pub(crate) enum CallError {
 }
 
 #[derive(Clone)]
-struct Tls {
+struct EngineTls {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
-// === impl Engine ===
+// === impl EngineApi ===
 
-impl Engine {
+impl EngineApi {
     /// The engine at `url`, called with `key` if there is one.
     pub(crate) fn new(url: &str, key: Option<String>) -> anyhow::Result<Self> {
         let refuse = || {
             let message = format!("{url:?} is not an address such as http://127.0.0.1:8473");
-            Failure::new(FailureKind::Usage, message)
+            CommandFailure::new(FailureKind::Usage, message)
         };
         let uri: Uri = url.parse().map_err(|_| refuse())?;
         let authority = uri.authority().filter(|_| uri.path() == "/").ok_or_else(refuse)?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let (tls, usual_port) = match uri.scheme_str() {
             Some("http") => (None, 80),
-            Some("https") => (Some(Tls::new(&host)?), 443),
+            Some("https") => (Some(EngineTls::new(&host)?), 443),
             _ => return Err(refuse().into()),
         };
         let authorization = key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         let authorization = authorization.transpose().map_err(|_| {
-            Failure::new(FailureKind::Usage, "the API key has characters that no key has")
+            CommandFailure::new(FailureKind::Usage, "the API key has characters that no key has")
         })?;
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
@@ -105,30 +105,30 @@ impl Engine {
     /// Makes one call: over `idle` if it is still open, else over a new connection, which is left in `idle`.
     pub(crate) async fn call(
         &self,
-        idle: &mut Option<Connection>,
+        idle: &mut Option<EngineConnection>,
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<EngineAnswer, CallError> {
         let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         let mut request = self.request(method, path, body);
         if let Some(mut connection) = idle.take() {
             match connection.send(request).await {
                 Ok(response) => return read(response, connection, idle).await,
-                Err(Unsent::Returned(returned, _)) => request = *returned,
-                Err(Unsent::Lost(reason)) => return Err(CallError::Lost(reason)),
+                Err(UnsentRequest::Returned(returned, _)) => request = *returned,
+                Err(UnsentRequest::Lost(reason)) => return Err(CallError::Lost(reason)),
             }
         }
         let mut connection = self.open().await?;
         match connection.send(request).await {
             Ok(response) => read(response, connection, idle).await,
-            Err(Unsent::Returned(_, reason)) => Err(self.unreachable(reason)),
-            Err(Unsent::Lost(reason)) => Err(CallError::Lost(reason)),
+            Err(UnsentRequest::Returned(_, reason)) => Err(self.unreachable(reason)),
+            Err(UnsentRequest::Lost(reason)) => Err(CallError::Lost(reason)),
         }
     }
 
     /// Posts lines of JSON that are made while they are sent, for as long as that takes.
-    pub(crate) async fn upload(&self, path: &str, body: Body) -> Result<Answer, CallError> {
+    pub(crate) async fn upload(&self, path: &str, body: Body) -> Result<EngineAnswer, CallError> {
         let mut connection = self.open().await?;
         let mut request = self.request(Method::POST, path, body);
         let lines = HeaderValue::from_static("application/x-ndjson");
@@ -138,7 +138,7 @@ impl Engine {
         read(response, connection, &mut None).await
     }
 
-    async fn open(&self) -> Result<Connection, CallError> {
+    async fn open(&self) -> Result<EngineConnection, CallError> {
         let opened = timeout(CONNECT_TIMEOUT, self.connect()).await;
         let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         opened.map_err(|error| self.unreachable(error.to_string()))
@@ -162,27 +162,27 @@ impl Engine {
         request
     }
 
-    async fn connect(&self) -> io::Result<Connection> {
+    async fn connect(&self) -> io::Result<EngineConnection> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
         match &self.tls {
-            None => Connection::open(TokioIo::new(stream)).await,
+            None => EngineConnection::open(TokioIo::new(stream)).await,
             Some(tls) => {
                 let stream = tls.connector.connect(tls.name.clone(), stream).await?;
-                Connection::open(TokioIo::new(stream)).await
+                EngineConnection::open(TokioIo::new(stream)).await
             }
         }
     }
 }
 
-// === impl Connection ===
+// === impl EngineConnection ===
 
-enum Unsent {
+enum UnsentRequest {
     Returned(Box<Request<Body>>, String),
     Lost(String),
 }
 
-impl Connection {
+impl EngineConnection {
     async fn open<S>(stream: S) -> io::Result<Self>
     where
         S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
@@ -196,48 +196,49 @@ impl Connection {
         Ok(Self { sender, _driver: driver })
     }
 
-    async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Unsent> {
+    async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, UnsentRequest> {
         let sent = async {
             if let Err(error) = self.sender.ready().await {
-                return Err(Unsent::Returned(Box::new(request), error.to_string()));
+                return Err(UnsentRequest::Returned(Box::new(request), error.to_string()));
             }
             self.sender.try_send_request(request).await.map_err(|mut error| {
                 let request = error.take_message();
                 let reason = error.into_error().to_string();
-                request.map_or(Unsent::Lost(reason.clone()), |request| {
-                    Unsent::Returned(Box::new(request), reason)
+                request.map_or(UnsentRequest::Lost(reason.clone()), |request| {
+                    UnsentRequest::Returned(Box::new(request), reason)
                 })
             })
         };
-        let late = || Unsent::Lost(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()));
+        let late =
+            || UnsentRequest::Lost(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()));
         timeout(ANSWER_TIMEOUT, sent).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
 async fn read(
     response: Response<Incoming>,
-    connection: Connection,
-    idle: &mut Option<Connection>,
-) -> Result<Answer, CallError> {
+    connection: EngineConnection,
+    idle: &mut Option<EngineConnection>,
+) -> Result<EngineAnswer, CallError> {
     let (head, body) = response.into_parts();
     let body = timeout(ANSWER_TIMEOUT, Limited::new(body, ANSWER_BYTES).collect()).await;
     let body = body.map_err(|_| CallError::Lost("the answer did not end".to_owned()))?;
     let body = body.map_err(|error| CallError::Lost(error.to_string()))?.to_bytes();
     *idle = Some(connection);
-    Ok(Answer::new(&head, body))
+    Ok(EngineAnswer::new(&head, body))
 }
 
 // === impl CallError ===
 
-impl From<CallError> for Failure {
+impl From<CallError> for CommandFailure {
     fn from(error: CallError) -> Self {
         Self::new(FailureKind::Unreachable, error.to_string())
     }
 }
 
-// === impl Tls ===
+// === impl EngineTls ===
 
-impl Tls {
+impl EngineTls {
     fn new(host: &str) -> anyhow::Result<Self> {
         let config = net::tls::client_trusting(net::tls::roots(None)?, &[], None)?;
         let name = ServerName::try_from(host.to_owned())?;
@@ -245,8 +246,8 @@ impl Tls {
     }
 }
 
-impl std::fmt::Debug for Tls {
+impl std::fmt::Debug for EngineTls {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("EngineTls").field("name", &self.name).finish_non_exhaustive()
     }
 }

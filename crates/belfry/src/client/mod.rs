@@ -1,5 +1,5 @@
 //! Calls the engine over HTTP. A command is over when its answer is there, so [`Client`] blocks; `import`,
-//! which has several requests under way, drives [`Engine`] itself.
+//! which has several requests under way, drives [`EngineApi`] itself.
 
 mod answer;
 mod engine;
@@ -11,16 +11,16 @@ use serde::de::DeserializeOwned;
 
 use crate::args::Global;
 use crate::config::Config;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
-pub(crate) use answer::Answer;
-pub(crate) use engine::{Body, CallError, Connection, Engine};
+pub(crate) use answer::EngineAnswer;
+pub(crate) use engine::{Body, CallError, EngineApi, EngineConnection};
 
 /// The engine, one call at a time.
 #[derive(Debug)]
 pub(crate) struct Client {
     runtime: tokio::runtime::Runtime,
-    engine: Engine,
+    engine: EngineApi,
 }
 
 // === impl Client ===
@@ -33,7 +33,7 @@ impl Client {
             listen.set_ip([127, 0, 0, 1].into());
         }
         let url = global.url.clone().unwrap_or_else(|| format!("http://{listen}"));
-        let engine = Engine::new(&url, global.api_key.clone())?;
+        let engine = EngineApi::new(&url, global.api_key.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { runtime, engine })
     }
@@ -69,17 +69,22 @@ impl Client {
     /// Posts lines of JSON that are made while they are sent.
     pub(crate) fn upload<T: DeserializeOwned>(&self, path: &str, body: Body) -> anyhow::Result<T> {
         let call = self.engine.upload(path, body);
-        self.runtime.block_on(call).map_err(Failure::from)?.into_result()?.json()
+        self.runtime.block_on(call).map_err(CommandFailure::from)?.into_result()?.json()
     }
 
     /// Runs `work` with the engine until it is done.
-    pub(crate) fn drive<T>(&self, work: impl AsyncFnOnce(&Engine) -> T) -> T {
+    pub(crate) fn drive<T>(&self, work: impl AsyncFnOnce(&EngineApi) -> T) -> T {
         self.runtime.block_on(work(&self.engine))
     }
 
-    fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
+    fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<EngineAnswer, CommandFailure> {
         let mut connection = None;
         let call = self.engine.call(&mut connection, method, path, body);
-        self.runtime.block_on(call).map_err(Failure::from)
+        self.runtime.block_on(call).map_err(CommandFailure::from)
     }
 }

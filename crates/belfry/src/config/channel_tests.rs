@@ -1,10 +1,10 @@
 //! The problems found in the settings of channels.
 
-use super::load::Source;
+use super::load::ConfigSource;
 use super::tests::complaints;
 
-fn source(text: &str) -> Source {
-    Source { text: text.to_owned(), ..Source::default() }
+fn source(text: &str) -> ConfigSource {
+    ConfigSource { text: text.to_owned(), ..ConfigSource::default() }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use channel::ChannelError;
 use notification::Name;
 use toml::{Table, Value};
 
-use super::kinds::{ChannelKind, Shared};
-use super::problem::Problem;
+use super::kinds::{ChannelKind, ChannelResources};
+use super::problem::ConfigProblem;
 use super::retry::RetryConfig;
 use super::table::read_table;
 
@@ -30,12 +30,16 @@ const FILE: &str = "_file";
 
 impl ChannelConfig {
     /// Reads the table at `path`. What stands there besides `retry` depends on its `kind`.
-    pub(super) fn read(mut table: Table, path: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub(super) fn read(
+        mut table: Table,
+        path: &str,
+        problems: &mut Vec<ConfigProblem>,
+    ) -> Option<Self> {
         let retry = match table.remove("retry") {
             None => Some(RetryConfig::default()),
             Some(Value::Table(retry)) => read_table(retry, &format!("{path}.retry"), problems),
             Some(_) => {
-                problems.push(Problem::new(format!("{path}.retry"), "must be a table"));
+                problems.push(ConfigProblem::new(format!("{path}.retry"), "must be a table"));
                 None
             }
         };
@@ -51,15 +55,16 @@ impl ChannelConfig {
     }
 
     /// Builds the channel, which reads the files that it names, and forgets it.
-    pub(super) fn check(&self, name: &Name) -> Vec<Problem> {
+    pub(super) fn check(&self, name: &Name) -> Vec<ConfigProblem> {
         let mut problems = self.retry.check(&format!("channels.{name}.retry"));
-        let errors = self.kind.settings().build(&Shared::default()).err().map(ChannelError::each);
+        let errors =
+            self.kind.settings().build(&ChannelResources::default()).err().map(ChannelError::each);
         problems.extend(errors.into_iter().flatten().map(|error| match error {
             ChannelError::Setting { setting, message } => {
-                Problem::new(format!("channels.{name}.{setting}"), message)
+                ConfigProblem::new(format!("channels.{name}.{setting}"), message)
             }
             error @ (ChannelError::File { .. } | ChannelError::Several(_)) => {
-                Problem::new(format!("channels.{name}"), error.to_string())
+                ConfigProblem::new(format!("channels.{name}"), error.to_string())
             }
         }));
         problems

@@ -1,4 +1,4 @@
-//! The kinds of channels: one row and one implementation of [`Settings`] each.
+//! The kinds of channels: one row and one implementation of [`ChannelSettings`] each.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use channel::{Channel, ChannelError, apns, dry_run, fcm, smtp, webhook, webpush}
 use toml::{Table, Value};
 
 use super::places::StorePlace;
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::table::read_table;
 
 /// The settings of one kind of channel.
-pub(super) trait Settings {
+pub(super) trait ChannelSettings {
     /// Builds the channel. Reads the files that it names, and connects to nothing.
-    fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError>;
+    fn build(&self, shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError>;
 
     /// Attempts before a notification is given up, unless the configuration says otherwise.
     fn attempts(&self) -> u16 {
@@ -26,7 +26,7 @@ pub(super) trait Settings {
     }
 
     /// Whether its token for Apple is made anew with every start.
-    fn forgets_its_token(&self, _shared: &Shared) -> bool {
+    fn forgets_its_token(&self, _shared: &ChannelResources) -> bool {
         false
     }
 }
@@ -52,7 +52,7 @@ macro_rules! kinds {
             }
 
             /// The settings, to build a channel from.
-            pub(super) fn settings(&self) -> &dyn Settings {
+            pub(super) fn settings(&self) -> &dyn ChannelSettings {
                 match self {
                     $(Self::$kind(settings) => &**settings,)+
                 }
@@ -64,14 +64,14 @@ macro_rules! kinds {
                 kind: Option<&Value>,
                 table: Table,
                 path: &str,
-                problems: &mut Vec<Problem>,
+                problems: &mut Vec<ConfigProblem>,
             ) -> Option<Self> {
                 let message = match kind.and_then(Value::as_str) {
                     $(Some($name) => return read_table(table, path, problems).map(Self::$kind),)+
                     Some(name) => format!("{name:?} is not {}", names()),
                     None => format!("missing: {}", names()),
                 };
-                problems.push(Problem::new(format!("{path}.kind"), message));
+                problems.push(ConfigProblem::new(format!("{path}.kind"), message));
                 None
             }
         }
@@ -89,18 +89,18 @@ kinds! {
 
 /// The state that all channels of a process share, also those that replace former ones.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct ChannelResources {
     /// The tokens for Apple.
-    pub(crate) apns_tokens: apns::Tokens,
+    pub(crate) apns_tokens: apns::ProviderTokens,
     /// The quotas that Google grants, by project.
     pub(crate) fcm_quotas: fcm::Quotas,
     /// Where channels keep what must outlive a restart, unless they say where.
     pub(crate) state_directory: Option<PathBuf>,
 }
 
-// === impl Shared ===
+// === impl ChannelResources ===
 
-impl Shared {
+impl ChannelResources {
     /// For the channels of a process that was started with a store at `place`. `service_directory` is where the service
     /// manager wants state to be kept, if one does.
     pub(crate) fn new(place: StorePlace<'_>, service_directory: Option<PathBuf>) -> Self {
@@ -113,42 +113,42 @@ impl Shared {
     }
 }
 
-// === impl Settings ===
+// === impl ChannelSettings ===
 
-impl Settings for apns::Settings {
-    fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+impl ChannelSettings for apns::Settings {
+    fn build(&self, shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
         let mut settings = self.clone();
         settings.state_directory =
             settings.state_directory.or_else(|| shared.state_directory.clone());
         Ok(Arc::new(apns::ApnsChannel::new(&settings, &shared.apns_tokens)?))
     }
 
-    fn forgets_its_token(&self, shared: &Shared) -> bool {
+    fn forgets_its_token(&self, shared: &ChannelResources) -> bool {
         let directory = self.state_directory.as_ref().or(shared.state_directory.as_ref());
         self.certificate_file.is_none() && directory.is_none()
     }
 }
 
-impl Settings for fcm::Settings {
-    fn build(&self, shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+impl ChannelSettings for fcm::Settings {
+    fn build(&self, shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(Arc::new(fcm::FcmChannel::new(self, &shared.fcm_quotas)?))
     }
 }
 
-impl Settings for webhook::Settings {
-    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+impl ChannelSettings for webhook::Settings {
+    fn build(&self, _shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(Arc::new(webhook::WebhookChannel::new(self)?))
     }
 }
 
-impl Settings for webpush::Settings {
-    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+impl ChannelSettings for webpush::Settings {
+    fn build(&self, _shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(Arc::new(webpush::WebPushChannel::new(self)?))
     }
 }
 
-impl Settings for smtp::Settings {
-    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+impl ChannelSettings for smtp::Settings {
+    fn build(&self, _shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(Arc::new(smtp::SmtpChannel::new(self)?))
     }
 
@@ -162,8 +162,8 @@ impl Settings for smtp::Settings {
     }
 }
 
-impl Settings for dry_run::Settings {
-    fn build(&self, _shared: &Shared) -> Result<Arc<dyn Channel>, ChannelError> {
+impl ChannelSettings for dry_run::Settings {
+    fn build(&self, _shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
         Ok(Arc::new(dry_run::DryRunChannel::new(self.clone())?))
     }
 }

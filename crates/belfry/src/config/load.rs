@@ -9,10 +9,10 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::credential::{self, Credentials};
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 
 use super::flags::Flags;
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::table::read_table;
 use super::{
     ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
@@ -31,7 +31,7 @@ const RIVALS: [[&str; 2]; 2] = [["store.directory", "store.url"], ["store.url", 
 
 /// The sources of a configuration.
 #[derive(Clone, Default)]
-pub(super) struct Source {
+pub(super) struct ConfigSource {
     /// The file, if there is one.
     pub(super) file: Option<PathBuf>,
     /// Its text.
@@ -73,9 +73,9 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong, one line for each.
-    pub(crate) fn load(file: Option<&Path>, flags: Flags) -> Result<Self, Failure> {
-        let fail = |message: String| Failure::new(FailureKind::Config, message);
-        let source = Source::open(file, flags).map_err(fail)?;
+    pub(crate) fn load(file: Option<&Path>, flags: Flags) -> Result<Self, CommandFailure> {
+        let fail = |message: String| CommandFailure::new(FailureKind::Config, message);
+        let source = ConfigSource::open(file, flags).map_err(fail)?;
         source.read().map_err(|problems| {
             let lines = problems.iter().map(|problem| source.describe(problem));
             fail(lines.collect::<Vec<_>>().join("\n"))
@@ -83,9 +83,9 @@ impl Config {
     }
 }
 
-// === impl Source ===
+// === impl ConfigSource ===
 
-impl Source {
+impl ConfigSource {
     /// Opens `file`, or `belfry.toml` if it exists, and takes what concerns us from the environment.
     pub(super) fn open(file: Option<&Path>, flags: Flags) -> Result<Self, String> {
         let usual = Path::new(USUAL_FILE);
@@ -106,7 +106,7 @@ impl Source {
     }
 
     /// Reads and checks everything. Touches no network.
-    pub(super) fn read(&self) -> Result<Config, Vec<Problem>> {
+    pub(super) fn read(&self) -> Result<Config, Vec<ConfigProblem>> {
         let mut table = self.text.parse::<Table>().map_err(|error| vec![self.malformed(&error)])?;
         let mut problems = Vec::new();
         for layer in [self.of_variables(), of_flags(&self.flags)] {
@@ -118,7 +118,7 @@ impl Source {
         // What did not open is not what the settings say: they would only complain of it again.
         if !faults.is_empty() {
             let faults = faults.into_iter();
-            problems.extend(faults.map(|(path, message)| Problem::new(path, message)));
+            problems.extend(faults.map(|(path, message)| ConfigProblem::new(path, message)));
             return Err(problems);
         }
         let document: Option<Document> = read_table(table, "", &mut problems);
@@ -134,13 +134,15 @@ impl Source {
             Some(config) if problems.is_empty() => Ok(config),
             _ => Err(problems
                 .into_iter()
-                .map(|Problem { path, message }| Problem::new(path, opened.conceal(message)))
+                .map(|ConfigProblem { path, message }| {
+                    ConfigProblem::new(path, opened.conceal(message))
+                })
                 .collect()),
         }
     }
 
     /// One line for `problem`: where to look, what is wrong.
-    pub(super) fn describe(&self, problem: &Problem) -> String {
+    pub(super) fn describe(&self, problem: &ConfigProblem) -> String {
         let flags = of_flags(&self.flags);
         let variables = self.of_variables();
         let mut settings = flags.iter().chain(&variables);
@@ -162,11 +164,11 @@ impl Source {
         settings.collect()
     }
 
-    fn malformed(&self, error: &toml::de::Error) -> Problem {
+    fn malformed(&self, error: &toml::de::Error) -> ConfigProblem {
         let before = error.span().and_then(|span| self.text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let message = error.message().replace('\n', ", ");
-        Problem::new("", format!("line {line} is not TOML: {message}"))
+        ConfigProblem::new("", format!("line {line} is not TOML: {message}"))
     }
 }
 
@@ -184,7 +186,7 @@ pub(crate) fn master_key() -> Option<Secret> {
 // === impl Document ===
 
 impl Document {
-    fn resolve(self, problems: &mut Vec<Problem>) -> Config {
+    fn resolve(self, problems: &mut Vec<ConfigProblem>) -> Config {
         let mut channels = BTreeMap::new();
         for (name, table) in self.channels {
             let path = format!("channels.{name}");
@@ -194,7 +196,7 @@ impl Document {
                         channels.insert(name, channel);
                     }
                 }
-                Err(error) => problems.push(Problem::new(path, error.to_string())),
+                Err(error) => problems.push(ConfigProblem::new(path, error.to_string())),
             }
         }
         let mut templates = BTreeMap::new();
@@ -202,7 +204,8 @@ impl Document {
             match name.parse::<Name>() {
                 Ok(name) => drop(templates.insert(name, template)),
                 Err(error) => {
-                    problems.push(Problem::new(format!("templates.{name}"), error.to_string()));
+                    problems
+                        .push(ConfigProblem::new(format!("templates.{name}"), error.to_string()));
                 }
             }
         }
@@ -233,7 +236,7 @@ fn of_flags(flags: &Flags) -> Vec<Setting<'static>> {
 }
 
 /// Puts the settings of one place over what stands in `table`.
-fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<Problem>) {
+fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<ConfigProblem>) {
     let names: Vec<String> = layer.iter().map(|setting| setting.path.join(".")).collect();
     for [said, other] in RIVALS {
         let says = |key: &str| names.iter().any(|name| name == key);
@@ -243,7 +246,7 @@ fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<Problem>) 
     }
     for (name, setting) in names.into_iter().zip(layer) {
         if !set(table, &setting.path, setting.value) {
-            problems.push(Problem::new(name, "is within a key that is no table"));
+            problems.push(ConfigProblem::new(name, "is within a key that is no table"));
         }
     }
 }

@@ -30,7 +30,7 @@ use serde::Deserialize;
 
 pub(crate) use channels::ChannelConfig;
 pub(crate) use flags::Flags;
-pub(crate) use kinds::Shared;
+pub(crate) use kinds::ChannelResources;
 pub(crate) use load::{USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
@@ -38,7 +38,7 @@ pub(crate) use server_url::ServerUrl;
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 
-use problem::Problem;
+use problem::ConfigProblem;
 use retry::RetryConfig;
 
 /// Everything that can be configured.
@@ -147,7 +147,7 @@ impl Config {
     /// the files that they name, and connects to nothing.
     pub(crate) fn build_channels(
         &self,
-        shared: &Shared,
+        shared: &ChannelResources,
         current: Option<(&Self, &Channels)>,
     ) -> anyhow::Result<Channels> {
         let mut channels = Channels::default();
@@ -172,7 +172,7 @@ impl Config {
     /// The channels whose tokens for Apple are made anew with every start, for want of a place to keep them.
     pub(crate) fn forgetful_channels<'a>(
         &'a self,
-        shared: &'a Shared,
+        shared: &'a ChannelResources,
     ) -> impl Iterator<Item = &'a Name> {
         let forgets = |channel: &ChannelConfig| channel.kind.settings().forgets_its_token(shared);
         self.channels.iter().filter(move |(_, channel)| forgets(channel)).map(|(name, _)| name)
@@ -237,13 +237,15 @@ impl Config {
     }
 
     /// The problems of settings that are valid each and wrong together. Reads the files that it names; touches no network.
-    fn check(&self) -> Vec<Problem> {
+    fn check(&self) -> Vec<ConfigProblem> {
         let mut problems = self.server.check();
         problems.extend(self.store.check());
         problems.extend(self.queue.check(&self.store));
         if self.delivery.senders > 256 {
-            problems
-                .push(Problem::new("delivery.senders", "must be at most 256; 0 is one per core"));
+            problems.push(ConfigProblem::new(
+                "delivery.senders",
+                "must be at most 256; 0 is one per core",
+            ));
         }
         for (name, channel) in &self.channels {
             problems.extend(channel.check(name));
@@ -267,7 +269,7 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// The callers' keys as the API knows them.
     pub(crate) fn api_keys(&self) -> api::Keys {
-        let key = |key: &KeyConfig| api::Key {
+        let key = |key: &KeyConfig| api::ApiKey {
             name: key.name.to_string(),
             tenant: key.tenant.clone(),
             sha256: key.sha256,
@@ -276,16 +278,16 @@ impl ServerConfig {
         api::Keys::new(self.keys.iter().map(key).collect())
     }
 
-    fn check(&self) -> Vec<Problem> {
+    fn check(&self) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
         if let Err(error) = api::check_listen(self.listen, &self.api_keys()) {
-            problems.push(Problem::new("server.listen", error.to_string()));
+            problems.push(ConfigProblem::new("server.listen", error.to_string()));
         }
         let mut names = BTreeSet::new();
         for (i, key) in self.keys.iter().enumerate() {
             if !names.insert(&key.name) {
                 let message = format!("another key is named {:?} already", key.name);
-                problems.push(Problem::new(format!("server.keys[{i}].name"), message));
+                problems.push(ConfigProblem::new(format!("server.keys[{i}].name"), message));
             }
         }
         problems

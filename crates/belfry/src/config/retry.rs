@@ -5,7 +5,7 @@ use std::time::Duration;
 use flow::Backoff;
 use serde::Deserialize;
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::units;
 
 /// `[channels.NAME.retry]`: what happens to a notification that the provider put off.
@@ -32,14 +32,14 @@ impl Default for RetryConfig {
 }
 
 impl RetryConfig {
-    pub(super) fn check(&self, path: &str) -> Vec<Problem> {
+    pub(super) fn check(&self, path: &str) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
         if self.attempts.is_some_and(|attempts| !(1..=1_000).contains(&attempts)) {
             let path = format!("{path}.attempts");
-            problems.push(Problem::new(path, "must be from 1 to 1000"));
+            problems.push(ConfigProblem::new(path, "must be from 1 to 1000"));
         }
         if let Err(error) = Backoff::new(self.base, self.cap) {
-            problems.push(Problem::new(path, error.to_string()));
+            problems.push(ConfigProblem::new(path, error.to_string()));
         }
         problems
     }

@@ -3,7 +3,7 @@
 use channel::Secret;
 use toml::{Table, Value};
 
-use super::load::Source;
+use super::load::ConfigSource;
 use super::reference::DEFAULT_FILE;
 use super::tests::{complaints, every_key_set};
 use crate::credential::{Label, MasterKey, SECRET_SETTINGS, generate, refusal};
@@ -31,7 +31,7 @@ impl Sealed {
     fn complaints(&self, document: &Table) -> Vec<String> {
         let master_key = Some(Secret::new(self.master_key.as_str()));
         let text = toml::to_string(document).unwrap();
-        complaints(&Source { text, master_key, ..Source::default() })
+        complaints(&ConfigSource { text, master_key, ..ConfigSource::default() })
     }
 }
 
@@ -198,7 +198,7 @@ fn a_configuration_with_a_published_secret_is_refused_by_the_name_of_its_source(
     let webhook =
         |secret| format!("[channels.hooks]\nkind = \"webhook\"\nsecrets = [\"{secret}\"]");
     let check = |text: String, expect: &str| {
-        let complaints = complaints(&Source { text, ..Source::default() }).join("\n");
+        let complaints = complaints(&ConfigSource { text, ..ConfigSource::default() }).join("\n");
         assert!(complaints.contains(expect), "{complaints}");
     };
     check(key(of_test), "server.keys[0].sha256: is the SHA-256 of \"test\"");

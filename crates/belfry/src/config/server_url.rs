@@ -10,11 +10,11 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
     /// At least one; all of one scheme.
-    servers: Vec<Server>,
+    servers: Vec<ServerAddress>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct Server {
+struct ServerAddress {
     text: String,
     /// Where the scheme ends, before `://`.
     scheme_end: usize,
@@ -72,7 +72,7 @@ impl ServerUrl {
 
     /// The scheme: the part before `://`.
     pub(crate) fn scheme(&self) -> &str {
-        self.servers.first().map(Server::scheme).unwrap_or_default()
+        self.servers.first().map(ServerAddress::scheme).unwrap_or_default()
     }
 
     /// This URL with a password for its user.
@@ -84,7 +84,7 @@ impl ServerUrl {
         Ok(Self { servers: servers.collect::<Result<_, _>>()? })
     }
 
-    fn join(&self, show: impl Fn(&Server) -> String) -> String {
+    fn join(&self, show: impl Fn(&ServerAddress) -> String) -> String {
         self.servers.iter().map(show).collect::<Vec<_>>().join(",")
     }
 }
@@ -97,8 +97,9 @@ impl FromStr for ServerUrl {
         // A comma between hosts is a part of one URL.
         let is_list = text.matches("://").count() > 1;
         let parts = if is_list { text.split(',').collect() } else { vec![text] };
-        let servers = parts.into_iter().map(str::parse).collect::<Result<Vec<Server>, _>>()?;
-        let mut schemes = servers.iter().map(Server::scheme);
+        let servers =
+            parts.into_iter().map(str::parse).collect::<Result<Vec<ServerAddress>, _>>()?;
+        let mut schemes = servers.iter().map(ServerAddress::scheme);
         let first = schemes.next();
         if schemes.any(|scheme| Some(scheme) != first) {
             return Err("all servers must have the same scheme");
@@ -109,7 +110,7 @@ impl FromStr for ServerUrl {
 
 impl fmt::Display for ServerUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.join(Server::shown))
+        formatter.write_str(&self.join(ServerAddress::shown))
     }
 }
 
@@ -119,9 +120,9 @@ impl fmt::Debug for ServerUrl {
     }
 }
 
-// === impl Server ===
+// === impl ServerAddress ===
 
-impl Server {
+impl ServerAddress {
     fn scheme(&self) -> &str {
         self.text.get(..self.scheme_end).unwrap_or_default()
     }
@@ -158,7 +159,7 @@ impl Server {
     }
 }
 
-impl FromStr for Server {
+impl FromStr for ServerAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

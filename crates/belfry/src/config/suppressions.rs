@@ -6,8 +6,8 @@ use notification::Name;
 use serde::Deserialize;
 
 use super::channels::ChannelConfig;
-use super::kinds::Shared;
-use super::problem::Problem;
+use super::kinds::ChannelResources;
+use super::problem::ConfigProblem;
 use super::units;
 
 /// `[suppressions]`: what becomes of recipients that are gone.
@@ -37,24 +37,24 @@ impl SuppressionsConfig {
         Ok(self.feed.as_ref().map(|_| "suppressions".parse()).transpose()?)
     }
 
-    pub(super) fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<Problem> {
+    pub(super) fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<ConfigProblem> {
         let Some(FeedConfig { channel, to }) = &self.feed else { return Vec::new() };
         let Some(config) = channels.get(channel) else {
             let message = format!("there is no channel {:?}", channel.as_str());
-            return vec![Problem::new("suppressions.feed.channel", message)];
+            return vec![ConfigProblem::new("suppressions.feed.channel", message)];
         };
         // One that cannot be built is told of already.
-        let Ok(built) = config.kind.settings().build(&Shared::default()) else {
+        let Ok(built) = config.kind.settings().build(&ChannelResources::default()) else {
             return Vec::new();
         };
         if built.kind() != "webhook" {
             let message =
                 format!("is of the kind `{}`: name one of the kind `webhook`", built.kind());
-            return vec![Problem::new("suppressions.feed.channel", message)];
+            return vec![ConfigProblem::new("suppressions.feed.channel", message)];
         }
         let refused = built.destination(to).err();
         let problem =
-            |invalid: channel::Invalid| Problem::new("suppressions.feed.to", invalid.message);
+            |invalid: channel::Invalid| ConfigProblem::new("suppressions.feed.to", invalid.message);
         refused.map(problem).into_iter().collect()
     }
 }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::channels::ChannelConfig;
-use super::kinds::Shared;
-use super::problem::Problem;
+use super::kinds::ChannelResources;
+use super::problem::ConfigProblem;
 use super::units;
 
 /// A named template.
@@ -73,8 +73,9 @@ impl TemplateConfig {
         &self,
         name: &Name,
         channels: &BTreeMap<Name, ChannelConfig>,
-    ) -> Option<Problem> {
-        let problem = |key: &str, message| Problem::new(format!("templates.{name}.{key}"), message);
+    ) -> Option<ConfigProblem> {
+        let problem =
+            |key: &str, message| ConfigProblem::new(format!("templates.{name}.{key}"), message);
         let source = match self.read() {
             Ok(source) => source,
             Err(Wrong { key, message }) => return Some(problem(key, message)),
@@ -90,7 +91,7 @@ impl TemplateConfig {
                 return Some(problem("channel", message));
             };
             // What is wrong with the channel is said of the channel.
-            if let Ok(channel_built) = config.kind.settings().build(&Shared::default()) {
+            if let Ok(channel_built) = config.kind.settings().build(&ChannelResources::default()) {
                 built.insert(channel.clone(), channel_built);
             }
         }

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use super::load::Source;
+use super::load::ConfigSource;
 use super::table::expected;
 use super::*;
 
-fn source(text: &str, variables: &[(&str, &str)]) -> Source {
+fn source(text: &str, variables: &[(&str, &str)]) -> ConfigSource {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    Source {
+    ConfigSource {
         file: Some("f.toml".into()),
         text: text.to_owned(),
         variables: variables.iter().map(owned).collect(),
-        ..Source::default()
+        ..ConfigSource::default()
     }
 }
 
-pub(super) fn complaints(source: &Source) -> Vec<String> {
+pub(super) fn complaints(source: &ConfigSource) -> Vec<String> {
     let problems = source.read().err().unwrap_or_default();
     problems.iter().map(|problem| source.describe(problem)).collect()
 }
@@ -251,7 +251,7 @@ fn a_token_for_apple_is_kept_where_there_is_a_place_and_what_has_none_is_named()
             channels: BTreeMap::from([("ios".parse().unwrap(), channel.unwrap())]),
             ..Config::default()
         };
-        let shared = Shared::new(config.store.place(), service.map(Into::into));
+        let shared = ChannelResources::new(config.store.place(), service.map(Into::into));
         assert_eq!(shared.state_directory.as_deref(), directory.map(Path::new), "{store}");
         config.forgetful_channels(&shared).map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -367,7 +367,7 @@ fn a_queue_takes_a_store_that_is_shared() {
 fn what_is_said_closest_to_the_command_wins() {
     let place = |text: &str, variables: &[(&str, &str)], flag: Option<&str>| {
         let flags = Flags { store: flag.map(channel::Secret::new), queue: None };
-        let config = Source { flags, ..source(text, variables) }.read().unwrap();
+        let config = ConfigSource { flags, ..source(text, variables) }.read().unwrap();
         match config.store.place() {
             StorePlace::Directory(path) => path.display().to_string(),
             StorePlace::Server(url) => url.to_string(),
@@ -383,7 +383,7 @@ fn what_is_said_closest_to_the_command_wins() {
     assert_eq!(place(&url_file, &[], Some("postgres://flag/x")), "postgres://flag/x");
     assert_eq!(place(&url_file, &[], None), url);
     let flags = Flags { store: Some(channel::Secret::new("mysql://me:canary@db")), queue: None };
-    let wrong = Source { flags, ..source(file, &[]) };
+    let wrong = ConfigSource { flags, ..source(file, &[]) };
     assert!(complaints(&wrong)[0].starts_with("--store: there is no store for mysql:// URLs"));
 }
 

@@ -24,11 +24,11 @@ pub(crate) struct Credentials {
 
 /// The secrets that were opened, which no complaint may show.
 #[derive(Debug, Default)]
-pub(crate) struct Opened(Vec<Secret>);
+pub(crate) struct OpenedSecrets(Vec<Secret>);
 
 /// Where a value stands.
 #[derive(Debug, Clone)]
-struct Place<'a> {
+struct SettingPath<'a> {
     /// For people: `channels.hooks.secrets[0]`.
     path: String,
     /// Without the table's name and without indexes: `secrets`.
@@ -40,7 +40,7 @@ struct Place<'a> {
 }
 
 /// The place of a setting, and what is wrong with it.
-type Fault = (String, String);
+type ConfigFault = (String, String);
 
 /// The key of `[credentials]` that names no credential.
 const KEY_FILE: &str = "key_file";
@@ -58,7 +58,7 @@ impl Credentials {
     pub(crate) fn take(
         document: &mut Table,
         from_environment: Option<&Secret>,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<ConfigFault>,
     ) -> Self {
         let mut credentials = Self::default();
         let mut tables = match document.remove("credentials") {
@@ -96,8 +96,14 @@ impl Credentials {
             };
             let before = faults.len();
             // Only tried here: it is opened where a channel takes it over, whose kind must be the one it was sealed for.
-            let place = Place { path, setting: String::new(), kind: None, credential: Some(&name) };
-            credentials.open_table(&mut table.clone(), &place, &mut Opened::default(), faults);
+            let place =
+                SettingPath { path, setting: String::new(), kind: None, credential: Some(&name) };
+            credentials.open_table(
+                &mut table.clone(),
+                &place,
+                &mut OpenedSecrets::default(),
+                faults,
+            );
             if faults.len() > before {
                 // What is wrong is said here, and not again where it is used.
                 table.clear();
@@ -108,8 +114,12 @@ impl Credentials {
     }
 
     /// Opens everything sealed in `document`, and gives each channel the settings of its credential.
-    pub(crate) fn apply(&self, document: &mut Table, faults: &mut Vec<Fault>) -> Opened {
-        let mut opened = Opened::default();
+    pub(crate) fn apply(
+        &self,
+        document: &mut Table,
+        faults: &mut Vec<ConfigFault>,
+    ) -> OpenedSecrets {
+        let mut opened = OpenedSecrets::default();
         for (table, value) in document.iter_mut() {
             if table == "channels" {
                 let Some(channels) = value.as_table_mut() else { continue };
@@ -118,11 +128,11 @@ impl Credentials {
                     let Some(channel) = channel.as_table_mut() else { continue };
                     self.add_credential(channel, &path, faults);
                     let kind = channel.get("kind").and_then(Value::as_str).map(str::to_owned);
-                    let place = Place::table(path, kind.as_deref());
+                    let place = SettingPath::table(path, kind.as_deref());
                     self.open_table(channel, &place, &mut opened, faults);
                 }
             } else {
-                let place = Place::table(table.clone(), Some(table));
+                let place = SettingPath::table(table.clone(), Some(table));
                 self.open_value(value, &place, &mut opened, faults);
             }
         }
@@ -130,7 +140,7 @@ impl Credentials {
     }
 
     /// Opens a sealed text that stands at `place`; another one stays as it is.
-    fn open(&self, text: &str, place: &Place<'_>) -> Result<Option<String>, String> {
+    fn open(&self, text: &str, place: &SettingPath<'_>) -> Result<Option<String>, String> {
         if !is_sealed(text) {
             return Ok(None);
         }
@@ -155,7 +165,7 @@ impl Credentials {
         Err(SealError::OtherSetting { sealed: label.setting, place }.to_string())
     }
 
-    fn add_credential(&self, channel: &mut Table, path: &str, faults: &mut Vec<Fault>) {
+    fn add_credential(&self, channel: &mut Table, path: &str, faults: &mut Vec<ConfigFault>) {
         let place = format!("{path}.{CREDENTIAL}");
         let name = match channel.remove(CREDENTIAL) {
             None => return,
@@ -181,9 +191,9 @@ impl Credentials {
     fn open_table(
         &self,
         table: &mut Table,
-        place: &Place<'_>,
-        opened: &mut Opened,
-        faults: &mut Vec<Fault>,
+        place: &SettingPath<'_>,
+        opened: &mut OpenedSecrets,
+        faults: &mut Vec<ConfigFault>,
     ) {
         let files: Vec<(String, String)> = table
             .iter()
@@ -218,9 +228,9 @@ impl Credentials {
     fn open_value(
         &self,
         value: &mut Value,
-        place: &Place<'_>,
-        opened: &mut Opened,
-        faults: &mut Vec<Fault>,
+        place: &SettingPath<'_>,
+        opened: &mut OpenedSecrets,
+        faults: &mut Vec<ConfigFault>,
     ) {
         match value {
             Value::String(text) => match self.open(text, place) {
@@ -237,7 +247,7 @@ impl Credentials {
             Value::Array(values) => {
                 for (index, value) in values.iter_mut().enumerate() {
                     let path = format!("{}[{index}]", place.path);
-                    self.open_value(value, &Place { path, ..place.clone() }, opened, faults);
+                    self.open_value(value, &SettingPath { path, ..place.clone() }, opened, faults);
                 }
             }
             Value::Table(table) => self.open_table(table, place, opened, faults),
@@ -246,9 +256,9 @@ impl Credentials {
     }
 }
 
-// === impl Opened ===
+// === impl OpenedSecrets ===
 
-impl Opened {
+impl OpenedSecrets {
     /// `message` if it shows nothing that was sealed; otherwise words without it. What reads a setting does not know that
     /// it was sealed, and may repeat a part of it.
     pub(crate) fn conceal(&self, message: String) -> String {
@@ -261,9 +271,9 @@ impl Opened {
     }
 }
 
-// === impl Place ===
+// === impl SettingPath ===
 
-impl<'a> Place<'a> {
+impl<'a> SettingPath<'a> {
     /// The table at `path`.
     fn table(path: String, kind: Option<&'a str>) -> Self {
         Self { path, setting: String::new(), kind, credential: None }

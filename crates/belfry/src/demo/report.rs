@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// The result of the demo.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct DemoReport {
     audit: Audit,
     tally: Tally,
     engine: Usage,
@@ -18,9 +18,9 @@ pub(super) struct Report {
     accepted_at_us: u64,
 }
 
-// === impl Report ===
+// === impl DemoReport ===
 
-impl Report {
+impl DemoReport {
     /// `due_at` and `accepted_at` are wall times: when the notifications were asked for, and when the engine
     /// had them all.
     pub(super) fn new(finished: &Finished, due_at: Duration, accepted_at: Duration) -> Self {

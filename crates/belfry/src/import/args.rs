@@ -31,7 +31,7 @@ pub(crate) struct ImportArgs {
     pub(crate) file: PathBuf,
     /// Format of the file [default: by its name, else ndjson]
     #[arg(long)]
-    pub(crate) format: Option<Format>,
+    pub(crate) format: Option<ImportFormat>,
     /// What to do with a bad row
     #[arg(long, value_name = "ACTION", default_value = "stop")]
     pub(crate) on_error: OnError,
@@ -51,7 +51,7 @@ pub(crate) struct ImportArgs {
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ImportFormat {
     /// One JSON object per line
     Ndjson,
     /// Comma-separated values with a header

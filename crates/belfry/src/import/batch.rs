@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::Context as _;
 use tokio::sync::mpsc::Sender;
 
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 
-use super::args::{Format, ImportArgs, OnError};
+use super::args::{ImportArgs, ImportFormat, OnError};
 use super::csv::Csv;
 use super::ndjson::Ndjson;
 use super::row::{BadRow, Parsed, Row};
@@ -22,7 +22,7 @@ const BATCH_BYTES: usize = notification::limits::REQUEST_BYTES / 4;
 
 /// Rows that are sent together.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct ImportBatch {
     /// In the order of the file; never empty.
     pub(super) rows: Vec<Row>,
     /// Bytes of the file up to the end of the batch.
@@ -34,7 +34,7 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) enum Read {
     /// Rows to send.
-    Batch(Batch),
+    Batch(ImportBatch),
     /// A row that cannot be sent. Comes after all rows before it.
     Bad(BadRow),
     /// The file cannot be read on.
@@ -48,8 +48,8 @@ pub(super) enum Read {
 
 /// An open file.
 #[derive(Debug)]
-pub(super) struct Reading {
-    rows: Rows,
+pub(super) struct BatchReading {
+    rows: BatchRows,
     bytes: Option<u64>,
     from_line: u64,
     key_prefix: Option<String>,
@@ -58,14 +58,14 @@ pub(super) struct Reading {
 
 type Input = BufReader<Box<dyn io::Read + Send>>;
 
-enum Rows {
+enum BatchRows {
     Ndjson(Ndjson<Input>),
     Csv(Csv<Input>),
 }
 
-// === impl Reading ===
+// === impl BatchReading ===
 
-impl Reading {
+impl BatchReading {
     /// Opens the file, and reads its header if it has one.
     pub(super) fn open(args: &ImportArgs) -> anyhow::Result<Self> {
         let (input, bytes): (Box<dyn io::Read + Send>, _) = if is_standard_input(&args.file) {
@@ -79,7 +79,7 @@ impl Reading {
             let opened = open();
             let (file, bytes) = opened.map_err(|error| {
                 let message = format!("cannot read {}: {error}", args.file.display());
-                Failure::new(FailureKind::BadInput, message)
+                CommandFailure::new(FailureKind::BadInput, message)
             })?;
             (Box::new(file), Some(bytes))
         };
@@ -90,8 +90,8 @@ impl Reading {
             input.consume(3);
         }
         let rows = match args.format.unwrap_or_else(|| format_of(&args.file)) {
-            Format::Ndjson => Rows::Ndjson(Ndjson::new(input)),
-            Format::Csv => Rows::Csv(Csv::new(input, &name(&args.file))?),
+            ImportFormat::Ndjson => BatchRows::Ndjson(Ndjson::new(input)),
+            ImportFormat::Csv => BatchRows::Csv(Csv::new(input, &name(&args.file))?),
         };
         let stops = args.on_error == OnError::Stop;
         let key_prefix = args.idempotency_prefix.clone();
@@ -101,8 +101,8 @@ impl Reading {
     /// The header of the file, if its format has one.
     pub(super) fn header(&self) -> Option<&[u8]> {
         match &self.rows {
-            Rows::Ndjson(_) => None,
-            Rows::Csv(csv) => Some(csv.header()),
+            BatchRows::Ndjson(_) => None,
+            BatchRows::Csv(csv) => Some(csv.header()),
         }
     }
 
@@ -113,7 +113,7 @@ impl Reading {
 
     /// Reads to the end, or until the receiver is gone.
     pub(super) fn run(mut self, reads: &Sender<Read>) {
-        let mut batch = Batch::default();
+        let mut batch = ImportBatch::default();
         loop {
             let line = self.rows.next_line();
             let read = match self.rows.next(self.from_line) {
@@ -154,9 +154,9 @@ impl Reading {
     }
 }
 
-// === impl Batch ===
+// === impl ImportBatch ===
 
-impl Batch {
+impl ImportBatch {
     fn add(&mut self, row: Row, end_offset: u64) {
         self.bytes += row.json.len();
         self.end_offset = end_offset;
@@ -169,13 +169,13 @@ impl Batch {
 }
 
 /// Whether the receiver is still there.
-fn hand_over(batch: &mut Batch, reads: &Sender<Read>) -> bool {
+fn hand_over(batch: &mut ImportBatch, reads: &Sender<Read>) -> bool {
     batch.rows.is_empty() || reads.blocking_send(Read::Batch(std::mem::take(batch))).is_ok()
 }
 
-// === impl Rows ===
+// === impl BatchRows ===
 
-impl Rows {
+impl BatchRows {
     fn next(&mut self, from: u64) -> io::Result<Option<Parsed>> {
         match self {
             Self::Ndjson(rows) => rows.next(from),
@@ -198,7 +198,7 @@ impl Rows {
     }
 }
 
-impl std::fmt::Debug for Rows {
+impl std::fmt::Debug for BatchRows {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Ndjson(_) => "ndjson",
@@ -207,7 +207,7 @@ impl std::fmt::Debug for Rows {
     }
 }
 
-fn format_of(file: &Path) -> Format {
+fn format_of(file: &Path) -> ImportFormat {
     let is_csv = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
-    if is_csv { Format::Csv } else { Format::Ndjson }
+    if is_csv { ImportFormat::Csv } else { ImportFormat::Ndjson }
 }

@@ -8,7 +8,7 @@ use notification::limits::LINE_BYTES;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 
 use super::row::{BadRow, Parsed, Row};
 
@@ -72,7 +72,7 @@ struct Records<R> {
 
 /// One record as it was cut. Its cells are in [`Records`].
 #[derive(Debug, Default)]
-struct Record {
+struct CsvRecord {
     line: u64,
     bytes: usize,
     cells: usize,
@@ -87,7 +87,7 @@ impl<R: BufRead> Csv<R> {
     pub(super) fn new(input: R, name: &str) -> anyhow::Result<Self> {
         let mut records = Records::new(input);
         let refuse = |message: String| {
-            Failure::new(FailureKind::BadInput, format!("{name}:1: the header {message}"))
+            CommandFailure::new(FailureKind::BadInput, format!("{name}:1: the header {message}"))
         };
         let Some(record) = records.next()? else {
             return Err(refuse("is missing: it names the fields of the columns".to_owned()).into());
@@ -132,7 +132,7 @@ impl<R: BufRead> Csv<R> {
         Ok(None)
     }
 
-    fn row(&self, record: &Record) -> Parsed {
+    fn row(&self, record: &CsvRecord) -> Parsed {
         if record.is_too_long {
             return Err(too_long(record));
         }
@@ -249,9 +249,9 @@ impl<R: BufRead> Records<R> {
     }
 
     /// Cuts the next record. Line ends before it end the one before it, or are empty lines.
-    fn next(&mut self) -> io::Result<Option<Record>> {
+    fn next(&mut self) -> io::Result<Option<CsvRecord>> {
         self.raw.clear();
-        let mut record = Record::default();
+        let mut record = CsvRecord::default();
         let mut filled = 0;
         loop {
             let input = self.input.fill_buf()?;
@@ -290,14 +290,14 @@ impl<R: BufRead> Records<R> {
         Ok(Some(record))
     }
 
-    fn cells(&self, record: &Record) -> impl Iterator<Item = &[u8]> {
+    fn cells(&self, record: &CsvRecord) -> impl Iterator<Item = &[u8]> {
         let ends = self.ends.iter().take(record.cells);
         let starts = std::iter::once(&0).chain(self.ends.iter());
         starts.zip(ends).map(|(start, end)| self.cells.get(*start..*end).unwrap_or_default())
     }
 }
 
-fn too_long(record: &Record) -> BadRow {
+fn too_long(record: &CsvRecord) -> BadRow {
     let size = format!("has more than {LINE_BYTES} bytes or {COLUMNS} columns");
     if !record.has_line_ends {
         return BadRow::new(record.line, "", size);

@@ -27,18 +27,18 @@ use futures_util::stream::FuturesUnordered;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::client::{Client, Connection, Engine};
-use crate::exit::{Failure, FailureKind};
+use crate::client::{Client, EngineApi, EngineConnection};
+use crate::exit::{CommandFailure, FailureKind};
 use crate::output;
 use crate::progress::Progress;
 
 pub(crate) use args::ImportArgs;
 
 use args::OnError;
-use batch::{Read, Reading};
+use batch::{BatchReading, Read};
 use rejects::Rejects;
 use row::BadRow;
-use submit::{Broken, Submitted, submit};
+use submit::{BrokenRequest, Submitted, submit};
 
 /// Requests under way at a time, when rows have idempotency keys.
 const BATCHES_UNDER_WAY: usize = 4;
@@ -48,7 +48,7 @@ const BATCHES_READ: usize = 2;
 
 /// The result of an import.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+struct ImportSummary {
     accepted: u64,
     replayed: u64,
     rejected: u64,
@@ -60,24 +60,24 @@ struct Summary {
 #[derive(Debug)]
 struct Stop {
     next_line: u64,
-    failure: Failure,
+    failure: CommandFailure,
 }
 
 /// Everything that an import keeps while it runs.
 #[derive(Debug)]
 struct Import<'a> {
     args: &'a ImportArgs,
-    engine: &'a Engine,
-    idle: Vec<Connection>,
+    engine: &'a EngineApi,
+    idle: Vec<EngineConnection>,
     rejects: Option<Rejects>,
     progress: Progress,
-    summary: Summary,
+    summary: ImportSummary,
     stop: Option<Stop>,
 }
 
 /// Imports the file, and prints the summary.
 pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let reading = Reading::open(args)?;
+    let reading = BatchReading::open(args)?;
     let rejects = match args.on_error {
         OnError::Stop => None,
         OnError::Skip => Some(Rejects::create(&rejects_path(args), reading.header())?),
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode
         .context("cannot start the reading thread")?;
     let ended = client.drive(async |engine| {
         let idle = Vec::new();
-        let summary = Summary::default();
+        let summary = ImportSummary::default();
         let import = Import { args, engine, idle, rejects, progress, summary, stop: None };
         import.run(batches).await
     })?;
@@ -102,13 +102,13 @@ pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode
 
 fn finish(
     args: &ImportArgs,
-    (mut summary, stop): (Summary, Option<Stop>),
+    (mut summary, stop): (ImportSummary, Option<Stop>),
 ) -> anyhow::Result<ExitCode> {
     summary.next_line = stop.as_ref().map(|stop| stop.next_line);
     if args.json {
         output::json(&summary)?;
     } else {
-        let Summary { accepted, replayed, rejected, next_line: _ } = summary;
+        let ImportSummary { accepted, replayed, rejected, next_line: _ } = summary;
         output::line(format_args!(
             "{accepted} accepted, {replayed} replayed, {rejected} rejected"
         ))?;
@@ -125,7 +125,7 @@ impl Import<'_> {
     async fn run(
         mut self,
         mut batches: mpsc::Receiver<Read>,
-    ) -> anyhow::Result<(Summary, Option<Stop>)> {
+    ) -> anyhow::Result<(ImportSummary, Option<Stop>)> {
         let limit = if self.args.idempotency_prefix.is_some() { BATCHES_UNDER_WAY } else { 1 };
         let mut under_way = FuturesUnordered::new();
         let mut at_end = false;
@@ -176,21 +176,21 @@ impl Import<'_> {
             Some(rejects) if !row.hides_the_rest => rejects.write(row)?,
             _ => {
                 let message = format!("{}:{}: {row}", name(&self.args.file), row.line);
-                self.stop_at(row.line, Failure::new(FailureKind::BadInput, message));
+                self.stop_at(row.line, CommandFailure::new(FailureKind::BadInput, message));
             }
         }
         Ok(())
     }
 
     /// The earliest stop counts: what comes before it was accepted.
-    fn stop_at(&mut self, next_line: u64, failure: Failure) {
+    fn stop_at(&mut self, next_line: u64, failure: CommandFailure) {
         if self.stop.as_ref().is_none_or(|stop| next_line < stop.next_line) {
             self.stop = Some(Stop { next_line, failure });
         }
     }
 
-    fn describe(&self, broken: &Broken) -> Failure {
-        let Broken { first_line, last_line, is_unknown, failure } = broken;
+    fn describe(&self, broken: &BrokenRequest) -> CommandFailure {
+        let BrokenRequest { first_line, last_line, is_unknown, failure } = broken;
         let fate = match (is_unknown, &self.args.idempotency_prefix) {
             (false, _) => String::new(),
             (true, Some(_)) => {
@@ -209,13 +209,13 @@ impl Import<'_> {
             _ => format!("everything before line {first_line} was accepted"),
         };
         let message = format!("{failure}; {done}{fate}; go on with --from-line {first_line}");
-        Failure::new(failure.kind(), message)
+        CommandFailure::new(failure.kind(), message)
     }
 }
 
-fn unreadable(args: &ImportArgs, line: u64, error: &std::io::Error) -> Failure {
+fn unreadable(args: &ImportArgs, line: u64, error: &std::io::Error) -> CommandFailure {
     let message = format!("cannot read {} at line {line}: {error}", name(&args.file));
-    Failure::new(FailureKind::Failed, message)
+    CommandFailure::new(FailureKind::Failed, message)
 }
 
 fn rejects_path(args: &ImportArgs) -> PathBuf {

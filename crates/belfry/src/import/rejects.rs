@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 
 use super::row::BadRow;
 
@@ -26,7 +26,7 @@ struct Output {
 }
 
 #[derive(Debug, Serialize)]
-struct Reason<'a> {
+struct RejectReason<'a> {
     line: u64,
     field: &'a str,
     message: &'a str,
@@ -55,7 +55,7 @@ impl Rejects {
             self.rows.line(raw)?;
         }
         let BadRow { line, field, message, raw, .. } = row;
-        let reason = Reason { line: *line, field, message, kept: raw.is_some() };
+        let reason = RejectReason { line: *line, field, message, kept: raw.is_some() };
         self.reasons.line(&serde_json::to_vec(&reason)?)
     }
 
@@ -72,13 +72,13 @@ impl Rejects {
 // === impl Output ===
 
 impl Output {
-    fn create(path: PathBuf) -> Result<Self, Failure> {
+    fn create(path: PathBuf) -> Result<Self, CommandFailure> {
         let file = File::create_new(&path).map_err(|error| {
             let message = format!(
                 "cannot create the rejects {}: {error}; move it away or name another with --rejects",
                 path.display()
             );
-            Failure::new(FailureKind::CannotCreate, message)
+            CommandFailure::new(FailureKind::CannotCreate, message)
         })?;
         Ok(Self { path, file: BufWriter::new(file) })
     }

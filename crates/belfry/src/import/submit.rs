@@ -7,11 +7,11 @@ use bytes::Bytes;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use crate::client::{Answer, CallError, Connection, Engine};
-use crate::exit::{Failure, FailureKind};
+use crate::client::{CallError, EngineAnswer, EngineApi, EngineConnection};
+use crate::exit::{CommandFailure, FailureKind};
 
 use super::args::OnError;
-use super::batch::Batch;
+use super::batch::ImportBatch;
 use super::row::{BadRow, Row};
 
 /// How often a batch is sent to an engine that says it has too much to do: a minute or more in all.
@@ -24,7 +24,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Submitted {
     /// To be used again.
-    pub(super) connection: Option<Connection>,
+    pub(super) connection: Option<EngineConnection>,
     /// Rows that are new to the engine.
     pub(super) accepted: u64,
     /// Rows that it had before.
@@ -32,14 +32,14 @@ pub(super) struct Submitted {
     /// Rows that it will not take; when these stop the import, the first one.
     pub(super) bad: Vec<BadRow>,
     /// The failure after which rows are left without an answer.
-    pub(super) broken: Option<Broken>,
+    pub(super) broken: Option<BrokenRequest>,
     /// Bytes of the file up to the end of the batch.
     pub(super) end_offset: u64,
 }
 
 /// Rows without an answer.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct BrokenRequest {
     /// The line of the first.
     pub(super) first_line: u64,
     /// The line of the last.
@@ -47,7 +47,7 @@ pub(super) struct Broken {
     /// Whether they may have been accepted.
     pub(super) is_unknown: bool,
     /// The failure.
-    pub(super) failure: Failure,
+    pub(super) failure: CommandFailure,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,33 +57,33 @@ struct Accepted {
 }
 
 /// The engine's answer to a request.
-enum Reply {
+enum SubmitReply {
     Accepted(Accepted),
-    Busy { wait: Duration, failure: Failure },
+    Busy { wait: Duration, failure: CommandFailure },
     Bad(BTreeMap<usize, (String, String)>),
-    Failed { is_unknown: bool, failure: Failure },
+    Failed { is_unknown: bool, failure: CommandFailure },
 }
 
 /// Sends `batch`. Rows that the engine names as bad are taken out and the rest is sent again; when these
 /// stop the import, only those before the first bad one.
 pub(super) async fn submit(
-    engine: &Engine,
-    connection: Option<Connection>,
-    batch: Batch,
+    engine: &EngineApi,
+    connection: Option<EngineConnection>,
+    batch: ImportBatch,
     on_error: OnError,
 ) -> Submitted {
-    let Batch { mut rows, end_offset, .. } = batch;
+    let ImportBatch { mut rows, end_offset, .. } = batch;
     let (accepted, replayed, bad) = (0, 0, Vec::new());
     let mut result = Submitted { connection, accepted, replayed, bad, broken: None, end_offset };
     let mut tries = 0;
     while !rows.is_empty() {
         match send(engine, &mut result.connection, &rows).await {
-            Reply::Accepted(answer) => {
+            SubmitReply::Accepted(answer) => {
                 result.accepted += answer.accepted;
                 result.replayed += answer.replayed;
                 break;
             }
-            Reply::Busy { wait, failure } => {
+            SubmitReply::Busy { wait, failure } => {
                 tries += 1;
                 if tries == TRIES {
                     result.broken = broken(&rows, false, failure);
@@ -91,8 +91,8 @@ pub(super) async fn submit(
                 }
                 tokio::time::sleep(wait).await;
             }
-            Reply::Bad(errors) => rows = take_out(rows, &errors, on_error, &mut result.bad),
-            Reply::Failed { is_unknown, failure } => {
+            SubmitReply::Bad(errors) => rows = take_out(rows, &errors, on_error, &mut result.bad),
+            SubmitReply::Failed { is_unknown, failure } => {
                 result.broken = broken(&rows, is_unknown, failure);
                 break;
             }
@@ -101,12 +101,16 @@ pub(super) async fn submit(
     result
 }
 
-async fn send(engine: &Engine, connection: &mut Option<Connection>, rows: &[Row]) -> Reply {
+async fn send(
+    engine: &EngineApi,
+    connection: &mut Option<EngineConnection>,
+    rows: &[Row],
+) -> SubmitReply {
     match engine.call(connection, Method::POST, "/v1/notifications", body(rows)).await {
-        Ok(answer) => Reply::from_answer(&answer, rows.len()),
+        Ok(answer) => SubmitReply::from_answer(&answer, rows.len()),
         Err(error) => {
             let is_unknown = matches!(error, CallError::Lost(_));
-            Reply::Failed { is_unknown, failure: error.into() }
+            SubmitReply::Failed { is_unknown, failure: error.into() }
         }
     }
 }
@@ -145,21 +149,21 @@ fn take_out(
     good
 }
 
-fn broken(rows: &[Row], is_unknown: bool, failure: Failure) -> Option<Broken> {
+fn broken(rows: &[Row], is_unknown: bool, failure: CommandFailure) -> Option<BrokenRequest> {
     let (first_line, last_line) = (rows.first()?.line, rows.last()?.line);
-    Some(Broken { first_line, last_line, is_unknown, failure })
+    Some(BrokenRequest { first_line, last_line, is_unknown, failure })
 }
 
-// === impl Reply ===
+// === impl SubmitReply ===
 
-impl Reply {
-    fn from_answer(answer: &Answer, rows: usize) -> Self {
+impl SubmitReply {
+    fn from_answer(answer: &EngineAnswer, rows: usize) -> Self {
         if answer.status.is_success() {
             return match answer.json() {
                 Ok(accepted) => Self::Accepted(accepted),
                 Err(error) => Self::Failed {
                     is_unknown: true,
-                    failure: Failure::new(FailureKind::Failed, error.to_string()),
+                    failure: CommandFailure::new(FailureKind::Failed, error.to_string()),
                 },
             };
         }

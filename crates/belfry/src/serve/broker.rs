@@ -5,17 +5,17 @@ use std::sync::Arc;
 use flow::Clock;
 use flow::tasks::Ended;
 use notification::Ticket;
-use queue::{Broker, Consume, Options, Publish, QueueError};
+use queue::{Broker, BrokerOptions, Consume, Publish, QueueError};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::{Role, START_PATIENCE};
 use crate::config::{QueueConfig, ServerUrl};
-use crate::exit::{Failure, FailureKind};
+use crate::exit::{CommandFailure, FailureKind};
 
 /// A link to a broker, which comes back by itself when it is lost.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct BrokerLink {
     broker: Arc<Broker>,
     in_use: InUse,
 }
@@ -30,9 +30,9 @@ pub(super) struct InUse {
 #[derive(Debug)]
 struct Closing(Arc<Broker>);
 
-// === impl Link ===
+// === impl BrokerLink ===
 
-impl Link {
+impl BrokerLink {
     /// Connects to the broker of the configuration, if there is one, and waits until it is reached.
     ///
     /// # Errors
@@ -42,11 +42,11 @@ impl Link {
         config: &QueueConfig,
         clock: Clock,
         random: &mut fastrand::Rng,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, CommandFailure> {
         let Some(url) = &config.url else { return Ok(None) };
-        let usual = Options::new(url.expose(), config.prefix.as_str());
+        let usual = BrokerOptions::new(url.expose(), config.prefix.as_str());
         let ca_file = config.ca_file.clone();
-        let options = Options { ca_file, consume: role.consumes(), ..usual };
+        let options = BrokerOptions { ca_file, consume: role.consumes(), ..usual };
         let opened = if url.scheme().starts_with("amqp") {
             queue::rabbitmq::open(&options, clock, random.fork())
         } else {
@@ -59,7 +59,7 @@ impl Link {
             let trouble = broker.trouble().unwrap_or_else(|| "it does not answer".to_owned());
             let message =
                 format!("the broker at {url} was not reached within {seconds} s: {trouble}");
-            return Err(Failure::new(FailureKind::Failed, message));
+            return Err(CommandFailure::new(FailureKind::Failed, message));
         }
         tracing::info!(%url, "broker reached");
         let broker = Arc::new(broker);
@@ -112,8 +112,8 @@ pub(super) async fn close(broker: Arc<Broker>) {
     }
 }
 
-fn refused(url: &ServerUrl, error: &QueueError) -> Failure {
-    Failure::new(FailureKind::Config, format!("the queue {url} cannot be used: {error}"))
+fn refused(url: &ServerUrl, error: &QueueError) -> CommandFailure {
+    CommandFailure::new(FailureKind::Config, format!("the queue {url} cannot be used: {error}"))
 }
 
 // === impl Closing ===

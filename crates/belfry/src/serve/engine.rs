@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use super::Role;
 use super::backend::Backend;
-use super::broker::{self, Link};
+use super::broker::{self, BrokerLink};
 use super::failed::Failed;
 use super::live::{Changes, Live};
-use super::stages::{Parts, Stages};
+use super::stages::{StageParts, Stages};
 use crate::config::Config;
 
 /// How long a store may take to note how the process ends: a shared one may be out of reach. An operator waits for it.
@@ -31,7 +31,7 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Engine {
     listen: SocketAddr,
     backend: Backend,
-    link: Option<Link>,
+    link: Option<BrokerLink>,
     /// True from the end of the start to the beginning of the drain.
     works: watch::Sender<bool>,
     stages: Stages,
@@ -66,16 +66,17 @@ impl Engine {
         // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
         backend.set_working(config.queue.url.is_none());
         backend.store().offer(live.channel_names()).await?;
-        let link = Link::open(role, &config.queue, clock, &mut random).await?;
+        let link = BrokerLink::open(role, &config.queue, clock, &mut random).await?;
         for (name, available) in
-            [backend.available()].into_iter().chain(link.as_ref().map(Link::available))
+            [backend.available()].into_iter().chain(link.as_ref().map(BrokerLink::available))
         {
             readiness = readiness.and(name, available);
         }
 
         let registry = Registry::default();
         let intake = Arc::new(live.intake(backend.store() as _, clock)?);
-        let mut parts = Parts { config, live: &live, backend: &backend, clock, random, registry };
+        let mut parts =
+            StageParts { config, live: &live, backend: &backend, clock, random, registry };
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
@@ -145,7 +146,7 @@ impl Engine {
         let Stages { tasks, senders, failures, .. } = &mut self.stages;
         let of_stages = Some(tasks.ended());
         let of_store = self.backend.ended();
-        let of_link = self.link.as_ref().map(Link::ended);
+        let of_link = self.link.as_ref().map(BrokerLink::ended);
         // The cause before its consequences: stages end when the store does.
         tokio::select! {
             biased;
@@ -165,7 +166,7 @@ impl Engine {
         self.works.send_replace(false);
         self.stages.stop();
         self.backend.set_working(false);
-        let broker = self.link.take().map(Link::release);
+        let broker = self.link.take().map(BrokerLink::release);
         while let Some(ended) = self.stages.senders.next().await {
             if let Err(error) = ended {
                 tracing::error!(%error, "a sender failed while draining");

@@ -13,13 +13,13 @@ use pipeline::{Channels, Intake, RetryPolicy};
 use store::Ingest;
 use tokio::sync::watch;
 
-use crate::config::{Config, Shared, service_directory};
+use crate::config::{ChannelResources, Config, service_directory};
 
 /// The configuration that a process goes by.
 #[derive(Debug)]
 pub(super) struct Live {
     config: Config,
-    shared: Shared,
+    shared: ChannelResources,
     templates: BTreeMap<Name, TemplateSource>,
     channels: watch::Sender<Channels>,
     policies: watch::Sender<BTreeMap<Name, RetryPolicy>>,
@@ -40,7 +40,7 @@ pub(super) struct Changes {
 impl Live {
     /// Builds what `config` says. Reads the files that it names, and connects to nothing.
     pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
-        let shared = Shared::new(config.store.place(), service_directory());
+        let shared = ChannelResources::new(config.store.place(), service_directory());
         Ok(Self {
             templates: config.template_sources()?,
             channels: watch::Sender::new(config.build_channels(&shared, None)?),

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use api::{Readiness, Site, State};
+use api::{ApiParts, Readiness, Site};
 use feed::Feed;
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backend::Backend;
-use super::broker::Link;
+use super::broker::BrokerLink;
 use super::live::Live;
 use super::senders::Senders;
 use crate::config::Config;
@@ -36,7 +36,7 @@ pub(super) struct Stages {
 
 /// The parts that stages are built from.
 #[derive(Debug)]
-pub(super) struct Parts<'a> {
+pub(super) struct StageParts<'a> {
     pub(super) config: &'a Config,
     pub(super) live: &'a Live,
     pub(super) backend: &'a Backend,
@@ -97,7 +97,7 @@ impl Stages {
     }
 
     /// Takes in what is in the outbox, if the store has one.
-    pub(super) fn drain_outbox(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) {
+    pub(super) fn drain_outbox(&mut self, parts: &StageParts<'_>, intake: &Arc<Intake>) {
         if let Some(outbox) = parts.backend.outbox() {
             let relay = ingest::OutboxRelay { outbox, intake: Arc::clone(intake) };
             self.start("outbox", relay.run(self.stopping()));
@@ -105,7 +105,11 @@ impl Stages {
     }
 
     /// Hands the changes of the suppression list to an application, if one is configured.
-    pub(super) fn feed(&mut self, parts: &Parts<'_>, intake: &Arc<Intake>) -> anyhow::Result<()> {
+    pub(super) fn feed(
+        &mut self,
+        parts: &StageParts<'_>,
+        intake: &Arc<Intake>,
+    ) -> anyhow::Result<()> {
         let Some(config) = &parts.config.suppressions.feed else { return Ok(()) };
         let Some(name) = parts.config.suppressions.feed_name()? else { return Ok(()) };
         let store = parts.backend.store();
@@ -125,7 +129,7 @@ impl Stages {
     }
 
     /// Claims chunks, and hands them to senders in this process.
-    pub(super) fn dispatch(&mut self, parts: &mut Parts<'_>) -> anyhow::Result<()> {
+    pub(super) fn dispatch(&mut self, parts: &mut StageParts<'_>) -> anyhow::Result<()> {
         let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
         let dispatch: Dispatch<Chunk, Arc<Chunk>> = Dispatch {
             claims: parts.backend.store() as _,
@@ -143,7 +147,7 @@ impl Stages {
     }
 
     /// Claims tickets for chunks, and publishes them to the consumers.
-    pub(super) fn issue(&mut self, parts: &Parts<'_>, link: &Link) {
+    pub(super) fn issue(&mut self, parts: &StageParts<'_>, link: &BrokerLink) {
         let Some(claims) = parts.backend.tickets() else { return };
         let (lease, clock) = (limits::TICKET_LEASE, parts.clock);
         let dispatch: Dispatch<Ticket, Ticket> =
@@ -157,7 +161,7 @@ impl Stages {
     }
 
     /// Takes a share of the work for as long as there is a link to hand it on by.
-    pub(super) fn follow(&mut self, backend: &Backend, link: &Link) {
+    pub(super) fn follow(&mut self, backend: &Backend, link: &BrokerLink) {
         let (backend, (_, mut available)) = (backend.clone(), link.available());
         let mut stopping = self.stopping();
         self.start("share", async move {
@@ -174,7 +178,11 @@ impl Stages {
     }
 
     /// Takes chunks for tickets, and hands them to senders in this process.
-    pub(super) fn collect(&mut self, parts: &mut Parts<'_>, link: &Link) -> anyhow::Result<()> {
+    pub(super) fn collect(
+        &mut self,
+        parts: &mut StageParts<'_>,
+        link: &BrokerLink,
+    ) -> anyhow::Result<()> {
         let Some(store) = parts.backend.take() else { return Ok(()) };
         let queue = queue::Memory::new(limits::CONSUMER_WEIGHT);
         let (tickets, clock) = (link.consumer(), parts.clock);
@@ -191,7 +199,7 @@ impl Stages {
     /// Sends what is in `queue`, and writes what came of it.
     fn deliver(
         &mut self,
-        parts: &mut Parts<'_>,
+        parts: &mut StageParts<'_>,
         queue: queue::Memory<Arc<Chunk>>,
     ) -> anyhow::Result<()> {
         let (reports, reported) = report::channel();
@@ -240,9 +248,9 @@ impl Stages {
     }
 }
 
-// === impl Parts ===
+// === impl StageParts ===
 
-impl Parts<'_> {
+impl StageParts<'_> {
     /// The site that the server serves once everything runs.
     pub(super) fn site(
         self,
@@ -251,7 +259,7 @@ impl Parts<'_> {
         takes_in: bool,
     ) -> anyhow::Result<Site> {
         let store = self.backend.store();
-        Ok(api::site(State {
+        Ok(api::site(ApiParts {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
             reads: Arc::clone(&store) as _,

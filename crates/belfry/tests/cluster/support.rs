@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Audit, Books, Guarantee, JournalTail, Simulator, Watch, Workload};
+use bench::{Audit, Books, Guarantee, JournalTail, SimulatorProcess, Watch, Workload};
 use flow::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// A provider, a store, and perhaps a broker: what processes are started with.
 pub(crate) struct Cluster {
     pub(crate) directory: TempDir,
-    simulator: Simulator,
+    simulator: SimulatorProcess,
     environment: Vec<(&'static str, String)>,
     tokens: u64,
 }
@@ -42,7 +42,7 @@ impl Cluster {
     pub(crate) fn new(store: &str, tokens: u64, simulator_flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let flags: Vec<String> = simulator_flags.iter().map(|&flag| flag.to_owned()).collect();
-        let simulator = Simulator::start(belfry(), directory.path(), &flags).unwrap();
+        let simulator = SimulatorProcess::start(belfry(), directory.path(), &flags).unwrap();
         let environment = vec![("BELFRY__STORE__URL", store.to_owned())];
         Self { directory, simulator, environment, tokens }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use provider_sim::journal::Channel;
+use provider_sim::journal::JournalChannel;
 
 use crate::support::{Engine, Workspace, eventually};
 use crate::world::{
@@ -47,10 +47,10 @@ fn no_secret_is_seen_in_what_comes_out() {
 
     // Each was in use.
     let used = [
-        (Channel::Apns, 200),
-        (Channel::Webhook, 200),
-        (Channel::WebPush, 201),
-        (Channel::Smtp, 250),
+        (JournalChannel::Apns, 200),
+        (JournalChannel::Webhook, 200),
+        (JournalChannel::WebPush, 201),
+        (JournalChannel::Smtp, 250),
     ];
     for (channel, status) in used {
         assert!(
@@ -59,8 +59,12 @@ fn no_secret_is_seen_in_what_comes_out() {
             world.workspace.read("log")
         );
     }
-    assert_eq!(world.answered(Channel::Fcm, 200), 2, "an access token, and a message");
-    assert_eq!(world.answered(Channel::Apns, 403), 1, "the certificate, which is not known there");
+    assert_eq!(world.answered(JournalChannel::Fcm, 200), 2, "an access token, and a message");
+    assert_eq!(
+        world.answered(JournalChannel::Apns, 403),
+        1,
+        "the certificate, which is not known there"
+    );
     let heard = world.parrot.heard();
     assert!(heard.contains(BEARER) && heard.contains(API_KEY_OF_ENDPOINT), "{heard}");
     let heard = world.mail_parrot.heard();

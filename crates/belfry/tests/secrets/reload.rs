@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use bench::{Guarantee, Setup, Simulator, Trial, Workload};
-use provider_sim::journal::{Channel, Reader, Status};
+use bench::{Guarantee, Setup, SimulatorProcess, Trial, Workload};
+use provider_sim::journal::{JournalChannel, JournalStatus, Reader};
 use rcgen::KeyPair;
 use rustix::process::Signal;
 
@@ -195,12 +195,13 @@ fn what_needs_a_restart_is_named() {
 }
 
 /// How often the simulator answered so.
-fn answered(simulator: &Simulator, channel: Channel, status: u16) -> usize {
+fn answered(simulator: &SimulatorProcess, channel: JournalChannel, status: u16) -> usize {
     let mut reader = Reader::open(&simulator.ready.journal).unwrap();
     let mut count = 0;
     while let Some(record) = reader.next_record().unwrap() {
-        count +=
-            usize::from(record.channel == channel && record.status == Status::Answered(status));
+        count += usize::from(
+            record.channel == channel && record.status == JournalStatus::Answered(status),
+        );
     }
     count
 }
@@ -214,7 +215,7 @@ fn a_new_key_secret_or_account_is_what_the_provider_sees() {
     let mut flags: Vec<String> = flags.map(str::to_owned).to_vec();
     flags.push(workspace.path("apple.pub").to_str().unwrap().to_owned());
     let simulator =
-        Simulator::start(Path::new(BELFRY), &workspace.path("provider"), &flags).unwrap();
+        SimulatorProcess::start(Path::new(BELFRY), &workspace.path("provider"), &flags).unwrap();
     let ready = simulator.ready.clone();
     let account = std::fs::read_to_string(&ready.fcm_service_account).unwrap();
     let mut wrong: serde_json::Value = serde_json::from_str(&account).unwrap();
@@ -248,14 +249,15 @@ fn a_new_key_secret_or_account_is_what_the_provider_sees() {
             assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
         }
     };
-    let seen = |expect: [(Channel, u16); 3]| {
+    let seen = |expect: [(JournalChannel, u16); 3]| {
         eventually("the provider sees it", || {
             expect.iter().all(|&(channel, status)| answered(&simulator, channel, status) > 0)
         });
     };
     send_all(&mut workspace);
-    seen([(Channel::Apns, 403), (Channel::Fcm, 400), (Channel::Webhook, 401)]);
-    let accepted = [(Channel::Apns, 200), (Channel::Fcm, 200), (Channel::Webhook, 200)];
+    seen([(JournalChannel::Apns, 403), (JournalChannel::Fcm, 400), (JournalChannel::Webhook, 401)]);
+    let accepted =
+        [(JournalChannel::Apns, 200), (JournalChannel::Fcm, 200), (JournalChannel::Webhook, 200)];
     assert!(accepted.iter().all(|&(channel, status)| answered(&simulator, channel, status) == 0));
     workspace.write("apple.p8", &apple.serialize_pem());
     workspace.write("account.json", &account);

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bench::Simulator;
-use provider_sim::journal::{Channel, Reader, Status};
+use bench::SimulatorProcess;
+use provider_sim::journal::{JournalChannel, JournalStatus, Reader};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ const DEVICE: &str = "ababababababababababababababababababababababababababababab
 /// Everything with a secret in it, and all that must not be seen.
 pub(crate) struct World {
     pub(crate) workspace: Workspace,
-    simulator: Simulator,
+    simulator: SimulatorProcess,
     pub(crate) parrot: Parrot,
     pub(crate) mail_parrot: Parrot,
     pub(crate) api_key: String,
@@ -83,7 +83,7 @@ impl World {
         let flags: Vec<String> = flags.concat().into_iter().map(str::to_owned).collect();
         // Its own files have secrets, and are not ours.
         let elsewhere = workspace.path("provider");
-        let simulator = Simulator::start(Path::new(BELFRY), &elsewhere, &flags).unwrap();
+        let simulator = SimulatorProcess::start(Path::new(BELFRY), &elsewhere, &flags).unwrap();
         let (parrot, mail_parrot) = (Parrot::http(), Parrot::smtp());
 
         let keys = Keys { apple: apple.serialize_pem(), vapid, ..Keys::new(&simulator) };
@@ -209,12 +209,13 @@ impl World {
     }
 
     /// How often the simulator answered so.
-    pub(crate) fn answered(&self, channel: Channel, status: u16) -> usize {
+    pub(crate) fn answered(&self, channel: JournalChannel, status: u16) -> usize {
         let mut reader = Reader::open(&self.simulator.ready.journal).unwrap();
         let mut count = 0;
         while let Some(record) = reader.next_record().unwrap() {
-            count +=
-                usize::from(record.channel == channel && record.status == Status::Answered(status));
+            count += usize::from(
+                record.channel == channel && record.status == JournalStatus::Answered(status),
+            );
         }
         count
     }
@@ -263,7 +264,7 @@ struct Keys {
 // === impl Keys ===
 
 impl Keys {
-    fn new(simulator: &Simulator) -> Self {
+    fn new(simulator: &SimulatorProcess) -> Self {
         let make = || rcgen::generate_simple_self_signed(["belfry".to_owned()]).unwrap();
         let (certificate, client) = (make(), make());
         let dkim = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();

@@ -6,13 +6,13 @@ use std::time::Duration;
 /// One thing that goes wrong, and how long it stays so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are in the words of each kind")]
-pub enum Fault {
+pub enum ClusterFault {
     /// SIGKILL of a member, which is started again after `down`.
     Kill { member: usize, down: Duration },
     /// SIGSTOP of a member past its lease, then SIGCONT.
     Pause { member: usize, lasts: Duration },
     /// A broken link between one member and a server.
-    Link { member: usize, server: Server, harm: Harm, lasts: Duration },
+    Link { member: usize, server: FaultedServer, harm: Harm, lasts: Duration },
     /// `pg_ctl stop -m immediate`, and a start after `down`.
     StoreStop { down: Duration },
     /// SIGKILL of the broker, and a start after `down`.
@@ -23,7 +23,7 @@ pub enum Fault {
 
 /// What members are connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Server {
+pub enum FaultedServer {
     /// PostgreSQL.
     Store,
     /// RabbitMQ or NATS.
@@ -47,7 +47,7 @@ pub struct Planned {
     /// When it begins, after the start of the load.
     pub at: Duration,
     /// What goes wrong.
-    pub fault: Fault,
+    pub fault: ClusterFault,
 }
 
 /// What to draw.
@@ -65,7 +65,7 @@ pub struct Plan {
 
 /// What one fault at a time can befall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum FaultTarget {
     Member(usize),
     Store,
     Broker,
@@ -101,17 +101,21 @@ impl Plan {
         let within = u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX).max(1);
         let (at, down, cut) = (millis(0..within), millis(0..2_000), millis(1_000..6_000));
         let member = random.usize(0..self.members.max(1));
-        let server = if self.has_broker && random.bool() { Server::Broker } else { Server::Store };
-        let link = |harm, lasts| Fault::Link { member, server, harm, lasts };
+        let server = if self.has_broker && random.bool() {
+            FaultedServer::Broker
+        } else {
+            FaultedServer::Store
+        };
+        let link = |harm, lasts| ClusterFault::Link { member, server, harm, lasts };
         let fault = match random.u8(0..if self.has_broker { 10 } else { 8 }) {
-            0..=1 => Fault::Kill { member, down },
-            2 => Fault::Pause { member, lasts: PAST_LEASE },
+            0..=1 => ClusterFault::Kill { member, down },
+            2 => ClusterFault::Pause { member, lasts: PAST_LEASE },
             3..=4 => link(Harm::Cut, cut),
             5 => link(Harm::HalfOpen, PAST_LEASE),
             6 => link(Harm::Frozen, PAST_LEASE),
-            7 => Fault::StoreStop { down },
-            8 => Fault::BrokerKill { down },
-            _ => Fault::BrokerWipe,
+            7 => ClusterFault::StoreStop { down },
+            8 => ClusterFault::BrokerKill { down },
+            _ => ClusterFault::BrokerWipe,
         };
         Planned { at, fault }
     }
@@ -133,16 +137,16 @@ impl fmt::Display for Planned {
     }
 }
 
-// === impl Fault ===
+// === impl ClusterFault ===
 
-impl Fault {
-    fn target(&self) -> Target {
+impl ClusterFault {
+    fn target(&self) -> FaultTarget {
         match *self {
             Self::Kill { member, .. } | Self::Pause { member, .. } | Self::Link { member, .. } => {
-                Target::Member(member)
+                FaultTarget::Member(member)
             }
-            Self::StoreStop { .. } => Target::Store,
-            Self::BrokerKill { .. } | Self::BrokerWipe => Target::Broker,
+            Self::StoreStop { .. } => FaultTarget::Store,
+            Self::BrokerKill { .. } | Self::BrokerWipe => FaultTarget::Broker,
         }
     }
 
@@ -190,14 +194,14 @@ mod tests {
 
     #[test]
     fn every_kind_of_fault_meets_every_member_sooner_or_later() {
-        let drawn: Vec<Fault> =
+        let drawn: Vec<ClusterFault> =
             (0..200).flat_map(|seed| PLAN.draw(seed)).map(|one| one.fault).collect();
         let kinds: HashSet<_> = drawn.iter().map(discriminant).collect();
         assert_eq!(kinds.len(), 6);
         for member in 0..PLAN.members {
             let mut distinct = HashSet::new();
             for fault in &drawn {
-                if let Fault::Link { member: on, server, harm, .. } = *fault
+                if let ClusterFault::Link { member: on, server, harm, .. } = *fault
                     && on == member
                 {
                     distinct.insert(format!("{server:?} {harm:?}"));
@@ -210,12 +214,12 @@ mod tests {
     #[test]
     fn without_a_broker_nothing_befalls_one() {
         let plan = Plan { has_broker: false, ..PLAN };
-        let is_broker = |fault: &Fault| {
+        let is_broker = |fault: &ClusterFault| {
             matches!(
                 fault,
-                Fault::BrokerKill { .. }
-                    | Fault::BrokerWipe
-                    | Fault::Link { server: Server::Broker, .. }
+                ClusterFault::BrokerKill { .. }
+                    | ClusterFault::BrokerWipe
+                    | ClusterFault::Link { server: FaultedServer::Broker, .. }
             )
         };
         let drawn = (0..200).flat_map(|seed| plan.draw(seed));

@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 use testbed::Proxy;
 
-use crate::client::Client;
-use crate::process::{Engine, EngineSettings, Role, SimulatorReady};
+use crate::client::BenchClient;
+use crate::process::{EngineProcess, EngineSettings, Role, SimulatorReady};
 
 /// One engine. What befalls it goes through here.
 #[derive(Debug)]
-pub struct Member {
+pub struct ClusterMember {
     /// What it is called in what is printed: `consume-3`.
     pub name: String,
     /// What it does.
@@ -24,8 +24,8 @@ pub struct Member {
     pub(super) simulator: SimulatorReady,
     pub(super) store: Access,
     pub(super) broker: Option<Access>,
-    pub(super) place: OnceLock<Place>,
-    pub(super) engine: Mutex<Option<Engine>>,
+    pub(super) place: OnceLock<MemberPlace>,
+    pub(super) engine: Mutex<Option<EngineProcess>>,
 }
 
 /// How a member reaches a server.
@@ -38,9 +38,9 @@ pub(super) struct Access {
 
 /// Where the first process listened, and the later ones listen.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MemberPlace {
     listen: String,
-    client: Client,
+    client: BenchClient,
 }
 
 /// How long a start may take when servers and links break meanwhile.
@@ -48,9 +48,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two starts: what a service manager waits.
 const START_EVERY: Duration = Duration::from_millis(500);
 
-// === impl Member ===
+// === impl ClusterMember ===
 
-impl Member {
+impl ClusterMember {
     /// Starts a process; again and again when it ends before it is ready, as a service manager does.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Member {
     /// # Errors
     /// With the end of its log, when it ended by itself.
     pub fn check(&self) -> Result<()> {
-        let ended = self.engine().as_mut().map_or(Ok(None), Engine::ended)?;
+        let ended = self.engine().as_mut().map_or(Ok(None), EngineProcess::ended)?;
         let Some(status) = ended else { return Ok(()) };
         let log = std::fs::read_to_string(self.directory.join("belfry.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -133,20 +133,20 @@ impl Member {
     ///
     /// # Errors
     /// When it was never started.
-    pub fn client(&self) -> Result<&Client> {
+    pub fn client(&self) -> Result<&BenchClient> {
         Ok(&self.place()?.client)
     }
 
     /// The running engine.
-    pub fn engine(&self) -> MutexGuard<'_, Option<Engine>> {
+    pub fn engine(&self) -> MutexGuard<'_, Option<EngineProcess>> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self) -> Result<&Place> {
+    fn place(&self) -> Result<&MemberPlace> {
         self.place.get().with_context(|| format!("{} was never started", self.name))
     }
 
-    fn start_once(&self) -> Result<Engine> {
+    fn start_once(&self) -> Result<EngineProcess> {
         let settings = EngineSettings {
             binary: &self.binary,
             directory: &self.directory,
@@ -156,8 +156,8 @@ impl Member {
             store: Some(&self.store.url),
             queue: self.broker.as_ref().map(|broker| broker.url.as_str()),
         };
-        let engine = Engine::start(settings, &self.simulator)?;
-        self.place.get_or_init(|| Place {
+        let engine = EngineProcess::start(settings, &self.simulator)?;
+        self.place.get_or_init(|| MemberPlace {
             listen: engine.listen().to_owned(),
             client: engine.client().clone(),
         });

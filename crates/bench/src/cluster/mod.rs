@@ -19,13 +19,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use testbed::{Database, Nats, Postgres, PostgresOptions, Proxy, RabbitMq};
 
-use crate::client::Client;
-use crate::process::{EngineSettings, Role, Simulator, configure};
+use crate::client::BenchClient;
+use crate::process::{EngineSettings, Role, SimulatorProcess, configure};
 use crate::tally::{Books, JournalTail};
 use crate::usage::cpu_of_tree;
 use crate::workload::Workload;
 
-pub use member::Member;
+pub use member::ClusterMember;
 
 use member::Access;
 
@@ -65,17 +65,17 @@ pub struct ClusterSetup {
 #[derive(Debug)]
 pub struct Cluster {
     // Dropped in this order: nobody is to complain of what went before.
-    members: Vec<Member>,
-    simulator: Simulator,
-    operator: Client,
-    broker: Option<Mutex<Broker>>,
+    members: Vec<ClusterMember>,
+    simulator: SimulatorProcess,
+    operator: BenchClient,
+    broker: Option<Mutex<BrokerChoice>>,
     database: Database,
     store: Mutex<Postgres>,
 }
 
 /// The broker of a cluster.
 #[derive(Debug)]
-pub enum Broker {
+pub enum BrokerChoice {
     /// RabbitMQ.
     RabbitMq(RabbitMq),
     /// NATS JetStream.
@@ -139,14 +139,15 @@ impl Cluster {
         let store =
             Postgres::start_with(PostgresOptions { settings: &setup.store_settings, tls: None })?;
         let database = store.create_database()?;
-        let broker = Broker::start(setup.backing)?;
-        let simulator = Simulator::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
-        let broker_url = broker.as_ref().map(Broker::url);
+        let broker = BrokerChoice::start(setup.backing)?;
+        let simulator =
+            SimulatorProcess::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
+        let broker_url = broker.as_ref().map(BrokerChoice::url);
         let mut members = Vec::new();
         for (i, role) in setup.roles.iter().enumerate() {
             let access = |url: &String| Access::new(url, setup.has_links);
             let name = format!("{}-{i}", role.as_str());
-            members.push(Member {
+            members.push(ClusterMember {
                 role: *role,
                 binary: setup.binary.clone(),
                 directory: setup.directory.join(&name),
@@ -159,7 +160,7 @@ impl Cluster {
                 engine: Mutex::new(None),
             });
         }
-        at_once(&members, Member::start)?;
+        at_once(&members, ClusterMember::start)?;
         let first = members.iter().find(|member| member.role.is_called());
         let operator =
             operator(setup, &simulator, &database, first.context("nobody takes anything in")?)?;
@@ -168,18 +169,18 @@ impl Cluster {
     }
 
     /// The engines, in the order of their roles.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[ClusterMember] {
         &self.members
     }
 
     /// The engines that take notifications in.
-    pub fn producers(&self) -> Vec<&Member> {
+    pub fn producers(&self) -> Vec<&ClusterMember> {
         self.members.iter().filter(|member| member.role.is_called()).collect()
     }
 
     /// Commands with a configuration that leads to the servers directly, whatever befalls the links; for the API, the
     /// first engine that has one.
-    pub fn operator(&self) -> &Client {
+    pub fn operator(&self) -> &BenchClient {
         &self.operator
     }
 
@@ -194,13 +195,13 @@ impl Cluster {
     }
 
     /// The broker.
-    pub fn broker(&self) -> Option<MutexGuard<'_, Broker>> {
+    pub fn broker(&self) -> Option<MutexGuard<'_, BrokerChoice>> {
         let broker = self.broker.as_ref()?;
         Some(broker.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The simulator, for its addresses and its books.
-    pub fn simulator(&self) -> &Simulator {
+    pub fn simulator(&self) -> &SimulatorProcess {
         &self.simulator
     }
 
@@ -232,7 +233,7 @@ impl Cluster {
             if audit.accepted >= expected && audit.pending == 0 {
                 return Ok(());
             }
-            self.members.iter().try_for_each(Member::check)?;
+            self.members.iter().try_for_each(ClusterMember::check)?;
             if clock.monotonic().duration_since(started) > patience {
                 bail!("not drained after {patience:?}: {audit:?}");
             }
@@ -245,7 +246,7 @@ impl Cluster {
     /// # Errors
     /// When one does not end well.
     pub fn stop(&self) -> Result<()> {
-        at_once(&self.members, Member::stop)
+        at_once(&self.members, ClusterMember::stop)
     }
 
     /// Processor time so far.
@@ -270,9 +271,9 @@ impl Cluster {
     }
 }
 
-// === impl Broker ===
+// === impl BrokerChoice ===
 
-impl Broker {
+impl BrokerChoice {
     fn start(backing: Backing) -> Result<Option<Self>> {
         Ok(match backing {
             Backing::Postgres => None,
@@ -345,10 +346,10 @@ fn join(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
 
 fn operator(
     setup: &ClusterSetup,
-    simulator: &Simulator,
+    simulator: &SimulatorProcess,
     database: &Database,
-    member: &Member,
-) -> Result<Client> {
+    member: &ClusterMember,
+) -> Result<BenchClient> {
     let settings = EngineSettings {
         binary: &setup.binary,
         directory: &setup.directory,
@@ -359,5 +360,5 @@ fn operator(
         queue: None,
     };
     let config = configure(settings, &simulator.ready)?;
-    Ok(Client { config, ..member.client()?.clone() })
+    Ok(BenchClient { config, ..member.client()?.clone() })
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
-use super::faults::{Fault, Harm, PAST_LEASE, Plan, Planned, Server};
-use super::{Backing, Cluster, ClusterSetup, Member, at_once};
+use super::faults::{ClusterFault, FaultedServer, Harm, PAST_LEASE, Plan, Planned};
+use super::{Backing, Cluster, ClusterMember, ClusterSetup, at_once};
 use crate::client::Audit;
 use crate::process::Role;
 use crate::rate::{longest_silence, per_second};
@@ -35,7 +35,7 @@ pub struct Round {
 
 /// How fast a round's provider and engines are, and what they are given to do.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct LoadPace {
     latency_ms: u64,
     /// Attempts under way at a time in one engine.
     concurrency: u64,
@@ -45,7 +45,7 @@ struct Pace {
 
 /// What a round came to; that it came back at all says that every promise held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Survived {
+pub struct RoundSurvived {
     /// What befell it.
     pub faults: usize,
     /// Recipients of at-least-once notifications that got theirs more than once: how often.
@@ -72,7 +72,7 @@ struct Notes {
 
 /// Notifications of one guarantee on their way in.
 #[derive(Debug, Clone)]
-struct Load {
+struct RoundLoad {
     numbers: Range<u64>,
     guarantee: Guarantee,
 }
@@ -112,7 +112,7 @@ impl Round {
     ///
     /// # Errors
     /// When a promise was broken, with the figures; or when something could not be run.
-    pub fn run(&self) -> Result<Survived> {
+    pub fn run(&self) -> Result<RoundSurvived> {
         let pace = self.pace();
         let cluster = Cluster::start(&self.setup(pace))?;
         let plan = self.plan();
@@ -121,8 +121,8 @@ impl Round {
         let half = pace.notifications;
         let (least, most) = (0..half, half..2 * half);
         // Most of it is there when the faults begin, so that there is always work.
-        let (least_first, least_later) = Load::split(&least, Guarantee::AtLeastOnce);
-        let (most_first, most_later) = Load::split(&most, Guarantee::AtMostOnce);
+        let (least_first, least_later) = RoundLoad::split(&least, Guarantee::AtLeastOnce);
+        let (most_first, most_later) = RoundLoad::split(&most, Guarantee::AtMostOnce);
         at_once([&least_first, &most_first], |load| load.run(&cluster, Duration::ZERO))?;
         let later = [least_later, most_later].concat();
         std::thread::scope(|scope| {
@@ -140,7 +140,7 @@ impl Round {
         let books = cluster.books(&workload)?;
         let delivered_at_us = books.tally().accepted_at_us;
         let notes = notes.into_inner()?;
-        let survived = Survived {
+        let survived = RoundSurvived {
             faults: plan.len(),
             duplicates: books.tally_of(least.clone()).duplicates,
             claimed: notes.claimed,
@@ -160,17 +160,17 @@ impl Round {
     }
 
     /// Enough work at full speed for the time of the faults and what the longest of them takes.
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> LoadPace {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let (latency_ms, concurrency) = (random.u64(40..60), random.u64(6..11));
         let roles = self.backing.roles(PRODUCERS, CONSUMERS);
         let engines = roles.iter().filter(|role| **role != Role::Produce).count() as u64;
         let lasts = self.within + PAST_LEASE;
         let notifications = engines * concurrency * 1000 / latency_ms * lasts.as_secs() / 2;
-        Pace { latency_ms, concurrency, notifications }
+        LoadPace { latency_ms, concurrency, notifications }
     }
 
-    fn setup(&self, pace: Pace) -> ClusterSetup {
+    fn setup(&self, pace: LoadPace) -> ClusterSetup {
         let setting = |name: &str, value: String| (format!("BELFRY__{name}"), value);
         ClusterSetup {
             binary: self.binary.clone(),
@@ -200,9 +200,9 @@ impl Backing {
     }
 }
 
-// === impl Load ===
+// === impl RoundLoad ===
 
-impl Load {
+impl RoundLoad {
     /// What is there from the start, and what callers bring later; each waits for its answers, however long they take.
     fn split(numbers: &Range<u64>, guarantee: Guarantee) -> (Self, Vec<Self>) {
         let first = numbers.start..numbers.start + (numbers.end - numbers.start) / 4 * 3;
@@ -251,35 +251,35 @@ fn befall(cluster: &Cluster, planned: &Planned, notes: &Mutex<Notes>) -> Result<
     happen(cluster, planned.fault, notes).with_context(|| planned.to_string())
 }
 
-fn happen(cluster: &Cluster, fault: Fault, notes: &Mutex<Notes>) -> Result<()> {
+fn happen(cluster: &Cluster, fault: ClusterFault, notes: &Mutex<Notes>) -> Result<()> {
     let member = |i: usize| cluster.members().get(i).context("no such member");
     let clock = flow::Clock::system();
     let began = clock.monotonic();
     match fault {
-        Fault::Kill { member: i, down } => {
+        ClusterFault::Kill { member: i, down } => {
             member(i)?.kill()?;
             note_claims(cluster, Some(member(i)?), notes)?;
             std::thread::sleep(down);
             member(i)?.start()
         }
-        Fault::Pause { member: i, lasts } => {
+        ClusterFault::Pause { member: i, lasts } => {
             member(i)?.check()?;
             member(i)?.signal(Signal::STOP)?;
             note_claims(cluster, Some(member(i)?), notes)?;
             std::thread::sleep(lasts);
             member(i)?.signal(Signal::CONT)
         }
-        Fault::Link { member: i, server, harm, lasts } => {
+        ClusterFault::Link { member: i, server, harm, lasts } => {
             harm_link(member(i)?, server, harm)?;
             // Without its broker a process goes on with what it has: nothing of that may be repeated.
-            if server == Server::Store {
+            if server == FaultedServer::Store {
                 note_claims(cluster, Some(member(i)?), notes)?;
             }
             std::thread::sleep(lasts);
             link_of(member(i)?, server)?.pass();
             Ok(())
         }
-        Fault::StoreStop { down } => {
+        ClusterFault::StoreStop { down } => {
             note_claims(cluster, None, notes)?;
             let mut store = cluster.store();
             store.stop_immediate()?;
@@ -289,21 +289,21 @@ fn happen(cluster: &Cluster, fault: Fault, notes: &Mutex<Notes>) -> Result<()> {
             note_outage(clock.monotonic().duration_since(began), notes)?;
             note_claims(cluster, None, notes)
         }
-        Fault::BrokerKill { down } => {
+        ClusterFault::BrokerKill { down } => {
             let mut broker = cluster.broker().context("there is no broker")?;
             broker.kill()?;
             std::thread::sleep(down);
             broker.start_again()?;
             note_outage(clock.monotonic().duration_since(began), notes)
         }
-        Fault::BrokerWipe => {
+        ClusterFault::BrokerWipe => {
             cluster.broker().context("there is no broker")?.wipe()?;
             note_outage(clock.monotonic().duration_since(began), notes)
         }
     }
 }
 
-fn harm_link(member: &Member, server: Server, harm: Harm) -> Result<()> {
+fn harm_link(member: &ClusterMember, server: FaultedServer, harm: Harm) -> Result<()> {
     let link = link_of(member, server)?;
     match harm {
         Harm::Cut => link.cut(),
@@ -313,16 +313,20 @@ fn harm_link(member: &Member, server: Server, harm: Harm) -> Result<()> {
     Ok(())
 }
 
-fn link_of(member: &Member, server: Server) -> Result<&testbed::Proxy> {
+fn link_of(member: &ClusterMember, server: FaultedServer) -> Result<&testbed::Proxy> {
     let access = match server {
-        Server::Store => Some(&member.store),
-        Server::Broker => member.broker.as_ref(),
+        FaultedServer::Store => Some(&member.store),
+        FaultedServer::Broker => member.broker.as_ref(),
     };
     access.and_then(|access| access.link.as_ref()).context("there is no such link")
 }
 
 /// Notes what `member` (or everybody) has claimed: it may be under way, and be repeated.
-fn note_claims(cluster: &Cluster, member: Option<&Member>, notes: &Mutex<Notes>) -> Result<()> {
+fn note_claims(
+    cluster: &Cluster,
+    member: Option<&ClusterMember>,
+    notes: &Mutex<Notes>,
+) -> Result<()> {
     let of_whom = match member {
         Some(member) => format!("w.listen = '{}'", member.listen()?),
         None => "true".to_owned(),

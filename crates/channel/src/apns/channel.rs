@@ -16,7 +16,7 @@ use super::config::{Credential, Settings};
 use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
 use super::response::{Advice, Confirmed, Delays, interpret};
 use super::state::StateFile;
-use super::token::{Signer, Token, Tokens};
+use super::token::{ProviderTokens, Token, TokenSigner};
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
@@ -71,7 +71,7 @@ struct Prepared<'a> {
 impl ApnsChannel {
     /// A channel with `settings`, whose token is one of `tokens`. Reads the key and the certificates, and connects to
     /// nothing.
-    pub fn new(settings: &Settings, tokens: &Tokens) -> Result<Self, ChannelError> {
+    pub fn new(settings: &Settings, tokens: &ProviderTokens) -> Result<Self, ChannelError> {
         let client = |identity| tls::client(settings.ca_file.as_deref(), &[b"h2"], identity);
         let credential = both(credential(settings, tokens), client(None));
         let ((origin, authority), ((token, identity), tls)) = both(settings.check(), credential)?;
@@ -105,13 +105,13 @@ impl ApnsChannel {
 /// The credential: a token, or the certificate of the connections.
 fn credential(
     settings: &Settings,
-    tokens: &Tokens,
+    tokens: &ProviderTokens,
 ) -> Result<(Option<Arc<Token>>, Option<Identity>), ChannelError> {
     match settings.credential()? {
         Credential::Key { pem, key_id, team_id } => {
             let directory = settings.state_directory.as_deref();
             let file = directory.map(|path| StateFile::new(path, team_id, key_id));
-            let token = tokens.of(Signer { key_pem: &pem, key_id, team_id }, file);
+            let token = tokens.of(TokenSigner { key_pem: &pem, key_id, team_id }, file);
             Ok((Some(token.map_err(|message| bad_key(settings, message))?), None))
         }
         Credential::Certificate { certificate, key } => {

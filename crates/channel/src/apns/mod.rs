@@ -25,4 +25,4 @@ mod token;
 
 pub use channel::ApnsChannel;
 pub use config::Settings;
-pub use token::Tokens;
+pub use token::ProviderTokens;

@@ -2,7 +2,7 @@
 //!
 //! APNs wants it renewed no more than once every 20 minutes and no less than once every 60; more often is
 //! answered with `TooManyProviderTokenUpdates`, which makes the connection useless. So one token serves all threads, and
-//! all channels that send with the same key for the same team ([`Tokens`]); the first to need it while it is old makes
+//! all channels that send with the same key for the same team ([`ProviderTokens`]); the first to need it while it is old makes
 //! the next one, under the lock. A file keeps it over restarts, so that a process which cannot stay up does not use up
 //! what the team may have.
 
@@ -32,11 +32,11 @@ const RENEW_BEFORE_MIN: Duration = Duration::from_mins(20);
 
 /// The provider tokens of one process: channels with the same team and key share one.
 #[derive(Debug, Default)]
-pub struct Tokens(Mutex<Vec<Weak<Token>>>);
+pub struct ProviderTokens(Mutex<Vec<Weak<Token>>>);
 
 /// The key that signs, its identifier, and the team.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Signer<'a> {
+pub(super) struct TokenSigner<'a> {
     /// PKCS#8, PEM.
     pub(super) key_pem: &'a str,
     pub(super) key_id: &'a str,
@@ -50,11 +50,11 @@ pub(super) struct Token {
     key_id: String,
     team_id: String,
     file: OnceLock<StateFile>,
-    state: Mutex<State>,
+    state: Mutex<TokenCache>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TokenCache {
     current: Option<Minted>,
     /// The last that APNs called expired: not to be read from the file again.
     rejected: Option<HeaderValue>,
@@ -72,20 +72,20 @@ struct Header {
 }
 
 #[derive(Debug, Deserialize)]
-struct Claims {
+struct JwtClaims {
     iss: String,
     iat: i64,
 }
 
 const SCHEME: &str = "bearer ";
 
-// === impl Tokens ===
+// === impl ProviderTokens ===
 
-impl Tokens {
+impl ProviderTokens {
     /// The token of `signer`, the same for all that ask while it is in use. `file` keeps it over restarts.
     pub(super) fn of(
         &self,
-        signer: Signer<'_>,
+        signer: TokenSigner<'_>,
         file: Option<StateFile>,
     ) -> Result<Arc<Token>, &'static str> {
         let token = Token::new(signer)?;
@@ -108,7 +108,7 @@ impl Tokens {
 // === impl Token ===
 
 impl Token {
-    fn new(signer: Signer<'_>) -> Result<Self, &'static str> {
+    fn new(signer: TokenSigner<'_>) -> Result<Self, &'static str> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(signer.key_pem.as_bytes())
             .map_err(|_| "is not a PEM file with a PRIVATE KEY: use the .p8 file from Apple")?;
         let key =
@@ -187,7 +187,7 @@ impl Token {
         let (header, claims) = signed.split_once('.')?;
         let decode = |part: &str| BASE64_URL_SAFE_NO_PAD.decode(part).ok();
         let header: Header = serde_json::from_slice(&decode(header)?).ok()?;
-        let claims: Claims = serde_json::from_slice(&decode(claims)?).ok()?;
+        let claims: JwtClaims = serde_json::from_slice(&decode(claims)?).ok()?;
         let at = Timestamp::from_millis(claims.iat.checked_mul(1000)?);
         let is_ours = header.kid == self.key_id
             && claims.iss == self.team_id

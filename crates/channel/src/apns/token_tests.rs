@@ -9,8 +9,8 @@ fn key_pem() -> String {
     rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap().serialize_pem()
 }
 
-fn signer(key_pem: &str) -> Signer<'_> {
-    Signer { key_pem, key_id: "KEY0123456", team_id: "TEAM012345" }
+fn signer(key_pem: &str) -> TokenSigner<'_> {
+    TokenSigner { key_pem, key_id: "KEY0123456", team_id: "TEAM012345" }
 }
 
 fn token() -> Token {
@@ -22,9 +22,9 @@ fn at(minutes: u64) -> Timestamp {
 }
 
 /// A token of a process that starts now, kept in `directory`.
-fn kept(signer: Signer<'_>, directory: &Path) -> Arc<Token> {
+fn kept(signer: TokenSigner<'_>, directory: &Path) -> Arc<Token> {
     let file = StateFile::new(directory, signer.team_id, signer.key_id);
-    Tokens::default().of(signer, Some(file)).unwrap()
+    ProviderTokens::default().of(signer, Some(file)).unwrap()
 }
 
 fn only_file(directory: &Path) -> std::path::PathBuf {
@@ -89,17 +89,17 @@ fn an_expired_answer_renews_once_and_never_within_twenty_minutes() {
 
 #[test]
 fn channels_with_the_same_team_and_key_share_one_token() {
-    let tokens = Tokens::default();
+    let tokens = ProviderTokens::default();
     let (one, other) = (key_pem(), key_pem());
     let first = tokens.of(signer(&one), None).unwrap();
-    let check = |signer: Signer<'_>, is_shared: bool| {
+    let check = |signer: TokenSigner<'_>, is_shared: bool| {
         let token = tokens.of(signer, None).unwrap();
         assert_eq!(Arc::ptr_eq(&token, &first), is_shared, "{signer:?}");
     };
     check(signer(&one), true);
     check(signer(&other), false);
-    check(Signer { key_id: "KEY9999999", ..signer(&one) }, false);
-    check(Signer { team_id: "TEAM999999", ..signer(&one) }, false);
+    check(TokenSigner { key_id: "KEY9999999", ..signer(&one) }, false);
+    check(TokenSigner { team_id: "TEAM999999", ..signer(&one) }, false);
 }
 
 #[test]

@@ -16,13 +16,13 @@ use notification::{
 
 use tokio::sync::watch;
 
-use super::{Provider, Subject};
+use super::{ChannelUnderTest, ProviderBehaviour};
 use crate::{Channel, Fence, Job, Reports, Sender, Tools, timestamp};
 
 /// A sender to one kind of provider, and what belongs to it.
 pub(super) struct Rig<'a> {
-    subject: &'a dyn Subject,
-    provider: Provider,
+    subject: &'a dyn ChannelUnderTest,
+    provider: ProviderBehaviour,
     channel: Box<dyn Channel>,
     pub(super) sender: Box<dyn Sender>,
     pub(super) clock: Clock,
@@ -30,7 +30,7 @@ pub(super) struct Rig<'a> {
 
 /// Keeps reports, and fails when one comes twice or a batch is empty.
 #[derive(Debug, Default)]
-pub(super) struct Reported(pub(super) RefCell<BTreeMap<u16, Report>>);
+pub(super) struct CollectedReports(pub(super) RefCell<BTreeMap<u16, Report>>);
 
 /// A fixed limit that counts what it learns.
 #[derive(Debug, Clone)]
@@ -51,7 +51,11 @@ pub(super) struct Granting {
 
 impl<'a> Rig<'a> {
     /// `None` when there is no such provider.
-    pub(super) fn new(subject: &'a dyn Subject, provider: Provider, clock: Clock) -> Option<Self> {
+    pub(super) fn new(
+        subject: &'a dyn ChannelUnderTest,
+        provider: ProviderBehaviour,
+        clock: Clock,
+    ) -> Option<Self> {
         let channel = subject.channel(provider)?;
         #[expect(clippy::expect_used, reason = "a check fails by panicking")]
         let sender = channel.open(Tools { clock, seed: 7 }).expect("a sender opens");
@@ -86,7 +90,7 @@ impl<'a> Rig<'a> {
         &self,
         chunk: &'job Chunk,
         gate: &'job Gate,
-        reports: &'job Reported,
+        reports: &'job CollectedReports,
         stopping: &'job watch::Receiver<bool>,
     ) -> Job<'job> {
         let (deliveries, worker_deadline) = (&chunk.deliveries, &flow::worker_deadline::UNLIMITED);
@@ -104,7 +108,7 @@ impl<'a> Rig<'a> {
 
     /// Sends all of `chunk` through `gate`.
     pub(super) async fn send(&self, chunk: &Chunk, gate: &Gate) -> BTreeMap<u16, Report> {
-        let reports = Reported::default();
+        let reports = CollectedReports::default();
         let (_running, stopping) = watch::channel(false);
         self.sender.send(self.job(chunk, gate, &reports, &stopping)).await;
         reports.0.into_inner()
@@ -124,10 +128,10 @@ fn envelope(destination: Arc<str>) -> Envelope {
     }
 }
 
-// === impl Reported ===
+// === impl CollectedReports ===
 
 #[async_trait(?Send)]
-impl Reports for Reported {
+impl Reports for CollectedReports {
     async fn report(&self, reports: Vec<(u16, Report)>) {
         assert!(!reports.is_empty(), "an empty batch of reports");
         assert!(reports.len() <= limits::REPORT_ITEMS, "{} reports at once", reports.len());

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
 /// A service account, as the JSON file that Google hands out describes it.
-pub(super) struct Account {
+pub(super) struct ServiceAccount {
     pub(super) project_id: String,
     pub(super) token_uri: String,
     client_email: String,
@@ -36,9 +36,9 @@ const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 /// How long an assertion is good: the longest that Google takes.
 const ASSERTION_SECONDS: i64 = 3600;
 
-// === impl Account ===
+// === impl ServiceAccount ===
 
-impl Account {
+impl ServiceAccount {
     /// Reads the file's content.
     pub(super) fn read(json: &str) -> Result<Self, String> {
         // The message of the parser could show a piece of the key.
@@ -93,10 +93,10 @@ impl Account {
     }
 }
 
-impl fmt::Debug for Account {
+impl fmt::Debug for ServiceAccount {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Account")
+            .debug_struct("ServiceAccount")
             .field("project_id", &self.project_id)
             .finish_non_exhaustive()
     }
@@ -156,7 +156,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_assertion_says_what_google_wants_and_verifies_by_another_library() {
-        let account = Account::read(&account_json(&serde_json::json!({}))).unwrap();
+        let account = ServiceAccount::read(&account_json(&serde_json::json!({}))).unwrap();
         let now = Timestamp::from_millis(1_700_000_000_999);
         let jwt = account.assertion("https://oauth2.googleapis.com/token", now).unwrap();
         let [header, claims] = verify(&jwt, &account.key).unwrap();
@@ -179,7 +179,7 @@ pub(super) mod tests {
     #[test]
     fn what_is_no_account_is_refused_without_showing_it() {
         let check = |json: &str, expect: &str| {
-            let message = Account::read(json).unwrap_err();
+            let message = ServiceAccount::read(json).unwrap_err();
             assert!(message.contains(expect) && !message.contains("PRIVATE"), "{message}");
         };
         check("", "is not a service account's key");

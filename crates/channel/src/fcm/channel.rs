@@ -19,11 +19,11 @@ use notification::{Delivery, Report, Verdict};
 use super::config::{Checked, Settings};
 use super::oauth::Refused;
 use super::quotas::Quotas;
-use super::request::{Encoded, Encoder, Target, check_content};
+use super::request::{Encoded, Encoder, FcmTarget, check_content};
 use super::response::{Advice, interpret};
 use super::token::TokenSource;
 use crate::checks::both;
-use crate::drive::{Admission, drive_admitted};
+use crate::drive::{GateAdmission, drive_admitted};
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
     timestamp,
@@ -112,7 +112,7 @@ impl Channel for FcmChannel {
     }
 
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
-        Target::parse(recipient)?;
+        FcmTarget::parse(recipient)?;
         Ok(Arc::clone(&self.destination))
     }
 
@@ -244,7 +244,7 @@ impl FcmSender {
         let own = delivery.content.as_ref();
         let own = own.map(|content| Encoded::new(content, expires_at, timestamp(self.clock)));
         let encoded = own_or_shared(own.as_ref(), shared.as_ref())?;
-        let target = Target::parse(&delivery.recipient)
+        let target = FcmTarget::parse(&delivery.recipient)
             .and_then(|target| encoded.check_size(target).map(|()| target))
             .map_err(|invalid| Attempt::impossible(invalid.message))?;
         Ok(self.encoder.body(encoded, target))
@@ -260,19 +260,19 @@ impl FcmSender {
     }
 
     /// When the next message of a job may go whose messages have waited for `waited` so far.
-    fn admit(&self, waited: &Cell<Duration>) -> Admission {
-        let Some(quota) = &self.quota else { return Admission::Now };
+    fn admit(&self, waited: &Cell<Duration>) -> GateAdmission {
+        let Some(quota) = &self.quota else { return GateAdmission::Now };
         let now = self.clock.monotonic();
         match quota.reserve(now, QUOTA_WAIT_MAX.saturating_sub(waited.get())) {
-            Ok(Duration::ZERO) => Admission::Now,
+            Ok(Duration::ZERO) => GateAdmission::Now,
             Ok(wait) => {
                 waited.set(waited.get() + wait);
-                Admission::At(now + wait)
+                GateAdmission::At(now + wait)
             }
             // In whole seconds: those of a chunk that wait equally long stay one row.
-            Err(wait) => {
-                Admission::No(Report::HandedBack { after: Duration::from_secs(wait.as_secs() + 1) })
-            }
+            Err(wait) => GateAdmission::No(Report::HandedBack {
+                after: Duration::from_secs(wait.as_secs() + 1),
+            }),
         }
     }
 

@@ -8,7 +8,7 @@ use net::endpoint::{Endpoint, Origin};
 use net::redact::Secret;
 use serde::Deserialize;
 
-use super::account::Account;
+use super::account::ServiceAccount;
 use crate::ChannelError;
 use crate::checks::{both, each, require};
 use crate::settings::provider;
@@ -53,7 +53,7 @@ pub struct Settings {
 /// The settings once they are checked.
 #[derive(Debug)]
 pub(super) struct Checked {
-    pub(super) account: Account,
+    pub(super) account: ServiceAccount,
     pub(super) project_id: String,
     pub(super) origin: Origin,
     pub(super) authority: Authority,
@@ -115,18 +115,17 @@ impl Settings {
         })
     }
 
-    fn read_account(&self) -> Result<Account, ChannelError> {
+    fn read_account(&self) -> Result<ServiceAccount, ChannelError> {
         match (&self.service_account_file, &self.service_account) {
             (Some(path), None) => {
                 let refuse =
                     |message| ChannelError::File { path: path.display().to_string(), message };
                 let json = std::fs::read_to_string(path)
                     .map_err(|error| refuse(format!("the account cannot be read: {error}")))?;
-                Account::read(&json).map_err(refuse)
+                ServiceAccount::read(&json).map_err(refuse)
             }
-            (None, Some(json)) => {
-                Account::read(json.expose()).map_err(|message| refuse("service_account", message))
-            }
+            (None, Some(json)) => ServiceAccount::read(json.expose())
+                .map_err(|message| refuse("service_account", message)),
             _ => Err(refuse(
                 "service_account_file",
                 "name the service account's JSON file, or give its content as `service_account`: one of them",
@@ -134,7 +133,7 @@ impl Settings {
         }
     }
 
-    fn project_id(&self, account: &Account) -> Result<String, ChannelError> {
+    fn project_id(&self, account: &ServiceAccount) -> Result<String, ChannelError> {
         let project_id = self.project_id.as_ref().unwrap_or(&account.project_id);
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
         let is_right = !project_id.is_empty() && project_id.bytes().all(is_plain);
@@ -142,7 +141,7 @@ impl Settings {
         Ok(project_id.clone())
     }
 
-    fn token_uri(&self, account: &Account) -> Result<TokenUri, ChannelError> {
+    fn token_uri(&self, account: &ServiceAccount) -> Result<TokenUri, ChannelError> {
         let text = match &self.token_uri {
             Some(text) => text,
             None if account.token_uri == TOKEN_URI => TOKEN_URI,

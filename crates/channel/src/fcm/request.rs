@@ -32,7 +32,7 @@ pub(super) struct Encoded {
 
 /// Where a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target<'a> {
+pub(super) enum FcmTarget<'a> {
     /// To the app instance with this registration token.
     Token(&'a str),
     /// To all that subscribed to the topic of this name.
@@ -77,10 +77,10 @@ impl Encoder {
     }
 
     /// The body that sends `encoded` to `target`.
-    pub(super) fn body(&self, encoded: &Encoded, target: Target<'_>) -> Bytes {
+    pub(super) fn body(&self, encoded: &Encoded, target: FcmTarget<'_>) -> Bytes {
         let (name, value) = match target {
-            Target::Token(token) => ("\"token\":\"", token),
-            Target::Topic(topic) => ("\"topic\":\"", topic),
+            FcmTarget::Token(token) => ("\"token\":\"", token),
+            FcmTarget::Topic(topic) => ("\"topic\":\"", topic),
         };
         let parts =
             [encoded.head.as_bytes(), name.as_bytes(), value.as_bytes(), b"\"", &encoded.tail];
@@ -131,17 +131,17 @@ impl Encoded {
     }
 
     /// Whether `target` takes as much: topics take less than devices.
-    pub(super) fn check_size(&self, target: Target<'_>) -> Result<(), Invalid> {
+    pub(super) fn check_size(&self, target: FcmTarget<'_>) -> Result<(), Invalid> {
         match target {
-            Target::Token(_) => Ok(()),
-            Target::Topic(_) => check_size(self.bytes, BYTES_MAX_TOPIC),
+            FcmTarget::Token(_) => Ok(()),
+            FcmTarget::Topic(_) => check_size(self.bytes, BYTES_MAX_TOPIC),
         }
     }
 }
 
-// === impl Target ===
+// === impl FcmTarget ===
 
-impl<'a> Target<'a> {
+impl<'a> FcmTarget<'a> {
     /// Reads a recipient. It needs no escapes in JSON.
     pub(super) fn parse(recipient: &'a str) -> Result<Self, Invalid> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'/');

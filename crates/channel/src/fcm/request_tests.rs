@@ -17,7 +17,7 @@ fn content(payload: &str, options: &str) -> Content {
 fn body(recipient: &str, content: &Content, expires_at: Option<Timestamp>) -> Value {
     let encoder = Encoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
     let shared = Encoded::new(content, expires_at, NOW).unwrap();
-    let body = encoder.body(&shared, Target::parse(recipient).unwrap());
+    let body = encoder.body(&shared, FcmTarget::parse(recipient).unwrap());
     serde_json::from_slice(&body).unwrap()
 }
 
@@ -73,13 +73,13 @@ fn an_expiry_is_told_to_each_platform_unless_the_content_says_otherwise() {
 
 #[test]
 fn a_recipient_is_a_token_or_a_topic() {
-    let check = |recipient: &str, expect: Option<Target<'_>>| {
-        assert_eq!(Target::parse(recipient).ok(), expect, "{recipient:?}");
+    let check = |recipient: &str, expect: Option<FcmTarget<'_>>| {
+        assert_eq!(FcmTarget::parse(recipient).ok(), expect, "{recipient:?}");
     };
     let token = "dQw4w9WgXcQ:APA91bH-x_y.z";
-    check(token, Some(Target::Token(token)));
-    check("/topics/a-b_c.d~e%f9", Some(Target::Topic("a-b_c.d~e%f9")));
-    check(&format!("/topics/{}", "x".repeat(900)), Some(Target::Topic(&"x".repeat(900))));
+    check(token, Some(FcmTarget::Token(token)));
+    check("/topics/a-b_c.d~e%f9", Some(FcmTarget::Topic("a-b_c.d~e%f9")));
+    check(&format!("/topics/{}", "x".repeat(900)), Some(FcmTarget::Topic(&"x".repeat(900))));
     check(&format!("/topics/{}", "x".repeat(901)), None);
     check("/topics/", None);
     check("/topics/a b", None);
@@ -122,14 +122,14 @@ fn a_content_that_fcm_would_refuse_is_refused_with_its_place() {
 
 #[test]
 fn a_topic_takes_half_as_much() {
-    let size = |bytes: usize, target: Target<'_>| {
+    let size = |bytes: usize, target: FcmTarget<'_>| {
         let payload = format!(r#"{{"data":{{"k":"{}"}}}}"#, "x".repeat(bytes - 1));
         let encoded = Encoded::new(&content(&payload, ""), None, NOW).unwrap();
         encoded.check_size(target).map_err(|invalid| invalid.message)
     };
-    assert_eq!(size(2049, Target::Token("t")), Ok(()));
-    assert_eq!(size(2048, Target::Topic("t")), Ok(()));
-    let message = size(2049, Target::Topic("t")).unwrap_err();
+    assert_eq!(size(2049, FcmTarget::Token("t")), Ok(()));
+    assert_eq!(size(2048, FcmTarget::Topic("t")), Ok(()));
+    let message = size(2049, FcmTarget::Topic("t")).unwrap_err();
     assert!(message.contains("1 more than the 2048"), "{message}");
 }
 
@@ -139,7 +139,7 @@ fn blocks_are_cut_without_mixing_bodies_up() {
     let shared = Encoded::new(&content(r#"{"data":{"k":"v"}}"#, ""), None, NOW).unwrap();
     let tokens: Vec<String> = (0..2000).map(|number| format!("token-{number}")).collect();
     let bodies: Vec<Bytes> =
-        tokens.iter().map(|token| encoder.body(&shared, Target::Token(token))).collect();
+        tokens.iter().map(|token| encoder.body(&shared, FcmTarget::Token(token))).collect();
     for (token, body) in tokens.iter().zip(&bodies) {
         let expect = format!(r#"{{"message":{{"token":"{token}","data":{{"k":"v"}}}}}}"#);
         assert_eq!(body, expect.as_bytes());

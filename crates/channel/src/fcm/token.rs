@@ -12,7 +12,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::account::Account;
+use super::account::ServiceAccount;
 use super::config::TokenUri;
 use super::oauth::{self, Granted, Refused};
 use crate::timestamp;
@@ -25,7 +25,7 @@ const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 /// Gets access tokens, and keeps the current one.
 #[derive(Debug)]
 pub(super) struct TokenSource {
-    account: Account,
+    account: ServiceAccount,
     uri: TokenUri,
     tls: Arc<rustls::ClientConfig>,
     state: Mutex<TokenState>,
@@ -35,7 +35,7 @@ pub(super) struct TokenSource {
 
 #[derive(Debug, Default)]
 struct TokenState {
-    current: Option<Held>,
+    current: Option<HeldToken>,
     is_asking: bool,
     failures: u16,
     /// Not to be asked before, after failures, and the last of them.
@@ -43,7 +43,7 @@ struct TokenState {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldToken {
     authorization: HeaderValue,
     /// FCM has taken a message with it, so the account is good.
     is_accepted: bool,
@@ -54,7 +54,7 @@ struct Held {
 
 /// The next step of an attempt that needs a token.
 #[derive(Debug)]
-enum Step {
+enum TokenStep {
     Use(HeaderValue),
     /// Use it, and ask for the next.
     UseAndRenew(HeaderValue),
@@ -73,7 +73,11 @@ pub(super) struct Asking {
 
 impl TokenSource {
     /// Tokens of `account`, from `uri`.
-    pub(super) fn new(account: Account, uri: TokenUri, tls: Arc<rustls::ClientConfig>) -> Self {
+    pub(super) fn new(
+        account: ServiceAccount,
+        uri: TokenUri,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Self {
         Self { account, uri, tls, state: Mutex::default(), changed: Notify::new() }
     }
 
@@ -90,13 +94,13 @@ impl TokenSource {
         loop {
             let changed = self.changed.notified();
             match self.step(clock.monotonic()) {
-                Step::Use(authorization) => return Ok((authorization, None)),
-                Step::UseAndRenew(authorization) => {
+                TokenStep::Use(authorization) => return Ok((authorization, None)),
+                TokenStep::UseAndRenew(authorization) => {
                     return Ok((authorization, Some(self.asking())));
                 }
-                Step::Ask => self.asking().ask(clock, random).await,
-                Step::Wait => changed.await,
-                Step::GiveUp(refused) => return Err(refused),
+                TokenStep::Ask => self.asking().ask(clock, random).await,
+                TokenStep::Wait => changed.await,
+                TokenStep::GiveUp(refused) => return Err(refused),
             }
         }
     }
@@ -123,20 +127,20 @@ impl TokenSource {
         held.map(|held| held.is_accepted = true).is_some()
     }
 
-    fn step(&self, now: Instant) -> Step {
+    fn step(&self, now: Instant) -> TokenStep {
         let mut state = self.state();
         let is_paused = state.pause.as_ref().is_some_and(|(until, _)| now < *until);
         let may_ask = !state.is_asking && !is_paused;
         let step = match (&state.current, &state.pause) {
             (Some(held), _) if now < held.renew_at || (now < held.good_until && !may_ask) => {
-                return Step::Use(held.authorization.clone());
+                return TokenStep::Use(held.authorization.clone());
             }
             (Some(held), _) if now < held.good_until => {
-                Step::UseAndRenew(held.authorization.clone())
+                TokenStep::UseAndRenew(held.authorization.clone())
             }
-            _ if state.is_asking => return Step::Wait,
-            (_, Some((_, refused))) if is_paused => return Step::GiveUp(refused.clone()),
-            _ => Step::Ask,
+            _ if state.is_asking => return TokenStep::Wait,
+            (_, Some((_, refused))) if is_paused => return TokenStep::GiveUp(refused.clone()),
+            _ => TokenStep::Ask,
         };
         state.is_asking = true;
         step
@@ -151,7 +155,7 @@ impl TokenSource {
         let mut state = self.state();
         match answer {
             Ok(Granted { authorization, lifetime }) => {
-                state.current = Some(Held {
+                state.current = Some(HeldToken {
                     authorization,
                     is_accepted: false,
                     since: now,
@@ -212,7 +216,7 @@ mod tests {
     use net::tls;
 
     fn source() -> Arc<TokenSource> {
-        let account = Account::read(&account_json(&serde_json::json!({}))).unwrap();
+        let account = ServiceAccount::read(&account_json(&serde_json::json!({}))).unwrap();
         let text = "https://127.0.0.1:1/token";
         let uri = TokenUri { text: text.to_owned(), endpoint: Endpoint::parse(text).unwrap() };
         Arc::new(TokenSource::new(account, uri, tls::client(None, &[], None).unwrap()))
@@ -232,9 +236,9 @@ mod tests {
     async fn one_asks_and_the_others_wait() {
         let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
         let now = clock.monotonic();
-        assert!(matches!(source.step(now), Step::Ask));
+        assert!(matches!(source.step(now), TokenStep::Ask));
         let asking = source.asking();
-        assert!(matches!(source.step(now), Step::Wait));
+        assert!(matches!(source.step(now), TokenStep::Wait));
         let waiting = tokio::task::unconstrained(async {
             source.authorization(clock, &mut fastrand::Rng::with_seed(1)).await
         });
@@ -250,9 +254,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_question_that_was_given_up_is_asked_by_the_next() {
         let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
-        assert!(matches!(source.step(clock.monotonic()), Step::Ask));
+        assert!(matches!(source.step(clock.monotonic()), TokenStep::Ask));
         drop(source.asking());
-        assert!(matches!(source.step(clock.monotonic()), Step::Ask));
+        assert!(matches!(source.step(clock.monotonic()), TokenStep::Ask));
     }
 
     #[tokio::test(start_paused = true)]
@@ -261,11 +265,11 @@ mod tests {
         grant(&source, "a", clock);
         let start = clock.monotonic();
         let at = |seconds| source.step(start + Duration::from_secs(seconds));
-        assert!(matches!(at(799), Step::Use(_)));
-        assert!(matches!(at(800), Step::UseAndRenew(_)));
-        assert!(matches!(at(801), Step::Use(_)), "one asks");
-        assert!(matches!(at(949), Step::Use(_)));
-        assert!(matches!(at(950), Step::Wait), "too close to its end");
+        assert!(matches!(at(799), TokenStep::Use(_)));
+        assert!(matches!(at(800), TokenStep::UseAndRenew(_)));
+        assert!(matches!(at(801), TokenStep::Use(_)), "one asks");
+        assert!(matches!(at(949), TokenStep::Use(_)));
+        assert!(matches!(at(950), TokenStep::Wait), "too close to its end");
     }
 
     #[tokio::test(start_paused = true)]
@@ -276,7 +280,7 @@ mod tests {
         let told = source.authorization(clock, &mut fastrand::Rng::with_seed(1)).await;
         assert_eq!(told.unwrap_err(), refused);
         tokio::time::advance(REFUSED_PAUSE).await;
-        assert!(matches!(source.step(clock.monotonic()), Step::Ask));
+        assert!(matches!(source.step(clock.monotonic()), TokenStep::Ask));
         drop(source.asking());
         for failures in 0..20 {
             fail(&source, Refused::ForNow("x".to_owned()), clock);
@@ -285,9 +289,9 @@ mod tests {
             assert!(pause <= Duration::from_secs(30), "{pause:?} after {failures}");
         }
         grant(&source, "a", clock);
-        assert!(matches!(source.step(clock.monotonic()), Step::Use(_)));
+        assert!(matches!(source.step(clock.monotonic()), TokenStep::Use(_)));
         fail(&source, Refused::ForNow("x".to_owned()), clock);
-        assert!(matches!(source.step(clock.monotonic()), Step::Use(_)), "the old one is good");
+        assert!(matches!(source.step(clock.monotonic()), TokenStep::Use(_)), "the old one is good");
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,17 +11,17 @@ use net::{tls, words};
 use notification::{Answer, Delivery, Report, Timestamp};
 
 use super::address;
-use super::config::{Relay, Settings, Target, Tls};
-use super::dkim::Signer;
+use super::config::{MailTarget, Relay, Settings, TlsMode};
+use super::dkim::DkimSigner;
 use super::dns::{Dns, ResolveMail};
-use super::pool::{Limits, NoSession, Pool, Session};
-use super::request::{Composer, Mail, Message};
+use super::pool::{Limits, NoSession, PooledSession, SessionPool};
+use super::request::{AddressedMail, Composer, Mail};
 use super::response::{Advice, Delays, SETTINGS_DELAY, declined, interpret};
 use super::route::{Exchangers, Router, Servers};
 use super::session::{NoConnection, SessionConfig};
 use super::session_limits::may_end_session;
-use super::transaction::{End, Stage, transact};
-use super::wire::Reply;
+use super::transaction::{TransactionEnd, TransactionStage, transact};
+use super::wire::SmtpReply;
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive_patiently,
@@ -38,7 +38,7 @@ const NO_SESSION_DELAY: Duration = Duration::from_secs(1);
 /// A channel to mailboxes.
 #[derive(Debug, Clone)]
 pub struct SmtpChannel {
-    target: Target,
+    target: MailTarget,
     /// `None` where each domain is its own.
     destination: Option<Arc<str>>,
     session_config: SessionConfig,
@@ -55,7 +55,7 @@ pub struct SmtpChannel {
 #[derive(Debug)]
 struct SmtpSender {
     channel: SmtpChannel,
-    pool: Pool,
+    pool: SessionPool,
     clock: Clock,
     log_throttle: LogThrottle,
 }
@@ -67,8 +67,10 @@ impl SmtpChannel {
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let checked = settings.check().and_then(|checked| {
             let connector = match checked.tls {
-                Tls::Opportunistic => tls::client_without_verification(),
-                Tls::Require | Tls::Off => tls::client(settings.ca_file.as_deref(), &[], None),
+                TlsMode::Opportunistic => tls::client_without_verification(),
+                TlsMode::Require | TlsMode::Off => {
+                    tls::client(settings.ca_file.as_deref(), &[], None)
+                }
             };
             Ok((checked, connector?))
         });
@@ -78,10 +80,10 @@ impl SmtpChannel {
             SessionConfig { tls: checked.tls, connector, helo: settings.helo.clone(), credentials };
         let composer = Composer { from: checked.from, return_path: checked.return_path, signer };
         let destination = match &checked.target {
-            Target::Relay(relay) => Some(Relay::to_string(relay).into()),
-            Target::Mx { .. } => None,
+            MailTarget::Relay(relay) => Some(Relay::to_string(relay).into()),
+            MailTarget::Mx { .. } => None,
         };
-        let backoff = Pool::backoff().map_err(|error| ChannelError::Setting {
+        let backoff = SessionPool::backoff().map_err(|error| ChannelError::Setting {
             setting: "relay",
             message: error.to_string(),
         })?;
@@ -114,13 +116,13 @@ impl SmtpChannel {
 
     /// The record that the domain has to publish for its signatures, as `SELECTOR._domainkey.DOMAIN`; `None` when nothing is signed.
     pub fn dkim_record(&self) -> Option<String> {
-        self.composer.signer.as_ref().map(Signer::record)
+        self.composer.signer.as_ref().map(DkimSigner::record)
     }
 
     fn router(&self) -> Result<Router, ChannelError> {
         let servers = match &self.target {
-            Target::Relay(relay) => Servers::Relay(relay.clone()),
-            Target::Mx { port } => {
+            MailTarget::Relay(relay) => Servers::Relay(relay.clone()),
+            MailTarget::Mx { port } => {
                 let resolver = match &self.resolver {
                     Some(resolver) => Arc::clone(resolver),
                     None => Arc::new(Dns::new(&self.name_servers)?),
@@ -163,7 +165,7 @@ impl Channel for SmtpChannel {
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         Ok(Box::new(SmtpSender {
-            pool: Pool::new(self.router()?, self.limits, self.backoff, tools),
+            pool: SessionPool::new(self.router()?, self.limits, self.backoff, tools),
             channel: self.clone(),
             clock: tools.clock,
             log_throttle: LogThrottle::default(),
@@ -171,10 +173,10 @@ impl Channel for SmtpChannel {
     }
 }
 
-fn signer(settings: &Settings) -> Result<Option<Signer>, ChannelError> {
+fn signer(settings: &Settings) -> Result<Option<DkimSigner>, ChannelError> {
     let Some(dkim) = &settings.dkim else { return Ok(None) };
     let key = Settings::dkim_key(dkim)?;
-    let signer = Signer::new(key.expose(), &dkim.domain, &dkim.selector);
+    let signer = DkimSigner::new(key.expose(), &dkim.domain, &dkim.selector);
     signer.map(Some).map_err(|message| match &dkim.key_file {
         Some(path) => ChannelError::File { path: path.display().to_string(), message },
         None => ChannelError::Setting { setting: "dkim.key", message },
@@ -229,7 +231,7 @@ impl SmtpSender {
         &self,
         start: Start<'_>,
         destination: &Arc<str>,
-        message: &Message<'_>,
+        message: &AddressedMail<'_>,
     ) -> Attempt {
         let waiting_since = self.clock.monotonic();
         let deadline = waiting_since + UNTIL_SENT;
@@ -257,16 +259,18 @@ impl SmtpSender {
             let sent_at = self.clock.monotonic();
             match transact(&mut session.connection, message, deadline).await {
                 // On an old connection the server speaks of that, and not of this mail.
-                End::Replied(stage, reply)
-                    if session.is_reused && reply.is_closing() && stage != Stage::Message => {}
-                End::Cut(_) if session.is_reused => {}
-                End::Replied(stage, reply)
+                TransactionEnd::Replied(stage, reply)
+                    if session.is_reused
+                        && reply.is_closing()
+                        && stage != TransactionStage::Message => {}
+                TransactionEnd::Cut(_) if session.is_reused => {}
+                TransactionEnd::Replied(stage, reply)
                     if session.connection.mails_taken > 0 && may_end_session(stage, &reply) =>
                 {
                     refusal = Some(self.pool.retire(session));
                 }
-                End::Replied(stage, reply) => {
-                    if stage != Stage::Mail
+                TransactionEnd::Replied(stage, reply) => {
+                    if stage != TransactionStage::Mail
                         && let Some(refusal) = refusal
                     {
                         self.pool.learn(refusal);
@@ -277,9 +281,9 @@ impl SmtpSender {
                     let on_wire = self.clock.monotonic() - sent_at;
                     return attempt.timed(Timing { waited: sent_at - waiting_since, on_wire });
                 }
-                End::Cut(why) => return Attempt::unsent(why, None),
-                End::Lost(why) => return Attempt::lost(why),
-                End::Impossible(why) => {
+                TransactionEnd::Cut(why) => return Attempt::unsent(why, None),
+                TransactionEnd::Lost(why) => return Attempt::lost(why),
+                TransactionEnd::Impossible(why) => {
                     self.pool.keep(session);
                     return Attempt::impossible(why);
                 }
@@ -288,7 +292,7 @@ impl SmtpSender {
         Attempt::unsent("no connection stood long enough", None)
     }
 
-    fn conclude(&self, session: Session, reply: &Reply, advice: Advice) {
+    fn conclude(&self, session: PooledSession, reply: &SmtpReply, advice: Advice) {
         if advice == Advice::Alert {
             self.log_refusal(&reply.status());
         }

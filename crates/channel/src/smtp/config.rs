@@ -22,11 +22,11 @@ pub struct Settings {
     pub relay: Option<String>,
     /// `mx`: straight to the mail servers of each recipient's domain. Either this or `relay`.
     #[serde(default)]
-    pub route: Option<Route>,
+    pub route: Option<MailRoute>,
     /// Whether connections are encrypted. Default `require`, for a relay on this machine `off`, for the route `mx`
     /// `opportunistic`.
     #[serde(default)]
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsMode>,
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub struct Settings {
 /// A way without a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Route {
+pub enum MailRoute {
     /// To the mail exchangers of the recipient's domain.
     Mx,
 }
@@ -89,7 +89,7 @@ pub enum Route {
 /// Whether connections are encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Tls {
+pub enum TlsMode {
     /// Always, with a certificate that proves the server's name; else nothing is sent.
     Require,
     /// When the server offers it, with any certificate.
@@ -128,7 +128,7 @@ pub struct Dkim {
 
 /// Where mail goes, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum MailTarget {
     Relay(Relay),
     Mx { port: u16 },
 }
@@ -145,7 +145,7 @@ pub(super) struct Relay {
 
 /// User name and password.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Credentials {
+pub(super) struct MailCredentials {
     pub(super) username: String,
     pub(super) password: Secret,
     pub(super) mechanism: Option<Mechanism>,
@@ -154,8 +154,8 @@ pub(super) struct Credentials {
 /// Settings that make sense, but for the files they name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Checked {
-    pub(super) target: Target,
-    pub(super) tls: Tls,
+    pub(super) target: MailTarget,
+    pub(super) tls: TlsMode,
     pub(super) from: Option<Mailbox>,
     pub(super) return_path: Option<Mailbox>,
 }
@@ -219,26 +219,26 @@ impl Settings {
         .map(drop)
     }
 
-    fn target(&self) -> Result<Target, ChannelError> {
+    fn target(&self) -> Result<MailTarget, ChannelError> {
         match (&self.relay, self.route) {
             (Some(relay), None) => {
                 let relay = Relay::parse(relay)?;
-                if relay.is_implicit && self.tls.is_some_and(|tls| tls != Tls::Require) {
+                if relay.is_implicit && self.tls.is_some_and(|tls| tls != TlsMode::Require) {
                     return Err(refused(
                         "tls",
                         "smtps:// is TLS from the first byte: leave it out",
                     ));
                 }
-                Ok(Target::Relay(relay))
+                Ok(MailTarget::Relay(relay))
             }
-            (None, Some(Route::Mx)) => {
+            (None, Some(MailRoute::Mx)) => {
                 if self.helo.is_none() {
                     return Err(refused(
                         "helo",
                         "other domains' servers want the name of this one: mail.example.com",
                     ));
                 }
-                Ok(Target::Mx { port: self.mx_port })
+                Ok(MailTarget::Mx { port: self.mx_port })
             }
             _ => Err(refused(
                 "relay",
@@ -247,7 +247,7 @@ impl Settings {
         }
     }
 
-    fn check_login(&self, target: &Target, tls: Tls) -> Result<(), ChannelError> {
+    fn check_login(&self, target: &MailTarget, tls: TlsMode) -> Result<(), ChannelError> {
         let has_password = self.password.is_some() || self.password_file.is_some();
         let Some(username) = &self.username else {
             if has_password || self.auth.is_some() {
@@ -268,18 +268,18 @@ impl Settings {
             return Err(refused("username", "must be a name without control characters"));
         }
         match target {
-            Target::Mx { .. } => {
+            MailTarget::Mx { .. } => {
                 Err(refused("username", "nobody logs in at other domains' servers: name a relay"))
             }
-            Target::Relay(relay) if tls != Tls::Require && !relay.is_local() => {
+            MailTarget::Relay(relay) if tls != TlsMode::Require && !relay.is_local() => {
                 Err(refused("tls", "must be `require` where a password is sent"))
             }
-            Target::Relay(_) => Ok(()),
+            MailTarget::Relay(_) => Ok(()),
         }
     }
 
     /// User name and password, which may be in a file. [`Self::check`] makes sure that there is a password.
-    pub(super) fn credentials(&self) -> Result<Option<Credentials>, ChannelError> {
+    pub(super) fn credentials(&self) -> Result<Option<MailCredentials>, ChannelError> {
         let Some(username) = self.username.clone() else { return Ok(None) };
         let password = match (&self.password, &self.password_file) {
             (Some(password), _) => password.clone(),
@@ -289,7 +289,7 @@ impl Settings {
         if password.expose().is_empty() || password.expose().chars().any(char::is_control) {
             return Err(refused("password", "must be a text without control characters"));
         }
-        Ok(Some(Credentials { username, password, mechanism: self.auth }))
+        Ok(Some(MailCredentials { username, password, mechanism: self.auth }))
     }
 
     /// The PEM text of the DKIM key.
@@ -305,14 +305,14 @@ impl Settings {
     }
 }
 
-// === impl Target ===
+// === impl MailTarget ===
 
-impl Target {
-    fn tls_default(&self) -> Tls {
+impl MailTarget {
+    fn tls_default(&self) -> TlsMode {
         match self {
-            Self::Relay(relay) if relay.is_local() && !relay.is_implicit => Tls::Off,
-            Self::Relay(_) => Tls::Require,
-            Self::Mx { .. } => Tls::Opportunistic,
+            Self::Relay(relay) if relay.is_local() && !relay.is_implicit => TlsMode::Off,
+            Self::Relay(_) => TlsMode::Require,
+            Self::Mx { .. } => TlsMode::Opportunistic,
         }
     }
 }
@@ -375,20 +375,20 @@ mod tests {
 
     #[test]
     fn a_relay_is_encrypted_unless_it_is_on_this_machine() {
-        let check = |json: &str, relay: &str, tls: Tls| {
+        let check = |json: &str, relay: &str, tls: TlsMode| {
             let checked = settings(json).check().unwrap();
-            let Target::Relay(found) = checked.target else { panic!("{json} has a relay") };
+            let MailTarget::Relay(found) = checked.target else { panic!("{json} has a relay") };
             assert_eq!((found.to_string().as_str(), checked.tls), (relay, tls));
         };
-        check(r#"{"relay":"smtp://a.example"}"#, "smtp://a.example:587", Tls::Require);
-        check(r#"{"relay":"smtps://a.example"}"#, "smtps://a.example:465", Tls::Require);
-        check(r#"{"relay":"smtp://a.example:25/"}"#, "smtp://a.example:25", Tls::Require);
-        check(r#"{"relay":"smtp://127.0.0.1:2525"}"#, "smtp://127.0.0.1:2525", Tls::Off);
-        check(r#"{"relay":"smtp://[::1]:2525"}"#, "smtp://[::1]:2525", Tls::Off);
-        check(r#"{"relay":"smtps://localhost"}"#, "smtps://localhost:465", Tls::Require);
-        check(r#"{"relay":"smtp://a.example","tls":"off"}"#, "smtp://a.example:587", Tls::Off);
+        check(r#"{"relay":"smtp://a.example"}"#, "smtp://a.example:587", TlsMode::Require);
+        check(r#"{"relay":"smtps://a.example"}"#, "smtps://a.example:465", TlsMode::Require);
+        check(r#"{"relay":"smtp://a.example:25/"}"#, "smtp://a.example:25", TlsMode::Require);
+        check(r#"{"relay":"smtp://127.0.0.1:2525"}"#, "smtp://127.0.0.1:2525", TlsMode::Off);
+        check(r#"{"relay":"smtp://[::1]:2525"}"#, "smtp://[::1]:2525", TlsMode::Off);
+        check(r#"{"relay":"smtps://localhost"}"#, "smtps://localhost:465", TlsMode::Require);
+        check(r#"{"relay":"smtp://a.example","tls":"off"}"#, "smtp://a.example:587", TlsMode::Off);
         let mx = settings(r#"{"route":"mx","helo":"mail.example.com"}"#).check().unwrap();
-        assert_eq!((mx.target, mx.tls), (Target::Mx { port: 25 }, Tls::Opportunistic));
+        assert_eq!((mx.target, mx.tls), (MailTarget::Mx { port: 25 }, TlsMode::Opportunistic));
     }
 
     #[test]

@@ -18,8 +18,8 @@ use rustls::pki_types::pem::PemObject as _;
 
 /// Signs as one domain. Cloning shares the key.
 #[derive(Debug, Clone)]
-pub(super) struct Signer {
-    key: Arc<Key>,
+pub(super) struct DkimSigner {
+    key: Arc<DkimKey>,
     domain: Arc<str>,
     selector: Arc<str>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Signer {
 pub(super) struct BodyHash(String);
 
 #[derive(Debug)]
-enum Key {
+enum DkimKey {
     Rsa(RsaKeyPair),
     Ed25519(Ed25519KeyPair),
 }
@@ -58,21 +58,23 @@ const WRONG_KEY: &str = "is no key for DKIM, or damaged: it must be an RSA key (
 const RSA_BITS: &str = "which wants 2048 to 8192 of an RSA key: `openssl genrsa 2048` makes one";
 const BASE64_LINE_BYTES: usize = 70;
 
-// === impl Signer ===
+// === impl DkimSigner ===
 
-impl Signer {
+impl DkimSigner {
     /// Signs for `domain` with the private key in `pem`, whose public half is published under `selector`.
     pub(super) fn new(pem: &str, domain: &str, selector: &str) -> Result<Self, String> {
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| {
             format!("is not a private key in PEM form: {}", tls::explain_pem(&error))
         })?;
         let key = match &key {
-            PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()).map(Key::Rsa),
+            PrivateKeyDer::Pkcs1(der) => {
+                RsaKeyPair::from_der(der.secret_pkcs1_der()).map(DkimKey::Rsa)
+            }
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
                 Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
-                    .map(Key::Ed25519)
-                    .or_else(|_| RsaKeyPair::from_pkcs8(der).map(Key::Rsa))
+                    .map(DkimKey::Ed25519)
+                    .or_else(|_| RsaKeyPair::from_pkcs8(der).map(DkimKey::Rsa))
             }
             PrivateKeyDer::Sec1(_) | _ => {
                 return Err(WRONG_KEY.to_owned());
@@ -89,12 +91,12 @@ impl Signer {
     /// The text of the TXT record of `SELECTOR._domainkey.DOMAIN`.
     pub(super) fn record(&self) -> String {
         match &*self.key {
-            Key::Rsa(pair) => {
+            DkimKey::Rsa(pair) => {
                 let der: Option<PublicKeyX509Der<'_>> = pair.public_key().as_der().ok();
                 let der = der.as_ref().map_or(&[][..], |der| der.as_ref());
                 format!("v=DKIM1; k=rsa; p={}", BASE64_STANDARD.encode(der))
             }
-            Key::Ed25519(pair) => {
+            DkimKey::Ed25519(pair) => {
                 let key = BASE64_STANDARD.encode(pair.public_key().as_ref());
                 format!("v=DKIM1; k=ed25519; p={key}")
             }
@@ -145,9 +147,9 @@ impl BodyHash {
     }
 }
 
-// === impl Key ===
+// === impl DkimKey ===
 
-impl Key {
+impl DkimKey {
     const fn algorithm(&self) -> &'static str {
         match self {
             Self::Rsa(_) => "rsa-sha256",
@@ -248,7 +250,7 @@ mod tests {
     #[test]
     fn what_is_no_key_of_the_right_kind_is_refused() {
         let check = |pem: &str, expect: &str| {
-            let error = Signer::new(pem, "example.com", "s").unwrap_err();
+            let error = DkimSigner::new(pem, "example.com", "s").unwrap_err();
             assert!(error.starts_with(expect), "{pem}: {error}");
         };
         let wrong = "is no key for DKIM, or damaged: it must be an RSA key";

@@ -35,5 +35,5 @@ mod transaction;
 mod wire;
 
 pub use channel::SmtpChannel;
-pub use config::{Dkim, Mechanism, Route, Settings, Tls};
+pub use config::{Dkim, MailRoute, Mechanism, Settings, TlsMode};
 pub use dns::{Exchanger, ResolveMail};

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::route::Router;
-use super::session::{Connection, NoConnection};
+use super::session::{MailConnection, NoConnection};
 use super::session_limits::{Refusal, SessionLimits};
 use super::transaction::quit;
 use crate::Tools;
@@ -34,14 +34,14 @@ const RECONNECT_CAP: Duration = Duration::from_secs(30);
 
 /// Connections to servers.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct SessionPool {
     router: Router,
     limits: Limits,
     clock: Clock,
     backoff: Backoff,
     random: RefCell<fastrand::Rng>,
     destinations: RefCell<HashMap<Arc<str>, Rc<Destination>>>,
-    idle: Idle<Rc<Destination>, Connection>,
+    idle: Idle<Rc<Destination>, MailConnection>,
     session_limits: SessionLimits,
 }
 
@@ -54,10 +54,10 @@ pub(super) struct Limits {
     pub(super) deliveries_per_connection: u32,
 }
 
-/// A connection for one mail, with the permit to use it. Dropping it ends the connection; [`Pool::keep`] does not.
+/// A connection for one mail, with the permit to use it. Dropping it ends the connection; [`SessionPool::keep`] does not.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) connection: Connection,
+pub(super) struct PooledSession {
+    pub(super) connection: MailConnection,
     /// Whether it carried a mail before.
     pub(super) is_reused: bool,
     /// Whether it had to be waited for.
@@ -85,9 +85,9 @@ struct Destination {
     closed: RefCell<Option<(NoConnection, Instant)>>,
 }
 
-// === impl Pool ===
+// === impl SessionPool ===
 
-impl Pool {
+impl SessionPool {
     /// A pool without connections.
     pub(super) fn new(router: Router, limits: Limits, backoff: Backoff, tools: Tools) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl Pool {
     }
 
     /// A session with `destination`, over an idle connection or a new one, when it may have another.
-    pub(super) async fn session(&self, destination: &Arc<str>) -> Result<Session, NoSession> {
+    pub(super) async fn session(&self, destination: &Arc<str>) -> Result<PooledSession, NoSession> {
         let destination = self.destination(destination);
         let mut waited = false;
         let permit = match Arc::clone(&destination.sessions).try_acquire_owned() {
@@ -127,12 +127,12 @@ impl Pool {
             Some(connection) => (connection, true),
             None => (self.connect(&destination).await?, false),
         };
-        Ok(Session { connection, is_reused, waited, destination, _permit: permit })
+        Ok(PooledSession { connection, is_reused, waited, destination, _permit: permit })
     }
 
     /// Keeps the connection for the next mail, unless it has had its share.
-    pub(super) fn keep(&self, session: Session) {
-        let Session { connection, destination, .. } = session;
+    pub(super) fn keep(&self, session: PooledSession) {
+        let PooledSession { connection, destination, .. } = session;
         if connection.transactions >= self.limits.deliveries_per_connection
             || self.is_full(&connection)
         {
@@ -144,8 +144,8 @@ impl Pool {
 
     /// Ends the connection, whose server takes no more mails over it. What it refused is tried over another one, and
     /// if that takes it, the refusal is to be [learned](Self::learn).
-    pub(super) fn retire(&self, session: Session) -> Refusal {
-        let Session { connection, .. } = session;
+    pub(super) fn retire(&self, session: PooledSession) -> Refusal {
+        let PooledSession { connection, .. } = session;
         let (host, mails_taken) = (Arc::clone(&connection.host), connection.mails_taken);
         self.idle.end(connection);
         Refusal { host, mails_taken }
@@ -156,12 +156,12 @@ impl Pool {
         self.session_limits.learn(refusal);
     }
 
-    fn is_full(&self, connection: &Connection) -> bool {
+    fn is_full(&self, connection: &MailConnection) -> bool {
         self.session_limits.is_full(&connection.host, connection.mails_taken)
     }
 
     /// The idle connection that was used last, is still good, and has room for a mail as far as is known.
-    fn take_idle(&self, destination: &Rc<Destination>) -> Option<Connection> {
+    fn take_idle(&self, destination: &Rc<Destination>) -> Option<MailConnection> {
         loop {
             let connection = self.idle.take(destination)?;
             if !self.is_full(&connection) {
@@ -199,7 +199,7 @@ impl Pool {
         destination
     }
 
-    async fn connect(&self, destination: &Destination) -> Result<Connection, NoSession> {
+    async fn connect(&self, destination: &Destination) -> Result<MailConnection, NoSession> {
         if let Some((why, until)) = &*destination.closed.borrow()
             && *until > self.clock.monotonic()
         {
@@ -239,9 +239,9 @@ impl PartialEq for Destination {
 
 impl Eq for Destination {}
 
-// === impl Connection ===
+// === impl MailConnection ===
 
-impl Keep for Connection {
+impl Keep for MailConnection {
     fn is_usable(&mut self) -> bool {
         self.wire.is_quiet()
     }

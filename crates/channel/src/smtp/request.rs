@@ -15,7 +15,7 @@ use mail_builder::headers::text::Text;
 use notification::{Content, NotificationId, Timestamp};
 
 use super::address::Mailbox;
-use super::dkim::{BodyHash, Signer};
+use super::dkim::{BodyHash, DkimSigner};
 use super::form::{Form, UnsubscribeForm, plain, read};
 use super::mime::{check_lines, encode_body, read_attachments, split_body, stuffed};
 use crate::Invalid;
@@ -25,7 +25,7 @@ use crate::Invalid;
 pub(super) struct Composer {
     pub(super) from: Option<Mailbox>,
     pub(super) return_path: Option<Mailbox>,
-    pub(super) signer: Option<Signer>,
+    pub(super) signer: Option<DkimSigner>,
 }
 
 /// A content, ready but for whom it is for.
@@ -41,12 +41,12 @@ pub(super) struct Mail {
     body: Vec<u8>,
     /// The body with the dots doubled that `DATA` wants doubled, when it has any.
     stuffed: Option<Vec<u8>>,
-    signature: Option<(Signer, BodyHash)>,
+    signature: Option<(DkimSigner, BodyHash)>,
 }
 
 /// One recipient's message.
 #[derive(Debug)]
-pub(super) struct Message<'a> {
+pub(super) struct AddressedMail<'a> {
     pub(super) recipient: &'a str,
     pub(super) mail: &'a Mail,
     /// Header fields of its own.
@@ -154,7 +154,7 @@ impl Mail {
         id: NotificationId,
         date: Timestamp,
         now: Timestamp,
-    ) -> Option<Message<'a>> {
+    ) -> Option<AddressedMail<'a>> {
         let mut buffer = [0; 36];
         let id: &str = id.encode(&mut buffer);
         let date = jiff::Timestamp::from_millisecond(date.millis()).ok()?;
@@ -167,13 +167,13 @@ impl Mail {
             head = signer.sign(&[own.as_bytes(), &self.head], body_hash, now)?;
         }
         head.extend_from_slice(own.as_bytes());
-        Some(Message { recipient, mail: self, head })
+        Some(AddressedMail { recipient, mail: self, head })
     }
 }
 
-// === impl Message ===
+// === impl AddressedMail ===
 
-impl Message<'_> {
+impl AddressedMail<'_> {
     /// Its bytes as `BDAT` takes them.
     pub(super) fn len(&self) -> usize {
         self.head.len() + self.mail.head.len() + self.mail.body.len()

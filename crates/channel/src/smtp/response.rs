@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use notification::Answer;
 
-use super::transaction::Stage;
-use super::wire::Reply;
+use super::transaction::TransactionStage;
+use super::wire::SmtpReply;
 use crate::Attempt;
 
 /// How long mails wait for settings that an operator has to correct: a campaign must not be lost meanwhile.
@@ -34,13 +34,17 @@ pub(super) enum Advice {
 }
 
 /// The meaning of `reply` to `stage`.
-pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
+pub(super) fn interpret(
+    stage: TransactionStage,
+    reply: &SmtpReply,
+    delays: Delays,
+) -> (Attempt, Advice) {
     match reply.code {
-        200..=299 if stage == Stage::Message => {
+        200..=299 if stage == TransactionStage::Message => {
             (Attempt::answered(Answer::accepted(reply.code)), Advice::CarryOn)
         }
         // Not an answer to a message; it may have been taken all the same.
-        200..=399 if stage == Stage::Message => (
+        200..=399 if stage == TransactionStage::Message => (
             Attempt::lost(format!("an unexpected reply: {}", reply.detail())),
             Advice::LeaveConnection,
         ),
@@ -58,7 +62,7 @@ pub(super) fn interpret(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt
     }
 }
 
-fn temporary(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
+fn temporary(reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
     let is_greylisting = is_greylisting(&reply.text);
     let after = if is_greylisting { delays.greylisted } else { delays.deferred };
     let answer = declined(reply, Some(after));
@@ -72,11 +76,12 @@ fn temporary(reply: &Reply, delays: Delays) -> (Attempt, Advice) {
     }
 }
 
-fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
+fn permanent(stage: TransactionStage, reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
     let refused = |is_unregistered| {
         Attempt::answered(Answer::refused(reply.code, is_unregistered, reply.detail()))
     };
-    let is_about_recipient = matches!(stage, Stage::Recipient | Stage::Message);
+    let is_about_recipient =
+        matches!(stage, TransactionStage::Recipient | TransactionStage::Message);
     match (reply.code, reply.enhanced) {
         // We are not logged in, or not encrypted: it is our settings, and waits until they are mended.
         (523 | 525 | 530 | 534 | 535 | 538, _) => {
@@ -86,7 +91,7 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
         (_, [_, 2, 2]) => (not_now(reply, Some(delays.deferred)), Advice::CarryOn),
         // Of one recipient that is all of a mailbox's room, or what RFC 821 called too many recipients (RFC 5321, sections
         // 4.2.3 and 4.5.3.1.10). Of a message it is its size.
-        (552, [_, 0, 0]) if stage == Stage::Recipient => {
+        (552, [_, 0, 0]) if stage == TransactionStage::Recipient => {
             (not_now(reply, Some(delays.deferred)), Advice::CarryOn)
         }
         // Too many recipients, when there is only one, are too many mails.
@@ -106,12 +111,12 @@ fn permanent(stage: Stage, reply: &Reply, delays: Delays) -> (Attempt, Advice) {
 }
 
 /// A refusal by name that is none in effect.
-fn not_now(reply: &Reply, after: Option<Duration>) -> Attempt {
+fn not_now(reply: &SmtpReply, after: Option<Duration>) -> Attempt {
     Attempt::answered(declined(reply, after))
 }
 
 /// Not now. Whatever its code would mean in HTTP, the server did say that it took nothing.
-pub(super) fn declined(reply: &Reply, after: Option<Duration>) -> Answer {
+pub(super) fn declined(reply: &SmtpReply, after: Option<Duration>) -> Answer {
     Answer::deferred(reply.code, after, reply.detail()).acted(false)
 }
 

@@ -12,9 +12,9 @@ use net::guard::{Forbidden, Guard};
 use net::tcp::{self, Anywhere, ConnectError, Reach};
 use tokio::net::TcpStream;
 
-use super::config::{Relay, Tls};
+use super::config::{Relay, TlsMode};
 use super::dns::ResolveMail;
-use super::session::{Connection, NoConnection, Server, SessionConfig};
+use super::session::{MailConnection, NoConnection, SessionConfig, SmtpServer};
 
 /// Connects to the servers of destinations.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(super) struct Exchangers {
 
 /// The addresses of a host: these very ones are checked and connected to.
 #[derive(Debug)]
-struct Found<'a> {
+struct FoundHosts<'a> {
     addresses: Vec<SocketAddr>,
     guard: &'a Guard,
 }
@@ -69,10 +69,11 @@ impl Router {
         &self,
         destination: &str,
         random: &RefCell<fastrand::Rng>,
-    ) -> Result<Connection, NoConnection> {
+    ) -> Result<MailConnection, NoConnection> {
         match &self.servers {
             Servers::Relay(relay) => {
-                let server = Server { name: relay.host.clone(), is_implicit: relay.is_implicit };
+                let server =
+                    SmtpServer { name: relay.host.clone(), is_implicit: relay.is_implicit };
                 let host = match relay.host.parse() {
                     Ok(address) => Host::Address(address),
                     Err(_) => Host::Name(relay.host.clone()),
@@ -92,10 +93,10 @@ impl Router {
         &self,
         exchangers: &Exchangers,
         hosts: Vec<String>,
-    ) -> Result<Connection, NoConnection> {
+    ) -> Result<MailConnection, NoConnection> {
         let (mut passing, mut lasting) = (Vec::new(), None);
         for host in hosts.into_iter().take(LOOKED_UP_MAX) {
-            let server = Server { name: host.to_ascii_lowercase(), is_implicit: false };
+            let server = SmtpServer { name: host.to_ascii_lowercase(), is_implicit: false };
             match self.begin(&server, async || exchangers.dial(&host).await).await {
                 Ok(connection) => return Ok(connection),
                 // RFC 7504: this host takes no mail at all.
@@ -123,15 +124,15 @@ impl Router {
 
     async fn begin(
         &self,
-        server: &Server,
+        server: &SmtpServer,
         dial: impl AsyncFn() -> Result<TcpStream, NoConnection>,
-    ) -> Result<Connection, NoConnection> {
+    ) -> Result<MailConnection, NoConnection> {
         let begun = self.begin_with(&self.session_config, server, dial().await?).await;
-        if self.session_config.tls == Tls::Opportunistic
+        if self.session_config.tls == TlsMode::Opportunistic
             && let Err(NoConnection::Misconfigured(why)) = &begun
         {
             tracing::debug!(server = server.name, why, "sends without encryption");
-            let plain = SessionConfig { tls: Tls::Off, ..self.session_config.clone() };
+            let plain = SessionConfig { tls: TlsMode::Off, ..self.session_config.clone() };
             return self.begin_with(&plain, server, dial().await?).await;
         }
         begun
@@ -140,9 +141,9 @@ impl Router {
     async fn begin_with(
         &self,
         session_config: &SessionConfig,
-        server: &Server,
+        server: &SmtpServer,
         tcp: TcpStream,
-    ) -> Result<Connection, NoConnection> {
+    ) -> Result<MailConnection, NoConnection> {
         let begin = Box::pin(session_config.begin(tcp, server));
         let mut connection =
             tokio::time::timeout(SESSION_TIMEOUT, begin).await.unwrap_or_else(|_elapsed| {
@@ -201,15 +202,15 @@ impl Exchangers {
                 return Err(NoConnection::Unreachable(format!("{name}: no address within 30 s")));
             }
         };
-        let found = Found { addresses, guard: &self.guard };
+        let found = FoundHosts { addresses, guard: &self.guard };
         dial(&Host::Name(name), self.port, &found).await
     }
 }
 
-// === impl Found ===
+// === impl FoundHosts ===
 
 #[async_trait]
-impl Reach for Found<'_> {
+impl Reach for FoundHosts<'_> {
     async fn resolve(&self, _host: &Host, _port: u16) -> io::Result<Vec<SocketAddr>> {
         Ok(self.addresses.clone())
     }

@@ -11,13 +11,13 @@ use net::{redact, tls};
 use smtp_proto::EhloResponse;
 use tokio::net::TcpStream;
 
-use super::config::{Credentials, Mechanism, Tls};
-use super::wire::{Broken, Reply, Stream, Wire};
+use super::config::{MailCredentials, Mechanism, TlsMode};
+use super::wire::{BrokenConnection, ByteStream, SmtpReply, SmtpWire};
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) wire: Wire<Box<dyn Stream>>,
+pub(super) struct MailConnection {
+    pub(super) wire: SmtpWire<Box<dyn ByteStream>>,
     pub(super) capabilities: Capabilities,
     /// The server's name; empty until the router says which.
     pub(super) host: Arc<str>,
@@ -43,16 +43,16 @@ pub(super) struct Capabilities {
 /// The settings of a session: encryption, name and login.
 #[derive(Debug, Clone)]
 pub(super) struct SessionConfig {
-    pub(super) tls: Tls,
+    pub(super) tls: TlsMode,
     pub(super) connector: Arc<rustls::ClientConfig>,
     /// `None`: the address of the connection.
     pub(super) helo: Option<String>,
-    pub(super) credentials: Option<Credentials>,
+    pub(super) credentials: Option<MailCredentials>,
 }
 
 /// The server of a connection.
 #[derive(Debug, Clone)]
-pub(super) struct Server {
+pub(super) struct SmtpServer {
     /// As its certificate has it.
     pub(super) name: String,
     pub(super) is_implicit: bool,
@@ -64,22 +64,22 @@ pub(super) enum NoConnection {
     /// It cannot be reached, or does not speak SMTP.
     Unreachable(String),
     /// It speaks, and will not take mail now.
-    Busy(Reply),
+    Busy(SmtpReply),
     /// The domain says that it takes no mail (RFC 7505).
     NullMx(String),
     /// There is no host to connect to, or none that may be connected to.
     NoHost(String),
     /// It refuses user name or password.
-    NotLoggedIn(Reply),
+    NotLoggedIn(SmtpReply),
     /// An operator has to change something: certificates, or settings that the server demands.
     Misconfigured(String),
 }
 
-// === impl Connection ===
+// === impl MailConnection ===
 
-impl Connection {
+impl MailConnection {
     /// A connection over `wire` that carried nothing yet.
-    pub(super) fn new(wire: Wire<Box<dyn Stream>>, capabilities: Capabilities) -> Self {
+    pub(super) fn new(wire: SmtpWire<Box<dyn ByteStream>>, capabilities: Capabilities) -> Self {
         Self {
             wire,
             capabilities,
@@ -138,18 +138,18 @@ impl SessionConfig {
     pub(super) async fn begin(
         &self,
         tcp: TcpStream,
-        server: &Server,
-    ) -> Result<Connection, NoConnection> {
+        server: &SmtpServer,
+    ) -> Result<MailConnection, NoConnection> {
         let helo = match &self.helo {
             Some(name) => name.clone(),
             None => literal(tcp.local_addr().map_err(unreachable)?),
         };
         if server.is_implicit {
-            let wire = greeted(Wire::new(self.encrypt(tcp, &server.name).await?)).await?;
+            let wire = greeted(SmtpWire::new(self.encrypt(tcp, &server.name).await?)).await?;
             return self.introduce(wire, &helo, true).await;
         }
-        let mut wire = greeted(Wire::new(tcp)).await?;
-        if self.tls == Tls::Off {
+        let mut wire = greeted(SmtpWire::new(tcp)).await?;
+        if self.tls == TlsMode::Off {
             return self.introduce(wire.boxed(), &helo, false).await;
         }
         let capabilities = hello(&mut wire, &helo).await?;
@@ -157,12 +157,12 @@ impl SessionConfig {
             let reply = ask(&mut wire, "STARTTLS").await?;
             if reply.code == 220 {
                 let tls = self.encrypt(wire.into_stream(), &server.name).await?;
-                return self.introduce(Wire::new(tls), &helo, true).await;
+                return self.introduce(SmtpWire::new(tls), &helo, true).await;
             }
-            if self.tls == Tls::Require || reply.is_closing() {
+            if self.tls == TlsMode::Require || reply.is_closing() {
                 return Err(NoConnection::Busy(reply));
             }
-        } else if self.tls == Tls::Require {
+        } else if self.tls == TlsMode::Require {
             return Err(NoConnection::Misconfigured(
                 "the server does not offer STARTTLS, and `tls` requires it".to_owned(),
             ));
@@ -171,18 +171,22 @@ impl SessionConfig {
     }
 
     /// `reply` without the credentials, which some servers repeat.
-    pub(super) fn redact(&self, reply: Reply) -> Reply {
+    pub(super) fn redact(&self, reply: SmtpReply) -> SmtpReply {
         match &self.credentials {
             Some(credentials) if !reply.is_positive() => credentials.redact(reply),
             _ => reply,
         }
     }
 
-    async fn encrypt(&self, tcp: TcpStream, name: &str) -> Result<Box<dyn Stream>, NoConnection> {
+    async fn encrypt(
+        &self,
+        tcp: TcpStream,
+        name: &str,
+    ) -> Result<Box<dyn ByteStream>, NoConnection> {
         match tls::shake_hands(&self.connector, &Host::Name(name.to_owned()), tcp).await {
             Ok(tls) => Ok(Box::new(tls)),
             // Some servers just hang up on what they cannot encrypt; without encryption they may do.
-            Err(error) if tls::is_of_tls(&error) || self.tls == Tls::Opportunistic => {
+            Err(error) if tls::is_of_tls(&error) || self.tls == TlsMode::Opportunistic => {
                 Err(NoConnection::Misconfigured(format!("TLS: {}", tls::explain(&error))))
             }
             Err(error) => Err(unreachable(error)),
@@ -191,22 +195,22 @@ impl SessionConfig {
 
     async fn introduce(
         &self,
-        mut wire: Wire<Box<dyn Stream>>,
+        mut wire: SmtpWire<Box<dyn ByteStream>>,
         helo: &str,
         is_encrypted: bool,
-    ) -> Result<Connection, NoConnection> {
+    ) -> Result<MailConnection, NoConnection> {
         let capabilities = hello(&mut wire, helo).await?;
         self.log_in(wire, capabilities, is_encrypted).await
     }
 
     async fn log_in(
         &self,
-        mut wire: Wire<Box<dyn Stream>>,
+        mut wire: SmtpWire<Box<dyn ByteStream>>,
         capabilities: Capabilities,
         is_encrypted: bool,
-    ) -> Result<Connection, NoConnection> {
+    ) -> Result<MailConnection, NoConnection> {
         if let Some(credentials) = &self.credentials {
-            debug_assert!(is_encrypted || self.tls != Tls::Require);
+            debug_assert!(is_encrypted || self.tls != TlsMode::Require);
             let reply = authenticate(&mut wire, credentials, capabilities).await?;
             match reply.code {
                 235 => {}
@@ -214,18 +218,21 @@ impl SessionConfig {
                 _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
         }
-        Ok(Connection::new(wire, capabilities))
+        Ok(MailConnection::new(wire, capabilities))
     }
 }
 
-async fn greeted<S: Stream>(mut wire: Wire<S>) -> Result<Wire<S>, NoConnection> {
+async fn greeted<S: ByteStream>(mut wire: SmtpWire<S>) -> Result<SmtpWire<S>, NoConnection> {
     let greeting = wire.reply().await.map_err(unreachable)?;
     // Bytes that come before they are asked for may be from anyone on the way; STARTTLS drops them.
     if greeting.code == 220 { Ok(wire) } else { Err(NoConnection::Busy(greeting)) }
 }
 
 /// EHLO; HELO when the server does not know it.
-async fn hello<S: Stream>(wire: &mut Wire<S>, helo: &str) -> Result<Capabilities, NoConnection> {
+async fn hello<S: ByteStream>(
+    wire: &mut SmtpWire<S>,
+    helo: &str,
+) -> Result<Capabilities, NoConnection> {
     let reply = ask(wire, &format!("EHLO {helo}")).await?;
     if reply.code == 250 {
         return Ok(Capabilities::read(wire.raw()));
@@ -241,12 +248,12 @@ async fn hello<S: Stream>(wire: &mut Wire<S>, helo: &str) -> Result<Capabilities
     Err(NoConnection::Busy(reply))
 }
 
-async fn authenticate<S: Stream>(
-    wire: &mut Wire<S>,
-    credentials: &Credentials,
+async fn authenticate<S: ByteStream>(
+    wire: &mut SmtpWire<S>,
+    credentials: &MailCredentials,
     capabilities: Capabilities,
-) -> Result<Reply, NoConnection> {
-    let Credentials { username, password, mechanism } = credentials;
+) -> Result<SmtpReply, NoConnection> {
+    let MailCredentials { username, password, mechanism } = credentials;
     let password = password.expose();
     let offered = |bit: u64| capabilities.mechanisms & bit != 0;
     let mechanism = match mechanism {
@@ -278,9 +285,9 @@ async fn authenticate<S: Stream>(
     }
 }
 
-// === impl Credentials ===
+// === impl MailCredentials ===
 
-impl Credentials {
+impl MailCredentials {
     /// The message of AUTH PLAIN (RFC 4616).
     fn plain(&self) -> String {
         BASE64_STANDARD.encode(format!("\0{}\0{}", self.username, self.password.expose()))
@@ -293,7 +300,7 @@ impl Credentials {
         BASE64_STANDARD.encode(format!("user={username}\u{1}auth=Bearer {password}\u{1}\u{1}"))
     }
 
-    fn redact(&self, mut reply: Reply) -> Reply {
+    fn redact(&self, mut reply: SmtpReply) -> SmtpReply {
         let password = self.password.expose();
         let said =
             [self.plain(), self.bearer(), BASE64_STANDARD.encode(password), password.to_owned()];
@@ -307,7 +314,10 @@ impl Credentials {
 // === helpers ===
 
 /// One command and its reply. Nothing may have arrived before: it would be taken for the answer.
-async fn ask<S: Stream>(wire: &mut Wire<S>, command: &str) -> Result<Reply, NoConnection> {
+async fn ask<S: ByteStream>(
+    wire: &mut SmtpWire<S>,
+    command: &str,
+) -> Result<SmtpReply, NoConnection> {
     debug_assert!(!command.contains(['\r', '\n', '\0']), "commands are built of what was checked");
     if wire.has_unread() {
         return Err(unreachable("the server answers before it is asked"));
@@ -334,8 +344,8 @@ impl From<io::Error> for NoConnection {
     }
 }
 
-impl From<Broken> for NoConnection {
-    fn from(broken: Broken) -> Self {
+impl From<BrokenConnection> for NoConnection {
+    fn from(broken: BrokenConnection) -> Self {
         unreachable(broken)
     }
 }

@@ -13,8 +13,8 @@ use flow::Clock;
 use tokio::time::Instant;
 
 use super::response::is_greylisting;
-use super::transaction::Stage;
-use super::wire::Reply;
+use super::transaction::TransactionStage;
+use super::wire::SmtpReply;
 
 /// How long a number is used. A server's limit changes with its configuration, which is rare; too low a number costs a
 /// connection for each so many mails meanwhile.
@@ -81,13 +81,13 @@ impl SessionLimits {
 
 /// Whether `reply`, to a mail over a session that took others before, may speak of the session and not of the mail. Not if it
 /// names policy, which is about rates, or the server's storage or load: another session would only add to that.
-pub(super) fn may_end_session(stage: Stage, reply: &Reply) -> bool {
+pub(super) fn may_end_session(stage: TransactionStage, reply: &SmtpReply) -> bool {
     let is_of_session = match reply.enhanced {
         [_, 5, 3] => matches!(reply.code, 400..=499),
         [_, 7, _] | [_, 3, 1 | 2] => false,
         _ => matches!(reply.code, 450 | 452),
     };
-    stage == Stage::Mail && is_of_session && !is_greylisting(&reply.text)
+    stage == TransactionStage::Mail && is_of_session && !is_greylisting(&reply.text)
 }
 
 #[cfg(test)]
@@ -129,18 +129,18 @@ mod tests {
     #[test]
     fn a_refusal_of_the_sender_may_mean_the_session_unless_it_names_something_else() {
         let check = |stage, code, enhanced, text: &str, expect| {
-            let reply = Reply { code, enhanced, text: text.to_owned() };
+            let reply = SmtpReply { code, enhanced, text: text.to_owned() };
             assert_eq!(may_end_session(stage, &reply), expect, "{reply:?}");
         };
-        check(Stage::Mail, 452, [4, 5, 3], "too many messages", true);
-        check(Stage::Mail, 451, [4, 5, 3], "too many messages", true);
-        check(Stage::Mail, 452, [0; 3], "too many mails", true);
-        check(Stage::Mail, 450, [4, 0, 0], "enough", true);
-        check(Stage::Mail, 450, [0; 3], "Greylisted", false);
-        check(Stage::Mail, 452, [4, 3, 1], "no space", false);
-        check(Stage::Mail, 450, [4, 7, 1], "too fast", false);
-        check(Stage::Mail, 451, [4, 3, 0], "try later", false);
-        check(Stage::Mail, 552, [5, 5, 3], "too many", false);
-        check(Stage::Recipient, 452, [4, 5, 3], "too many recipients", false);
+        check(TransactionStage::Mail, 452, [4, 5, 3], "too many messages", true);
+        check(TransactionStage::Mail, 451, [4, 5, 3], "too many messages", true);
+        check(TransactionStage::Mail, 452, [0; 3], "too many mails", true);
+        check(TransactionStage::Mail, 450, [4, 0, 0], "enough", true);
+        check(TransactionStage::Mail, 450, [0; 3], "Greylisted", false);
+        check(TransactionStage::Mail, 452, [4, 3, 1], "no space", false);
+        check(TransactionStage::Mail, 450, [4, 7, 1], "too fast", false);
+        check(TransactionStage::Mail, 451, [4, 3, 0], "try later", false);
+        check(TransactionStage::Mail, 552, [5, 5, 3], "too many", false);
+        check(TransactionStage::Recipient, 452, [4, 5, 3], "too many recipients", false);
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::response::{Delays, interpret};
-use super::transaction::Stage;
-use super::wire::Reply;
+use super::transaction::TransactionStage;
+use super::wire::SmtpReply;
 use crate::Attempt;
 use crate::test_support::check_suppressions;
 
 /// Every reply code alone, and every enhanced code with the one that goes with it most often, to `stage`.
-fn answers(stage: Stage) -> impl Iterator<Item = (String, Attempt)> {
+fn answers(stage: TransactionStage) -> impl Iterator<Item = (String, Attempt)> {
     let alone = (400..=599).map(|code| (code.to_string(), code, [0; 3]));
     let enhanced = [4, 5].into_iter().flat_map(|class| {
         (0..=7).flat_map(move |subject| {
@@ -20,7 +20,7 @@ fn answers(stage: Stage) -> impl Iterator<Item = (String, Attempt)> {
         })
     });
     alone.chain(enhanced).map(move |(name, code, enhanced)| {
-        let reply = Reply { code, enhanced, text: "no".to_owned() };
+        let reply = SmtpReply { code, enhanced, text: "no".to_owned() };
         let delays = Delays { deferred: Duration::ZERO, greylisted: Duration::ZERO };
         (name, interpret(stage, &reply, delays).0)
     })
@@ -28,10 +28,10 @@ fn answers(stage: Stage) -> impl Iterator<Item = (String, Attempt)> {
 
 #[test]
 fn the_page_says_which_answers_suppress() {
-    for stage in [Stage::Recipient, Stage::Message] {
+    for stage in [TransactionStage::Recipient, TransactionStage::Message] {
         check_suppressions("smtp", 1, answers(stage));
     }
-    for stage in [Stage::Mail, Stage::Data] {
+    for stage in [TransactionStage::Mail, TransactionStage::Data] {
         assert!(!answers(stage).any(|(_, attempt)| crate::test_support::is_unregistered(&attempt)));
     }
 }

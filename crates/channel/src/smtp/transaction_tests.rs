@@ -20,7 +20,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::super::address::Mailbox;
 use super::super::request::Composer;
 use super::super::session::Capabilities;
-use super::super::wire::{Stream, Wire};
+use super::super::wire::{ByteStream, SmtpWire};
 use super::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
@@ -110,7 +110,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, case: Case, left: Rc
 }
 
 /// How a mail ends, and how many bytes of the message the kernel took.
-async fn transacted(case: Case) -> (End, usize) {
+async fn transacted(case: Case) -> (TransactionEnd, usize) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let left = Rc::new(Cell::new(EVERYTHING));
     let kernel = Kernel { stream: ours, left: Rc::clone(&left), then: case.then };
@@ -131,7 +131,7 @@ async fn transacted(case: Case) -> (End, usize) {
         Box::pin(serve(theirs, case, Rc::clone(&left)))
     };
     let sending = async {
-        let stream: Box<dyn Stream> = if case.is_encrypted {
+        let stream: Box<dyn ByteStream> = if case.is_encrypted {
             let connector = TlsConnector::from(net::tls::client_without_verification().unwrap());
             let name = ServerName::try_from("server.example").unwrap();
             Box::new(connector.connect(name, kernel).await.unwrap())
@@ -140,8 +140,8 @@ async fn transacted(case: Case) -> (End, usize) {
         };
         let offers =
             Capabilities::read(format!("250-server\r\n250 {}\r\n", case.offers).as_bytes());
-        let wire = Wire::new(stream);
-        let mut connection = Connection::new(wire, offers);
+        let wire = SmtpWire::new(stream);
+        let mut connection = MailConnection::new(wire, offers);
         let from = Mailbox::parse("news@example.com").unwrap();
         let composer = Composer { from: Some(from), return_path: None, signer: None };
         // More than one record of TLS, and more than it keeps for a kernel that takes nothing.
@@ -175,15 +175,15 @@ async fn each_way(check: impl AsyncFn(Case)) {
 async fn a_mail_is_lost_when_the_kernel_has_its_last_byte_and_cut_before() {
     each_way(async |case| {
         let (end, bytes) = transacted(case).await;
-        assert!(matches!(end, End::Lost(_)), "all of it was sent: {case:?} {end:?}");
+        assert!(matches!(end, TransactionEnd::Lost(_)), "all of it was sent: {case:?} {end:?}");
         assert!(bytes > 100_000, "{case:?} {bytes}");
         for takes in [0, 1, bytes / 2].into_iter().chain(bytes - 30..bytes) {
             let (end, taken) = transacted(Case { takes, ..case }).await;
-            assert!(matches!(end, End::Cut(_)), "{takes} of {bytes}: {case:?} {end:?}");
+            assert!(matches!(end, TransactionEnd::Cut(_)), "{takes} of {bytes}: {case:?} {end:?}");
             assert_eq!(taken, takes);
         }
         let (end, _) = transacted(Case { takes: bytes, ..case }).await;
-        assert!(matches!(end, End::Lost(_)), "{case:?} {end:?}");
+        assert!(matches!(end, TransactionEnd::Lost(_)), "{case:?} {end:?}");
     })
     .await;
 }
@@ -199,9 +199,11 @@ async fn what_a_server_says_while_it_is_cut_off_is_its_answer_unless_it_is_good(
         ] {
             let (end, _) = transacted(Case { takes: 40_000, said, ..case }).await;
             let found = match &end {
-                End::Replied(Stage::Message, reply) => Some(reply.code),
-                End::Cut(_) => None,
-                End::Replied(..) | End::Lost(_) | End::Impossible(_) => panic!("{case:?} {end:?}"),
+                TransactionEnd::Replied(TransactionStage::Message, reply) => Some(reply.code),
+                TransactionEnd::Cut(_) => None,
+                TransactionEnd::Replied(..)
+                | TransactionEnd::Lost(_)
+                | TransactionEnd::Impossible(_) => panic!("{case:?} {end:?}"),
             };
             assert_eq!(found, code, "{case:?} {said} {end:?}");
         }

@@ -7,13 +7,13 @@ use smtp_proto::response::parser::ResponseReceiver;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// A connection to a server, encrypted or not.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + std::fmt::Debug {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + std::fmt::Debug {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + std::fmt::Debug> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + std::fmt::Debug> ByteStream for T {}
 
 /// The conversation over a connection.
 #[derive(Debug)]
-pub(super) struct Wire<S> {
+pub(super) struct SmtpWire<S> {
     stream: S,
     received: Box<[u8; BUFFER_BYTES]>,
     /// The part of `received` that is not read yet.
@@ -24,7 +24,7 @@ pub(super) struct Wire<S> {
 
 /// The reply of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(super) struct SmtpReply {
     /// Three digits: 200 to 599.
     pub(super) code: u16,
     /// The enhanced status code (RFC 3463), or zeros.
@@ -35,13 +35,13 @@ pub(super) struct Reply {
 
 /// The conversation is over, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Broken(pub(super) Cow<'static, str>);
+pub(super) struct BrokenConnection(pub(super) Cow<'static, str>);
 
 const BUFFER_BYTES: usize = 4096;
 
-// === impl Wire ===
+// === impl SmtpWire ===
 
-impl<S: Stream> Wire<S> {
+impl<S: ByteStream> SmtpWire<S> {
     pub(super) fn new(stream: S) -> Self {
         Self { stream, received: Box::new([0; BUFFER_BYTES]), unread: 0..0, raw: Vec::new() }
     }
@@ -53,30 +53,30 @@ impl<S: Stream> Wire<S> {
     }
 
     /// This conversation over a stream of any kind.
-    pub(super) fn boxed(self) -> Wire<Box<dyn Stream>>
+    pub(super) fn boxed(self) -> SmtpWire<Box<dyn ByteStream>>
     where
         S: 'static,
     {
         let Self { stream, received, unread, raw } = self;
-        Wire { stream: Box::new(stream), received, unread, raw }
+        SmtpWire { stream: Box::new(stream), received, unread, raw }
     }
 
     /// Writes `bytes`. Given up or failed, it has not given the last of them to the kernel: a stream that encrypts keeps what
     /// the kernel does not take, and is flushed until it has nothing left.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), BrokenConnection> {
         self.stream.write_all(bytes).await?;
         Ok(self.stream.flush().await?)
     }
 
     /// Reads the next reply.
-    pub(super) async fn reply(&mut self) -> Result<Reply, Broken> {
+    pub(super) async fn reply(&mut self) -> Result<SmtpReply, BrokenConnection> {
         let mut receiver = ResponseReceiver::default();
         self.raw.clear();
         loop {
             if self.unread.is_empty() {
                 let bytes = self.stream.read(self.received.as_mut_slice()).await?;
                 if bytes == 0 {
-                    return Err(Broken("the server closed the connection".into()));
+                    return Err(BrokenConnection("the server closed the connection".into()));
                 }
                 self.unread = 0..bytes;
             }
@@ -87,20 +87,20 @@ impl<S: Stream> Wire<S> {
             self.raw.extend_from_slice(unread.get(..read).unwrap_or_default());
             self.unread.start += read;
             match parsed {
-                Ok(response) => return Reply::check(response),
+                Ok(response) => return SmtpReply::check(response),
                 Err(smtp_proto::Error::NeedsMoreData { .. })
                     if self.raw.len() < net::ANSWER_BYTES => {}
                 Err(
                     smtp_proto::Error::NeedsMoreData { .. } | smtp_proto::Error::ResponseTooLong,
                 ) => {
-                    return Err(Broken("the server's reply is too long".into()));
+                    return Err(BrokenConnection("the server's reply is too long".into()));
                 }
-                Err(_) => return Err(Broken("what the server says is not SMTP".into())),
+                Err(_) => return Err(BrokenConnection("what the server says is not SMTP".into())),
             }
         }
     }
 
-    /// The last reply as it came, with the parts that [`Reply`] leaves out.
+    /// The last reply as it came, with the parts that [`SmtpReply`] leaves out.
     pub(super) fn raw(&self) -> &[u8] {
         &self.raw
     }
@@ -118,13 +118,13 @@ impl<S: Stream> Wire<S> {
     }
 }
 
-// === impl Reply ===
+// === impl SmtpReply ===
 
-impl Reply {
-    fn check(response: smtp_proto::Response<String>) -> Result<Self, Broken> {
+impl SmtpReply {
+    fn check(response: smtp_proto::Response<String>) -> Result<Self, BrokenConnection> {
         let smtp_proto::Response { code, esc: enhanced, message: text } = response;
         if !(200..=599).contains(&code) {
-            return Err(Broken("what the server says is not SMTP".into()));
+            return Err(BrokenConnection("what the server says is not SMTP".into()));
         }
         Ok(Self { code, enhanced, text })
     }
@@ -161,13 +161,13 @@ impl Reply {
     }
 }
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for BrokenConnection {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-impl From<std::io::Error> for Broken {
+impl From<std::io::Error> for BrokenConnection {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string().into())
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use flow::Clock;
 use net::endpoint::{Endpoint, Host};
 use net::guard::{Guard, Resolve};
-use net::http1::{Pool, Target};
+use net::http1::{HttpTarget, Pool};
 use notification::Delivery;
 
 use super::config::Settings;
@@ -144,7 +144,7 @@ impl WebhookSender {
         let Some(request) = prepared.request(&endpoint, id, profile, now) else {
             return Attempt::impossible("the endpoint cannot be written as a request");
         };
-        let target = Target { origin: endpoint.origin, tls: profile.tls };
+        let target = HttpTarget { origin: endpoint.origin, tls: profile.tls };
         match self.pool.exchange(Start::of(&job, delivery), &target, request).await {
             Ok(reply) => interpret(&reply, timestamp(self.clock)).timed(reply.timing),
             Err(failure) => failure.into(),

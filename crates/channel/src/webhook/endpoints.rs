@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 
 use super::config::{EndpointSettings, Settings};
 use super::headers::check_header;
-use super::signature::Signer;
+use super::signature::WebhookSigner;
 use crate::checks::{both, each};
 use crate::{ChannelError, Invalid};
 
@@ -30,7 +30,7 @@ pub(super) struct Endpoints {
 /// How requests to an endpoint are signed and sent.
 #[derive(Debug, Clone)]
 pub(super) struct Profile {
-    pub(super) signer: Signer,
+    pub(super) signer: WebhookSigner,
     pub(super) headers: HeaderMap,
     /// The index of its TLS configuration.
     pub(super) tls: usize,
@@ -44,10 +44,10 @@ struct Prefix {
 }
 
 /// The checked form of one table of the settings.
-struct Table {
+struct EndpointTable {
     prefix: Prefix,
     /// `None` for the channel's own.
-    signer: Option<Signer>,
+    signer: Option<WebhookSigner>,
     headers: HeaderMap,
     /// With a client certificate.
     tls: Option<Arc<ClientConfig>>,
@@ -59,14 +59,15 @@ impl Endpoints {
     /// Reads the certificates and keys that `settings` name.
     pub(super) fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let ca_file = settings.ca_file.as_deref();
-        let signer = Signer::new(&settings.secrets)
+        let signer = WebhookSigner::new(&settings.secrets)
             .map_err(|message| ChannelError::Setting { setting: "secrets", message });
-        let own = each(settings.endpoints.iter().map(|endpoint| Table::read(endpoint, ca_file)));
+        let own =
+            each(settings.endpoints.iter().map(|endpoint| EndpointTable::read(endpoint, ca_file)));
         let (tls, (signer, own)) = both(tls::client(ca_file, PROTOCOLS, None), both(signer, own))?;
         let usual = Profile { signer, headers: HeaderMap::new(), tls: 0 };
         let mut tls = vec![tls];
         let mut special = Vec::new();
-        for Table { prefix, signer, headers, tls: own_tls } in own {
+        for EndpointTable { prefix, signer, headers, tls: own_tls } in own {
             let tls_place = if own_tls.is_some() { tls.len() } else { 0 };
             tls.extend(own_tls);
             let signer = signer.unwrap_or_else(|| usual.signer.clone());
@@ -83,16 +84,16 @@ impl Endpoints {
     }
 }
 
-// === impl Table ===
+// === impl EndpointTable ===
 
-impl Table {
+impl EndpointTable {
     /// Reads the certificate and key that `endpoint` names.
     fn read(endpoint: &EndpointSettings, ca_file: Option<&Path>) -> Result<Self, ChannelError> {
         let prefix = Prefix::parse(&endpoint.url)
             .map_err(|invalid| refuse(endpoint, &format!("url {invalid}")));
         let signer = match &*endpoint.secrets {
             [] => Ok(None),
-            secrets => Signer::new(secrets)
+            secrets => WebhookSigner::new(secrets)
                 .map(Some)
                 .map_err(|message| refuse(endpoint, &format!("a secret {message}"))),
         };

@@ -16,22 +16,22 @@ const SEED_BYTES: usize = 32;
 
 /// Signs with one or more keys.
 #[derive(Debug, Clone)]
-pub(super) struct Signer {
-    keys: Arc<[Key]>,
+pub(super) struct WebhookSigner {
+    keys: Arc<[WebhookKey]>,
 }
 
 #[derive(Debug)]
-enum Key {
+enum WebhookKey {
     Secret(Box<hmac::Key>),
     Pair(Ed25519KeyPair),
 }
 
-// === impl Signer ===
+// === impl WebhookSigner ===
 
-impl Signer {
+impl WebhookSigner {
     /// Signs with each of `secrets`, which may be of both kinds.
     pub(super) fn new(secrets: &[Secret]) -> Result<Self, String> {
-        let keys = secrets.iter().map(|secret| Key::read(secret.expose()));
+        let keys = secrets.iter().map(|secret| WebhookKey::read(secret.expose()));
         Ok(Self { keys: keys.collect::<Result<_, String>>()? })
     }
 
@@ -44,7 +44,7 @@ impl Signer {
             }
             let parts = [id.as_bytes(), b".", timestamp.as_bytes(), b".", payload];
             match key {
-                Key::Secret(key) => {
+                WebhookKey::Secret(key) => {
                     let mut context = hmac::Context::with_key(key);
                     for part in parts {
                         context.update(part);
@@ -52,7 +52,7 @@ impl Signer {
                     signatures.push_str("v1,");
                     BASE64_STANDARD.encode_string(context.sign(), &mut signatures);
                 }
-                Key::Pair(pair) => {
+                WebhookKey::Pair(pair) => {
                     signatures.push_str("v1a,");
                     BASE64_STANDARD.encode_string(pair.sign(&parts.concat()), &mut signatures);
                 }
@@ -62,9 +62,9 @@ impl Signer {
     }
 }
 
-// === impl Key ===
+// === impl WebhookKey ===
 
-impl Key {
+impl WebhookKey {
     fn read(text: &str) -> Result<Self, String> {
         let refuse = || format!("must be {SECRET_PREFIX} or {KEY_PREFIX} and base64");
         let decode = |text| BASE64_STANDARD.decode(text).map_err(|_| refuse());
@@ -98,8 +98,8 @@ impl Key {
 mod tests {
     use super::*;
 
-    fn signer(secrets: &[&str]) -> Result<Signer, String> {
-        Signer::new(&secrets.iter().copied().map(Secret::new).collect::<Vec<_>>())
+    fn signer(secrets: &[&str]) -> Result<WebhookSigner, String> {
+        WebhookSigner::new(&secrets.iter().copied().map(Secret::new).collect::<Vec<_>>())
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::config::Settings;
 use super::encryption::{Ephemeral, encrypt};
 use super::request::{Prepared, Terms, check_content};
 use super::response::{Advice, interpret};
-use super::routes::{Dial, Routes};
+use super::routes::{PushDial, Routes};
 use super::subscription::Subscription;
 use super::vapid::{Proof, Vapid};
 use super::yield_budget::YieldBudget;
@@ -32,7 +32,7 @@ use crate::{
 pub struct WebPushChannel {
     guard: Guard,
     vapid: Arc<Vapid>,
-    dial: Dial,
+    dial: PushDial,
     /// Empty: any.
     allow_ports: Vec<u16>,
     ttl: Duration,
@@ -61,7 +61,7 @@ impl WebPushChannel {
         );
         let ((), (vapid, (tls, tls_http1))) = both(settings.check(), both(vapid(settings), tls))?;
         let guard = Guard::new(settings.allow_networks.clone());
-        let dial = Dial {
+        let dial = PushDial {
             reach: Arc::new(guard.clone()),
             tls,
             tls_http1,

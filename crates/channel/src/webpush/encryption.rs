@@ -13,7 +13,7 @@ use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, agree};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::{hkdf, rand};
 
-use super::subscription::{Keys, POINT_BYTES};
+use super::subscription::{POINT_BYTES, SubscriptionKeys};
 
 /// The longest plaintext: what is left of the 4,096 bytes that every push service takes (RFC 8030, section
 /// 7.2) after the header, the delimiter and the tag.
@@ -67,7 +67,7 @@ impl hkdf::KeyType for NonceLength {
 /// Fails when the subscription's point is not on the curve, or the plaintext is too long.
 pub(super) fn encrypt(
     plaintext: &[u8],
-    keys: &Keys,
+    keys: &SubscriptionKeys,
     ephemeral: &Ephemeral,
     pad_to: usize,
 ) -> Result<Vec<u8>, Unspecified> {
@@ -97,7 +97,7 @@ pub(super) fn encrypt(
 
 /// The keys that both ends derive from each other's keys and the subscription's secret (RFC 8291, section 3.4).
 fn shared_secret(
-    keys: &Keys,
+    keys: &SubscriptionKeys,
     ours: &PrivateKey,
     our_public: &[u8],
 ) -> Result<[u8; SECRET_BYTES], Unspecified> {

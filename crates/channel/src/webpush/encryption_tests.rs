@@ -13,21 +13,21 @@ fn bytes<const N: usize>(text: &str) -> [u8; N] {
 }
 
 /// A browser, as the other implementation has it.
-fn browser(random: &mut fastrand::Rng) -> (SecretKey, Auth, Keys) {
+fn browser(random: &mut fastrand::Rng) -> (SecretKey, Auth, SubscriptionKeys) {
     let secret = std::iter::repeat_with(|| {
         SecretKey::from_slice(&random.u128(..).to_be_bytes().repeat(2)).ok()
     });
     let secret = secret.flatten().next().unwrap();
     let auth = random.u128(..).to_be_bytes();
     let point = secret.public_key().to_sec1_bytes();
-    let keys = Keys { p256dh: (*point).try_into().unwrap(), auth };
+    let keys = SubscriptionKeys { p256dh: (*point).try_into().unwrap(), auth };
     (secret, Auth::clone_from_slice(&auth), keys)
 }
 
 /// RFC 8291, section 5 and appendix A.
 #[test]
 fn the_example_of_the_standard_is_encrypted_as_it_says() {
-    let keys = Keys {
+    let keys = SubscriptionKeys {
         p256dh: bytes(
             "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
         ),
@@ -97,6 +97,6 @@ fn what_cannot_be_encrypted_is_an_error() {
     let (_, _, keys) = browser(&mut fastrand::Rng::with_seed(4));
     let ephemeral = Ephemeral::generate().unwrap();
     assert!(encrypt(&[0; PLAINTEXT_BYTES_MAX + 1], &keys, &ephemeral, 1).is_err());
-    let off_the_curve = Keys { p256dh: [4; POINT_BYTES], ..keys };
+    let off_the_curve = SubscriptionKeys { p256dh: [4; POINT_BYTES], ..keys };
     assert!(encrypt(b"x", &off_the_curve, &ephemeral, 1).is_err());
 }

@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, Uri};
 use http_body_util::Full;
 use net::endpoint::Origin;
 use net::exchange::{Failure, Permit as _, Reply, Unsent};
-use net::http1::{self, Target};
+use net::http1::{self, HttpTarget};
 use net::http2::{self, Priming};
 use net::tcp::Reach;
 use notification::Report;
@@ -35,7 +35,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_hours(1);
 
 /// How connections are made.
 #[derive(Debug, Clone)]
-pub(super) struct Dial {
+pub(super) struct PushDial {
     pub(super) reach: Arc<dyn Reach>,
     /// Offers HTTP/2 and HTTP/1.1.
     pub(super) tls: Arc<ClientConfig>,
@@ -47,15 +47,15 @@ pub(super) struct Dial {
 /// The routes of one thread.
 #[derive(Debug)]
 pub(super) struct Routes {
-    dial: Dial,
+    dial: PushDial,
     tools: Tools,
-    by_origin: RefCell<HashMap<Origin, Rc<Route>>>,
+    by_origin: RefCell<HashMap<Origin, Rc<PushRoute>>>,
     http1: http1::Pool,
 }
 
 /// The route to one push service.
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct PushRoute {
     origin: Origin,
     /// The origin as a token names it.
     pub(super) audience: String,
@@ -72,7 +72,7 @@ pub(super) struct Route {
 
 impl Routes {
     /// No connections yet.
-    pub(super) fn new(dial: Dial, tools: Tools) -> Self {
+    pub(super) fn new(dial: PushDial, tools: Tools) -> Self {
         let tls = vec![Arc::clone(&dial.tls_http1)];
         let http1 = http1::Pool::new(Arc::clone(&dial.reach), tls, tools.clock);
         Self { dial, tools, by_origin: RefCell::default(), http1 }
@@ -85,7 +85,7 @@ impl Routes {
     pub(super) async fn exchange(
         &self,
         start: Start<'_>,
-        route: &Route,
+        route: &PushRoute,
         body: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<Reply, Failure<Report>> {
@@ -109,7 +109,7 @@ impl Routes {
     async fn exchange_http1(
         &self,
         start: Start<'_>,
-        route: &Route,
+        route: &PushRoute,
         body: &Bytes,
         make: &impl Fn() -> Option<Request<()>>,
     ) -> Result<Reply, Failure<Report>> {
@@ -119,7 +119,7 @@ impl Routes {
         start.may_send().map_err(Unsent::Withheld)?;
         let request = make().and_then(|request| over_http1(request, route, body));
         let request = request.ok_or(Unsent::Unwritable)?;
-        let target = Target { origin: route.origin.clone(), tls: 0 };
+        let target = HttpTarget { origin: route.origin.clone(), tls: 0 };
         let waited = self.tools.clock.monotonic() - waiting_since;
         let mut reply = self.http1.exchange(start, &target, request).await?;
         reply.timing.waited += waited;
@@ -130,7 +130,7 @@ impl Routes {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn route(&self, origin: &Origin) -> Result<Rc<Route>, Unsent<Report>> {
+    pub(super) fn route(&self, origin: &Origin) -> Result<Rc<PushRoute>, Unsent<Report>> {
         let now = self.tools.clock.monotonic();
         let mut routes = self.by_origin.borrow_mut();
         if let Some(route) = routes.get(origin) {
@@ -154,7 +154,7 @@ impl Routes {
         };
         let Tools { clock, seed } = self.tools;
         let http2 = http2::Pool::new(dial, self.dial.connections_max, clock, seed);
-        let route = Rc::new(Route {
+        let route = Rc::new(PushRoute {
             origin: origin.clone(),
             audience: format!("https://{authority}"),
             authority,
@@ -177,7 +177,11 @@ impl Routes {
 }
 
 /// `request` in the form of HTTP/1.1.
-fn over_http1(request: Request<()>, route: &Route, body: &Bytes) -> Option<Request<Full<Bytes>>> {
+fn over_http1(
+    request: Request<()>,
+    route: &PushRoute,
+    body: &Bytes,
+) -> Option<Request<Full<Bytes>>> {
     let mut request = request.map(|()| Full::new(body.clone()));
     let path = request.uri().path_and_query()?.clone();
     *request.uri_mut() = Uri::from(path);

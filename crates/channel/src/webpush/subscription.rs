@@ -31,12 +31,12 @@ const FORM: &str =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subscription {
     pub(super) endpoint: Endpoint,
-    pub(super) keys: Keys,
+    pub(super) keys: SubscriptionKeys,
 }
 
 /// The keys that a message is encrypted for.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(super) struct SubscriptionKeys {
     /// The browser's public key.
     pub(super) p256dh: [u8; POINT_BYTES],
     /// A secret that the push service does not know.
@@ -59,7 +59,7 @@ struct JsonKeys {
 // === impl Subscription ===
 
 impl Subscription {
-    /// Reads either spelling. Does not look whether the point is on the curve: see [`Keys::check`].
+    /// Reads either spelling. Does not look whether the point is on the curve: see [`SubscriptionKeys::check`].
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
         if text.starts_with('{') {
             let Json { endpoint, keys: JsonKeys { p256dh, auth } } = serde_json::from_str(text)
@@ -87,7 +87,7 @@ impl Subscription {
         if !endpoint.origin.is_https {
             return Err(Invalid::new("must start with https://"));
         }
-        let keys = Keys { p256dh: read("p256dh", p256dh)?, auth: read("auth", auth)? };
+        let keys = SubscriptionKeys { p256dh: read("p256dh", p256dh)?, auth: read("auth", auth)? };
         if keys.p256dh.first() != Some(&UNCOMPRESSED) {
             return Err(Invalid::new("has a p256dh that is not an uncompressed point"));
         }
@@ -105,9 +105,9 @@ impl fmt::Display for Subscription {
     }
 }
 
-// === impl Keys ===
+// === impl SubscriptionKeys ===
 
-impl Keys {
+impl SubscriptionKeys {
     /// Whether the point is on the curve. An agreement checks it, too; here it is told before anything is stored.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         let point = UnparsedPublicKey::new(&ECDH_P256, self.p256dh.as_slice());
@@ -117,7 +117,7 @@ impl Keys {
     }
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for SubscriptionKeys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[keys]")
     }
@@ -210,7 +210,7 @@ mod tests {
             zero[0] = 4;
             zero
         }] {
-            let keys = Keys { p256dh: bytes, auth: [0; AUTH_BYTES] };
+            let keys = SubscriptionKeys { p256dh: bytes, auth: [0; AUTH_BYTES] };
             assert!(keys.check().unwrap_err().message.contains("not a point on P-256"));
         }
     }

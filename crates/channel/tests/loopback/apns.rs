@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::support::TlsListener;
 use crate::support::frames::{INTERNAL_ERROR, Peer};
 use crate::support::jobs::{NOW, answer, beside, chunk, send, tokens, verdicts};
-use channel::apns::{ApnsChannel, Settings, Tokens};
+use channel::apns::{ApnsChannel, ProviderTokens, Settings};
 use channel::{Channel as _, Sender, Tools};
 use flow::Clock;
 use notification::{Priority, Report, Verdict};
@@ -27,7 +27,7 @@ impl Rig {
     pub(crate) fn with(listener: &TlsListener, more: &serde_json::Value) -> Self {
         let settings = settings(listener, more);
         let clock = Clock::starting_at(NOW);
-        let channel = ApnsChannel::new(&settings, &Tokens::default()).unwrap();
+        let channel = ApnsChannel::new(&settings, &ProviderTokens::default()).unwrap();
         Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
     }
 

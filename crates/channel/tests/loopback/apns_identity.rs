@@ -10,7 +10,7 @@ use crate::apns::{PLENTY, Rig, answer_all, settings};
 use crate::support::TlsListener;
 use crate::support::frames::Peer;
 use crate::support::jobs::{answer, beside, verdicts};
-use channel::apns::{ApnsChannel, Tokens};
+use channel::apns::{ApnsChannel, ProviderTokens};
 use notification::{Timestamp, Verdict};
 
 /// A certificate that `name` signs, with its key.
@@ -81,7 +81,8 @@ async fn a_certificate_without_its_key_is_refused_by_its_file() {
     let listener = TlsListener::bind(b"h2").await;
     let check = |pem: &str, expect: &str| {
         let settings = settings(&listener, &with_certificate(pem, directory.path()));
-        let error = ApnsChannel::new(&settings, &Tokens::default()).unwrap_err().to_string();
+        let error =
+            ApnsChannel::new(&settings, &ProviderTokens::default()).unwrap_err().to_string();
         assert!(error.contains("apns.pem") && error.contains(expect), "{error}");
     };
     let (certificate, key) = made.pem.split_at(made.pem.find("-----BEGIN PRIVATE KEY").unwrap());
@@ -101,7 +102,7 @@ async fn a_certificate_may_stand_in_the_settings_and_is_refused_without_being_sh
         let more = serde_json::json!({
             "key": none, "key_id": none, "team_id": none, "certificate": certificate, "certificate_key": key,
         });
-        ApnsChannel::new(&settings(&listener, &more), &Tokens::default())
+        ApnsChannel::new(&settings(&listener, &more), &ProviderTokens::default())
             .map(drop)
             .map_err(|error| error.to_string())
     };

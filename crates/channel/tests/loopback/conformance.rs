@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use channel::Channel;
-use channel::apns::{ApnsChannel, Tokens};
-use channel::conformance::{Provider, Subject, exercise};
+use channel::apns::{ApnsChannel, ProviderTokens};
+use channel::conformance::{ChannelUnderTest, ProviderBehaviour, exercise};
 use channel::fcm::{FcmChannel, Quotas};
 use channel::webhook::WebhookChannel;
 use channel::webpush::WebPushChannel;
@@ -38,17 +38,17 @@ struct WebPush {
     cuts_off: Rc<TlsListener>,
 }
 
-impl Subject for Apns {
-    fn channel(&self, provider: Provider) -> Option<Box<dyn Channel>> {
+impl ChannelUnderTest for Apns {
+    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
         let listener = match provider {
-            Provider::Accepts => &self.accepts,
-            Provider::CutsOff => &self.cuts_off,
+            ProviderBehaviour::Accepts => &self.accepts,
+            ProviderBehaviour::CutsOff => &self.cuts_off,
         };
         let settings = apns::settings(listener, &serde_json::json!({}));
-        Some(Box::new(ApnsChannel::new(&settings, &Tokens::default()).unwrap()))
+        Some(Box::new(ApnsChannel::new(&settings, &ProviderTokens::default()).unwrap()))
     }
 
-    fn recipient(&self, _provider: Provider, number: u16) -> String {
+    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
         format!("{number:064x}")
     }
 
@@ -58,11 +58,11 @@ impl Subject for Apns {
     }
 }
 
-impl Subject for Fcm {
-    fn channel(&self, provider: Provider) -> Option<Box<dyn Channel>> {
+impl ChannelUnderTest for Fcm {
+    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
         let listener = match provider {
-            Provider::Accepts => &self.accepts,
-            Provider::CutsOff => &self.cuts_off,
+            ProviderBehaviour::Accepts => &self.accepts,
+            ProviderBehaviour::CutsOff => &self.cuts_off,
         };
         let ca_file = fcm::both(listener, &self.tokens);
         let more = serde_json::json!({});
@@ -70,7 +70,7 @@ impl Subject for Fcm {
         Some(Box::new(FcmChannel::new(&settings, &Quotas::default()).unwrap()))
     }
 
-    fn recipient(&self, _provider: Provider, number: u16) -> String {
+    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
         format!("token:{number}")
     }
 
@@ -84,16 +84,16 @@ impl Subject for Fcm {
     }
 }
 
-impl Subject for Webhook {
-    fn channel(&self, _provider: Provider) -> Option<Box<dyn Channel>> {
+impl ChannelUnderTest for Webhook {
+    fn channel(&self, _provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
         let settings = webhook::settings(&serde_json::json!({}));
         Some(Box::new(WebhookChannel::new(&settings).unwrap()))
     }
 
-    fn recipient(&self, provider: Provider, number: u16) -> String {
+    fn recipient(&self, provider: ProviderBehaviour, number: u16) -> String {
         let url = match provider {
-            Provider::Accepts => &self.accepts,
-            Provider::CutsOff => &self.cuts_off,
+            ProviderBehaviour::Accepts => &self.accepts,
+            ProviderBehaviour::CutsOff => &self.cuts_off,
         };
         format!("{url}&number={number}")
     }
@@ -104,20 +104,20 @@ impl Subject for Webhook {
     }
 }
 
-impl Subject for WebPush {
-    fn channel(&self, provider: Provider) -> Option<Box<dyn Channel>> {
+impl ChannelUnderTest for WebPush {
+    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
         let listener = match provider {
-            Provider::Accepts => &self.accepts,
-            Provider::CutsOff => &self.cuts_off,
+            ProviderBehaviour::Accepts => &self.accepts,
+            ProviderBehaviour::CutsOff => &self.cuts_off,
         };
         let settings = webpush::settings(Some(listener), &serde_json::json!({}));
         Some(Box::new(WebPushChannel::new(&settings).unwrap()))
     }
 
-    fn recipient(&self, provider: Provider, number: u16) -> String {
+    fn recipient(&self, provider: ProviderBehaviour, number: u16) -> String {
         let listener = match provider {
-            Provider::Accepts => &self.accepts,
-            Provider::CutsOff => &self.cuts_off,
+            ProviderBehaviour::Accepts => &self.accepts,
+            ProviderBehaviour::CutsOff => &self.cuts_off,
         };
         webpush::Browser::new(1).recipient(&format!("{}/push/{number}", listener.endpoint()))
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use channel::Channel;
-use channel::conformance::{Provider, Subject, exercise};
+use channel::conformance::{ChannelUnderTest, ProviderBehaviour, exercise};
 use channel::smtp::SmtpChannel;
 use flow::Clock;
 use notification::{Bytes, Content, Verdict};
@@ -135,16 +135,16 @@ struct Smtp {
     cuts_off: u16,
 }
 
-impl Subject for Smtp {
-    fn channel(&self, provider: Provider) -> Option<Box<dyn Channel>> {
+impl ChannelUnderTest for Smtp {
+    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
         let port = match provider {
-            Provider::Accepts => self.accepts,
-            Provider::CutsOff => self.cuts_off,
+            ProviderBehaviour::Accepts => self.accepts,
+            ProviderBehaviour::CutsOff => self.cuts_off,
         };
         Some(Box::new(SmtpChannel::new(&settings(port, &json!({}))).unwrap()))
     }
 
-    fn recipient(&self, _provider: Provider, number: u16) -> String {
+    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
         format!("r{number}@example.org")
     }
 

@@ -120,7 +120,7 @@ pub(super) enum NoReply {
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ConnectionEnding {
     /// It is over: the peer ended it, or we did.
     Over,
     /// It had no work for long; it is still open.
@@ -129,7 +129,7 @@ pub(super) enum Ending {
 
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectError {
+pub(super) enum Http2ConnectError {
     #[error(transparent)]
     Forbidden(Forbidden),
     #[error("cannot connect to {origin}: {message}")]
@@ -142,7 +142,7 @@ pub(super) enum ConnectError {
 
 /// The part of an answer's body that has been read.
 #[derive(Debug)]
-struct Body {
+struct RequestBody {
     bytes: usize,
     kept: Vec<u8>,
     is_kept: bool,
@@ -157,25 +157,25 @@ struct Unvectored(TlsStream<TcpStream>);
 
 impl Dial {
     /// Makes a connection.
-    pub(super) async fn connect(&self) -> Result<(Connection, Wire), ConnectError> {
-        tokio::time::timeout(CONNECT_TIMEOUT, self.connect_unhurried())
-            .await
-            .unwrap_or_else(|_| Err(ConnectError::TimedOut { origin: self.origin.to_string() }))
+    pub(super) async fn connect(&self) -> Result<(Connection, Wire), Http2ConnectError> {
+        tokio::time::timeout(CONNECT_TIMEOUT, self.connect_unhurried()).await.unwrap_or_else(|_| {
+            Err(Http2ConnectError::TimedOut { origin: self.origin.to_string() })
+        })
     }
 
-    async fn connect_unhurried(&self) -> Result<(Connection, Wire), ConnectError> {
+    async fn connect_unhurried(&self) -> Result<(Connection, Wire), Http2ConnectError> {
         let Origin { host, port, .. } = &self.origin;
         let stream = match tcp::connect(host, *port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await {
             Ok(stream) => stream,
             Err(tcp::ConnectError::Forbidden(forbidden)) => {
-                return Err(ConnectError::Forbidden(forbidden));
+                return Err(Http2ConnectError::Forbidden(forbidden));
             }
             Err(tcp::ConnectError::Failed(message)) => return Err(self.failed(&message)),
         };
         let shaken = tls::shake_hands(&self.tls, host, stream).await;
         let stream = shaken.map_err(|error| self.failed(&tls::explain(&error)))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Err(ConnectError::NotHttp2 { origin: self.origin.to_string() });
+            return Err(Http2ConnectError::NotHttp2 { origin: self.origin.to_string() });
         }
         let (requests, mut connection) = h2::client::Builder::new()
             .enable_push(false)
@@ -205,8 +205,8 @@ impl Dial {
         Ok((Connection { requests, load, priming, proven }, wire))
     }
 
-    fn failed(&self, error: &dyn std::fmt::Display) -> ConnectError {
-        ConnectError::Failed { origin: self.origin.to_string(), message: error.to_string() }
+    fn failed(&self, error: &dyn std::fmt::Display) -> Http2ConnectError {
+        Http2ConnectError::Failed { origin: self.origin.to_string(), message: error.to_string() }
     }
 }
 
@@ -295,7 +295,7 @@ impl Drop for Awaited<'_> {
 
 impl Wire {
     /// Runs the connection until it is over or idle. `progressed` is called whenever it has moved on.
-    pub(super) async fn run(&mut self, progressed: impl Fn()) -> Ending {
+    pub(super) async fn run(&mut self, progressed: impl Fn()) -> ConnectionEnding {
         let Self { provider, connection, pings, load } = self;
         let moving = poll_fn(|context| {
             let ended = connection.poll_unpin(context);
@@ -308,7 +308,7 @@ impl Wire {
                 if let Err(error) = ended {
                     tracing::debug!(provider, %error, "connection ended");
                 }
-                Ending::Over
+                ConnectionEnding::Over
             }
             ending = watch(provider, pings, load) => ending,
         }
@@ -324,7 +324,7 @@ impl Wire {
 }
 
 /// Returns when the connection has been idle for long, or does not answer a ping.
-async fn watch(provider: &str, pings: &mut PingPong, load: &Load) -> Ending {
+async fn watch(provider: &str, pings: &mut PingPong, load: &Load) -> ConnectionEnding {
     let mut seen = load.answers.get();
     let mut quiet = Duration::ZERO;
     loop {
@@ -335,12 +335,12 @@ async fn watch(provider: &str, pings: &mut PingPong, load: &Load) -> Ending {
         }
         quiet += CHECK_EVERY;
         if quiet >= IDLE_MAX && load.in_flight.get() == 0 {
-            return Ending::Idle;
+            return ConnectionEnding::Idle;
         }
         let asking = pings.ping(Ping::opaque());
         if !matches!(tokio::time::timeout(PONG_WITHIN, asking).await, Ok(Ok(_pong))) {
             tracing::warn!(provider, "a connection fell silent: it is replaced");
-            return Ending::Over;
+            return ConnectionEnding::Over;
         }
     }
 }
@@ -350,7 +350,7 @@ async fn watch(provider: &str, pings: &mut PingPong, load: &Load) -> Ending {
 fn read(answer: Response<RecvStream>) -> Result<Reply, LocalBoxFuture<'static, Reply>> {
     let (head, mut stream) = answer.into_parts();
     let is_kept = !head.status.is_success();
-    let mut body = Body { bytes: 0, kept: Vec::new(), is_kept };
+    let mut body = RequestBody { bytes: 0, kept: Vec::new(), is_kept };
     let mut reply = Reply {
         status: head.status.as_u16(),
         headers: head.headers,
@@ -371,7 +371,7 @@ fn read(answer: Response<RecvStream>) -> Result<Reply, LocalBoxFuture<'static, R
 }
 
 /// Reads the rest of a body. One that drips, breaks off or never ends costs at most its words.
-async fn read_slowly(mut stream: RecvStream, mut body: Body) -> Vec<u8> {
+async fn read_slowly(mut stream: RecvStream, mut body: RequestBody) -> Vec<u8> {
     let rest = async {
         loop {
             let piece = stream.data().await;
@@ -402,9 +402,9 @@ fn no_reply(error: &h2::Error) -> NoReply {
     NoReply::Lost(words::short(format!("no answer: {error}")))
 }
 
-// === impl Body ===
+// === impl RequestBody ===
 
-impl Body {
+impl RequestBody {
     fn take(
         &mut self,
         stream: &mut RecvStream,

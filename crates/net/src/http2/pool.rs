@@ -15,11 +15,11 @@ use notification::Priority;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::connection::{ConnectError, Connection, Dial, Ending, NoReply, Wire};
-use super::waiting::{Queue, Waiting};
+use super::connection::{Connection, ConnectionEnding, Dial, Http2ConnectError, NoReply, Wire};
+use super::waiting::{Queue, StreamWaiters};
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::guard::Forbidden;
-use crate::redact::Credentials;
+use crate::redact::CredentialHeaders;
 use crate::tasks::LocalTasks;
 use crate::words;
 
@@ -31,7 +31,7 @@ const TRIES_MAX: usize = 3;
 /// Connections to one endpoint.
 #[derive(Debug)]
 pub struct Pool {
-    shared: Rc<Shared>,
+    shared: Rc<PoolState>,
     tasks: LocalTasks,
 }
 
@@ -41,17 +41,17 @@ pub struct Stream {
     connection: Rc<Connection>,
     /// Whether it had to be waited for.
     waited: bool,
-    shared: Rc<Shared>,
+    shared: Rc<PoolState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     dial: Dial,
     clock: Clock,
     connections_max: usize,
     random: RefCell<fastrand::Rng>,
     connections: RefCell<Vec<Rc<Connection>>>,
-    waiting: Waiting,
+    waiting: StreamWaiters,
     /// The task that connects, while it does.
     connecting: RefCell<Option<AbortHandle>>,
     failures: Cell<u16>,
@@ -68,7 +68,7 @@ struct Shared {
 #[derive(Debug)]
 struct Queued<'a> {
     queue: &'a Queue,
-    shared: &'a Shared,
+    shared: &'a PoolState,
 }
 
 // === impl Pool ===
@@ -76,13 +76,13 @@ struct Queued<'a> {
 impl Pool {
     /// A pool without connections, for at most `connections_max`; `seed` is for its random waits between connects.
     pub fn new(dial: Dial, connections_max: usize, clock: Clock, seed: u64) -> Self {
-        let shared = Shared {
+        let shared = PoolState {
             dial,
             clock,
             connections_max,
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
             connections: RefCell::default(),
-            waiting: Waiting::default(),
+            waiting: StreamWaiters::default(),
             connecting: RefCell::default(),
             failures: Cell::new(0),
             dial_at: Cell::new(None),
@@ -125,7 +125,7 @@ impl Pool {
                     if !reply.body.is_empty()
                         && let Some(request) = make()
                     {
-                        Credentials::of(request.headers()).remove_from(&mut reply.body);
+                        CredentialHeaders::of(request.headers()).remove_from(&mut reply.body);
                     }
                     return Ok((reply, stream));
                 }
@@ -218,7 +218,7 @@ impl Pool {
 }
 
 /// The life of a connection.
-async fn live(shared: Rc<Shared>) {
+async fn live(shared: Rc<PoolState>) {
     let connected = shared.connect().await;
     shared.connecting.take();
     let Some((connection, mut wire)) = connected else { return };
@@ -233,14 +233,14 @@ async fn live(shared: Rc<Shared>) {
     // What came may have been SETTINGS that grant more streams.
     let ending = wire.run(|| shared.wake()).await;
     shared.leave(&connection);
-    if ending == Ending::Idle {
+    if ending == ConnectionEnding::Idle {
         wire.close().await;
     }
 }
 
-// === impl Shared ===
+// === impl PoolState ===
 
-impl Shared {
+impl PoolState {
     /// Connects, again and again while a request waits.
     async fn connect(&self) -> Option<(Connection, Wire)> {
         while self.waiting.is_any() {
@@ -254,12 +254,12 @@ impl Shared {
                     self.last_failure.replace(None);
                     return Some(connected);
                 }
-                Err(ConnectError::Forbidden(forbidden)) => {
+                Err(Http2ConnectError::Forbidden(forbidden)) => {
                     self.forbidden.set(Some(forbidden));
                     self.waiting.wake_all();
                     return None;
                 }
-                Err(error @ ConnectError::NotHttp2 { .. }) => {
+                Err(error @ Http2ConnectError::NotHttp2 { .. }) => {
                     if self.dial.reach.is_configured() {
                         tracing::warn!(provider = self.dial.provider, %error, "no connection: it has to offer h2 by ALPN");
                     }
@@ -349,7 +349,7 @@ impl Drop for Stream {
 // === impl Queued ===
 
 impl<'a> Queued<'a> {
-    fn new(queue: &'a Queue, shared: &'a Shared) -> Self {
+    fn new(queue: &'a Queue, shared: &'a PoolState) -> Self {
         queue.length.set(queue.length.get() + 1);
         Self { queue, shared }
     }

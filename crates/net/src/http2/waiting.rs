@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// Waiting requests, by priority.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct StreamWaiters {
     urgent: Queue,
     normal: Queue,
     bulk: Queue,
@@ -21,9 +21,9 @@ pub(super) struct Queue {
     pub(super) turn: Notify,
 }
 
-// === impl Waiting ===
+// === impl StreamWaiters ===
 
-impl Waiting {
+impl StreamWaiters {
     pub(super) fn queue(&self, priority: Priority) -> &Queue {
         match priority {
             Priority::Urgent => &self.urgent,

@@ -39,10 +39,10 @@ impl Rising {
 
 /// Keeps what is reported.
 #[derive(Debug, Default)]
-struct Reported(RefCell<Vec<(u16, Report)>>);
+struct CollectedReports(RefCell<Vec<(u16, Report)>>);
 
 #[async_trait(?Send)]
-impl Reports for Reported {
+impl Reports for CollectedReports {
     async fn report(&self, reports: Vec<(u16, Report)>) {
         self.0.borrow_mut().extend(reports);
     }
@@ -109,7 +109,7 @@ async fn a_mark_rises_slice_by_slice_up_to_what_was_asked_for() {
 async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
     let (store, clock) = (Rising::default(), Clock::starting_at(CLOCK_START));
     let chunk = chunk(clock, 1_000);
-    let (gate, reports) = (Gate::new(Box::new(Fixed(1))), Reported::default());
+    let (gate, reports) = (Gate::new(Box::new(Fixed(1))), CollectedReports::default());
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let job = Job {
         chunk: &chunk,
@@ -138,7 +138,7 @@ async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
 async fn a_run_that_has_begun_nothing_begins_a_slice_before_it_reports() {
     let (store, clock) = (Rising::default(), Clock::starting_at(CLOCK_START));
     let chunk = chunk(clock, 300);
-    let (gate, reports) = (Gate::new(Box::new(Fixed(1))), Reported::default());
+    let (gate, reports) = (Gate::new(Box::new(Fixed(1))), CollectedReports::default());
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let job = Job {
         chunk: &chunk,

@@ -15,7 +15,7 @@ use super::content_source::ContentSource;
 use super::submission::Submission;
 
 /// A [`Submission`] whose fields are right, each by itself and together.
-pub(super) struct Checked<'a> {
+pub(super) struct CheckedFields<'a> {
     pub(super) name: &'a Name,
     pub(super) channel: &'a Arc<dyn Channel>,
     pub(super) guarantee: Guarantee,
@@ -26,9 +26,9 @@ pub(super) struct Checked<'a> {
     pub(super) source: ContentSource,
 }
 
-// === impl Checked ===
+// === impl CheckedFields ===
 
-impl<'a> Checked<'a> {
+impl<'a> CheckedFields<'a> {
     /// Checks what `submission` says, as of `now`.
     pub(super) fn new(
         catalog: &'a Catalog,

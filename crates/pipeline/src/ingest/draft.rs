@@ -8,7 +8,7 @@ use store::BroadcastDraft;
 use super::InvalidField;
 use super::broadcast_content::BroadcastContent;
 use super::catalog::Catalog;
-use super::check::Checked;
+use super::check::CheckedFields;
 use super::content::check_content;
 use super::fallback::fallback;
 use super::recipient::{CheckedRecipient, check_recipient};
@@ -17,7 +17,7 @@ use super::template::Variables;
 
 /// The content that a notification would have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preview {
+pub struct DraftPreview {
     /// Rendered.
     pub content: Content,
     /// Why its channel refuses it.
@@ -26,7 +26,7 @@ pub struct Preview {
 
 /// The content of a notification, before its channel has checked it.
 struct Rendered<'a> {
-    checked: Checked<'a>,
+    checked: CheckedFields<'a>,
     variables: Variables,
     content: Content,
 }
@@ -50,13 +50,13 @@ pub(super) fn preview(
     submission: &Submission<'_>,
     to: ByteString,
     now: Timestamp,
-) -> Result<Preview, InvalidField> {
+) -> Result<DraftPreview, InvalidField> {
     let rendered = Rendered::new(catalog, submission, now)?;
     let content = rendered.content.clone();
     match complete((catalog, tenant, submission), to, now, rendered) {
-        Ok(draft) => Ok(Preview { content: draft.content, refused: None }),
+        Ok(draft) => Ok(DraftPreview { content: draft.content, refused: None }),
         Err(invalid) if invalid.is_about_content() => {
-            Ok(Preview { content, refused: Some(invalid) })
+            Ok(DraftPreview { content, refused: Some(invalid) })
         }
         Err(invalid) => Err(invalid),
     }
@@ -92,7 +92,7 @@ pub(super) fn broadcast(
     submission: &Submission<'_>,
     now: Timestamp,
 ) -> Result<(BroadcastDraft, BroadcastContent), InvalidField> {
-    let checked = Checked::new(catalog, submission, now)?;
+    let checked = CheckedFields::new(catalog, submission, now)?;
     let idempotency = checked.idempotency(submission, "")?;
     let (due_at, expires_at) = (checked.due_at(now), checked.ends_at());
     let source = (Arc::clone(checked.channel), checked.source);
@@ -118,7 +118,7 @@ impl<'a> Rendered<'a> {
         submission: &Submission<'_>,
         now: Timestamp,
     ) -> Result<Self, InvalidField> {
-        let checked = Checked::new(catalog, submission, now)?;
+        let checked = CheckedFields::new(catalog, submission, now)?;
         let variables = Variables::read(submission.variables.as_deref().unwrap_or_default())?;
         let content = checked.source.render(&variables)?;
         Ok(Self { checked, variables, content })

@@ -51,7 +51,7 @@ use tokio::sync::watch;
 use crate::Channels;
 
 pub use budget::Reservation;
-pub use draft::Preview;
+pub use draft::DraftPreview;
 pub use error::IngestError;
 pub use invalid_field::InvalidField;
 pub use outbox::OutboxRelay;
@@ -177,7 +177,7 @@ impl Intake {
         tenant: &Name,
         submission: Submission<'_>,
         to: ByteString,
-    ) -> Result<Preview, IngestError> {
+    ) -> Result<DraftPreview, IngestError> {
         let (catalog, whose, now) = (self.catalog(), tenant.clone(), self.now());
         let check = move |submission: &Submission<'_>| {
             draft::preview(&catalog, &whose, submission, to, now)

@@ -8,7 +8,7 @@ use notification::{ByteString, Bytes, Draft, Name, Timestamp};
 use store::{ErrorKind, Outbox, OutboxRow, StoreError, Validator};
 use tokio::sync::watch;
 
-use super::parse::{self, Address};
+use super::parse::{self, RecipientField};
 use super::{Intake, InvalidField, Submission};
 
 /// Takes in what is in the outbox, row by row and with the checks of a request: the relay of the outbox pattern.
@@ -77,7 +77,7 @@ fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, Str
         let text = ByteString::try_from(row.fallback.clone()).unwrap_or_default();
         let fallback = match text.trim_ascii() {
             "" | "null" => Vec::new(),
-            json => parse::fallback(json, &text, Address::Here)?,
+            json => parse::fallback(json, &text, RecipientField::Here)?,
         };
         intake.check(&tenant, &Submission { fallback, ..submission }, recipient, asked_at)
     });

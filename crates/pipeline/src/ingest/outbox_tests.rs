@@ -278,8 +278,12 @@ async fn the_same_key_and_words_through_both_ways_are_one_notification() {
         channel: "a".into(),
         template: Some("welcome".into()),
         variables: Some(Bytes::from_static(br#"{"name":"Ann","n":1}"#)),
-        fallback: parse::fallback(fallback, &ByteString::from_static(fallback), Address::Here)
-            .unwrap(),
+        fallback: parse::fallback(
+            fallback,
+            &ByteString::from_static(fallback),
+            RecipientField::Here,
+        )
+        .unwrap(),
         send_at: Some(at(9_000).to_string().into()),
         idempotency_key: Some("k".into()),
         ..Submission::default()

@@ -39,7 +39,7 @@ pub struct BroadcastWithRecipients<'a> {
 
 /// The field that says to which recipient a fallback goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum RecipientField {
     /// In the fallback: a notification has one recipient.
     Here,
     /// With each recipient of a broadcast.
@@ -55,7 +55,7 @@ pub fn notification<'a>(
     json: &'a str,
 ) -> Result<(Submission<'a>, ByteString), ParseError> {
     let object = Object::read(json, NOTIFICATION)?;
-    let submission = submission(&object, whole, Address::Here)?;
+    let submission = submission(&object, whole, RecipientField::Here)?;
     let to = Object::required("to", object.text("to")?)?;
     Ok((submission, share(whole, to)))
 }
@@ -75,7 +75,7 @@ pub fn notifications(json: &str) -> Result<Vec<&RawValue>, ParseError> {
 /// When `json` is no JSON, or no broadcast.
 pub fn broadcast(whole: &ByteString) -> Result<Submission<'_>, ParseError> {
     let object = Object::read(whole, BROADCAST)?;
-    Ok(submission(&object, whole, Address::WithRecipient)?)
+    Ok(submission(&object, whole, RecipientField::WithRecipient)?)
 }
 
 /// A broadcast that has its recipients with it.
@@ -94,7 +94,7 @@ pub fn broadcast_with_recipients(
     if count > REQUEST_ITEMS {
         return Err(too_many_items("/recipients", count).into());
     }
-    let submission = submission(&object, whole, Address::WithRecipient)?;
+    let submission = submission(&object, whole, RecipientField::WithRecipient)?;
     Ok(BroadcastWithRecipients { submission, recipients, head_bytes })
 }
 
@@ -130,7 +130,7 @@ pub fn too_many_items(pointer: &'static str, count: usize) -> InvalidField {
 pub(super) fn fallback<'a>(
     json: &'a str,
     whole: &ByteString,
-    address: Address,
+    address: RecipientField,
 ) -> Result<Vec<FallbackSubmission<'a>>, InvalidField> {
     let Ok((items, count)) = list(json, FALLBACKS) else {
         return Err(InvalidField::new("/fallback", "must be an array"));
@@ -153,7 +153,7 @@ pub(super) fn fallback<'a>(
 fn submission<'a>(
     object: &Object<'a>,
     whole: &ByteString,
-    address: Address,
+    address: RecipientField,
 ) -> Result<Submission<'a>, InvalidField> {
     let channel = Object::required("channel", object.text("channel")?)?;
     let (template, content) = content(object, whole)?;
@@ -225,16 +225,16 @@ fn too_many(count: usize) -> InvalidField {
 fn read_fallback<'a>(
     json: &'a str,
     whole: &ByteString,
-    address: Address,
+    address: RecipientField,
 ) -> Result<FallbackSubmission<'a>, InvalidField> {
     let object = Object::read(json, FALLBACK).map_err(|error| match error {
         ParseError::Invalid(invalid) => invalid,
         ParseError::Syntax(message) => InvalidField::new("", message),
     })?;
     let to = match (address, object.text("to")?) {
-        (Address::Here, to) => share(whole, Object::required("to", to)?),
-        (Address::WithRecipient, None) => ByteString::new(),
-        (Address::WithRecipient, Some(_)) => {
+        (RecipientField::Here, to) => share(whole, Object::required("to", to)?),
+        (RecipientField::WithRecipient, None) => ByteString::new(),
+        (RecipientField::WithRecipient, Some(_)) => {
             let message = "is given by each recipient: {\"to\": ..., \"fallback\": [...]}";
             return Err(InvalidField::new("/to", message));
         }

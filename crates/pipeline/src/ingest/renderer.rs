@@ -23,11 +23,11 @@ pub struct Renderer {
 
 /// Closes the queue when the last clone of a renderer is gone, which ends its threads.
 struct QueueOwner {
-    shared: Arc<SharedQueue>,
+    shared: Arc<RenderQueue>,
 }
 
 #[derive(Default)]
-struct SharedQueue {
+struct RenderQueue {
     waiting: Mutex<FairQueue>,
     wake: Condvar,
 }
@@ -52,7 +52,7 @@ impl Renderer {
     /// # Errors
     /// When the system gives no more threads.
     pub fn start(threads: usize) -> io::Result<Self> {
-        let shared = Arc::new(SharedQueue::default());
+        let shared = Arc::new(RenderQueue::default());
         let owner = Arc::new(QueueOwner { shared: Arc::clone(&shared) });
         for _ in 0..threads {
             let shared = Arc::clone(&shared);
@@ -105,9 +105,9 @@ impl Drop for QueueOwner {
     }
 }
 
-// === impl SharedQueue ===
+// === impl RenderQueue ===
 
-impl SharedQueue {
+impl RenderQueue {
     fn push(&self, tenant: &Name, work: Work) -> Result<(), IngestError> {
         self.waiting().push(tenant, work)?;
         self.wake.notify_one();

@@ -41,14 +41,14 @@ pub struct Upload {
 }
 
 /// A recipient that was checked, with its content.
-struct Made {
+struct UploadCounts {
     checked: CheckedRecipient,
     content: RecipientContent,
 }
 
-// === impl Made ===
+// === impl UploadCounts ===
 
-impl Made {
+impl UploadCounts {
     fn new(
         broadcast: &BroadcastContent,
         recipient: BroadcastRecipient,
@@ -99,7 +99,8 @@ impl Upload {
     ) -> Result<Vec<Result<(), InvalidField>>, IngestError> {
         let content = Arc::clone(&self.content);
         let work = move || {
-            let made = recipients.into_iter().map(|recipient| Made::new(&content, recipient));
+            let made =
+                recipients.into_iter().map(|recipient| UploadCounts::new(&content, recipient));
             made.collect::<Vec<_>>()
         };
         let made = match &self.intake.renderer {
@@ -109,7 +110,7 @@ impl Upload {
         Ok(made.into_iter().map(|made| made.map(|made| self.collect(made))).collect())
     }
 
-    fn collect(&mut self, Made { checked, content }: Made) {
+    fn collect(&mut self, UploadCounts { checked, content }: UploadCounts) {
         let CheckedRecipient { recipient, destination } = checked;
         let RecipientContent { content, bytes } = content;
         self.collected_items += 1;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request, Trouble};
-use token::Tokens;
+use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
+use token::ApnsTokens;
 
 const PATH_PREFIX: &str = "/3/device/";
 const TOKEN_HEX_DIGITS: std::ops::RangeInclusive<usize> = 64..=200;
@@ -39,7 +39,7 @@ type Rejection = (StatusCode, &'static str);
 /// The APNs side of a provider.
 #[derive(Debug)]
 pub(crate) struct Apns {
-    tokens: Tokens,
+    tokens: ApnsTokens,
 }
 
 /// The headers that matter; an empty one is an absent one.
@@ -62,7 +62,7 @@ impl Apns {
 
     /// `public_key` is the file with the key that provider tokens are signed for.
     pub(crate) fn new(public_key: Option<&Path>, token_interval: Duration) -> Result<Self, Error> {
-        Ok(Self { tokens: Tokens::new(public_key, token_interval)? })
+        Ok(Self { tokens: ApnsTokens::new(public_key, token_interval)? })
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
@@ -91,13 +91,13 @@ impl Apns {
         }
     }
 
-    pub(crate) fn trouble(trouble: Trouble, now_us: u64) -> Answer {
+    pub(crate) fn trouble(trouble: Trouble, now_us: u64) -> SimAnswer {
         match trouble {
             // The token is said to have died a day ago.
             Trouble::Gone => {
                 let timestamp_ms = now_us.saturating_sub(US_PER_DAY) / 1000;
                 let body = format!(r#"{{"reason":"Unregistered","timestamp":{timestamp_ms}}}"#);
-                Answer::new(StatusCode::GONE, body.into())
+                SimAnswer::new(StatusCode::GONE, body.into())
             }
             Trouble::Throttled => answer(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
             Trouble::InternalError => {
@@ -168,10 +168,10 @@ fn check_address(request: &Request<'_>, token: &str) -> Result<(), Rejection> {
 }
 
 /// A payload is a JSON object; only its first and last letter are looked at.
-fn check_payload(content: Content<'_>, push_type: &[u8]) -> Result<(), Rejection> {
+fn check_payload(content: SimContent<'_>, push_type: &[u8]) -> Result<(), Rejection> {
     let bytes_max = if push_type == b"voip" { VOIP_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
     match content {
-        Content::Whole(bytes) if bytes.len() <= bytes_max => {
+        SimContent::Whole(bytes) if bytes.len() <= bytes_max => {
             let object = bytes.trim_ascii();
             if object.starts_with(b"{") && object.ends_with(b"}") {
                 Ok(())
@@ -179,7 +179,7 @@ fn check_payload(content: Content<'_>, push_type: &[u8]) -> Result<(), Rejection
                 Err((StatusCode::BAD_REQUEST, "PayloadEmpty"))
             }
         }
-        Content::Whole(_) | Content::TooLong => {
+        SimContent::Whole(_) | SimContent::TooLong => {
             Err((StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge"))
         }
     }
@@ -197,6 +197,6 @@ fn is_hex(bytes: &[u8]) -> bool {
     bytes.iter().fold(true, |is_hex, byte| is_hex & byte.is_ascii_hexdigit())
 }
 
-fn answer(status: StatusCode, reason: &str) -> Answer {
-    Answer::new(status, Bytes::from(format!(r#"{{"reason":"{reason}"}}"#)))
+fn answer(status: StatusCode, reason: &str) -> SimAnswer {
+    SimAnswer::new(status, Bytes::from(format!(r#"{{"reason":"{reason}"}}"#)))
 }

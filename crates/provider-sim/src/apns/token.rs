@@ -30,14 +30,14 @@ const TOO_MANY: Rejection = (StatusCode::TOO_MANY_REQUESTS, "TooManyProviderToke
 
 /// The provider tokens a serving thread has seen.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(super) struct ApnsTokens {
     public_key: Option<ParsedPublicKey>,
     interval_us: u64,
-    known: RefCell<Known>,
+    known: RefCell<KnownToken>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownToken {
     /// The one used last: mostly all requests bring the same.
     last: Option<(Vec<u8>, u64)>,
     /// Valid `authorization` headers, and when they were issued (seconds).
@@ -46,12 +46,12 @@ struct Known {
     renewed_us: HashMap<String, u64>,
 }
 
-struct Claims {
+struct ApnsClaims {
     team: String,
     issued_s: u64,
 }
 
-impl Tokens {
+impl ApnsTokens {
     pub(super) fn new(public_key: Option<&Path>, interval: Duration) -> Result<Self, Error> {
         let interval_us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
         let public_key = public_key.map(read_public_key).transpose()?;
@@ -78,12 +78,12 @@ impl Tokens {
     /// Verifies a token not seen before, and remembers it when it is good.
     fn admit(
         &self,
-        known: &mut Known,
+        known: &mut KnownToken,
         authorization: &[u8],
         now_us: u64,
     ) -> Result<u64, Rejection> {
         let token = bearer(authorization).ok_or(MISSING)?;
-        let Claims { team, issued_s } = self.claims(token).ok_or(INVALID)?;
+        let ApnsClaims { team, issued_s } = self.claims(token).ok_or(INVALID)?;
         check_age(issued_s, now_us)?;
         let renewed_us = known.renewed_us.get(&team);
         if renewed_us
@@ -101,7 +101,7 @@ impl Tokens {
     }
 
     /// The claims of a well-formed and, given a key, well-signed token.
-    fn claims(&self, token: &str) -> Option<Claims> {
+    fn claims(&self, token: &str) -> Option<ApnsClaims> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
         let header = json(header)?;
@@ -114,7 +114,7 @@ impl Tokens {
         }
         let claims = json(claims)?;
         let team = claims.get("iss")?.as_str()?.to_owned();
-        Some(Claims { team, issued_s: claims.get("iat")?.as_u64()? })
+        Some(ApnsClaims { team, issued_s: claims.get("iat")?.as_u64()? })
     }
 }
 

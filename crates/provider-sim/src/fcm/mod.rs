@@ -18,9 +18,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request, Trouble};
+use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
 use crate::options::Options;
-use token::{Bearer, Tokens};
+use token::{Bearer, FcmTokens};
 
 pub(crate) use account::account_path;
 
@@ -33,8 +33,8 @@ const US_PER_MINUTE: u64 = 60_000_000;
 
 /// What the serving threads share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    tokens: Tokens,
+pub(crate) struct FcmState {
+    tokens: FcmTokens,
     /// Messages that a project may send in a minute, if that is bounded.
     quota: Option<u64>,
     minute: Mutex<Minute>,
@@ -50,13 +50,13 @@ struct Minute {
 /// The FCM side of a provider.
 #[derive(Debug)]
 pub(crate) struct Fcm {
-    shared: Arc<Shared>,
+    shared: Arc<FcmState>,
     bearer: Bearer,
     accepted: Cell<u64>,
 }
 
 /// An error of Google's APIs.
-struct Problem {
+struct FcmProblem {
     status: StatusCode,
     name: &'static str,
     message: &'static str,
@@ -69,12 +69,12 @@ struct Send<'a> {
     #[serde(default, rename = "validate_only")]
     _validate_only: bool,
     #[serde(borrow)]
-    message: Message<'a>,
+    message: FcmMessage<'a>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Message<'a> {
+struct FcmMessage<'a> {
     token: Option<&'a str>,
     topic: Option<&'a str>,
     condition: Option<&'a str>,
@@ -92,14 +92,14 @@ struct Message<'a> {
     _fcm_options: Option<&'a RawValue>,
 }
 
-// === impl Shared ===
+// === impl FcmState ===
 
-impl Shared {
+impl FcmState {
     /// Makes or reads the account whose assertions are accepted.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let key = account::public_key(&options.tls_dir)?;
         Ok(Self {
-            tokens: Tokens::new(key, options.fcm_token_lifetime),
+            tokens: FcmTokens::new(key, options.fcm_token_lifetime),
             quota: options.fcm_quota.map(NonZeroU64::get),
             minute: Mutex::default(),
         })
@@ -123,12 +123,12 @@ impl Fcm {
     /// Longest body that is taken: more than any message that may be sent.
     pub(crate) const CONTENT_BYTES_MAX: usize = 1 << 16;
 
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<FcmState>) -> Self {
         Self { shared, bearer: Bearer::default(), accepted: Cell::new(0) }
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
-        let finding = |recipient: &'a str, rejection: Option<Answer>| Finding {
+        let finding = |recipient: &'a str, rejection: Option<SimAnswer>| Finding {
             id: Cow::Borrowed(""),
             recipient,
             authenticated: true,
@@ -141,9 +141,12 @@ impl Fcm {
         let project = request.path.strip_prefix(PATH_PREFIX);
         let project = project.and_then(|rest| rest.strip_suffix(PATH_SUFFIX));
         let Some(project) = project.filter(|_| request.method == Method::POST) else {
-            return finding("", Some(Answer::new(StatusCode::NOT_FOUND, Bytes::from("<html>404"))));
+            return finding(
+                "",
+                Some(SimAnswer::new(StatusCode::NOT_FOUND, Bytes::from("<html>404"))),
+            );
         };
-        let Content::Whole(body) = request.content else {
+        let SimContent::Whole(body) = request.content else {
             return finding(
                 "",
                 Some(invalid("Request payload size exceeds the limit", "message").into()),
@@ -166,26 +169,26 @@ impl Fcm {
     }
 
     /// The answer to a message that got the name `id`.
-    pub(crate) fn accepted(id: &str) -> Answer {
-        Answer::new(StatusCode::OK, Bytes::from(format!("{{\n  \"name\": \"{id}\"\n}}\n")))
+    pub(crate) fn accepted(id: &str) -> SimAnswer {
+        SimAnswer::new(StatusCode::OK, Bytes::from(format!("{{\n  \"name\": \"{id}\"\n}}\n")))
     }
 
-    pub(crate) fn trouble(trouble: Trouble) -> Answer {
+    pub(crate) fn trouble(trouble: Trouble) -> SimAnswer {
         let problem = match trouble {
-            Trouble::Gone => Problem {
+            Trouble::Gone => FcmProblem {
                 status: StatusCode::NOT_FOUND,
                 name: "NOT_FOUND",
                 message: "Requested entity was not found.",
                 details: json!([fcm_error("UNREGISTERED")]),
             },
             Trouble::Throttled => exceeded("device"),
-            Trouble::InternalError => Problem {
+            Trouble::InternalError => FcmProblem {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 name: "INTERNAL",
                 message: "Internal error encountered.",
                 details: json!([fcm_error("INTERNAL")]),
             },
-            Trouble::Unavailable => Problem {
+            Trouble::Unavailable => FcmProblem {
                 status: StatusCode::SERVICE_UNAVAILABLE,
                 name: "UNAVAILABLE",
                 message: "The service is currently unavailable.",
@@ -196,7 +199,7 @@ impl Fcm {
     }
 }
 
-const UNAUTHENTICATED: Problem = Problem {
+const UNAUTHENTICATED: FcmProblem = FcmProblem {
     status: StatusCode::UNAUTHORIZED,
     name: "UNAUTHENTICATED",
     message: "Request had invalid authentication credentials.",
@@ -204,7 +207,7 @@ const UNAUTHENTICATED: Problem = Problem {
 };
 
 /// Whom a message is for.
-fn read(body: &[u8]) -> Result<&str, Problem> {
+fn read(body: &[u8]) -> Result<&str, FcmProblem> {
     let send: Send<'_> = serde_json::from_slice(body)
         .map_err(|_| invalid("Invalid JSON payload received.", "message"))?;
     let message = send.message;
@@ -214,7 +217,7 @@ fn read(body: &[u8]) -> Result<&str, Problem> {
         return Err(invalid("Invalid value at 'message.data'", "message.data"));
     }
     match (message.token, message.topic, message.condition) {
-        (Some(""), None, None) => Err(Problem {
+        (Some(""), None, None) => Err(FcmProblem {
             status: StatusCode::BAD_REQUEST,
             name: "INVALID_ARGUMENT",
             message: "The registration token is not a valid FCM registration token",
@@ -227,24 +230,24 @@ fn read(body: &[u8]) -> Result<&str, Problem> {
     }
 }
 
-fn invalid(message: &'static str, field: &str) -> Problem {
+fn invalid(message: &'static str, field: &str) -> FcmProblem {
     let violation = json!({ "field": field, "description": message });
     let details = json!([{
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [violation],
     }]);
-    Problem { status: StatusCode::BAD_REQUEST, name: "INVALID_ARGUMENT", message, details }
+    FcmProblem { status: StatusCode::BAD_REQUEST, name: "INVALID_ARGUMENT", message, details }
 }
 
 /// Too many messages for `whom`: the project, a topic or a device.
-fn exceeded(whom: &str) -> Problem {
+fn exceeded(whom: &str) -> FcmProblem {
     let violation =
         json!({ "subject": whom, "description": format!("{whom} message rate exceeded") });
     let failure = json!({
         "@type": "type.googleapis.com/google.rpc.QuotaFailure",
         "violations": [violation],
     });
-    Problem {
+    FcmProblem {
         status: StatusCode::TOO_MANY_REQUESTS,
         name: "RESOURCE_EXHAUSTED",
         message: "Quota exceeded.",
@@ -256,11 +259,11 @@ fn fcm_error(code: &str) -> Value {
     json!({ "@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code })
 }
 
-// === impl Answer ===
+// === impl SimAnswer ===
 
-impl From<Problem> for Answer {
-    fn from(problem: Problem) -> Self {
-        let Problem { status, name, message, details } = problem;
+impl From<FcmProblem> for SimAnswer {
+    fn from(problem: FcmProblem) -> Self {
+        let FcmProblem { status, name, message, details } = problem;
         let mut error = json!({ "code": status.as_u16(), "message": message, "status": name });
         if let (Value::Array(_), Some(fields)) = (&details, error.as_object_mut()) {
             fields.insert("details".to_owned(), details);

@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::TOKEN_PATH;
-use crate::exchange::{Answer, Content, Request};
+use crate::exchange::{Request, SimAnswer, SimContent};
 
 const GRANT_TYPE: &str = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer";
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
@@ -28,7 +28,7 @@ const TOKENS_MAX: usize = 1024;
 
 /// The tokens that are good, and whom they are given to.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(super) struct FcmTokens {
     key: ParsedPublicKey,
     lifetime: Duration,
     /// When each ends, in microseconds since the Unix epoch.
@@ -39,23 +39,23 @@ pub(super) struct Tokens {
 #[derive(Debug, Default)]
 pub(super) struct Bearer(RefCell<Option<(Vec<u8>, u64)>>);
 
-// === impl Tokens ===
+// === impl FcmTokens ===
 
-impl Tokens {
+impl FcmTokens {
     /// For assertions signed for `key`.
     pub(super) fn new(key: ParsedPublicKey, lifetime: Duration) -> Self {
         Self { key, lifetime, until_us: Mutex::default() }
     }
 
     /// Answers whoever asks for one.
-    pub(super) fn exchange(&self, request: &Request<'_>, now_us: u64) -> Answer {
+    pub(super) fn exchange(&self, request: &Request<'_>, now_us: u64) -> SimAnswer {
         let refuse = |description: &str| {
             let body = json!({ "error": "invalid_grant", "error_description": description });
-            Answer::new(StatusCode::BAD_REQUEST, Bytes::from(body.to_string()))
+            SimAnswer::new(StatusCode::BAD_REQUEST, Bytes::from(body.to_string()))
         };
-        let Content::Whole(body) = request.content else { return refuse("too long") };
+        let SimContent::Whole(body) = request.content else { return refuse("too long") };
         if request.method != Method::POST {
-            return Answer::new(StatusCode::METHOD_NOT_ALLOWED, Bytes::new());
+            return SimAnswer::new(StatusCode::METHOD_NOT_ALLOWED, Bytes::new());
         }
         let form = str::from_utf8(body).unwrap_or_default();
         let assertion = form.split('&').find_map(|field| field.strip_prefix("assertion="));
@@ -72,9 +72,9 @@ impl Tokens {
                 let seconds = self.lifetime.as_secs();
                 let body =
                     json!({ "access_token": token, "expires_in": seconds, "token_type": "Bearer" });
-                Answer::new(StatusCode::OK, Bytes::from(body.to_string()))
+                SimAnswer::new(StatusCode::OK, Bytes::from(body.to_string()))
             }
-            None => Answer::new(StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()),
+            None => SimAnswer::new(StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()),
         }
     }
 
@@ -128,7 +128,7 @@ impl Tokens {
 
 impl Bearer {
     /// Whether the request brings a token that is good.
-    pub(super) fn is_known(&self, tokens: &Tokens, headers: &HeaderMap, now_us: u64) -> bool {
+    pub(super) fn is_known(&self, tokens: &FcmTokens, headers: &HeaderMap, now_us: u64) -> bool {
         let Some(authorization) = headers.get(AUTHORIZATION) else { return false };
         let mut last = self.0.borrow_mut();
         if last.as_ref().is_none_or(|(known, _)| known != authorization.as_bytes()) {

@@ -23,7 +23,7 @@ use http::request::Parts;
 use tokio::time::Sleep;
 
 use crate::clock;
-use crate::exchange::{Content, Reply, Request};
+use crate::exchange::{Request, SimContent, SimReply};
 use crate::provider::Provider;
 use crate::tls::TlsStream;
 use wire::SharedWire;
@@ -47,7 +47,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .handshake(wire.clone())
         .await?;
-    let mut connection = Connection {
+    let mut connection = SimConnection {
         goaway_after: provider.options.faults.goaway_every.map(NonZeroU64::get),
         wire,
         h2,
@@ -57,11 +57,11 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
         recording: VecDeque::new(),
         delayed: BinaryHeap::new(),
         timer: None,
-        ending: Ending::Never,
+        ending: SimEnding::Never,
         abandoned: Vec::new(),
     };
     let end = poll_fn(|context| connection.poll(context)).await?;
-    if let End::Abrupt { last_stream } = end {
+    if let ConnectionEnd::Abrupt { last_stream } = end {
         let wire = connection.wire.clone();
         drop(connection);
         // However the goodbye ends, the connection is closed by then.
@@ -70,7 +70,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
     Ok(())
 }
 
-struct Connection {
+struct SimConnection {
     wire: SharedWire,
     h2: h2::server::Connection<SharedWire, Bytes>,
     provider: Rc<Provider>,
@@ -78,20 +78,20 @@ struct Connection {
     accepted: u64,
     goaway_after: Option<u64>,
     /// Requests whose body is not complete.
-    uploads: Vec<Upload>,
+    uploads: Vec<RequestUpload>,
     /// Replies that wait for their record to be written, in the order of the journal.
     recording: VecDeque<(u64, Outgoing)>,
     /// Replies that wait for their time, the earliest on top.
     delayed: BinaryHeap<Reverse<Outgoing>>,
     timer: Option<(u64, Pin<Box<Sleep>>)>,
-    ending: Ending,
+    ending: SimEnding,
     /// Streams above the last one of an abrupt GOAWAY: held open, so that nothing is sent on them.
     abandoned: Vec<SendResponse<Bytes>>,
 }
 
 /// How the connection is to end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum SimEnding {
     Never,
     /// Streams up to this one are served.
     Abrupt {
@@ -101,12 +101,12 @@ enum Ending {
 }
 
 /// How it ended.
-enum End {
+enum ConnectionEnd {
     Closed,
     Abrupt { last_stream: u32 },
 }
 
-struct Upload {
+struct RequestUpload {
     parts: Parts,
     stream: RecvStream,
     respond: SendResponse<Bytes>,
@@ -130,32 +130,34 @@ enum Complete {
 /// A reply and when it is due, in microseconds since the Unix epoch.
 struct Outgoing {
     due_us: u64,
-    reply: Reply,
+    reply: SimReply,
     respond: SendResponse<Bytes>,
 }
 
-// === impl Connection ===
+// === impl SimConnection ===
 
-impl Connection {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, h2::Error>> {
+impl SimConnection {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ConnectionEnd, h2::Error>> {
         loop {
             if self.poll_requests(context)?.is_ready() {
-                return Poll::Ready(Ok(End::Closed));
+                return Poll::Ready(Ok(ConnectionEnd::Closed));
             }
             self.continue_uploads();
             let sent = self.send_recorded(context) + self.send_delayed(context);
-            if self.ending == Ending::Disconnect {
-                return Poll::Ready(Ok(End::Closed));
+            if self.ending == SimEnding::Disconnect {
+                return Poll::Ready(Ok(ConnectionEnd::Closed));
             }
             if sent > 0 {
                 // What was sent leaves with the next turn.
                 continue;
             }
             return match self.ending {
-                Ending::Abrupt { last_stream } if self.is_idle() && self.wire.is_flushed() => {
-                    Poll::Ready(Ok(End::Abrupt { last_stream }))
+                SimEnding::Abrupt { last_stream } if self.is_idle() && self.wire.is_flushed() => {
+                    Poll::Ready(Ok(ConnectionEnd::Abrupt { last_stream }))
                 }
-                Ending::Never | Ending::Disconnect | Ending::Abrupt { .. } => Poll::Pending,
+                SimEnding::Never | SimEnding::Disconnect | SimEnding::Abrupt { .. } => {
+                    Poll::Pending
+                }
             };
         }
     }
@@ -169,19 +171,24 @@ impl Connection {
             };
             let (request, respond) = accepted?;
             let (parts, stream) = request.into_parts();
-            self.accept(Upload { parts, stream, respond, received: Received::Piece(Bytes::new()) });
+            self.accept(RequestUpload {
+                parts,
+                stream,
+                respond,
+                received: Received::Piece(Bytes::new()),
+            });
         }
     }
 
-    fn accept(&mut self, mut upload: Upload) {
-        if matches!(self.ending, Ending::Abrupt { .. }) {
-            self.provider.refuse(&upload.request(Content::TooLong));
+    fn accept(&mut self, mut upload: RequestUpload) {
+        if matches!(self.ending, SimEnding::Abrupt { .. }) {
+            self.provider.refuse(&upload.request(SimContent::TooLong));
             self.abandoned.push(upload.respond);
             return;
         }
         if self.wire.is_single_stream() && !self.is_idle() {
-            let record = self.provider.refuse(&upload.request(Content::TooLong));
-            let outgoing = Outgoing { due_us: 0, reply: Reply::Refuse, respond: upload.respond };
+            let record = self.provider.refuse(&upload.request(SimContent::TooLong));
+            let outgoing = Outgoing { due_us: 0, reply: SimReply::Refuse, respond: upload.respond };
             self.recording.push_back((record, outgoing));
             return;
         }
@@ -189,7 +196,7 @@ impl Connection {
         if self.goaway_after == Some(self.accepted) {
             if self.provider.options.faults.goaway_abrupt {
                 let last_stream = upload.respond.stream_id().as_u32();
-                self.ending = Ending::Abrupt { last_stream };
+                self.ending = SimEnding::Abrupt { last_stream };
             } else {
                 self.h2.graceful_shutdown();
             }
@@ -214,11 +221,11 @@ impl Connection {
         }
     }
 
-    fn judge(&mut self, upload: Upload, complete: &Complete) {
+    fn judge(&mut self, upload: RequestUpload, complete: &Complete) {
         let content = match complete {
             Complete::Lost => return,
-            Complete::Whole => Content::Whole(upload.received.bytes()),
-            Complete::TooLong => Content::TooLong,
+            Complete::Whole => SimContent::Whole(upload.received.bytes()),
+            Complete::TooLong => SimContent::TooLong,
         };
         let verdict = self.provider.receive(&upload.request(content));
         if verdict.authenticated {
@@ -279,7 +286,7 @@ impl Connection {
         let Outgoing { reply, mut respond, .. } = outgoing;
         // A client that reset the stream gets no answer: nothing to do about an error.
         match reply {
-            Reply::Answer(answer) => {
+            SimReply::Answer(answer) => {
                 let body = answer.body.clone();
                 let response = answer.into_response(drop);
                 if let Ok(mut stream) = respond.send_response(response, body.is_empty())
@@ -288,9 +295,9 @@ impl Connection {
                     drop(stream.send_data(body, true));
                 }
             }
-            Reply::Silence => respond.send_reset(Reason::CANCEL),
-            Reply::Refuse => respond.send_reset(Reason::REFUSED_STREAM),
-            Reply::Disconnect => self.ending = Ending::Disconnect,
+            SimReply::Silence => respond.send_reset(Reason::CANCEL),
+            SimReply::Refuse => respond.send_reset(Reason::REFUSED_STREAM),
+            SimReply::Disconnect => self.ending = SimEnding::Disconnect,
         }
     }
 
@@ -299,10 +306,10 @@ impl Connection {
     }
 }
 
-// === impl Upload ===
+// === impl RequestUpload ===
 
-impl Upload {
-    fn request<'a>(&'a self, content: Content<'a>) -> Request<'a> {
+impl RequestUpload {
+    fn request<'a>(&'a self, content: SimContent<'a>) -> Request<'a> {
         let Parts { method, uri, headers, .. } = &self.parts;
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         Request { method, authority, path: uri.path(), headers, content }

@@ -18,7 +18,7 @@ const MAX_CONCURRENT_STREAMS: [u8; 2] = [0, 3];
 #[derive(Debug)]
 pub(super) struct SingleStream {
     has_sent_settings: bool,
-    stage: Stage,
+    stage: SingleStreamStage,
     /// Bytes of the frame (at first: of the preface) under way that are still to pass.
     passing_bytes: usize,
     acknowledged: u32,
@@ -29,7 +29,7 @@ pub(super) struct SingleStream {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SingleStreamStage {
     One,
     /// More may be announced at the next frame boundary.
     Allowed(u32),
@@ -42,7 +42,7 @@ impl SingleStream {
     pub(super) fn new() -> Self {
         Self {
             has_sent_settings: false,
-            stage: Stage::One,
+            stage: SingleStreamStage::One,
             passing_bytes: PREFACE_BYTES,
             acknowledged: 0,
             unparsed: BytesMut::new(),
@@ -51,17 +51,17 @@ impl SingleStream {
     }
 
     pub(super) fn allow(&mut self, streams: u32) {
-        if self.stage == Stage::One {
-            self.stage = Stage::Allowed(streams);
+        if self.stage == SingleStreamStage::One {
+            self.stage = SingleStreamStage::Allowed(streams);
         }
     }
 
     pub(super) fn is_limited(&self) -> bool {
-        self.stage == Stage::One
+        self.stage == SingleStreamStage::One
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == SingleStreamStage::Over
             && self.received.is_empty()
             && self.unparsed.is_empty()
             && self.passing_bytes == 0
@@ -86,10 +86,10 @@ impl SingleStream {
 
     /// The SETTINGS that announce the higher limit, once, when it is allowed.
     pub(super) fn take_settings(&mut self) -> Option<Vec<u8>> {
-        let Stage::Allowed(streams) = self.stage else {
+        let SingleStreamStage::Allowed(streams) = self.stage else {
             return None;
         };
-        self.stage = Stage::Announced;
+        self.stage = SingleStreamStage::Announced;
         let mut frame = vec![0, 0, 6, KIND_SETTINGS, 0, 0, 0, 0, 0];
         frame.extend_from_slice(&MAX_CONCURRENT_STREAMS);
         frame.extend_from_slice(&streams.to_be_bytes());
@@ -114,7 +114,7 @@ impl SingleStream {
                 self.acknowledged += 1;
                 if self.acknowledged == 2 {
                     self.unparsed.advance(HEADER_BYTES);
-                    self.stage = Stage::Over;
+                    self.stage = SingleStreamStage::Over;
                     continue;
                 }
             }

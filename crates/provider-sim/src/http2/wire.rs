@@ -17,9 +17,9 @@ const GOAWAY_REASON: &[u8] = br#"{"reason":"Shutdown"}"#;
 
 /// A connection's bytes, shared by h2 and by the task that drives it.
 #[derive(Clone)]
-pub(super) struct SharedWire(Rc<RefCell<Wire>>);
+pub(super) struct SharedWire(Rc<RefCell<FlushedWire>>);
 
-struct Wire {
+struct FlushedWire {
     tls: TlsStream,
     /// Nothing that h2 wrote is waiting: the next byte starts a frame.
     is_flushed: bool,
@@ -33,7 +33,7 @@ struct Wire {
 impl SharedWire {
     /// With `single_stream` the client is allowed one stream until [`SharedWire::allow_streams`].
     pub(super) fn new(tls: TlsStream, single_stream: bool) -> Self {
-        Self(Rc::new(RefCell::new(Wire {
+        Self(Rc::new(RefCell::new(FlushedWire {
             tls,
             is_flushed: true,
             own: BytesMut::new(),
@@ -126,14 +126,14 @@ impl AsyncWrite for SharedWire {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut wire: RefMut<'_, Wire> = self.0.borrow_mut();
+        let mut wire: RefMut<'_, FlushedWire> = self.0.borrow_mut();
         Pin::new(&mut wire.tls).poll_shutdown(context)
     }
 }
 
-// === impl Wire ===
+// === impl FlushedWire ===
 
-impl Wire {
+impl FlushedWire {
     fn poll_read(
         &mut self,
         context: &mut Context<'_>,

@@ -41,9 +41,9 @@ pub struct Record<'a> {
     /// When the request was complete, in microseconds since the Unix epoch.
     pub received_us: u64,
     /// The provider it came to.
-    pub channel: Channel,
+    pub channel: JournalChannel,
     /// What became of it.
-    pub status: Status,
+    pub status: JournalStatus,
     /// `apns-id` or `webhook-id`; `-` when there is none.
     pub id: &'a str,
     /// Device token or path; `-` when there is none.
@@ -52,7 +52,7 @@ pub struct Record<'a> {
 
 /// The provider a request came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Channel {
+pub enum JournalChannel {
     /// The APNs provider.
     Apns,
     /// The webhook provider.
@@ -67,7 +67,7 @@ pub enum Channel {
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Status {
+pub enum JournalStatus {
     /// Answered with this HTTP status.
     Answered(u16),
     /// Processed, and left without an answer on purpose.
@@ -76,7 +76,7 @@ pub enum Status {
     Refuse,
 }
 
-impl Status {
+impl JournalStatus {
     /// Answered with success: the sender knows that it arrived.
     pub const fn is_accepted(self) -> bool {
         matches!(self, Self::Answered(200..=299))
@@ -88,7 +88,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Channel {
+impl fmt::Display for JournalChannel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Apns => "apns",
@@ -100,7 +100,7 @@ impl fmt::Display for Channel {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for JournalStatus {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered(code) => code.fmt(formatter),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use super::{Channel, Record, Status};
+use super::{JournalChannel, JournalStatus, Record};
 use crate::Error;
 
 const BUFFER_BYTES: usize = 1 << 18;
@@ -59,17 +59,17 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
     let record = Record {
         received_us: fields.next()?.parse().ok()?,
         channel: match fields.next()? {
-            "apns" => Channel::Apns,
-            "webhook" => Channel::Webhook,
-            "webpush" => Channel::WebPush,
-            "fcm" => Channel::Fcm,
-            "smtp" => Channel::Smtp,
+            "apns" => JournalChannel::Apns,
+            "webhook" => JournalChannel::Webhook,
+            "webpush" => JournalChannel::WebPush,
+            "fcm" => JournalChannel::Fcm,
+            "smtp" => JournalChannel::Smtp,
             _ => return None,
         },
         status: match fields.next()? {
-            "drop" => Status::Drop,
-            "refuse" => Status::Refuse,
-            code => Status::Answered(code.parse().ok()?),
+            "drop" => JournalStatus::Drop,
+            "refuse" => JournalStatus::Refuse,
+            code => JournalStatus::Answered(code.parse().ok()?),
         },
         id: fields.next()?,
         recipient: fields.next()?,
@@ -87,11 +87,11 @@ mod tests {
     fn records_come_back_as_written() {
         let mut reader = Reader::new(GOOD.as_bytes());
         let first = reader.next_record().unwrap().unwrap();
-        assert_eq!((first.received_us, first.channel), (17, Channel::Apns));
-        assert_eq!(first.status, Status::Answered(200));
+        assert_eq!((first.received_us, first.channel), (17, JournalChannel::Apns));
+        assert_eq!(first.status, JournalStatus::Answered(200));
         let second = reader.next_record().unwrap().unwrap();
         assert_eq!((second.id, second.recipient), ("id-2", "/hook"));
-        assert_eq!(second.status, Status::Drop);
+        assert_eq!(second.status, JournalStatus::Drop);
         assert!(reader.next_record().unwrap().is_none());
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::BufRead;
 
-use super::{Channel, Reader, Record, Status};
+use super::{JournalChannel, JournalStatus, Reader, Record};
 use crate::Error;
 
 /// The totals of a journal. Five million records take about 200 MiB while they are added up.
@@ -13,7 +13,7 @@ pub struct Summary {
     /// All records.
     pub records: u64,
     /// Records per status.
-    pub by_status: BTreeMap<Status, u64>,
+    pub by_status: BTreeMap<JournalStatus, u64>,
     /// Ids that reached their recipient, and how often.
     pub ids: Repeats,
     /// Recipients that were reached, and how often.
@@ -81,7 +81,7 @@ impl Summary {
 }
 
 impl Names {
-    fn add(&mut self, channel: Channel, name: &str, status: Status) {
+    fn add(&mut self, channel: JournalChannel, name: &str, status: JournalStatus) {
         let half = |salt: u8| {
             let mut hasher = DefaultHasher::new();
             (salt, channel, name).hash(&mut hasher);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(summary.records, 10);
         assert_eq!(summary.accepted(), 6);
         assert_eq!((summary.first_us, summary.last_us), (Some(10), Some(95)));
-        assert_eq!(summary.by_status.get(&Status::Drop), Some(&2));
+        assert_eq!(summary.by_status.get(&JournalStatus::Drop), Some(&2));
         let expect = Repeats { accepted: 5, accepted_twice: 1, arrived: 6, arrived_twice: 2 };
         assert_eq!(summary.ids, expect);
         let expect = Repeats { accepted: 5, accepted_twice: 1, arrived: 5, arrived_twice: 2 };

@@ -39,11 +39,11 @@ pub(crate) fn open(path: &Path) -> Result<File, Error> {
 pub(crate) struct Journal {
     file: Arc<File>,
     fsync: bool,
-    state: RefCell<State>,
+    state: RefCell<JournalState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct JournalState {
     lines: Vec<u8>,
     /// Records added so far, and how many of them are written.
     added: u64,
@@ -177,7 +177,7 @@ mod tests {
     use std::pin::pin;
 
     use super::*;
-    use crate::journal::{Channel, Reader, Status};
+    use crate::journal::{JournalChannel, JournalStatus, Reader};
 
     fn line(record: &Record<'_>) -> String {
         let mut lines = Vec::new();
@@ -191,8 +191,8 @@ mod tests {
         let check = |id, expect: &str| {
             let record = Record {
                 received_us: 1,
-                channel: Channel::Webhook,
-                status: Status::Answered(200),
+                channel: JournalChannel::Webhook,
+                status: JournalStatus::Answered(200),
                 id,
                 recipient: "/hook",
             };
@@ -235,8 +235,8 @@ mod tests {
 
     const RECORD: Record<'_> = Record {
         received_us: 1,
-        channel: Channel::Apns,
-        status: Status::Answered(200),
+        channel: JournalChannel::Apns,
+        status: JournalStatus::Answered(200),
         id: "id",
         recipient: "token",
     };

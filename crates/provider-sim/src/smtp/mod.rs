@@ -18,10 +18,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::faults::{Dice, Outage};
-use crate::journal::{Channel, Journal, Record, Status};
+use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
 use crate::options::Options;
 use rules::Greylist;
-use talk::{Ended, Talk};
+use talk::{Talk, TalkEnded};
 
 /// The mail server in one serving thread.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl MailServer {
         tcp.set_nodelay(true)?;
         let mut talk = Talk::new(BufReader::new(tcp), Rc::clone(&self), false);
         talk.greet().await?;
-        if talk.run().await? == Ended::StartTls {
+        if talk.run().await? == TalkEnded::StartTls {
             // What was sent ahead of the encryption is forgotten with the buffer.
             let tcp = talk.into_stream().into_inner();
             let encrypted = TlsAcceptor::from(tls).accept(tcp).await?;
@@ -62,8 +62,8 @@ impl MailServer {
     }
 
     /// Writes a line into the books, and waits until it is written.
-    async fn record(&self, received_us: u64, status: Status, id: &str, recipient: &str) {
-        let record = Record { received_us, channel: Channel::Smtp, status, id, recipient };
+    async fn record(&self, received_us: u64, status: JournalStatus, id: &str, recipient: &str) {
+        let record = Record { received_us, channel: JournalChannel::Smtp, status, id, recipient };
         let number = self.journal.add(&record);
         std::future::poll_fn(|context| match self.journal.poll_written(number, context) {
             Poll::Ready(()) => Poll::Ready(()),

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::MailServer;
-use crate::faults::{Fault, is_dead};
-use crate::journal::Status;
+use crate::faults::{SimFault, is_dead};
+use crate::journal::JournalStatus;
 
 /// What is said of a recipient.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum MailAdmission {
     /// It is good, and this is what becomes of the mail.
-    Good(Taken),
+    Good(MailTaken),
     /// It is answered so.
     Reply(u16, String),
     /// It is answered 421, and the connection ends.
@@ -20,7 +20,7 @@ pub(super) enum Admission {
 
 /// What is done about a whole mail for one recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum MailTaken {
     /// 250.
     Accepted,
     /// 451: not taken.
@@ -45,26 +45,28 @@ impl MailServer {
     }
 
     /// Decides about a recipient.
-    pub(super) fn admit(&self, recipient: &str, now_us: u64) -> Admission {
+    pub(super) fn admit(&self, recipient: &str, now_us: u64) -> MailAdmission {
         if let Some((code, enhanced)) = asked_for(recipient) {
-            return Admission::Reply(code, format!("{enhanced} as the address asks for"));
+            return MailAdmission::Reply(code, format!("{enhanced} as the address asks for"));
         }
         let faults = &self.options.faults;
         if faults.dead_tokens > 0.0 && is_dead(recipient, faults.dead_tokens) {
-            return Admission::Reply(550, "5.1.1 no such user here".to_owned());
+            return MailAdmission::Reply(550, "5.1.1 no such user here".to_owned());
         }
         if let Some(wait) = self.options.smtp_greylist {
             let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
             if self.greylist.turns_away(recipient, now_us, wait_us) {
-                return Admission::Reply(450, "4.2.0 Greylisted, try again".to_owned());
+                return MailAdmission::Reply(450, "4.2.0 Greylisted, try again".to_owned());
             }
         }
         match self.dice.borrow_mut().fault() {
-            None => Admission::Good(Taken::Accepted),
-            Some(Fault::Refuse | Fault::Unavailable) => Admission::Close,
-            Some(Fault::Throttle) => Admission::Reply(451, "4.7.1 too many mails".to_owned()),
-            Some(Fault::InternalError) => Admission::Good(Taken::Failed),
-            Some(Fault::Drop | Fault::Disconnect) => Admission::Good(Taken::Silence),
+            None => MailAdmission::Good(MailTaken::Accepted),
+            Some(SimFault::Refuse | SimFault::Unavailable) => MailAdmission::Close,
+            Some(SimFault::Throttle) => {
+                MailAdmission::Reply(451, "4.7.1 too many mails".to_owned())
+            }
+            Some(SimFault::InternalError) => MailAdmission::Good(MailTaken::Failed),
+            Some(SimFault::Drop | SimFault::Disconnect) => MailAdmission::Good(MailTaken::Silence),
         }
     }
 
@@ -84,14 +86,14 @@ impl MailServer {
     }
 }
 
-// === impl Taken ===
+// === impl MailTaken ===
 
-impl Taken {
-    pub(super) const fn status(self) -> Status {
+impl MailTaken {
+    pub(super) const fn status(self) -> JournalStatus {
         match self {
-            Self::Accepted => Status::Answered(250),
-            Self::Failed => Status::Answered(451),
-            Self::Silence => Status::Drop,
+            Self::Accepted => JournalStatus::Answered(250),
+            Self::Failed => JournalStatus::Answered(451),
+            Self::Silence => JournalStatus::Drop,
         }
     }
 }

@@ -11,9 +11,9 @@ use tokio::io::{
 };
 
 use super::MailServer;
-use super::rules::{Admission, Taken};
+use super::rules::{MailAdmission, MailTaken};
 use crate::clock;
-use crate::journal::Status;
+use crate::journal::JournalStatus;
 
 /// A conversation over one stream.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Talk<S> {
     mails: u64,
     sender: Option<String>,
     /// The good ones, and what becomes of the mail for each.
-    recipients: Vec<(String, Taken)>,
+    recipients: Vec<(String, MailTaken)>,
     /// What `BDAT` brought so far.
     chunks: Vec<u8>,
     replies: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Talk<S> {
 
 /// How a conversation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum TalkEnded {
     /// For good.
     Closed,
     /// To go on encrypted.
@@ -70,12 +70,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     }
 
     /// Answers commands until the client or the server has had enough. Replies leave together, before more is waited for.
-    pub(super) async fn run(&mut self) -> io::Result<Ended> {
+    pub(super) async fn run(&mut self) -> io::Result<TalkEnded> {
         loop {
             if self.stream.buffer().is_empty() {
                 self.flush().await?;
             }
-            let Some(command) = self.line().await? else { return Ok(Ended::Closed) };
+            let Some(command) = self.line().await? else { return Ok(TalkEnded::Closed) };
             let verb = command.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             match verb.as_str() {
                 "EHLO" => self.hello(),
@@ -83,33 +83,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
                 "STARTTLS" if !self.is_encrypted => {
                     self.say("220 2.0.0 go ahead");
                     self.flush().await?;
-                    return Ok(Ended::StartTls);
+                    return Ok(TalkEnded::StartTls);
                 }
                 "AUTH" => self.log_in(&command).await?,
                 "MAIL" => {
                     if !self.mail(&command) {
                         self.flush().await?;
-                        return Ok(Ended::Closed);
+                        return Ok(TalkEnded::Closed);
                     }
                 }
                 "RCPT" => {
                     if !self.recipient(&command).await {
                         self.flush().await?;
-                        return Ok(Ended::Closed);
+                        return Ok(TalkEnded::Closed);
                     }
                 }
                 "DATA" if self.recipients.is_empty() => self.say("503 5.5.1 no valid recipients"),
                 "DATA" => {
                     self.say("354 go ahead");
                     self.flush().await?;
-                    let Some(message) = self.dotted().await? else { return Ok(Ended::Closed) };
+                    let Some(message) = self.dotted().await? else { return Ok(TalkEnded::Closed) };
                     if !self.take(&message).await? {
-                        return Ok(Ended::Closed);
+                        return Ok(TalkEnded::Closed);
                     }
                 }
                 "BDAT" => {
                     if !self.chunk(&command).await? {
-                        return Ok(Ended::Closed);
+                        return Ok(TalkEnded::Closed);
                     }
                 }
                 "RSET" => {
@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
                 "QUIT" => {
                     self.say("221 2.0.0 bye");
                     self.flush().await?;
-                    return Ok(Ended::Closed);
+                    return Ok(TalkEnded::Closed);
                 }
                 _ => self.say("500 5.5.2 what?"),
             }
@@ -206,19 +206,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         }
         let now_us = clock::unix_us();
         match self.server.admit(recipient, now_us) {
-            Admission::Good(taken) => {
+            MailAdmission::Good(taken) => {
                 self.recipients.push((recipient.to_owned(), taken));
                 self.say("250 2.1.5 ok");
                 true
             }
-            Admission::Reply(code, words) => {
-                self.server.record(now_us, Status::Answered(code), "", recipient).await;
+            MailAdmission::Reply(code, words) => {
+                self.server.record(now_us, JournalStatus::Answered(code), "", recipient).await;
                 let line = format!("{code} {words}");
                 self.say(&line);
                 true
             }
-            Admission::Close => {
-                self.server.record(now_us, Status::Refuse, "", recipient).await;
+            MailAdmission::Close => {
+                self.server.record(now_us, JournalStatus::Refuse, "", recipient).await;
                 self.say("421 4.3.2 going away");
                 false
             }
@@ -258,11 +258,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     async fn take(&mut self, message: &[u8]) -> io::Result<bool> {
         let now_us = clock::unix_us();
         let id = message_id(message);
-        let mut answer = Taken::Accepted;
+        let mut answer = MailTaken::Accepted;
         // One reply for all: the last recipient's fate is the worst of them.
         for (recipient, taken) in std::mem::take(&mut self.recipients) {
             self.server.record(now_us, taken.status(), &id, &recipient).await;
-            answer = if taken == Taken::Accepted { answer } else { taken };
+            answer = if taken == MailTaken::Accepted { answer } else { taken };
         }
         self.forget();
         self.mails += 1;
@@ -271,9 +271,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
             tokio::time::sleep(latency).await;
         }
         match answer {
-            Taken::Accepted => self.say("250 2.0.0 taken"),
-            Taken::Failed => self.say("451 4.3.0 failed, try again"),
-            Taken::Silence => return Ok(false),
+            MailTaken::Accepted => self.say("250 2.0.0 taken"),
+            MailTaken::Failed => self.say("451 4.3.0 failed, try again"),
+            MailTaken::Silence => return Ok(false),
         }
         if self.server.closes_after().is_some_and(|most| self.mails >= most) {
             self.say("421 4.4.2 enough for one connection");

@@ -19,9 +19,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::Error;
-use crate::exchange::{Answer, Content, Finding, Request, Trouble};
+use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
 use subscriber::Subscriber;
-use vapid::Tokens;
+use vapid::VapidTokens;
 
 const PATH_PREFIX: &str = "/push/";
 const BODY_BYTES_MAX: usize = 4096;
@@ -37,7 +37,7 @@ type Rejection = (StatusCode, &'static str);
 /// The Web Push side of a provider.
 #[derive(Debug)]
 pub(crate) struct WebPush {
-    tokens: Tokens,
+    tokens: VapidTokens,
     subscribers: RefCell<HashMap<u64, Arc<Subscriber>>>,
 }
 
@@ -59,14 +59,14 @@ impl WebPush {
 
     /// `public_key` is the only one that may send, if it is given: base64url, as pages subscribe with it.
     pub(crate) fn new(public_key: Option<&str>) -> Result<Self, Error> {
-        Ok(Self { tokens: Tokens::new(public_key)?, subscribers: RefCell::default() })
+        Ok(Self { tokens: VapidTokens::new(public_key)?, subscribers: RefCell::default() })
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
         let (id, rejection) = match self.open(request, now_us) {
             Ok(message) => (identify(request.path, &message), None),
             Err((status, words)) => {
-                (String::new(), Some(Answer::new(status, Bytes::from_static(words.as_bytes()))))
+                (String::new(), Some(SimAnswer::new(status, Bytes::from_static(words.as_bytes()))))
             }
         };
         let id = Cow::Owned(id);
@@ -74,20 +74,20 @@ impl WebPush {
     }
 
     /// The answer to a message that was taken.
-    pub(crate) fn accepted(id: &str) -> Answer {
-        let mut answer = Answer::new(StatusCode::CREATED, Bytes::new());
+    pub(crate) fn accepted(id: &str) -> SimAnswer {
+        let mut answer = SimAnswer::new(StatusCode::CREATED, Bytes::new());
         answer.location = HeaderValue::from_str(&format!("/message/{id}")).ok();
         answer
     }
 
-    pub(crate) const fn trouble(trouble: Trouble) -> Answer {
+    pub(crate) const fn trouble(trouble: Trouble) -> SimAnswer {
         let status = match trouble {
             Trouble::Gone => StatusCode::GONE,
             Trouble::Throttled => StatusCode::TOO_MANY_REQUESTS,
             Trouble::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Trouble::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Answer::new(status, Bytes::new())
+        SimAnswer::new(status, Bytes::new())
     }
 
     /// The message in the clear, if everything about the request is right.
@@ -97,7 +97,7 @@ impl WebPush {
         }
         let number = request.path.strip_prefix(PATH_PREFIX).and_then(|text| text.parse().ok());
         let number = number.ok_or((StatusCode::NOT_FOUND, "there is no such subscription"))?;
-        let Content::Whole(body) = request.content else {
+        let SimContent::Whole(body) = request.content else {
             return Err((StatusCode::PAYLOAD_TOO_LARGE, "a message has at most 4096 bytes"));
         };
         self.tokens.verify(text(request.headers, "authorization"), request.authority, now_us)?;

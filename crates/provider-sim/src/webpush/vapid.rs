@@ -33,18 +33,18 @@ const NO_CONTACT: Rejection =
 
 /// The tokens a serving thread has seen.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(super) struct VapidTokens {
     public_key: Option<String>,
-    known: RefCell<HashMap<String, Claims>>,
+    known: RefCell<HashMap<String, VapidClaims>>,
 }
 
 #[derive(Debug, Clone)]
-struct Claims {
+struct VapidClaims {
     audience: String,
     expires_s: u64,
 }
 
-impl Tokens {
+impl VapidTokens {
     pub(super) fn new(public_key: Option<&str>) -> Result<Self, Error> {
         let is_point = |key: &str| decode(key).is_some_and(|point| point.len() == POINT_BYTES);
         if public_key.is_some_and(|key| !is_point(key)) {
@@ -80,7 +80,7 @@ impl Tokens {
     }
 
     /// The claims of a well-formed and well-signed token.
-    fn admit(&self, authorization: &str) -> Result<Claims, Rejection> {
+    fn admit(&self, authorization: &str) -> Result<VapidClaims, Rejection> {
         let parameters = authorization.strip_prefix("vapid ").ok_or(MISSING)?;
         let parameter = |name: &str| {
             let mut parameters = parameters.split(',').filter_map(|one| one.trim().split_once('='));
@@ -97,7 +97,7 @@ impl Tokens {
         }
         let audience = claims.get("aud").and_then(Value::as_str).ok_or(INVALID)?.to_owned();
         let expires_s = claims.get("exp").and_then(Value::as_u64).ok_or(INVALID)?;
-        Ok(Claims { audience, expires_s })
+        Ok(VapidClaims { audience, expires_s })
     }
 }
 

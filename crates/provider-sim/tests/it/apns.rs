@@ -8,7 +8,7 @@ use crate::support::{
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
-use provider_sim::journal::Status;
+use provider_sim::journal::JournalStatus;
 
 /// A good request with one thing changed.
 fn with(change: impl FnOnce(&mut Request<()>)) -> Request<()> {
@@ -141,7 +141,7 @@ async fn a_record_is_there_when_its_answer_is() {
     for (number, response) in under_way {
         assert_eq!(answer(response).await.unwrap().status, StatusCode::OK);
         let line = sim.journal().into_iter().find(|line| line.id == id(number)).unwrap();
-        assert_eq!((line.status, line.recipient), (Status::Answered(200), device(number)));
+        assert_eq!((line.status, line.recipient), (JournalStatus::Answered(200), device(number)));
     }
     let summary = sim.summary();
     assert_eq!((summary.records, summary.ids.accepted), (300, 300));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{Client, PAYLOAD, Sim, answer, device, id, push};
 use h2::Reason;
 use provider_sim::is_dead;
-use provider_sim::journal::Status;
+use provider_sim::journal::JournalStatus;
 
 /// Pushes one after the other and returns what came back: a status, or 0 for none.
 async fn push_all(client: &mut Client, count: usize) -> Vec<u16> {
@@ -75,7 +75,7 @@ async fn a_dropped_request_is_recorded_and_never_answered() {
     for number in 0..3 {
         let error = client.push(&id(number), &device(number)).await.unwrap_err();
         assert_eq!(error.reason(), Some(Reason::CANCEL));
-        assert_eq!(sim.journal()[number].status, Status::Drop);
+        assert_eq!(sim.journal()[number].status, JournalStatus::Drop);
     }
     assert_eq!((sim.summary().ids.accepted, sim.summary().ids.arrived), (0, 3));
 }
@@ -85,7 +85,7 @@ async fn a_refused_request_is_not_recorded_as_processed() {
     let sim = Sim::start(|options| options.faults.refuse_rate = 1.0);
     let error = sim.apns().await.push(&id(1), &device(1)).await.unwrap_err();
     assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM));
-    assert_eq!(sim.journal()[0].status, Status::Refuse);
+    assert_eq!(sim.journal()[0].status, JournalStatus::Refuse);
     assert_eq!(sim.summary().ids.arrived, 0);
 }
 
@@ -96,7 +96,7 @@ async fn a_disconnect_takes_the_whole_connection() {
     client.push(&id(1), &device(1)).await.unwrap_err();
     client.push(&id(2), &device(2)).await.unwrap_err();
     let lines = sim.journal();
-    assert_eq!((lines.len(), lines[0].status), (1, Status::Drop));
+    assert_eq!((lines.len(), lines[0].status), (1, JournalStatus::Drop));
 }
 
 #[tokio::test]
@@ -146,12 +146,12 @@ async fn an_abrupt_goaway_leaves_later_streams_unprocessed() {
         }
     }
     assert_eq!(accepted, [(0, 200), (1, 200), (2, 200), (3, 200), (4, 200)]);
-    let mut recorded: Vec<(String, Status)> =
+    let mut recorded: Vec<(String, JournalStatus)> =
         sim.journal().into_iter().map(|line| (line.id, line.status)).collect();
     recorded.sort();
     let processed = recorded.iter().filter(|(_, status)| status.has_arrived());
     assert!(processed.map(|(id, _)| id.clone()).eq((0..5).map(id)), "{recorded:?}");
-    assert!(recorded[5..].iter().all(|(_, status)| *status == Status::Refuse));
+    assert!(recorded[5..].iter().all(|(_, status)| *status == JournalStatus::Refuse));
 }
 
 #[tokio::test]

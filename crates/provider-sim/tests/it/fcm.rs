@@ -6,7 +6,7 @@ use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Request;
-use provider_sim::journal::Status;
+use provider_sim::journal::JournalStatus;
 use provider_sim::{Options, is_dead};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
@@ -92,7 +92,7 @@ async fn a_message_with_a_token_of_the_account_is_accepted_and_written_down() {
     let journal = sim.journal();
     assert_eq!((journal[0].id.as_str(), journal[0].recipient.as_str()), ("access-token", "-"));
     assert_eq!((&journal[1].id, journal[1].recipient.as_str()), (&name, "abc:1"));
-    assert_eq!(journal[1].status, Status::Answered(200));
+    assert_eq!(journal[1].status, JournalStatus::Answered(200));
 }
 
 #[tokio::test]

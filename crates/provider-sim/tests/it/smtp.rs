@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use provider_sim::journal::Status;
+use provider_sim::journal::JournalStatus;
 use provider_sim::{Options, is_dead};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -81,7 +81,7 @@ async fn commands_in_one_write_are_answered_in_their_order() {
     assert_eq!(client.ask("QUIT").await, "221 2.0.0 bye");
     let lines: Vec<_> =
         sim.journal().into_iter().map(|line| (line.status, line.id, line.recipient)).collect();
-    let taken = |id: &str, to: &str| (Status::Answered(250), id.to_owned(), to.to_owned());
+    let taken = |id: &str, to: &str| (JournalStatus::Answered(250), id.to_owned(), to.to_owned());
     assert_eq!(lines, [taken("id-1", "b@example.org"), taken("id-2", "c@example.org")]);
 }
 
@@ -123,7 +123,7 @@ async fn recipients_are_refused_by_their_address_by_name_and_at_first_sight() {
             assert_eq!(client.mail("id", &recipient).await.1, "250 2.0.0 taken");
         }
     }
-    assert_eq!(sim.journal()[0].status, Status::Answered(452));
+    assert_eq!(sim.journal()[0].status, JournalStatus::Answered(452));
 }
 
 #[tokio::test]
@@ -131,13 +131,16 @@ async fn faults_are_those_of_a_mail_server_and_in_the_books_first() {
     let sim = start(|options| options.faults.drop_rate = 1.0);
     let mut client = Client::connect(&sim).await;
     assert_eq!(client.mail("id-1", "b@example.org").await.1, "", "no answer, and the end");
-    assert_eq!((sim.journal()[0].status, sim.journal()[0].id.as_str()), (Status::Drop, "id-1"));
+    assert_eq!(
+        (sim.journal()[0].status, sim.journal()[0].id.as_str()),
+        (JournalStatus::Drop, "id-1")
+    );
     let sim = start(|options| options.faults.refuse_rate = 1.0);
     let mut client = Client::connect(&sim).await;
     client.ask("MAIL FROM:<a@example.com>").await;
     assert_eq!(client.ask("RCPT TO:<b@example.org>").await, "421 4.3.2 going away");
     assert_eq!(client.reply().await, "");
-    assert_eq!(sim.journal()[0].status, Status::Refuse);
+    assert_eq!(sim.journal()[0].status, JournalStatus::Refuse);
     let sim = start(|options| options.faults.goaway_every = 2.try_into().ok());
     let mut client = Client::connect(&sim).await;
     assert_eq!(client.mail("id-1", "b@example.org").await.1, "250 2.0.0 taken");

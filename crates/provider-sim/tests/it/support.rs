@@ -12,7 +12,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use bytes::{Bytes, BytesMut};
 use h2::client::SendRequest;
 use http::{HeaderMap, Request, StatusCode};
-use provider_sim::journal::{Reader, Status, Summary};
+use provider_sim::journal::{JournalStatus, Reader, Summary};
 use provider_sim::{Options, Running, Simulator};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -49,7 +49,7 @@ pub(crate) struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) received_us: u64,
-    pub(crate) status: Status,
+    pub(crate) status: JournalStatus,
     pub(crate) id: String,
     pub(crate) recipient: String,
 }

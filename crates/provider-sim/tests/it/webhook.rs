@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use provider_sim::journal::Status;
+use provider_sim::journal::JournalStatus;
 use provider_sim::{Error, Options, Simulator, is_dead};
 use tokio::task::JoinSet;
 
@@ -163,7 +163,7 @@ async fn a_dropped_request_is_recorded_and_the_connection_closed() {
     let mut client = Client::connect(&sim).await;
     client.ask(hook("/hook", "msg_1"), PAYLOAD).await.unwrap_err();
     client.connection.join_next().await.unwrap().unwrap().ok();
-    assert_eq!(sim.journal()[0].status, Status::Drop);
+    assert_eq!(sim.journal()[0].status, JournalStatus::Drop);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Request;
-use provider_sim::journal::Status;
+use provider_sim::journal::JournalStatus;
 use provider_sim::{Error, Options, Simulator, is_dead, subscription};
 use serde_json::{Value, json};
 use web_push_native::p256::PublicKey;
@@ -161,7 +161,7 @@ async fn some_are_gone_and_some_have_to_wait() {
         (answer.status.as_u16(), &answer.headers["retry-after"]),
         (429, &"9".parse().unwrap())
     );
-    assert_eq!(sim.journal()[0].status, Status::Answered(429));
+    assert_eq!(sim.journal()[0].status, JournalStatus::Answered(429));
 }
 
 #[test]

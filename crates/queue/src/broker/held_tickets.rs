@@ -253,7 +253,7 @@ mod tests {
     use notification::Timestamp;
 
     use super::*;
-    use crate::conformance::Sample;
+    use crate::conformance::SampleItem;
 
     /// The calls, in order.
     type Calls = Arc<Mutex<Vec<(&'static str, u64)>>>;

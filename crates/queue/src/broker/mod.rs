@@ -36,7 +36,7 @@ use link::{Link, Protocol};
 
 /// The options of a queue behind a broker.
 #[derive(Clone)]
-pub struct Options {
+pub struct BrokerOptions {
     /// Where the broker is, with user and password; several servers of one cluster, separated by commas.
     pub url: String,
     /// The prefix of its queues' names: up to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_`. All processes that work on one
@@ -95,9 +95,9 @@ trait Control: Send + Sync + fmt::Debug {
     fn close(&self);
 }
 
-// === impl Options ===
+// === impl BrokerOptions ===
 
-impl Options {
+impl BrokerOptions {
     /// The usual options: consume, with the usual bound.
     pub fn new(url: impl Into<String>, prefix: impl Into<String>) -> Self {
         let (url, prefix) = (url.into(), prefix.into());
@@ -123,10 +123,13 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for BrokerOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL has a password in it.
-        formatter.debug_struct("Options").field("prefix", &self.prefix).finish_non_exhaustive()
+        formatter
+            .debug_struct("BrokerOptions")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,7 +139,7 @@ impl Broker {
     /// Starts to connect by `protocol`, and returns at once.
     pub fn open<P: Protocol>(
         protocol: P,
-        options: &Options,
+        options: &BrokerOptions,
         clock: Clock,
         random: fastrand::Rng,
     ) -> Self {

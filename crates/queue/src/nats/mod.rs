@@ -28,7 +28,7 @@ use crate::broker::capacity::BrokerCapacity;
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::HeldTickets;
 use crate::broker::link::{Declared, Link, Protocol, Timed};
-use crate::{Broker, Options, QueueError};
+use crate::{Broker, BrokerOptions, QueueError};
 use address::NatsAddress;
 use consume::{NatsConsumer, NatsMessage};
 use topology::NatsTopology;
@@ -71,7 +71,11 @@ struct ConnectionEvents {
 ///
 /// # Errors
 /// When the URL or the prefix cannot be one; the message holds no secret.
-pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Broker, QueueError> {
+pub fn open(
+    options: &BrokerOptions,
+    clock: Clock,
+    random: fastrand::Rng,
+) -> Result<Broker, QueueError> {
     options.check()?;
     let addresses: Result<Vec<NatsAddress>, QueueError> =
         options.servers().map(NatsAddress::parse).collect();

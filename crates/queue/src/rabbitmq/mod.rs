@@ -27,7 +27,7 @@ use crate::broker::capacity::{BrokerCapacity, Waiting};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::HeldTickets;
 use crate::broker::link::{Declared, Link, Protocol, Timed};
-use crate::{Broker, Options, QueueError};
+use crate::{Broker, BrokerOptions, QueueError};
 use address::RabbitMqAddress;
 use consume::{RabbitMqConsumer, RabbitMqMessage};
 use socket::Socket;
@@ -64,7 +64,11 @@ struct RabbitMqLink {
 ///
 /// # Errors
 /// When the URL or the prefix cannot be one; the message holds no secret.
-pub fn open(options: &Options, clock: Clock, random: fastrand::Rng) -> Result<Broker, QueueError> {
+pub fn open(
+    options: &BrokerOptions,
+    clock: Clock,
+    random: fastrand::Rng,
+) -> Result<Broker, QueueError> {
     options.check()?;
     let addresses: Result<Vec<RabbitMqAddress>, QueueError> =
         options.servers().map(RabbitMqAddress::parse).collect();

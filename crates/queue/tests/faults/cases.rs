@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use notification::Priority;
-use queue::{Broker, Options, QueueError};
+use queue::{Broker, BrokerOptions, QueueError};
 use testbed::Proxy;
 use tokio::sync::watch;
 
@@ -72,7 +72,7 @@ pub(crate) async fn messages_that_are_no_tickets<S: Server>(url: &str) {
 
 /// A full queue refuses, says so, and has capacity again once its tickets are consumed; more urgent ones are not concerned.
 pub(crate) async fn a_queue_that_is_full<S: Server>(url: &str) {
-    let options = Options { tickets_max: 40, consume: false, ..options(url) };
+    let options = BrokerOptions { tickets_max: 40, consume: false, ..options(url) };
     let broker = S::open(&options).unwrap();
     becomes(&broker, true).await;
     let mut capacity = broker.publisher().capacity();
@@ -91,7 +91,7 @@ pub(crate) async fn a_queue_that_is_full<S: Server>(url: &str) {
     assert_eq!(publish(&broker, vec![ticket(1, Priority::Urgent)]).await, [true]);
     assert_eq!(*capacity.borrow(), Some(Priority::Normal), "still full");
 
-    let consumer = S::open(&Options { consume: true, ..options.clone() }).unwrap();
+    let consumer = S::open(&BrokerOptions { consume: true, ..options.clone() }).unwrap();
     for _ in 0..=published {
         take_one(&consumer).await;
     }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use flow::Clock;
 use notification::{ChunkId, Epoch, Priority, Ticket, Timestamp, limits};
-use queue::{Broker, Message, Options, QueueError};
+use queue::{Broker, BrokerOptions, Message, QueueError};
 
 /// A broker of one kind, private to a test.
 pub(crate) trait Server: Sized + 'static {
     /// Opens a queue in a server of this kind.
-    fn open(options: &Options) -> Result<Broker, QueueError>;
+    fn open(options: &BrokerOptions) -> Result<Broker, QueueError>;
     fn start() -> Self;
     fn url(&self) -> String;
     fn kill(&mut self);
@@ -85,8 +85,8 @@ pub(crate) async fn has_failed(broker: &Broker, words: &[&str]) {
     soon(&format!("{words:?}"), told).await.unwrap();
 }
 
-pub(crate) fn options(url: &str) -> Options {
-    Options::new(url, testbed::unique_prefix())
+pub(crate) fn options(url: &str) -> BrokerOptions {
+    BrokerOptions::new(url, testbed::unique_prefix())
 }
 
 pub(crate) fn random() -> fastrand::Rng {

@@ -4,7 +4,7 @@ use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use flow::Clock;
 use notification::{Priority, limits};
-use queue::{Broker, Options, QueueError, nats};
+use queue::{Broker, BrokerOptions, QueueError, nats};
 use testbed::Nats;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Server for Nats {
-    fn open(options: &Options) -> Result<Broker, QueueError> {
+    fn open(options: &BrokerOptions) -> Result<Broker, QueueError> {
         nats::open(options, Clock::system(), random())
     }
 
@@ -229,7 +229,7 @@ async fn a_consumer_that_may_not_ask_or_acknowledge_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_smaller_than_usual_is_full_and_has_room_again() {
-    let options = Options { consume: false, ..options(&shared()) };
+    let options = BrokerOptions { consume: false, ..options(&shared()) };
     let mut config = stream_of(&options.prefix);
     (config.max_messages_per_subject, config.discard) = (8, DiscardPolicy::New);
     config.discard_new_per_subject = true;
@@ -240,7 +240,8 @@ async fn a_stream_smaller_than_usual_is_full_and_has_room_again() {
     let taken = publish(&broker, tickets).await.into_iter().filter(|taken| *taken).count();
     assert_eq!(taken, 8);
     has_room(&broker, Some(Priority::Normal)).await;
-    let consumer = nats::open(&Options { consume: true, ..options }, Clock::system(), random());
+    let consumer =
+        nats::open(&BrokerOptions { consume: true, ..options }, Clock::system(), random());
     let consumer = consumer.unwrap();
     for _ in 0..taken {
         take_one(&consumer).await;
@@ -253,7 +254,7 @@ async fn a_stream_smaller_than_usual_is_full_and_has_room_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_takes_nothing_is_a_trouble() {
-    let options = Options { consume: false, ..options(&shared()) };
+    let options = BrokerOptions { consume: false, ..options(&shared()) };
     let mut config = stream_of(&options.prefix);
     (config.max_bytes, config.discard) = (1, DiscardPolicy::New);
     other_program(&options.url).await.create_stream(config).await.unwrap();

@@ -7,7 +7,7 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use notification::{Priority, limits};
-use queue::{Broker, Options, QueueError, rabbitmq};
+use queue::{Broker, BrokerOptions, QueueError, rabbitmq};
 use testbed::RabbitMq;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Server for RabbitMq {
-    fn open(options: &Options) -> Result<Broker, QueueError> {
+    fn open(options: &BrokerOptions) -> Result<Broker, QueueError> {
         rabbitmq::open(options, Clock::system(), random())
     }
 
@@ -73,7 +73,7 @@ async fn messages_that_are_no_tickets_are_dead_letters() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tickets_that_nobody_takes_expire_and_leave_nothing() {
-    let options = Options { consume: false, ..options(&shared()) };
+    let options = BrokerOptions { consume: false, ..options(&shared()) };
     let broker = rabbitmq::open(&options, Clock::system(), random()).unwrap();
     becomes(&broker, true).await;
     let short_lived = (0..50).map(|number| {
@@ -87,9 +87,12 @@ async fn tickets_that_nobody_takes_expire_and_leave_nothing() {
         .await;
     // What is rejected later is there: so what expired before would be.
     RabbitMq::intrude(url, prefix, Priority::Normal, b"not a ticket").await;
-    let consumer =
-        rabbitmq::open(&Options { consume: true, ..options.clone() }, Clock::system(), random())
-            .unwrap();
+    let consumer = rabbitmq::open(
+        &BrokerOptions { consume: true, ..options.clone() },
+        Clock::system(),
+        random(),
+    )
+    .unwrap();
     let dead = format!("{prefix}.dead");
     eventually("one is rejected", async || waiting(url, &dead).await > 0).await;
     assert_eq!(waiting(url, &dead).await, 1, "dead letters are what was rejected");

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use flow::reference::Answer;
+use flow::reference::TimeAnswer;
 use flow::{Clock, Reference};
 use notification::Timestamp;
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
@@ -71,7 +71,7 @@ impl DatabaseTime {
     /// answered. Gives how far its clock was set since the last one, milliseconds.
     pub(super) fn learn(&self, asked: Duration, told: i64) -> i64 {
         let told = Duration::from_micros(u64::try_from(told).unwrap_or(0));
-        self.reference.learn(Answer { asked, told, answered: self.own.boot() })
+        self.reference.learn(TimeAnswer { asked, told, answered: self.own.boot() })
     }
 
     /// How far it is ahead of this machine's wall clock, milliseconds.

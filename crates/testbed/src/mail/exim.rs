@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::DOMAIN;
-use super::root::{Rights, Root, User, run};
+use super::root::{MailUser, Rights, Root, run};
 
 /// A running Exim that delivers everything for one domain to one maildir.
 #[derive(Debug)]
@@ -14,8 +14,8 @@ pub struct Exim {
 const PACKAGE: &str = "exim4-daemon-light";
 const PROGRAM: &str = "/usr/sbin/exim4";
 const OWNER: &str = "Debian-exim";
-const USERS: &[User] =
-    &[User { name: OWNER, number: 20_201 }, User { name: "mail", number: 20_202 }];
+const USERS: &[MailUser] =
+    &[MailUser { name: OWNER, number: 20_201 }, MailUser { name: "mail", number: 20_202 }];
 const MAILDIR: &str = "/var/mail/all";
 
 // === impl Exim ===

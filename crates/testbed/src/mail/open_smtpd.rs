@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::DOMAIN;
-use super::root::{Rights, Root, User};
+use super::root::{MailUser, Rights, Root};
 
 /// A running `OpenSMTPD` that delivers everything for one domain to one maildir.
 #[derive(Debug)]
@@ -12,10 +12,10 @@ pub struct OpenSmtpd {
 }
 
 const PACKAGE: &str = "opensmtpd";
-const USERS: &[User] = &[
-    User { name: "opensmtpd", number: 20_101 },
-    User { name: "opensmtpq", number: 20_102 },
-    User { name: MAILBOX_OWNER, number: 20_103 },
+const USERS: &[MailUser] = &[
+    MailUser { name: "opensmtpd", number: 20_101 },
+    MailUser { name: "opensmtpq", number: 20_102 },
+    MailUser { name: MAILBOX_OWNER, number: 20_103 },
 ];
 const MAILBOX_OWNER: &str = "reader";
 const MAILDIR: &str = "/var/mail/all";

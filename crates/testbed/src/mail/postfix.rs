@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::DOMAIN;
-use super::root::{Rights, Root, User};
+use super::root::{MailUser, Rights, Root};
 
 /// A running Postfix that delivers everything for one domain to one maildir.
 #[derive(Debug)]
@@ -18,10 +18,10 @@ pub(super) const PACKAGE: &str = "postfix";
 const OWNER: &str = "postfix";
 const OWNER_NUMBER: u32 = 20_301;
 const DROP: &str = "postdrop";
-const USERS: &[User] = &[
-    User { name: OWNER, number: OWNER_NUMBER },
-    User { name: DROP, number: 20_302 },
-    User { name: "nobody", number: 65_534 },
+const USERS: &[MailUser] = &[
+    MailUser { name: OWNER, number: OWNER_NUMBER },
+    MailUser { name: DROP, number: 20_302 },
+    MailUser { name: "nobody", number: 65_534 },
 ];
 const MAILBOXES: &str = "/var/mail";
 const LOG: &str = "/var/log/postfix.log";

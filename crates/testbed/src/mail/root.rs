@@ -25,7 +25,7 @@ pub(super) struct Root {
 
 /// A user of a server, with a group of the same name and number. The numbers need no entry in the machine's own tables.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct User {
+pub(super) struct MailUser {
     pub(super) name: &'static str,
     pub(super) number: u32,
 }
@@ -40,7 +40,7 @@ pub(super) struct Rights {
 /// The one process that is told to end.
 const SERVER: &str = "server";
 /// Who owns what no server writes.
-const ROOT: User = User { name: "root", number: 0 };
+const ROOT: MailUser = MailUser { name: "root", number: 0 };
 /// What a file of the configuration is.
 const READABLE: u32 = 0o644;
 
@@ -51,7 +51,7 @@ impl Root {
     ///
     /// # Errors
     /// When the package is not unpacked, or this process is not root's.
-    pub(super) fn of(package: &str, users: &[User]) -> Result<Self> {
+    pub(super) fn of(package: &str, users: &[MailUser]) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),
             "{package} has to be started by root, for it gives each of its services a user: run the tests as root"
@@ -150,9 +150,9 @@ impl Root {
     }
 
     /// What every program expects to find.
-    fn furnish(&self, users: &[User]) -> Result<()> {
+    fn furnish(&self, users: &[MailUser]) -> Result<()> {
         let (mut passwords, mut groups) = (String::new(), String::new());
-        for User { name, number } in std::iter::once(&ROOT).chain(users) {
+        for MailUser { name, number } in std::iter::once(&ROOT).chain(users) {
             writeln!(passwords, "{name}:x:{number}:{number}::/:/bin/sh")?;
             writeln!(groups, "{name}:x:{number}:")?;
         }

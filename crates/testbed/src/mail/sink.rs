@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::root::{Root, User};
+use super::root::{MailUser, Root};
 
 /// A running `smtp-sink`.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ impl SmtpSink {
     /// # Errors
     /// When Postfix is not unpacked, this process is not root's, or it does not start; its log is quoted.
     pub fn start() -> Result<Self> {
-        let mut root = Root::of(super::postfix::PACKAGE, &[User { name: OWNER, number: 65_534 }])?;
+        let mut root =
+            Root::of(super::postfix::PACKAGE, &[MailUser { name: OWNER, number: 65_534 }])?;
         // It looks there for what its library is configured with.
         root.write("/etc/postfix/main.cf", "")?;
         let mut command = root.command("/usr/sbin/smtp-sink");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use flow::{Clock, Steering};
 use notification::{Account, Timestamp};
 
-use super::{Arrival, Broker, Deployment, World, eventually, settled};
+use super::{Arrival, BrokerKind, Deployment, EngineWorld, eventually, settled};
 use crate::serve::engine::Engine;
 
 /// A step of a clock, ms.
@@ -24,7 +24,7 @@ struct Machine {
     steering: &'static Steering,
 }
 
-impl World {
+impl EngineWorld {
     /// Starts `deployment`, each process on a machine of its own, whose clock is off by `off` milliseconds.
     async fn machines(&self, deployment: Deployment, off: i64) -> Vec<Machine> {
         let mut machines = Vec::new();
@@ -78,7 +78,7 @@ fn now() -> Timestamp {
 /// Sends some at once and some later, lets `disturb` move the clocks while they are under way, and checks that each
 /// arrived once, none before it was due by the clock that goes right, and that the account balances.
 async fn each_arrives_once(deployment: Deployment, off: i64, disturb: impl AsyncFn(&[Machine])) {
-    let world = World::of(deployment).await;
+    let world = EngineWorld::of(deployment).await;
     let machines = world.machines(deployment, off).await;
     let intake = &machines[0].engine;
     let due_at = now().plus(DELAY);
@@ -133,12 +133,12 @@ async fn a_cluster_without_a_broker_goes_by_the_databases_clock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_behind_rabbitmq_goes_by_the_databases_clock() {
-    in_a_cluster(Deployment::Behind(Broker::RabbitMq)).await;
+    in_a_cluster(Deployment::Behind(BrokerKind::RabbitMq)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_behind_nats_goes_by_the_databases_clock() {
-    in_a_cluster(Deployment::Behind(Broker::Nats)).await;
+    in_a_cluster(Deployment::Behind(BrokerKind::Nats)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

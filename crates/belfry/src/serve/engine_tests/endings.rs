@@ -3,11 +3,11 @@
 use flow::Clock;
 use store::Sqlite;
 
-use super::{Deployment, PATIENCE, SILENT, World, eventually};
+use super::{Deployment, EngineWorld, PATIENCE, SILENT, eventually};
 use crate::serve::Role;
 
 /// Starts an engine, makes `task` panic once the provider has had `requests` requests in all, and ends as the process does.
-async fn fail(world: &World, task: &'static str, requests: usize) {
+async fn fail(world: &EngineWorld, task: &'static str, requests: usize) {
     let mut engine = world.start(Role::Both, Clock::system()).await;
     if requests == 1 {
         let to = format!("https://{}{SILENT}", world.provider.webhook);
@@ -28,7 +28,7 @@ async fn fail(world: &World, task: &'static str, requests: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_one_machine_only_what_handles_deliveries_fails_by_one() {
     for (task, suspected) in [("settle", 1), ("api", 0)] {
-        let world = World::of(Deployment::OneMachine).await;
+        let world = EngineWorld::of(Deployment::OneMachine).await;
         for requests in 1..=3 {
             fail(&world, task, requests).await;
         }
@@ -43,7 +43,7 @@ async fn on_one_machine_only_what_handles_deliveries_fails_by_one() {
 async fn on_a_shared_store_only_what_handles_deliveries_fails_by_one() {
     for (task, ended) in [("settle", "by a fault"), ("api", "in order"), ("store-work", "in order")]
     {
-        let world = World::of(Deployment::Shared).await;
+        let world = EngineWorld::of(Deployment::Shared).await;
         fail(&world, task, 1).await;
         let database = world.database.as_ref().unwrap();
         let said = database.query("SELECT ended FROM belfry.worker").unwrap();

@@ -31,7 +31,7 @@ const LATENCY: Duration = Duration::from_millis(100);
 const SILENT: &str = "/silent";
 
 /// A store, perhaps a broker, and a provider.
-struct World {
+struct EngineWorld {
     directory: TempDir,
     provider: Running,
     places: String,
@@ -44,18 +44,18 @@ struct World {
 enum Deployment {
     OneMachine,
     Shared,
-    Behind(Broker),
+    Behind(BrokerKind),
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Broker {
+enum BrokerKind {
     RabbitMq,
     Nats,
 }
 
 /// One notification as the provider saw it: when it first arrived, microseconds since the Unix epoch, and how often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Arrival {
+struct TestArrival {
     first_us: u64,
     times: usize,
 }
@@ -71,7 +71,7 @@ impl Deployment {
     }
 
     /// Servers for it, a fresh store, and a provider. Blocks.
-    fn world(self) -> World {
+    fn world(self) -> EngineWorld {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
         let mut places = String::new();
@@ -88,8 +88,8 @@ impl Deployment {
         };
         if let Self::Behind(broker) = self {
             let url = match broker {
-                Broker::RabbitMq => testbed::rabbitmq::shared_url().unwrap(),
-                Broker::Nats => testbed::nats::shared_url().unwrap(),
+                BrokerKind::RabbitMq => testbed::rabbitmq::shared_url().unwrap(),
+                BrokerKind::Nats => testbed::nats::shared_url().unwrap(),
             };
             let prefix = testbed::unique_prefix();
             writeln!(places, "queue.url = {url:?}\nqueue.prefix = {prefix:?}").unwrap();
@@ -105,13 +105,13 @@ impl Deployment {
         options.faults.latency = LATENCY;
         options.faults.silent_to = Some(SILENT.to_owned());
         let provider = Simulator::start(options).unwrap();
-        World { directory, provider, places, database }
+        EngineWorld { directory, provider, places, database }
     }
 }
 
-// === impl World ===
+// === impl EngineWorld ===
 
-impl World {
+impl EngineWorld {
     async fn of(deployment: Deployment) -> Self {
         tokio::task::spawn_blocking(move || deployment.world()).await.unwrap()
     }
@@ -150,18 +150,18 @@ impl World {
 
     /// Has the notifications in `body` accepted by `engine`, and gives their identifiers.
     async fn post(&self, engine: &Engine, body: String) -> Vec<String> {
-        let api = client::Engine::new(&format!("http://{}", engine.listen()), None).unwrap();
+        let api = client::EngineApi::new(&format!("http://{}", engine.listen()), None).unwrap();
         let call = api.call(&mut None, Method::POST, "/v1/notifications", Bytes::from(body)).await;
         let answer: serde_json::Value = call.unwrap().into_result().unwrap().json().unwrap();
         serde_json::from_value(answer["ids"].clone()).unwrap()
     }
 
     /// The arrivals, by identifier.
-    fn arrivals(&self) -> BTreeMap<String, Arrival> {
-        let mut arrivals: BTreeMap<String, Arrival> = BTreeMap::new();
+    fn arrivals(&self) -> BTreeMap<String, TestArrival> {
+        let mut arrivals: BTreeMap<String, TestArrival> = BTreeMap::new();
         let mut reader = Reader::open(&self.provider.journal).unwrap();
         while let Some(record) = reader.next_record().unwrap() {
-            let first = Arrival { first_us: record.received_us, times: 0 };
+            let first = TestArrival { first_us: record.received_us, times: 0 };
             arrivals.entry(record.id.to_owned()).or_insert(first).times += 1;
         }
         arrivals

@@ -2,11 +2,11 @@
 
 use flow::Clock;
 
-use super::{Broker, Deployment, PATIENCE, World};
+use super::{BrokerKind, Deployment, EngineWorld, PATIENCE};
 
 /// Makes each task of each process of `deployment` panic, one in each run: the list is what the engine itself runs.
 async fn every_panic_is_a_failure(deployment: Deployment, at_least: &[&str]) {
-    let world = World::of(deployment).await;
+    let world = EngineWorld::of(deployment).await;
     let mut seen = Vec::new();
     for role in deployment.roles() {
         let tasks = world.start(*role, Clock::system()).await.tasks().await;
@@ -34,5 +34,5 @@ async fn a_panic_of_any_task_ends_a_process_of_a_cluster() {
     let stages = ["api", "outbox", "share", "dispatch", "collect", "settle"];
     let below = ["store-intake", "store-work", "store-listener", "store-worker", "broker-session"];
     let all = [&stages[..], &below[..]].concat();
-    every_panic_is_a_failure(Deployment::Behind(Broker::Nats), &all).await;
+    every_panic_is_a_failure(Deployment::Behind(BrokerKind::Nats), &all).await;
 }

@@ -29,7 +29,7 @@ const LITERALS: &[&str] = &["false", "False", "none", "None", "true", "True"];
 const COMPARISONS: &[&str] = &["==", "!=", "<", "<=", ">", ">="];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Token<'a> {
+pub(super) enum ComparedToken<'a> {
     Word(&'a str),
     Number,
     Text,
@@ -39,90 +39,97 @@ pub(super) enum Token<'a> {
 /// Whether the tag, without its braces, has a step that may look at more than one value.
 pub(super) fn compares(tag: &str) -> bool {
     let tokens = tokens(tag);
-    let is_for =
-        tokens.iter().find(|token| **token != Token::Sign("-") && **token != Token::Sign("+"))
-            == Some(&Token::Word("for"));
+    let is_for = tokens
+        .iter()
+        .find(|token| **token != ComparedToken::Sign("-") && **token != ComparedToken::Sign("+"))
+        == Some(&ComparedToken::Word("for"));
     // The first `in` of a loop is the loop's own.
-    let own_in = tokens.iter().position(|token| is_for && *token == Token::Word("in"));
+    let own_in = tokens.iter().position(|token| is_for && *token == ComparedToken::Word("in"));
     tokens.iter().enumerate().any(|(at, token)| match *token {
-        Token::Word("in") => own_in != Some(at),
-        Token::Word("is") => !is_cheap_test(&tokens, at),
-        Token::Sign("[") => is_subscript(&tokens, at) && !is_key(&tokens, at),
-        Token::Sign("(") => is_call(&tokens, at),
-        Token::Sign(sign) if COMPARISONS.contains(&sign) => !is_with_literal(&tokens, at),
-        Token::Word(_) | Token::Number | Token::Text | Token::Sign(_) => false,
+        ComparedToken::Word("in") => own_in != Some(at),
+        ComparedToken::Word("is") => !is_cheap_test(&tokens, at),
+        ComparedToken::Sign("[") => is_subscript(&tokens, at) && !is_key(&tokens, at),
+        ComparedToken::Sign("(") => is_call(&tokens, at),
+        ComparedToken::Sign(sign) if COMPARISONS.contains(&sign) => !is_with_literal(&tokens, at),
+        ComparedToken::Word(_)
+        | ComparedToken::Number
+        | ComparedToken::Text
+        | ComparedToken::Sign(_) => false,
     })
 }
 
 /// Whether the `is` at `at` begins one of the cheap tests.
-fn is_cheap_test(tokens: &[Token<'_>], at: usize) -> bool {
-    let skipped = usize::from(tokens.get(at + 1) == Some(&Token::Word("not")));
-    matches!(tokens.get(at + 1 + skipped), Some(Token::Word(test)) if TESTS.contains(test))
+fn is_cheap_test(tokens: &[ComparedToken<'_>], at: usize) -> bool {
+    let skipped = usize::from(tokens.get(at + 1) == Some(&ComparedToken::Word("not")));
+    matches!(tokens.get(at + 1 + skipped), Some(ComparedToken::Word(test)) if TESTS.contains(test))
 }
 
 /// Whether the bracket at `at` takes something out of a value, and does not begin a list.
-pub(super) fn is_subscript(tokens: &[Token<'_>], at: usize) -> bool {
+pub(super) fn is_subscript(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     match at.checked_sub(1).and_then(|before| tokens.get(before)) {
-        Some(Token::Word(word)) => {
-            let is_attribute = at > 1 && tokens.get(at - 2) == Some(&Token::Sign("."));
+        Some(ComparedToken::Word(word)) => {
+            let is_attribute = at > 1 && tokens.get(at - 2) == Some(&ComparedToken::Sign("."));
             is_attribute || !BEFORE_GROUPS.contains(word)
         }
-        Some(Token::Sign(sign)) => matches!(*sign, ")" | "]"),
-        Some(Token::Number | Token::Text) => true,
+        Some(ComparedToken::Sign(sign)) => matches!(*sign, ")" | "]"),
+        Some(ComparedToken::Number | ComparedToken::Text) => true,
         None => false,
     }
 }
 
 /// Whether the bracket at `at` is around one text: the key of an object.
-fn is_key(tokens: &[Token<'_>], at: usize) -> bool {
-    tokens.get(at + 1) == Some(&Token::Text) && tokens.get(at + 2) == Some(&Token::Sign("]"))
+fn is_key(tokens: &[ComparedToken<'_>], at: usize) -> bool {
+    tokens.get(at + 1) == Some(&ComparedToken::Text)
+        && tokens.get(at + 2) == Some(&ComparedToken::Sign("]"))
 }
 
 /// Whether the parenthesis at `at` belongs to something else than a filter, a cheap test, or a group.
-pub(super) fn is_call(tokens: &[Token<'_>], at: usize) -> bool {
+pub(super) fn is_call(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at)).copied();
     match (before(2), before(1)) {
-        (_, None) | (Some(Token::Sign("|")), Some(Token::Word(_))) => false,
-        (Some(Token::Word("is" | "not")), Some(Token::Word(word))) if TESTS.contains(&word) => {
+        (_, None) | (Some(ComparedToken::Sign("|")), Some(ComparedToken::Word(_))) => false,
+        (Some(ComparedToken::Word("is" | "not")), Some(ComparedToken::Word(word)))
+            if TESTS.contains(&word) =>
+        {
             false
         }
-        (Some(Token::Sign(".")), Some(Token::Word(_))) | (_, Some(Token::Number | Token::Text)) => {
-            true
-        }
-        (_, Some(Token::Word(word))) => !BEFORE_GROUPS.contains(&word),
-        (_, Some(Token::Sign(sign))) => matches!(sign, ")" | "]"),
+        (Some(ComparedToken::Sign(".")), Some(ComparedToken::Word(_)))
+        | (_, Some(ComparedToken::Number | ComparedToken::Text)) => true,
+        (_, Some(ComparedToken::Word(word))) => !BEFORE_GROUPS.contains(&word),
+        (_, Some(ComparedToken::Sign(sign))) => matches!(sign, ")" | "]"),
     }
 }
 
 /// Whether the operator at `at` has a literal on one side, and nothing that makes another value of it.
-fn is_with_literal(tokens: &[Token<'_>], at: usize) -> bool {
+fn is_with_literal(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at));
-    let is_literal = |token: Option<&Token<'_>>| match token {
-        Some(Token::Number | Token::Text) => true,
-        Some(Token::Word(word)) => LITERALS.contains(word),
-        Some(Token::Sign(_)) | None => false,
+    let is_literal = |token: Option<&ComparedToken<'_>>| match token {
+        Some(ComparedToken::Number | ComparedToken::Text) => true,
+        Some(ComparedToken::Word(word)) => LITERALS.contains(word),
+        Some(ComparedToken::Sign(_)) | None => false,
     };
-    let left = is_literal(before(1)) && before(2) != Some(&Token::Sign("."));
-    let next = at + 1 + usize::from(tokens.get(at + 1) == Some(&Token::Sign("-")));
-    let is_changed = matches!(tokens.get(next + 1), Some(Token::Sign("|" | "[" | "." | "(")));
+    let left = is_literal(before(1)) && before(2) != Some(&ComparedToken::Sign("."));
+    let next = at + 1 + usize::from(tokens.get(at + 1) == Some(&ComparedToken::Sign("-")));
+    let is_changed =
+        matches!(tokens.get(next + 1), Some(ComparedToken::Sign("|" | "[" | "." | "(")));
     left || (is_literal(tokens.get(next)) && !is_changed)
 }
 
 /// The words and signs of a tag.
-pub(super) fn tokens(tag: &str) -> Vec<Token<'_>> {
+pub(super) fn tokens(tag: &str) -> Vec<ComparedToken<'_>> {
     let (mut tokens, mut rest) = (Vec::new(), tag.trim_start());
     while let Some(first) = rest.chars().next() {
         let (token, length) = match first {
-            '"' | '\'' => (Token::Text, text_length(rest, first)),
-            _ if first.is_ascii_digit() => (Token::Number, number_length(rest)),
+            '"' | '\'' => (ComparedToken::Text, text_length(rest, first)),
+            _ if first.is_ascii_digit() => (ComparedToken::Number, number_length(rest)),
             _ if is_word(first) => {
                 let length = rest.find(|character| !is_word(character)).unwrap_or(rest.len());
-                (Token::Word(rest.get(..length).unwrap_or_default()), length)
+                (ComparedToken::Word(rest.get(..length).unwrap_or_default()), length)
             }
             _ => {
                 let is_two = COMPARISONS.iter().any(|it| it.len() == 2 && rest.starts_with(it));
                 let length = if is_two { 2 } else { first.len_utf8() };
-                (Token::Sign(rest.get(..length).unwrap_or_default()), length)
+                (ComparedToken::Sign(rest.get(..length).unwrap_or_default()), length)
             }
         };
         tokens.push(token);

@@ -7,7 +7,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Enumerator, Object, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
 
-use super::{Kind, work};
+use super::{TemplateKind, work};
 
 /// How deep a loop may call itself.
 const RECURSION: usize = 32;
@@ -27,7 +27,7 @@ pub(super) struct Limited<'a> {
 }
 
 /// Lets JSON be written where a template writes.
-struct Writer<'a, 'b>(&'a mut Output<'b>);
+struct BoundedWriter<'a, 'b>(&'a mut Output<'b>);
 
 /// An environment without templates.
 pub(super) fn environment() -> Environment<'static> {
@@ -42,7 +42,7 @@ pub(super) fn environment() -> Environment<'static> {
         base.set_syntax(syntax.unwrap_or_default());
         base.set_recursion_limit(RECURSION);
         base.set_auto_escape_callback(|name| {
-            let is_html = name.starts_with(Kind::Html.prefix());
+            let is_html = name.starts_with(TemplateKind::Html.prefix());
             if is_html { AutoEscape::Html } else { AutoEscape::None }
         });
         base.set_formatter(format);
@@ -85,7 +85,7 @@ pub(super) fn missing(template: &minijinja::Template<'_, '_>, variables: &Value)
 
 /// Writes a value where a template puts it.
 fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    if !state.name().starts_with(Kind::Json.prefix()) {
+    if !state.name().starts_with(TemplateKind::Json.prefix()) {
         // As JSON has them, from which they come; and null is nothing.
         if value.is_none() {
             return Ok(());
@@ -99,7 +99,7 @@ fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Res
     if value.is_undefined() {
         return Ok(out.write_str("\"\"")?);
     }
-    serde_json::to_writer(Writer(out), value)
+    serde_json::to_writer(BoundedWriter(out), value)
         .map_err(|error| Error::new(ErrorKind::WriteFailure, error.to_string()))
 }
 
@@ -132,9 +132,9 @@ impl io::Write for Limited<'_> {
     }
 }
 
-// === impl Writer ===
+// === impl BoundedWriter ===
 
-impl io::Write for Writer<'_, '_> {
+impl io::Write for BoundedWriter<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
         self.0.write_str(text).map_err(io::Error::other)?;

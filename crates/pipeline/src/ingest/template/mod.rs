@@ -68,12 +68,12 @@ struct Slot {
     pointer: String,
     /// In the environment.
     name: String,
-    kind: Kind,
+    kind: TemplateKind,
 }
 
 /// How what is rendered gets into the JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TemplateKind {
     /// As a string.
     Text,
     /// As a string; values are escaped for HTML within it.
@@ -83,7 +83,7 @@ enum Kind {
 }
 
 /// Why a string cannot be rendered.
-enum Reason {
+enum TemplateReason {
     /// The variables lack this one.
     Missing(String),
     /// Anything else.
@@ -180,7 +180,7 @@ impl Pattern {
                 |message: String| InvalidField::new(format!("{pointer}{}", found.pointer), message);
             compares |= vet::vet(&template).map_err(refuse)?;
             let is_html = |key: &&str| is_below(&found.pointer, key);
-            let kind = Kind::of(&template, html.iter().any(is_html), environment);
+            let kind = TemplateKind::of(&template, html.iter().any(is_html), environment);
             let name = format!("{}{pointer}{}", kind.prefix(), found.pointer);
             environment
                 .add_template_owned(name.clone(), template)
@@ -211,14 +211,14 @@ impl Pattern {
     }
 
     /// A variable that is missing is the variables' fault, anything else the template's.
-    fn invalid(&self, slot: &Slot, reason: Reason) -> InvalidField {
+    fn invalid(&self, slot: &Slot, reason: TemplateReason) -> InvalidField {
         let place = format!("{}{}", self.pointer, slot.pointer);
         match reason {
-            Reason::Missing(variable) => InvalidField::new(
+            TemplateReason::Missing(variable) => InvalidField::new(
                 "/variables",
                 format!("`{variable}` is missing: {place} needs it"),
             ),
-            Reason::Other(message) => InvalidField::new(place, message),
+            TemplateReason::Other(message) => InvalidField::new(place, message),
         }
     }
 }
@@ -233,19 +233,19 @@ impl Slot {
         variables: &Value,
         bytes_max: usize,
         rendered: &mut Vec<u8>,
-    ) -> Result<(), Reason> {
-        let other = |error| Reason::Other(engine::in_words(&error));
+    ) -> Result<(), TemplateReason> {
+        let other = |error| TemplateReason::Other(engine::in_words(&error));
         let template = environment.get_template(&self.name).map_err(other)?;
         let mut text = Vec::new();
-        let is_json = self.kind == Kind::Json;
+        let is_json = self.kind == TemplateKind::Json;
         let target = if is_json { &mut *rendered } else { &mut text };
         let bytes_max = bytes_max + 1;
         let written =
             template.render_captured_to(variables.clone(), Limited { target, bytes_max }).map(drop);
         written.map_err(|error| {
-            let missing = || engine::missing(&template, variables).map(Reason::Missing);
+            let missing = || engine::missing(&template, variables).map(TemplateReason::Missing);
             if error.kind() == ErrorKind::WriteFailure {
-                return Reason::Other(format!(
+                return TemplateReason::Other(format!(
                     "has more than {} bytes when rendered",
                     bytes_max - 1
                 ));
@@ -256,15 +256,15 @@ impl Slot {
         if !is_json {
             let text = std::str::from_utf8(&text).unwrap_or_default();
             serde_json::to_writer(rendered, text)
-                .map_err(|error| Reason::Other(error.to_string()))?;
+                .map_err(|error| TemplateReason::Other(error.to_string()))?;
         }
         Ok(())
     }
 }
 
-// === impl Kind ===
+// === impl TemplateKind ===
 
-impl Kind {
+impl TemplateKind {
     /// The kind of a string that holds `template`.
     fn of(template: &str, is_html: bool, environment: &Environment<'_>) -> Self {
         let inner = template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));

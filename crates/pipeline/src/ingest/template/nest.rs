@@ -3,11 +3,11 @@
 //! The variable of a loop outlives the tag, so what it holds must not be larger than the variables are: a list that is
 //! written in a tag holds no list that is written there.
 
-use super::compare::{Token, is_call, is_subscript, tokens};
+use super::compare::{ComparedToken, is_call, is_subscript, tokens};
 
 /// The role of a bracket or parenthesis; the whole tag is a group.
 #[derive(Debug, Clone, Copy, Default)]
-struct Open {
+struct OpenBracket {
     /// A list, or a group with a comma in it.
     is_list: bool,
     /// The arguments of a filter: its commas make no list.
@@ -19,31 +19,34 @@ struct Open {
 /// Whether the tag, without its braces, has a list that is written within a list.
 pub(super) fn nests_lists(tag: &str) -> bool {
     let tokens = tokens(tag);
-    let mut opens = vec![Open::default()];
+    let mut opens = vec![OpenBracket::default()];
     for (at, token) in tokens.iter().enumerate() {
         match *token {
-            Token::Sign("[") => {
+            ComparedToken::Sign("[") => {
                 let is_list = !is_subscript(&tokens, at);
-                opens.push(Open { is_list, is_arguments: !is_list, holds_list: false });
+                opens.push(OpenBracket { is_list, is_arguments: !is_list, holds_list: false });
             }
-            Token::Sign("(") => {
+            ComparedToken::Sign("(") => {
                 let is_arguments = is_of_filter(&tokens, at) || is_call(&tokens, at);
-                opens.push(Open { is_arguments, ..Open::default() });
+                opens.push(OpenBracket { is_arguments, ..OpenBracket::default() });
             }
-            Token::Sign("]" | ")") if opens.len() > 1 => {
+            ComparedToken::Sign("]" | ")") if opens.len() > 1 => {
                 let closed = opens.pop().unwrap_or_default();
                 if let Some(around) = opens.last_mut() {
                     around.holds_list |= closed.is_list || closed.holds_list;
                 }
             }
             // What stands before the `in` of a loop are names.
-            Token::Word("in") if opens.len() == 1 => opens = vec![Open::default()],
-            Token::Sign(",") => {
+            ComparedToken::Word("in") if opens.len() == 1 => opens = vec![OpenBracket::default()],
+            ComparedToken::Sign(",") => {
                 if let Some(open) = opens.last_mut() {
                     open.is_list |= !open.is_arguments;
                 }
             }
-            Token::Word(_) | Token::Number | Token::Text | Token::Sign(_) => {}
+            ComparedToken::Word(_)
+            | ComparedToken::Number
+            | ComparedToken::Text
+            | ComparedToken::Sign(_) => {}
         }
         let is_within = opens.iter().filter(|open| open.is_list).count() > 1;
         if is_within || opens.iter().any(|open| open.is_list && open.holds_list) {
@@ -53,9 +56,10 @@ pub(super) fn nests_lists(tag: &str) -> bool {
     false
 }
 
-fn is_of_filter(tokens: &[Token<'_>], at: usize) -> bool {
+fn is_of_filter(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at));
-    before(2) == Some(&Token::Sign("|")) && matches!(before(1), Some(Token::Word(_)))
+    before(2) == Some(&ComparedToken::Sign("|"))
+        && matches!(before(1), Some(ComparedToken::Word(_)))
 }
 
 #[cfg(test)]

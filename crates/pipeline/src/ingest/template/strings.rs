@@ -15,7 +15,7 @@ pub(super) struct Text<T> {
 }
 
 /// An object or array that is not closed yet.
-enum Open {
+enum OpenString {
     /// The key whose value is next; `None` while the next string is a key.
     Object(Option<String>),
     /// The index of the next value.
@@ -26,7 +26,7 @@ enum Open {
 /// `most`, for a pointer may be as long as all keys together.
 pub(super) fn values<T>(json: &str, most: usize, make: impl Fn(&str) -> Option<T>) -> Vec<Text<T>> {
     let mut found = Vec::new();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenString> = Vec::new();
     let mut position = 0;
     while found.len() <= most
         && let Some(&byte) = json.as_bytes().get(position)
@@ -34,21 +34,21 @@ pub(super) fn values<T>(json: &str, most: usize, make: impl Fn(&str) -> Option<T
         let start = position;
         position += 1;
         match byte {
-            b'{' => open.push(Open::Object(None)),
-            b'[' => open.push(Open::Array(0)),
+            b'{' => open.push(OpenString::Object(None)),
+            b'[' => open.push(OpenString::Array(0)),
             b'}' | b']' => {
                 open.pop();
             }
             b',' => match open.last_mut() {
-                Some(Open::Object(key)) => *key = None,
-                Some(Open::Array(index)) => *index += 1,
+                Some(OpenString::Object(key)) => *key = None,
+                Some(OpenString::Array(index)) => *index += 1,
                 None => {}
             },
             b'"' => {
                 position = end_of_string(json.as_bytes(), position);
                 let text = json.get(start..position).unwrap_or_default();
                 match open.last_mut() {
-                    Some(Open::Object(key @ None)) => *key = serde_json::from_str(text).ok(),
+                    Some(OpenString::Object(key @ None)) => *key = serde_json::from_str(text).ok(),
                     _ => found.extend(make(text).map(|made| Text {
                         at: start..position,
                         pointer: pointer(&open),
@@ -77,15 +77,15 @@ fn end_of_string(json: &[u8], mut position: usize) -> usize {
     position
 }
 
-fn pointer(open: &[Open]) -> String {
+fn pointer(open: &[OpenString]) -> String {
     let mut pointer = String::new();
     for step in open {
         let written = match step {
-            Open::Object(key) => {
+            OpenString::Object(key) => {
                 let key = key.as_deref().unwrap_or_default();
                 write!(pointer, "/{}", key.replace('~', "~0").replace('/', "~1"))
             }
-            Open::Array(index) => write!(pointer, "/{index}"),
+            OpenString::Array(index) => write!(pointer, "/{index}"),
         };
         debug_assert!(written.is_ok(), "writing to a string cannot fail");
     }
