@@ -17,7 +17,7 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the binary prints.
+/// The output of the binary.
 fn belfry(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(root).args(["run", "--quiet", "--package", "belfry", "--"]).args(arguments);

@@ -16,7 +16,7 @@ pub struct LoadCaller {
     reader: BufReader<TcpStream>,
 }
 
-/// What of an answer is looked at.
+/// The fields of an answer that are read.
 #[derive(Debug, Deserialize)]
 struct Seen {
     id: String,

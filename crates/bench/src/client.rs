@@ -1,4 +1,4 @@
-//! What a user asks an engine, by its command line.
+//! Requests to an engine by its command line.
 
 use std::io::{BufWriter, Write as _};
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub struct BenchClient {
     pub url: String,
 }
 
-/// What `belfry audit --json` says.
+/// The output of `belfry audit --json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the command's own, described in its help")]
 pub struct Audit {

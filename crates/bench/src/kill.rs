@@ -8,14 +8,14 @@ use anyhow::{Context as _, Result, ensure};
 use crate::trial::{Setup, Trial};
 use crate::workload::{Guarantee, Workload};
 
-/// What one round came to; that it came back at all says that every promise held.
+/// The result of one round; a result says that every promise held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Survived {
     /// How often the engine was killed.
     pub kills: u32,
     /// Recipients of at-least-once notifications that got theirs more than once.
     pub duplicates: u64,
-    /// What had arrived and was not settled at the kills: the most that may be repeated.
+    /// Notifications that had arrived and were not settled at the kills: the most that may be repeated.
     pub in_flight: u64,
     /// At-most-once notifications that ended in doubt.
     pub in_doubt: u64,

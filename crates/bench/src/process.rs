@@ -53,7 +53,7 @@ pub struct EngineProcess {
     listen: String,
 }
 
-/// What an engine does.
+/// The role of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Everything.
@@ -64,7 +64,7 @@ pub enum Role {
     Consume,
 }
 
-/// What differs between the engines of a run.
+/// The settings that differ between the engines of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineSettings<'a> {
     /// The released binary.
@@ -75,7 +75,7 @@ pub struct EngineSettings<'a> {
     pub listen: &'a str,
     /// Added to the environment: `BELFRY__SECTION__KEY` overrides the configuration.
     pub environment: &'a [(String, String)],
-    /// What it does.
+    /// Its role.
     pub role: Role,
     /// Address of the store; `None` is a directory of its own.
     pub store: Option<&'a str>,
@@ -88,7 +88,7 @@ struct EngineReady {
     listen: String,
 }
 
-/// A child that does not outlive its handle, nor whoever holds it.
+/// A child that does not outlive its handle, nor the process that holds it.
 #[derive(Debug)]
 struct RunningProcess {
     child: Child,
@@ -96,7 +96,7 @@ struct RunningProcess {
     _watch: Watch,
 }
 
-/// Kills a process when whoever holds this ends in whatever way, by SIGKILL too: the kernel closes a pipe then.
+/// Kills a process when the holder of this ends in whatever way, by SIGKILL too: the kernel closes a pipe then.
 #[derive(Debug)]
 pub struct Watch(Child);
 
@@ -128,7 +128,7 @@ impl SimulatorProcess {
         self.child.kill()
     }
 
-    /// What it has used so far.
+    /// The resources it has used so far.
     ///
     /// # Errors
     /// When the kernel does not say.
@@ -220,7 +220,7 @@ impl EngineProcess {
         Ok(self.child.child.try_wait()?)
     }
 
-    /// What it has used so far.
+    /// The resources it has used so far.
     ///
     /// # Errors
     /// When the kernel does not say.
@@ -271,7 +271,7 @@ impl Watch {
         let mut shell = Command::new("sh");
         shell.args(["-c", WATCH, "watch"]).arg(process.id().to_string());
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // What a terminal sends to everybody must not end it before its holder.
+        // A signal that a terminal sends to the whole group must not end it before its holder.
         let shell = shell.process_group(0).spawn().context("cannot start sh")?;
         Ok(Self(shell))
     }

@@ -11,7 +11,7 @@ use provider_sim::journal::{JournalStatus, Reader};
 
 use crate::workload::{Workload, number_of};
 
-/// What the provider's books say about a workload.
+/// The provider's books about a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// Recipients that the provider accepted at least once.
@@ -43,7 +43,7 @@ pub struct JournalTail {
     lines: u64,
 }
 
-/// What became of one recipient.
+/// The fate of one recipient.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     accepted: u32,
@@ -78,7 +78,7 @@ impl Books {
         Ok(books)
     }
 
-    /// Counts everybody.
+    /// Counts all recipients.
     pub fn tally(&self) -> Tally {
         Tally::of(self.tokens.iter().chain(self.endpoints.values()))
     }

@@ -19,11 +19,11 @@ pub struct Trial {
     store: Option<String>,
     simulator: SimulatorProcess,
     engine: EngineProcess,
-    /// What killed engines had used.
+    /// The resources that killed engines had used.
     used_before: Usage,
 }
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The binary under test.
@@ -43,9 +43,9 @@ pub struct Finished {
     pub audit: Audit,
     /// The provider's books.
     pub books: Books,
-    /// What all engines of the run used together; the peak of memory is the highest of any.
+    /// The resources that all engines of the run used together; the peak of memory is the highest of any.
     pub engine: Usage,
-    /// What the simulator used.
+    /// The resources that the simulator used.
     pub simulator: Usage,
 }
 

@@ -1,11 +1,11 @@
-//! What processes use, from `/proc`.
+//! The resources that processes use, from `/proc`.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// What a process has used.
+/// The resources that a process has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time in user and kernel mode.
@@ -16,7 +16,7 @@ pub struct Usage {
     pub memory_bytes_max: u64,
 }
 
-/// What a line of `/proc/PID/stat` says.
+/// The fields of a line of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Times {
     parent: u32,
@@ -31,7 +31,7 @@ const TICK_MS: u64 = 10;
 // === impl Usage ===
 
 impl Usage {
-    /// What `process` has used so far.
+    /// The resources that `process` has used so far.
     ///
     /// # Errors
     /// When the kernel does not say.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-/// What a crash may cost, by the number of the recipient's workload.
+/// The guarantee, by the number of the recipient's workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guarantee {
     /// Lost never, repeated only if in flight.
@@ -33,7 +33,7 @@ pub struct Webhook {
     pub payload: String,
 }
 
-/// What the package has of one event.
+/// One event of the package.
 #[derive(Debug, Deserialize)]
 struct WebhookEvent {
     name: String,

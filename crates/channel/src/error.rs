@@ -9,7 +9,7 @@ use net::tls;
 pub struct Invalid {
     /// JSON pointer below the field that was checked; empty when it is the field itself.
     pub pointer: String,
-    /// What is wrong and what would be right.
+    /// The mistake, and what would be right.
     pub message: String,
 }
 
@@ -21,7 +21,7 @@ pub enum ChannelError {
     Setting {
         /// The setting's name within the channel's table.
         setting: &'static str,
-        /// What is wrong and what would be right.
+        /// The mistake, and what would be right.
         message: String,
     },
     /// A file cannot be read or has the wrong content.
@@ -29,7 +29,7 @@ pub enum ChannelError {
     File {
         /// Which file.
         path: String,
-        /// What is wrong and what would be right.
+        /// The mistake, and what would be right.
         message: String,
     },
     /// Several things are wrong; none of them is this variant.

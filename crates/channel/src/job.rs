@@ -46,7 +46,7 @@ pub enum MayStart {
     Yes,
     /// The notification's time is over.
     Expired,
-    /// Too little is left of the lease, the process is being stopped, or others may be taking over from it: hand it back.
+    /// Too little is left of the lease, the process is being stopped, or another worker may be taking over from it: hand it back.
     No {
         /// Due again after so long.
         after: Duration,

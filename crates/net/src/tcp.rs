@@ -89,7 +89,7 @@ pub async fn connect(
 }
 
 /// Connects to one address after the other, each with a head start before the next, so that an address that answers nothing
-/// does not hide the others.
+/// does not hide the rest.
 async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let mut left = addresses.into_iter();

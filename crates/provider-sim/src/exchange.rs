@@ -1,4 +1,4 @@
-//! What passes between the HTTP side and a provider.
+//! The types that pass between the HTTP side and a provider.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(crate) enum SimContent<'a> {
     TooLong,
 }
 
-/// What the checks of a protocol say about a request.
+/// The finding of a protocol's checks about a request.
 #[derive(Debug)]
 pub(crate) struct Finding<'a> {
     /// For the journal; empty when the request has none.
@@ -36,7 +36,7 @@ pub(crate) struct Finding<'a> {
     pub(crate) rejection: Option<SimAnswer>,
 }
 
-/// What a provider does about a request, once its record is written.
+/// The action of a provider on a request, once its record is written.
 #[derive(Debug)]
 pub(crate) struct SimVerdict {
     pub(crate) reply: SimReply,
@@ -47,7 +47,7 @@ pub(crate) struct SimVerdict {
     pub(crate) authenticated: bool,
 }
 
-/// What goes back on the wire.
+/// The reply on the wire.
 #[derive(Debug)]
 pub(crate) enum SimReply {
     Answer(SimAnswer),

@@ -1,4 +1,4 @@
-//! What goes wrong: drawn from a seed, or decided by the recipient's name.
+//! Faults: drawn from a seed, or decided by the recipient's name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -47,7 +47,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What keeps the simulator from starting, or ends it.
+/// The failure that keeps the simulator from starting, or ends it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An address could not be bound.
@@ -55,7 +55,7 @@ pub enum Error {
     Listen {
         /// The address asked for.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The journal could not be opened, repaired or written.
@@ -63,7 +63,7 @@ pub enum Error {
     Journal {
         /// The journal file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another process writes to the same journal.
@@ -89,7 +89,7 @@ pub enum Error {
     Certificates {
         /// The directory given by `--tls-dir`.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
     /// The key that verifies provider tokens is unusable.
@@ -97,7 +97,7 @@ pub enum Error {
     PublicKey {
         /// The file given by `--apns-public-key`.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
     /// The service account cannot be made or read.
@@ -105,7 +105,7 @@ pub enum Error {
     Account {
         /// The file in `--tls-dir`.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
     /// The webhook secret is not of the form the standard prescribes.

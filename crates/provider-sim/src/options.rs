@@ -1,4 +1,4 @@
-//! What can be asked of the simulator, as command-line flags and as a plain structure.
+//! The options of the simulator, as command-line flags and as a plain structure.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
@@ -81,7 +81,7 @@ pub struct Options {
     pub webhook_public_key: Option<String>,
 
     /// Public key that browsers have subscribed with (base64url), the only one that may send to them;
-    /// without it everybody may
+    /// without it every client may
     #[arg(long, value_name = "KEY", requires = "web_push")]
     pub web_push_key: Option<String>,
 
@@ -89,7 +89,7 @@ pub struct Options {
     #[arg(long, value_name = "COUNT", default_value = "0", requires = "web_push")]
     pub web_push_subscriptions: u64,
 
-    /// Who may send mail; without it everybody
+    /// The login that may send mail; without it every client may
     #[arg(long, value_name = "USER:PASSWORD", requires = "smtp", value_parser = login)]
     pub smtp_login: Option<String>,
 
@@ -97,7 +97,7 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", requires = "smtp", value_parser = duration)]
     pub smtp_greylist: Option<Duration>,
 
-    /// What goes wrong, and how often
+    /// The faults, and how often each happens
     #[command(flatten)]
     pub faults: Faults,
 }

@@ -229,7 +229,7 @@ impl ServerThread {
             .build()
             .map_err(Error::Start)?;
         let journal = Rc::new(Journal::new(self.journal, self.options.fsync));
-        // The others came later: the dice of the first two fall as they did before.
+        // Added later than the first two, whose dice fall as they did before.
         let dice = |provider: u64| match provider {
             0 | 1 => Dice::new(&self.options.faults, self.number * 2 + provider),
             _ => Dice::new(&self.options.faults, u64::MAX - self.number - (provider << 32)),
@@ -282,7 +282,7 @@ async fn accept(endpoint: SimEndpoint, provider: Rc<Provider>) -> io::Error {
     accept_each(endpoint.listener, |tcp| serve(acceptor.clone(), tcp, Rc::clone(&provider))).await
 }
 
-/// The same for connections that begin without TLS.
+/// Accepts connections that begin without TLS.
 async fn accept_mail(endpoint: SimEndpoint, server: Rc<MailServer>) -> io::Error {
     accept_each(endpoint.listener, |tcp| {
         let connection = Rc::clone(&server).serve(tcp, Arc::clone(&endpoint.tls));

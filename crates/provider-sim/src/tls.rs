@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use crate::Error;
 
-/// What a connection speaks through.
+/// The transport of a connection.
 pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 const CA_FILE: &str = "ca.pem";

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 /// that was killed finds its own port free when it starts again.
 const PORTS: std::ops::Range<u16> = 10_240..32_000;
 
-/// A port of the loopback interface on which nobody listens, another one at each call.
+/// A port of the loopback interface without a listener, another one at each call.
 pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Processes that run side by side begin at different places.
@@ -31,7 +31,7 @@ pub(crate) fn program(program: &str, beside: &[&str], directories: &[&str]) -> R
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
     places.extend(directories.iter().flat_map(|pattern| expand(pattern)));
-    // A link in PATH leads to the directory where the others are, or to a wrapper of another name.
+    // A link in PATH leads to the directory where the rest is, or to a wrapper of another name.
     let mut found = places.iter().filter_map(|place| place.join(program).canonicalize().ok());
     let is_it = |path: &PathBuf| {
         path.ends_with(program) && beside.iter().all(|name| path.with_file_name(name).is_file())

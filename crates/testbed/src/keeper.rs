@@ -67,7 +67,7 @@ impl Keeper {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What a terminal sends to everybody must not end it before the owner.
+            // A signal that a terminal sends to the whole group must not end it before the owner.
             .process_group(0)
             .spawn()
             .context("cannot start sh")?;
@@ -84,7 +84,7 @@ impl Keeper {
     /// Starts `command` as `name`, with its output in the file `name.log` of the directory.
     ///
     /// # Errors
-    /// When it cannot be started, or one of that name runs, which nobody would end.
+    /// When it cannot be started, or one of that name runs, which would never be ended.
     pub fn start(&mut self, name: &'static str, command: &mut Command) -> Result<u32> {
         if let Some(process) = self.processes.get_mut(name)
             && process.try_wait()?.is_none()

@@ -24,7 +24,7 @@ pub struct Postgres {
     port: u16,
 }
 
-/// What a server is started with besides.
+/// Further settings that a server is started with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PostgresOptions<'a> {
     /// Settings as in `postgresql.conf`: name and value.
@@ -36,7 +36,7 @@ pub struct PostgresOptions<'a> {
 /// Makes databases in a server, ours or another's.
 #[derive(Debug, Clone)]
 pub struct Databases {
-    /// The address of a database whose user may create others.
+    /// The address of a database whose user may create databases.
     url: String,
 }
 
@@ -137,7 +137,7 @@ impl Postgres {
         self.databases().create()
     }
 
-    /// What `pg_ctl stop -m immediate` does: every process of the server ends at once, as in a crash, and the next
+    /// Stops as `pg_ctl stop -m immediate` does: every process of the server ends at once, as in a crash, and the next
     /// start recovers from the log.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Postgres {
         self.keeper.await_ready(SERVER, PATIENCE, || is_ready(&state, process))
     }
 
-    /// Where `psql`, `pg_ctl` and the others of the server's version lie.
+    /// The directory of `psql`, `pg_ctl` and the other programs of the server's version.
     pub fn bin_dir(&self) -> &Path {
         &self.programs
     }
@@ -177,7 +177,7 @@ impl Postgres {
         let password = self.write_private("password", PASSWORD)?;
         let mut command = self.command("initdb");
         command.args(["--no-sync", "--encoding", "UTF8", "--locale", "C", "--username", ROLE]);
-        // The socket lies in the private directory: whoever reaches it needs no password.
+        // The socket lies in the private directory: a client that reaches it needs no password.
         command.args(["--auth-local", "trust", "--auth-host", "scram-sha-256", "--pwfile"]);
         command.arg(password);
         let output = command.arg("-D").arg(self.data()).output()?;
@@ -243,7 +243,7 @@ impl Databases {
         self.create_by("")
     }
 
-    /// Creates a copy of `template`, to which nobody may be connected meanwhile: a schema is copied in less time than
+    /// Creates a copy of `template`, which must have no connection meanwhile: a schema is copied in less time than
     /// it is migrated.
     ///
     /// # Errors
@@ -303,7 +303,7 @@ fn user_named(users: &str, name: &str) -> Option<PostgresUser> {
     Some(PostgresUser { id: numbers.next()?.ok()?, group: numbers.next()?.ok()? })
 }
 
-/// What `pg_ctl start -w` waits for: the file names our process, and says that it takes connections.
+/// Whether the server is up, as `pg_ctl start -w` checks it: the file names our process, and says that it takes connections.
 fn is_ready(state: &Path, process: u32) -> bool {
     let state = std::fs::read_to_string(state).unwrap_or_default();
     let lines: Vec<&str> = state.lines().map(str::trim).collect();

@@ -40,7 +40,7 @@ pub enum Direction {
     ToClient,
 }
 
-/// What a link does with bytes and connections.
+/// The treatment of bytes and connections by a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Passing,
@@ -60,7 +60,7 @@ struct ProxyState {
     generation: u64,
 }
 
-/// What the owner, the listener and the connections share.
+/// The state that the owner, the listener and the connections share.
 #[derive(Debug)]
 struct ProxyLink {
     server: String,
@@ -226,7 +226,7 @@ async fn listen(link: &Arc<ProxyLink>, address: SocketAddr, first: TcpListener) 
             Mode::Cut => None,
             Mode::Passing | Mode::HalfOpen | Mode::Frozen => match listener {
                 Some(listener) => Some(listener),
-                // Should somebody have taken the port, clients are refused, and the test says why.
+                // When another program has taken the port, clients are refused, and the test says why.
                 None => TcpListener::bind(address).await.ok(),
             },
         };
@@ -319,7 +319,7 @@ impl Pump<'_> {
     }
 }
 
-/// What stands before the host and port of a URL, they, and what stands behind.
+/// The three parts of a URL: before host and port, host and port, and after them.
 fn split(url: &str) -> Option<(&str, &str, &str)> {
     let authority_at = url.find("://")? + 3;
     let (_, rest) = url.split_at_checked(authority_at)?;

@@ -52,7 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["notification"]),
 ];
 
-/// What tests of these crates may use besides: the simulator stands for providers, the testbed starts servers.
+/// Crates that tests of these crates may use besides: the simulator stands for providers, the testbed starts servers.
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["testbed"]),
     ("queue", &["testbed"]),

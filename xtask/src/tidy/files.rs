@@ -1,4 +1,4 @@
-//! What a file may hold.
+//! The bounds of a file.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 pub(crate) struct SourceFile {
     /// From the root, with `/`.
     pub(crate) path: String,
-    /// What it holds.
+    /// Its text.
     pub(crate) text: String,
 }
 
@@ -28,7 +28,7 @@ const MACHINE_PATHS: &[&str] =
 const TEXT_EXTENSIONS: &[&str] =
     &["rs", "toml", "md", "sh", "yml", "yaml", "sql", "ts", "js", "svelte", "css", "html"];
 const TEXT_NAMES: &[&str] = &["Makefile", "Dockerfile"];
-/// Directories of what others made or machines generate.
+/// Directories of third-party or generated files.
 const FOREIGN: &[&str] = &["target", "node_modules", "dist", "data"];
 
 /// Every text file under `root` that is ours.

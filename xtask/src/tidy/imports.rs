@@ -95,7 +95,7 @@ impl Workspace {
         (!found.is_module).then_some(found.place)
     }
 
-    /// What `path`, as it is written in the module `from`, means.
+    /// The meaning of `path`, as it is written in the module `from`.
     fn resolve(&self, from: &Place, path: &[String], steps: usize) -> Option<Found> {
         let (first, rest) = path.split_first()?;
         let steps = steps.checked_sub(1)?;
@@ -125,7 +125,7 @@ impl Workspace {
         }
     }
 
-    /// What `path` means below the module `at`.
+    /// The meaning of `path` below the module `at`.
     fn lookup(&self, at: &Place, path: &[String], steps: usize) -> Option<Found> {
         let module = self.module(at)?;
         let Some((name, rest)) = path.split_first() else {
@@ -190,7 +190,7 @@ impl Workspace {
     }
 }
 
-/// What a path means: an item of a module, or a module.
+/// The meaning of a path: an item of a module, or a module.
 struct Found {
     place: Place,
     is_module: bool,

@@ -1,4 +1,4 @@
-//! The modules of a crate, and what each takes from others: read with `syn`, tests left out.
+//! The modules of a crate, and the imports of each: read with `syn`, tests left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;

@@ -49,7 +49,7 @@ fn a_file_is_refused_for_what_it_holds() {
     check("Makefile", path, &[&format!("line 1 holds {path}, which exists on one machine only")]);
 }
 
-/// What the rules of imports say of crates that are given as texts.
+/// The violations of the rules of imports in crates that are given as texts.
 fn offences_of(crates: &[(&str, &[(&str, &str)])]) -> Vec<String> {
     let read = |(name, texts): &(&str, &[(&str, &str)])| {
         ((*name).to_owned(), modules::from_texts(name, texts))

@@ -21,7 +21,7 @@ pub enum ClusterFault {
     BrokerWipe,
 }
 
-/// What members are connected to.
+/// A server that members are connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultedServer {
     /// PostgreSQL.
@@ -30,7 +30,7 @@ pub enum FaultedServer {
     Broker,
 }
 
-/// What happens to a link.
+/// The harm done to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Harm {
     /// Connections are closed, new ones refused.
@@ -46,11 +46,11 @@ pub enum Harm {
 pub struct Planned {
     /// When it begins, after the start of the load.
     pub at: Duration,
-    /// What goes wrong.
+    /// The fault.
     pub fault: ClusterFault,
 }
 
-/// What to draw.
+/// The bounds of the draw.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// How many members there are.
@@ -63,7 +63,7 @@ pub struct Plan {
     pub within: Duration,
 }
 
-/// What one fault at a time can befall.
+/// A target that can have one fault at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultTarget {
     Member(usize),
@@ -73,9 +73,9 @@ enum FaultTarget {
 
 /// Past the lease of a worker (10 s): the others have reaped it when it comes back.
 pub(super) const PAST_LEASE: Duration = Duration::from_secs(12);
-/// What a fault leaves its target to come back, before the next one.
+/// The pause in which a target comes back, before its next fault.
 const RECOVERY: Duration = Duration::from_secs(2);
-/// The same for a broker, which takes longer to start.
+/// The pause of a broker, which takes longer to start.
 const BROKER_RECOVERY: Duration = Duration::from_secs(10);
 /// Draws for one fault, until its target is free.
 const DRAWS: usize = 100;

@@ -14,9 +14,9 @@ use crate::process::{EngineProcess, EngineSettings, Role, SimulatorReady};
 /// One engine. What befalls it goes through here.
 #[derive(Debug)]
 pub struct ClusterMember {
-    /// What it is called in what is printed: `consume-3`.
+    /// Its name in the output: `consume-3`.
     pub name: String,
-    /// What it does.
+    /// Its role.
     pub role: Role,
     pub(super) binary: PathBuf,
     pub(super) directory: PathBuf,
@@ -108,7 +108,7 @@ impl ClusterMember {
             .signal(signal)
     }
 
-    /// Nobody ended it but us.
+    /// Only this run ends it.
     ///
     /// # Errors
     /// With the end of its log, when it ended by itself.

@@ -29,7 +29,7 @@ pub use member::ClusterMember;
 
 use member::Access;
 
-/// What stands behind the engines.
+/// The servers behind the engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     /// PostgreSQL alone.
@@ -40,7 +40,7 @@ pub enum Backing {
     Nats,
 }
 
-/// What a cluster is made of.
+/// The settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterSetup {
     /// The binary under test.
@@ -64,7 +64,7 @@ pub struct ClusterSetup {
 /// A running cluster. Everything ends when it is dropped.
 #[derive(Debug)]
 pub struct Cluster {
-    // Dropped in this order: nobody is to complain of what went before.
+    // Dropped in this order: engines before the servers they use.
     members: Vec<ClusterMember>,
     simulator: SimulatorProcess,
     operator: BenchClient,

@@ -16,7 +16,7 @@ use crate::rate::{longest_silence, per_second};
 use crate::tally::Books;
 use crate::workload::{Guarantee, Workload};
 
-/// What a round is made of.
+/// The settings of a round.
 #[derive(Debug, Clone)]
 pub struct Round {
     /// The binary under test.
@@ -43,14 +43,14 @@ struct LoadPace {
     notifications: u64,
 }
 
-/// What a round came to; that it came back at all says that every promise held.
+/// The result of a round; a result says that every promise held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundSurvived {
-    /// What befell it.
+    /// The faults that happened in it.
     pub faults: usize,
     /// Recipients of at-least-once notifications that got theirs more than once: how often.
     pub duplicates: u64,
-    /// What was claimed at the faults by those whom they befell: the most that may be repeated.
+    /// Notifications that the faulted workers had claimed at the faults: the most that may be repeated.
     pub claimed: u64,
     /// At-most-once notifications that ended in doubt.
     pub in_doubt: u64,
@@ -62,7 +62,7 @@ pub struct RoundSurvived {
     pub drained_after: Duration,
 }
 
-/// What is noted while faults happen.
+/// Notes that are taken while faults happen.
 #[derive(Debug, Default)]
 struct Notes {
     claimed: u64,
@@ -203,7 +203,7 @@ impl Backing {
 // === impl RoundLoad ===
 
 impl RoundLoad {
-    /// What is there from the start, and what callers bring later; each waits for its answers, however long they take.
+    /// The load from the start, and the load that callers bring later; each waits for its answers, however long they take.
     fn split(numbers: &Range<u64>, guarantee: Guarantee) -> (Self, Vec<Self>) {
         let first = numbers.start..numbers.start + (numbers.end - numbers.start) / 4 * 3;
         let share = (numbers.end - first.end).div_ceil(CALLERS).max(1);
@@ -321,7 +321,7 @@ fn link_of(member: &ClusterMember, server: FaultedServer) -> Result<&testbed::Pr
     access.and_then(|access| access.link.as_ref()).context("there is no such link")
 }
 
-/// Notes what `member` (or everybody) has claimed: it may be under way, and be repeated.
+/// Notes what `member`, or every member, has claimed: it may be under way, and be repeated.
 fn note_claims(
     cluster: &Cluster,
     member: Option<&ClusterMember>,
@@ -335,7 +335,7 @@ fn note_claims(
         "SELECT coalesce(sum(c.count), 0) FROM belfry.chunk c JOIN belfry.worker w ON w.id = c.worker \
          WHERE NOT c.is_ticket AND {of_whom}"
     );
-    // While the server is down nobody claims anything; what was claimed before it is noted when it is back.
+    // While the server is down there are no claims; what was claimed before it is noted when it is back.
     if let Ok(claimed) = cluster.database().query(&query) {
         notes.lock().map_err(poisoned)?.claimed += claimed.parse::<u64>()?;
     }
@@ -348,7 +348,7 @@ fn note_outage(lasted: Duration, notes: &Mutex<Notes>) -> Result<()> {
     Ok(())
 }
 
-/// What the promises say about a round in which everything was accepted.
+/// Checks the promises after a round in which everything was accepted.
 fn judge(audit: &Audit, books: &Books, (least, most): (Range<u64>, Range<u64>)) -> Result<()> {
     let all = most.end;
     let (least, most) = (books.tally_of(least), books.tally_of(most));

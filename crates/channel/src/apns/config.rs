@@ -13,7 +13,7 @@ use crate::checks::{both, each, require};
 use crate::settings::{duration, provider};
 use crate::{ChannelError, Invalid};
 
-/// How to reach APNs, and as whom.
+/// The address of APNs, and the identity towards it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -61,7 +61,7 @@ pub struct Settings {
     /// Attempts under way at a time, per lane and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
     pub concurrency: usize,
-    /// Connections per sender thread. A further one opens when all streams of the others are in use.
+    /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
     /// Default 4.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
@@ -73,7 +73,7 @@ pub struct Settings {
     pub throttle_delay: Duration,
 }
 
-/// As whom to speak to APNs.
+/// The identity towards APNs.
 #[derive(Debug)]
 pub(super) enum Credential<'a> {
     /// With tokens that a key signs.
@@ -127,7 +127,7 @@ impl Settings {
         both(settings, endpoint).map(|(_, endpoint)| endpoint)
     }
 
-    /// As whom to speak to APNs. Reads the key, if that is it.
+    /// The identity towards APNs. Reads the key, if that is it.
     pub(super) fn credential<'a>(&'a self) -> Result<Credential<'a>, ChannelError> {
         let certificate = (self.certificate.as_ref(), self.certificate_file.as_ref());
         let pem = match (&self.key_file, &self.key, certificate) {

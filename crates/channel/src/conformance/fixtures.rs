@@ -147,7 +147,7 @@ impl Reports for CollectedReports {
 // === impl Granting ===
 
 impl Granting {
-    /// What is reported of a delivery that is not granted.
+    /// The report of a delivery that is not granted.
     pub(super) const REFUSAL: Report = Report::HandedBack { after: Duration::from_secs(7) };
 
     pub(super) fn new(grants: bool) -> Self {

@@ -1,4 +1,4 @@
-//! What every channel, and every double of one, must do. Call [`exercise`] in a test of yours, on a
+//! The conformance suite of channels and their doubles. Call [`exercise`] in a test of yours, on a
 //! single-threaded runtime, inside a `LocalSet`.
 //!
 //! The checks fail by panicking, with what was expected.
@@ -20,7 +20,7 @@ pub enum ProviderBehaviour {
     CutsOff,
 }
 
-/// What a test provides about the channel it exercises.
+/// A channel under test, and what a test provides about it.
 pub trait ChannelUnderTest {
     /// A channel to a provider that behaves so; `None` when that cannot be had.
     fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>>;

@@ -10,7 +10,7 @@ use notification::{Answer, ByteString, Bytes, Delivery, NotificationId, Timestam
 
 use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, timestamp};
 
-/// What the scripted provider does with one attempt, once [`Double::set_latency`] has passed.
+/// The answer of the scripted provider to one attempt, once [`Double::set_latency`] has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// It answers this.
@@ -34,9 +34,9 @@ pub enum Step {
 pub struct Sent {
     /// The notification.
     pub id: NotificationId,
-    /// To whom.
+    /// Its recipient.
     pub recipient: ByteString,
-    /// What.
+    /// Its payload.
     pub payload: Bytes,
     /// The number of the attempt.
     pub attempt: u16,
@@ -80,17 +80,17 @@ impl Double {
         self.script().latency = latency;
     }
 
-    /// What [`Channel::concurrency`] says, from now on.
+    /// Sets [`Channel::concurrency`] from now on.
     pub fn set_concurrency(&self, concurrency: usize) {
         self.script().concurrency = concurrency;
     }
 
-    /// What happens to recipients without steps of their own, from now on.
+    /// Sets the step of recipients without steps of their own, from now on.
     pub fn set_otherwise(&self, step: Step) {
         self.script().otherwise = step;
     }
 
-    /// What happens to the next attempts for `recipient`, one step each.
+    /// Sets the steps of the next attempts for `recipient`, one each.
     pub fn expect(&self, recipient: &str, steps: impl IntoIterator<Item = Step>) {
         self.script().steps.entry(ByteString::from(recipient)).or_default().extend(steps);
     }

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How long the messages of a job wait for their places in the quota, one after the other. What is left of the job goes
-/// back to the store then, and makes room for others.
+/// back to the store then, and makes room for further ones.
 const QUOTA_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long messages wait whose account is refused: an operator has to correct it.
 const ACCOUNT_DELAY: Duration = Duration::from_mins(15);

@@ -13,7 +13,7 @@ use crate::ChannelError;
 use crate::checks::{both, each, require};
 use crate::settings::provider;
 
-/// How to reach FCM, and as whom.
+/// The address of FCM, and the identity towards it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -44,7 +44,7 @@ pub struct Settings {
     /// Attempts under way at a time, per lane and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
     pub concurrency: usize,
-    /// Connections per sender thread. A further one opens when all streams of the others are in use. FCM grants about
+    /// Connections per sender thread. A further one opens when all streams of the open ones are in use. FCM grants about
     /// 100 streams on each. Default 10.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,

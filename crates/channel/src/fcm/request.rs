@@ -163,7 +163,7 @@ impl<'a> FcmTarget<'a> {
     }
 }
 
-/// Looks at every byte, whatever the others are: so the compiler looks at many at once.
+/// Looks at every byte without an early end: so the compiler looks at many at once.
 fn every_byte(text: &str, is_good: impl Fn(u8) -> bool) -> bool {
     text.bytes().fold(true, |are_good, byte| are_good & is_good(byte))
 }

@@ -1,4 +1,4 @@
-//! What a caller may ask for, and what then goes over the wire.
+//! Requests of callers, and the bytes that go over the wire.
 
 use super::*;
 use crate::test_support::content_check;

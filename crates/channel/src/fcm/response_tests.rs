@@ -1,4 +1,4 @@
-//! Every documented answer, those that others have met, and some that nobody has.
+//! Every documented answer, undocumented ones from public reports, and invented ones.
 
 use super::*;
 use crate::test_support::reply;
@@ -107,7 +107,7 @@ fn a_400_means_two_things() {
             &format!("INVALID_ARGUMENT: {}, {}: x", fields[0], fields[1]),
         );
     }
-    // Met by others.
+    // From public reports.
     let details = [invalid(), bad_request("message.token")];
     check("x", &details, GONE, "INVALID_ARGUMENT: message.token: x");
     check(

@@ -1,6 +1,6 @@
 //! The access token of one service account, for all threads.
 //!
-//! The first attempt that needs one asks for it; the others wait for that one answer. At 80 % of its life one attempt asks for
+//! The first attempt that needs one asks for it; the rest waits for that one answer. At 80 % of its life one attempt asks for
 //! the next, in the background, and all go on with the old one. When the endpoint fails, it is
 //! asked again after a growing pause, and not by every message in the meantime.
 

@@ -30,7 +30,7 @@ pub struct Settings {
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Who logs in at the relay. Default nobody.
+    /// The login at the relay. Default none.
     #[serde(default)]
     pub username: Option<String>,
     /// The password, or with `auth = "xoauth2"` the access token. Either this or `password_file`.

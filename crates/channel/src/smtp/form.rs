@@ -57,7 +57,7 @@ const VALUE_BYTES_MAX: usize = 4096;
 /// Reads the form of a mail.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The mistake in it, and its place.
 pub(super) fn read(payload: &[u8]) -> Result<Form<'_>, Invalid> {
     let mut reader = serde_json::Deserializer::from_slice(payload);
     let form: Form<'_> = serde_path_to_error::deserialize(&mut reader).map_err(|error| {

@@ -28,7 +28,7 @@ pub(super) struct Composer {
     pub(super) signer: Option<DkimSigner>,
 }
 
-/// A content, ready but for whom it is for.
+/// A composed content, ready but for its recipient.
 #[derive(Debug, Clone)]
 pub(super) struct Mail {
     /// The envelope's sender.
@@ -264,7 +264,7 @@ fn write_custom(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Inval
     let value = plain(&pointer, value)?;
     let fits = value.split(' ').all(|word| word.len() <= WORD_BYTES_MAX);
     if value.is_ascii() && fits {
-        // Unencoded: others read message identifiers and the like out of it (RFC 2047, section 5).
+        // Unencoded: mail programs read message identifiers and the like out of it (RFC 2047, section 5).
         start(head, name);
         Raw::new(&*value).write_header(head, name.len() + 2);
     } else {

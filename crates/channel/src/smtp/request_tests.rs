@@ -1,4 +1,4 @@
-//! What callers write, as mail: read back by another library, and everything hostile refused.
+//! Contents of callers, as mail: read back by another library, and everything hostile refused.
 
 use super::super::mime::{ATTACHMENT_BYTES, ATTACHMENTS};
 use super::*;

@@ -114,7 +114,7 @@ fn a_temporary_refusal_is_tried_again_after_the_delay_of_its_kind() {
         450 4.4.2 grey-listing, 299 seconds left
         451 x graylisted";
     check(ALL, greylisting, (GREYLISTED, Signal::Answered, Advice::CarryOn));
-    // Called permanent, and passes: a full mailbox, and settings of ours that somebody mends.
+    // Called permanent, and passes: a full mailbox, and settings of ours that an operator corrects.
     let full = "552 5.2.2 full
         550 5.2.2 over quota";
     check(ALL, full, (DEFERRED, Signal::Answered, Advice::CarryOn));

@@ -79,7 +79,7 @@ impl SessionLimits {
     }
 }
 
-/// Whether `reply`, to a mail over a session that took others before, may speak of the session and not of the mail. Not if it
+/// Whether `reply`, to a mail over a session that took mails before, may speak of the session and not of the mail. Not if it
 /// names policy, which is about rates, or the server's storage or load: another session would only add to that.
 pub(super) fn may_end_session(stage: TransactionStage, reply: &SmtpReply) -> bool {
     let is_of_session = match reply.enhanced {

@@ -8,7 +8,7 @@
 //! `BDAT` could go along with what is before it. Then every cut would leave the mail unknown, and a refused recipient would
 //! still get the whole message; so it waits, as `DATA` does.
 //!
-//! What a cut means depends on one instant: when the kernel is given the last byte of the message, encrypted if the
+//! The meaning of a cut depends on one instant: when the kernel is given the last byte of the message, encrypted if the
 //! connection is. Before it the server cannot have the whole message and must not act (RFC 5321, section 4.2.5); after it
 //! it is unknown.
 

@@ -26,7 +26,7 @@ use super::*;
 const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
 const EVERYTHING: usize = usize::MAX;
 
-/// What the kernel is to the conversation: takes a number of bytes, and then fails or stands still.
+/// Stands for the kernel in a conversation: takes a number of bytes, and then fails or stands still.
 #[derive(Debug)]
 struct Kernel {
     stream: DuplexStream,

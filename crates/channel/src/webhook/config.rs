@@ -15,7 +15,7 @@ use crate::settings::networks;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What requests are signed with: `whsec_` and the base64 of 24 to 64 random bytes (`v1`), or `whsk_` and the base64 of
+    /// The key that requests are signed with: `whsec_` and the base64 of 24 to 64 random bytes (`v1`), or `whsk_` and the base64 of
     /// an Ed25519 key (`v1a`). With several, every request carries a signature by each, so that receivers can change over
     /// from one to the next.
     pub secrets: Vec<Secret>,
@@ -34,19 +34,19 @@ pub struct Settings {
     /// Attempts under way at a time, per endpoint, lane and sender thread. Default 16.
     #[serde(default = "concurrency_default")]
     pub concurrency: usize,
-    /// What is different for some endpoints. Default none.
+    /// Settings for some endpoints that differ from the channel's. Default none.
     #[serde(default)]
     pub endpoints: Vec<EndpointSettings>,
 }
 
-/// What is different for the endpoints below a URL. Of several that fit, the longest URL counts, alone.
+/// Settings for the endpoints below a URL. Of several that fit, the longest URL counts, alone.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointSettings {
     /// Which endpoints: this URL and whatever lies below its path, such as `https://example.com` or
     /// `https://example.com/hooks`.
     pub url: String,
-    /// What requests to them are signed with, instead of the channel's own. Default the channel's own.
+    /// The key that requests to them are signed with, instead of the channel's own. Default the channel's own.
     #[serde(default)]
     pub secrets: Vec<Secret>,
     /// Headers of requests to them, such as `authorization`. Those of a notification's own options come first. Default none.

@@ -19,7 +19,7 @@ const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 /// The profiles of endpoints.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoints {
-    /// The profile of all others.
+    /// The profile of all remaining endpoints.
     usual: Profile,
     /// Profiles of some endpoints, those with the longest path first.
     special: Arc<[(Prefix, Profile)]>,

@@ -23,7 +23,7 @@ const RESERVED_PREFIX: &str = "webhook-";
 /// A field that a caller or an operator chose.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in it.
 pub(super) fn check_header(
     name: &str,
     value: &str,

@@ -1,5 +1,5 @@
 //! The meaning of an endpoint's answers. An endpoint is its owner's code: what a deploy can cause for a while is tried
-//! again, what judges the request itself is final. Between us and it stand others' proxies: only what says that it was
+//! again, what judges the request itself is final. Between us and it stand proxies of third parties: only what says that it was
 //! declined is known not to have been acted on.
 
 use net::exchange::Reply;

@@ -45,7 +45,7 @@ pub struct Settings {
     /// Attempts under way at a time, per push service, lane and sender thread. Default 500.
     #[serde(default = "concurrency_default")]
     pub concurrency: usize,
-    /// Connections per push service and sender thread. A further one opens when all streams of the others are
+    /// Connections per push service and sender thread. A further one opens when all streams of the open ones are
     /// in use. Default 4.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,

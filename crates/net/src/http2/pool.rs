@@ -121,7 +121,7 @@ impl Pool {
                         waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
                         on_wire: self.shared.clock.monotonic() - sent_at,
                     };
-                    // Made again, since few answers have a body: to keep each request would cost all the others.
+                    // Made again, since few answers have a body: to keep each request would cost the many that have none.
                     if !reply.body.is_empty()
                         && let Some(request) = make()
                     {

@@ -27,11 +27,11 @@ pub(crate) use account::account_path;
 const PATH_PREFIX: &str = "/v1/projects/";
 const PATH_SUFFIX: &str = "/messages:send";
 const TOKEN_PATH: &str = "/token";
-/// What the books call an access token that was asked for.
+/// The name in the books of a request for an access token.
 const TOKEN_ID: &str = "access-token";
 const US_PER_MINUTE: u64 = 60_000_000;
 
-/// What the serving threads share.
+/// The state that the serving threads share.
 #[derive(Debug)]
 pub(crate) struct FcmState {
     tokens: FcmTokens,

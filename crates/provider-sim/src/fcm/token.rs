@@ -26,7 +26,7 @@ const US_PER_SECOND: u64 = 1_000_000;
 /// Tokens are forgotten beyond this many.
 const TOKENS_MAX: usize = 1024;
 
-/// The tokens that are good, and whom they are given to.
+/// The tokens that are good, and the accounts they are given to.
 #[derive(Debug)]
 pub(super) struct FcmTokens {
     key: ParsedPublicKey,
@@ -47,7 +47,7 @@ impl FcmTokens {
         Self { key, lifetime, until_us: Mutex::default() }
     }
 
-    /// Answers whoever asks for one.
+    /// Answers a request for one.
     pub(super) fn exchange(&self, request: &Request<'_>, now_us: u64) -> SimAnswer {
         let refuse = |description: &str| {
             let body = json!({ "error": "invalid_grant", "error_description": description });

@@ -113,7 +113,7 @@ struct RequestUpload {
     received: Received,
 }
 
-/// What has been received of a body; most come in one piece, which is not copied.
+/// The received part of a body; most come in one piece, which is not copied.
 enum Received {
     Piece(Bytes),
     Pieces(BytesMut),

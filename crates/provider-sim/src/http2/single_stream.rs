@@ -24,7 +24,7 @@ pub(super) struct SingleStream {
     acknowledged: u32,
     /// The beginning of a frame header.
     unparsed: BytesMut,
-    /// What h2 may read.
+    /// The bytes that h2 may read.
     received: BytesMut,
 }
 
@@ -67,7 +67,7 @@ impl SingleStream {
             && self.passing_bytes == 0
     }
 
-    /// What to send in place of `bytes` when they are the first ones: SETTINGS for one stream.
+    /// The bytes to send in place of `bytes` when they are the first ones: SETTINGS for one stream.
     pub(super) fn first_settings(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         if self.has_sent_settings {
             return None;

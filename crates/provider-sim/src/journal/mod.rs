@@ -42,7 +42,7 @@ pub struct Record<'a> {
     pub received_us: u64,
     /// The provider it came to.
     pub channel: JournalChannel,
-    /// What became of it.
+    /// Its answer.
     pub status: JournalStatus,
     /// `apns-id` or `webhook-id`; `-` when there is none.
     pub id: &'a str,
@@ -65,7 +65,7 @@ pub enum JournalChannel {
     Smtp,
 }
 
-/// What became of a request.
+/// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JournalStatus {
     /// Answered with this HTTP status.

@@ -1,4 +1,4 @@
-//! What a journal adds up to.
+//! The sums of a journal.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! What becomes of a recipient, and of a mail.
+//! The answers to a recipient, and to a mail.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use super::MailServer;
 use crate::faults::{SimFault, is_dead};
 use crate::journal::JournalStatus;
 
-/// What is said of a recipient.
+/// The answer to a recipient.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MailAdmission {
     /// It is good, and this is what becomes of the mail.
@@ -18,7 +18,7 @@ pub(super) enum MailAdmission {
     Close,
 }
 
-/// What is done about a whole mail for one recipient.
+/// The answer to a whole mail for one recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MailTaken {
     /// 250.
@@ -33,7 +33,7 @@ pub(super) enum MailTaken {
 #[derive(Debug, Default)]
 pub(super) struct Greylist(RefCell<HashMap<String, u64>>);
 
-/// Recipients remembered; beyond it everybody is new again.
+/// Recipients remembered; beyond it every recipient is new again.
 const GREYLIST_MAX: usize = 1 << 20;
 
 // === impl MailServer ===
@@ -80,7 +80,7 @@ impl MailServer {
         self.options.faults.goaway_every.map(std::num::NonZeroU64::get)
     }
 
-    /// Who may send, as AUTH PLAIN has it; `None`: everybody.
+    /// The login that may send, as AUTH PLAIN has it; `None`: no login is asked for.
     pub(super) fn login(&self) -> Option<(&str, &str)> {
         self.options.smtp_login.as_deref().and_then(|login| login.split_once(':'))
     }

@@ -27,7 +27,7 @@ pub(super) struct Talk<S> {
     sender: Option<String>,
     /// The good ones, and what becomes of the mail for each.
     recipients: Vec<(String, MailTaken)>,
-    /// What `BDAT` brought so far.
+    /// The bytes that `BDAT` brought so far.
     chunks: Vec<u8>,
     replies: Vec<u8>,
 }
@@ -336,7 +336,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     }
 }
 
-/// What stands between the angle brackets of `MAIL` and `RCPT`.
+/// The address between the angle brackets of `MAIL` and `RCPT`.
 fn path(command: &str) -> Option<&str> {
     let (_, rest) = command.split_once('<')?;
     rest.split_once('>').map(|(path, _)| path)
@@ -347,7 +347,7 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What `Message-ID` says before its `@`.
+/// The part of `Message-ID` before its `@`.
 fn message_id(message: &[u8]) -> String {
     let head = message.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(message.len());
     let head = String::from_utf8_lossy(message.get(..head).unwrap_or_default());

@@ -142,7 +142,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// What tells messages apart in the books: the same content for the same subscription twice is a repetition.
+/// The identity of a message in the books: the same content for the same subscription twice is a repetition.
 fn identify(path: &str, message: &[u8]) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in [path.as_bytes(), b"\0", message] {

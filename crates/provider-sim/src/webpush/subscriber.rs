@@ -7,7 +7,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 const AUTH_BYTES: usize = 16;
 
-/// Somebody who can read messages.
+/// A subscriber, who can read messages.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     pub(super) key: PrivateKey,

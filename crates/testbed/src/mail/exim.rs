@@ -1,4 +1,4 @@
-//! Exim, which delivers the first ten mails of a connection at once and queues the others.
+//! Exim, which delivers the first ten mails of a connection at once and queues the rest.
 
 use anyhow::Result;
 
@@ -68,7 +68,7 @@ impl Exim {
         self.root.mails(MAILDIR)
     }
 
-    /// What it logged.
+    /// Its log.
     pub fn log(&self) -> String {
         self.root.read("/var/log/exim4/mainlog")
     }

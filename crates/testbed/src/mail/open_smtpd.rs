@@ -66,7 +66,7 @@ impl OpenSmtpd {
         self.root.mails(MAILDIR)
     }
 
-    /// What it logged.
+    /// Its log.
     pub fn log(&self) -> String {
         self.root.output()
     }

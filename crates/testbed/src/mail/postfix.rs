@@ -71,13 +71,13 @@ impl Postfix {
         self.root.mails(&format!("{MAILBOXES}/all"))
     }
 
-    /// What it logged.
+    /// Its log.
     pub fn log(&self) -> String {
         self.root.read(LOG)
     }
 }
 
-/// What `postfix check` would make, with the owners and rights of `postfix-files`.
+/// Makes the directories that `postfix check` would make, with the owners and rights of `postfix-files`.
 fn make_queue(root: &Root) -> Result<()> {
     root.make("/var/spool/postfix", Rights { owner: "root", mode: 0o755 })?;
     root.make("/var/spool/postfix/pid", Rights { owner: "root", mode: 0o755 })?;

@@ -41,7 +41,7 @@ pub(super) struct Rights {
 const SERVER: &str = "server";
 /// Who owns what no server writes.
 const ROOT: MailUser = MailUser { name: "root", number: 0 };
-/// What a file of the configuration is.
+/// The kind of a file of the configuration.
 const READABLE: u32 = 0o644;
 
 // === impl Root ===
@@ -110,13 +110,13 @@ impl Root {
         self.keeper.await_ready(SERVER, PATIENCE, is_ready)
     }
 
-    /// What the server printed.
+    /// The output of the server.
     pub(super) fn output(&self) -> String {
         let path = self.keeper.directory().join(format!("{SERVER}.log"));
         fs::read_to_string(path).unwrap_or_default()
     }
 
-    /// What is in the file at `path`; nothing when there is none.
+    /// The text of the file at `path`; empty when there is none.
     pub(super) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
@@ -149,7 +149,7 @@ impl Root {
         Ok(number.with_context(|| format!("there is no user {user}"))?.parse()?)
     }
 
-    /// What every program expects to find.
+    /// Makes the files that every program expects.
     fn furnish(&self, users: &[MailUser]) -> Result<()> {
         let (mut passwords, mut groups) = (String::new(), String::new());
         for MailUser { name, number } in std::iter::once(&ROOT).chain(users) {

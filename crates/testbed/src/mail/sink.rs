@@ -1,4 +1,4 @@
-//! What Postfix has for measuring clients: it takes mail and forgets it.
+//! The sink that Postfix has for measuring clients: it takes mail and forgets it.
 
 use anyhow::Result;
 
