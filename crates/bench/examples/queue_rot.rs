@@ -117,8 +117,8 @@ fn look(cluster: &Cluster, phase: &str, lasts: Duration) -> Result<(u64, u64)> {
 
 /// Sends until it is over, as fast as the engine accepts.
 fn feed(cluster: &Cluster, way: Way, numbers: &Numbers, is_over: &AtomicBool) -> Result<()> {
-    let member = cluster.members().first().context("there is an engine")?;
-    let mut caller = LoadCaller::connect(member.listen()?)?;
+    let worker = cluster.workers().first().context("there is an engine")?;
+    let mut caller = LoadCaller::connect(worker.listen()?)?;
     while !is_over.load(Ordering::Relaxed) {
         match way {
             Way::Singles => {
@@ -126,7 +126,7 @@ fn feed(cluster: &Cluster, way: Way, numbers: &Numbers, is_over: &AtomicBool) ->
             }
             Way::Chunks => {
                 let from = numbers.fetch_add(IMPORT_ROWS, Ordering::Relaxed);
-                let client = member.client()?;
+                let client = worker.client()?;
                 let key = format!("import-{from}-");
                 client.import(from..from + IMPORT_ROWS, Guarantee::AtLeastOnce, &key)?;
             }

@@ -44,7 +44,7 @@ fn main() -> Result<()> {
     let began = clock.wall();
     std::thread::sleep(BEFORE);
 
-    let victim = cluster.members().last().context("there are engines")?;
+    let victim = cluster.workers().last().context("there are engines")?;
     let orphans = unclaimed_of(&cluster, victim.listen()?)?;
     ensure!(
         !orphans.is_empty(),

@@ -46,7 +46,7 @@ pub struct Feed {
     /// The channel they are sent on.
     pub channel: Name,
     /// Their recipient.
-    pub to: ByteString,
+    pub recipient: ByteString,
 }
 
 /// A feed that runs.
@@ -238,7 +238,7 @@ impl FeedRun {
             return Ok(None);
         };
         let since = events.first().map_or(self.feed.intake.now(), |event| event.at);
-        let Feed { name, intake, tenant, channel, to, .. } = &self.feed;
+        let Feed { name, intake, tenant, channel, recipient, .. } = &self.feed;
         let json = serde_json::to_vec(&FeedContent::new(position, until, events))
             .map_err(|error| StoreError::Damaged(format!("a change of the list: {error}")))?;
         let submission = Submission {
@@ -247,7 +247,7 @@ impl FeedRun {
             ..Submission::default()
         };
         let now = intake.now();
-        let mut draft = match intake.check(tenant, &submission, to.clone(), now) {
+        let mut draft = match intake.check(tenant, &submission, recipient.clone(), now) {
             Ok(draft) => draft,
             Err(fault) => {
                 let channel = channel.clone();

@@ -1,10 +1,12 @@
 //! The vocabulary of Belfry: types without I/O and without async.
 //!
-//! One word, one thing:
+//! One idea has one word in the API, the command line, the metrics, the tables, the code and the documentation:
 //!
 //! | word | meaning |
 //! |---|---|
 //! | **notification** | one content for one recipient on one channel, due at an instant, under a guarantee |
+//! | **recipient** | the device, endpoint or mailbox that a notification is for; `to` is its field in a request |
+//! | **content** | what a caller gives to be sent; **payload** is its bytes as they are stored and sent |
 //! | **draft** | a notification that was checked and is not stored yet |
 //! | **broadcast** | one content, many recipients, one call: accepted whole or not at all |
 //! | **envelope** | what notifications must have in common to be stored and sent together |
@@ -12,12 +14,14 @@
 //! | **chunk** | those of one batch that are due together: they are claimed, queued, delivered, settled and acknowledged as one unit |
 //! | **delivery** | a notification of a claimed chunk: it is under way |
 //! | **lease**, **epoch** | until when a chunk may be acted on, and the fencing number that makes a late actor harmless |
-//! | **attempt** | one try on the wire |
-//! | **verdict** | what the provider said to an attempt |
-//! | **outcome** | what the log keeps: how a notification ended |
-//! | **receipt** | the queue's handle on a chunk, consumed by acknowledging |
-//! | **lane** | what shares limits: destination x credential x priority |
-//! | **worker** | a process that works on a store with others, alive while it renews its lease on itself |
+//! | **pending** | the state of a notification that waits: for its due time, for a claim, or for its next attempt |
+//! | **attempt** | one try on the wire; a **retry** is every attempt after the first |
+//! | **verdict** | the provider's answer to an attempt: accepted, refused, **deferred** (a retry follows) or unknown |
+//! | **outcome** | the entry of the log: how an attempt ended, and the notification with it if there is no retry |
+//! | **receipt** | the queue's handle on an item, consumed by acknowledging |
+//! | **lane** | the unit that shares limits: destination x credential x priority |
+//! | **worker** | a process of a cluster, alive while it renews its lease on itself |
+//! | **worker deadline** | until when a worker may start attempts: before any other may take over |
 //! | **partition** | a fixed share of all batches; the worker that owns it claims from it |
 //! | **ticket** | a chunk on its way through a broker, to be exchanged for the chunk by its consumer |
 //! | **suppression** | a recipient that must not be tried again |

@@ -1,4 +1,4 @@
-//! `[channels.NAME.retry]`: when a channel tries again.
+//! `[channels.NAME.retry]`: when a channel retries.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::problem::ConfigProblem;
 use super::units;
 
-/// `[channels.NAME.retry]`: what happens to a notification that the provider put off.
+/// `[channels.NAME.retry]`: retries of a notification that the provider deferred.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RetryConfig {

@@ -122,7 +122,7 @@ impl Stages {
             intake: Arc::clone(intake),
             tenant: "default".parse()?,
             channel: config.channel.clone(),
-            to: config.to.as_str().into(),
+            recipient: config.to.as_str().into(),
         };
         self.start("feed", feed.run(self.stopping()));
         Ok(())

@@ -7,12 +7,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are in the words of each kind")]
 pub enum ClusterFault {
-    /// SIGKILL of a member, which is started again after `down`.
-    Kill { member: usize, down: Duration },
-    /// SIGSTOP of a member past its lease, then SIGCONT.
-    Pause { member: usize, lasts: Duration },
-    /// A broken link between one member and a server.
-    Link { member: usize, server: FaultedServer, harm: Harm, lasts: Duration },
+    /// SIGKILL of a worker, which is started again after `down`.
+    Kill { worker: usize, down: Duration },
+    /// SIGSTOP of a worker past its lease, then SIGCONT.
+    Pause { worker: usize, lasts: Duration },
+    /// A broken link between one worker and a server.
+    Link { worker: usize, server: FaultedServer, harm: Harm, lasts: Duration },
     /// `pg_ctl stop -m immediate`, and a start after `down`.
     StoreStop { down: Duration },
     /// SIGKILL of the broker, and a start after `down`.
@@ -21,7 +21,7 @@ pub enum ClusterFault {
     BrokerWipe,
 }
 
-/// A server that members are connected to.
+/// A server that workers are connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultedServer {
     /// PostgreSQL.
@@ -53,8 +53,8 @@ pub struct Planned {
 /// The bounds of the draw.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How many members there are.
-    pub members: usize,
+    /// How many workers there are.
+    pub workers: usize,
     /// Whether there is a broker.
     pub has_broker: bool,
     /// How many faults.
@@ -66,7 +66,7 @@ pub struct Plan {
 /// A target that can have one fault at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultTarget {
-    Member(usize),
+    Worker(usize),
     Store,
     Broker,
 }
@@ -100,16 +100,16 @@ impl Plan {
         let mut millis = |range: std::ops::Range<u64>| Duration::from_millis(random.u64(range));
         let within = u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX).max(1);
         let (at, down, cut) = (millis(0..within), millis(0..2_000), millis(1_000..6_000));
-        let member = random.usize(0..self.members.max(1));
+        let worker = random.usize(0..self.workers.max(1));
         let server = if self.has_broker && random.bool() {
             FaultedServer::Broker
         } else {
             FaultedServer::Store
         };
-        let link = |harm, lasts| ClusterFault::Link { member, server, harm, lasts };
+        let link = |harm, lasts| ClusterFault::Link { worker, server, harm, lasts };
         let fault = match random.u8(0..if self.has_broker { 10 } else { 8 }) {
-            0..=1 => ClusterFault::Kill { member, down },
-            2 => ClusterFault::Pause { member, lasts: PAST_LEASE },
+            0..=1 => ClusterFault::Kill { worker, down },
+            2 => ClusterFault::Pause { worker, lasts: PAST_LEASE },
             3..=4 => link(Harm::Cut, cut),
             5 => link(Harm::HalfOpen, PAST_LEASE),
             6 => link(Harm::Frozen, PAST_LEASE),
@@ -142,8 +142,8 @@ impl fmt::Display for Planned {
 impl ClusterFault {
     fn target(&self) -> FaultTarget {
         match *self {
-            Self::Kill { member, .. } | Self::Pause { member, .. } | Self::Link { member, .. } => {
-                FaultTarget::Member(member)
+            Self::Kill { worker, .. } | Self::Pause { worker, .. } | Self::Link { worker, .. } => {
+                FaultTarget::Worker(worker)
             }
             Self::StoreStop { .. } => FaultTarget::Store,
             Self::BrokerKill { .. } | Self::BrokerWipe => FaultTarget::Broker,
@@ -168,7 +168,7 @@ mod tests {
     use std::mem::discriminant;
 
     const PLAN: Plan =
-        Plan { members: 5, has_broker: true, faults: 8, within: Duration::from_secs(20) };
+        Plan { workers: 5, has_broker: true, faults: 8, within: Duration::from_secs(20) };
 
     #[test]
     fn the_same_seed_draws_the_same_faults_and_another_one_others() {
@@ -198,16 +198,16 @@ mod tests {
             (0..200).flat_map(|seed| PLAN.draw(seed)).map(|one| one.fault).collect();
         let kinds: HashSet<_> = drawn.iter().map(discriminant).collect();
         assert_eq!(kinds.len(), 6);
-        for member in 0..PLAN.members {
+        for worker in 0..PLAN.workers {
             let mut distinct = HashSet::new();
             for fault in &drawn {
-                if let ClusterFault::Link { member: on, server, harm, .. } = *fault
-                    && on == member
+                if let ClusterFault::Link { worker: on, server, harm, .. } = *fault
+                    && on == worker
                 {
                     distinct.insert(format!("{server:?} {harm:?}"));
                 }
             }
-            assert_eq!(distinct.len(), 6, "member {member}");
+            assert_eq!(distinct.len(), 6, "worker {worker}");
         }
     }
 

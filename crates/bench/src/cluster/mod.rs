@@ -3,12 +3,12 @@
 //! All of it is real: processes of the released binary, servers of the distribution's packages, links through proxies.
 //!
 //! - [`faults`]: which faults a round meets, drawn from a seed.
-//! - [`member`]: one engine.
+//! - [`worker`]: one engine.
 //! - [`round`]: a load under faults, and what must hold after it.
 
 pub mod faults;
-pub mod member;
 pub mod round;
+pub mod worker;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,9 +25,9 @@ use crate::tally::{Books, JournalTail};
 use crate::usage::cpu_of_tree;
 use crate::workload::Workload;
 
-pub use member::ClusterMember;
+pub use worker::ClusterWorker;
 
-use member::Access;
+use worker::Access;
 
 /// The servers behind the engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct ClusterSetup {
 #[derive(Debug)]
 pub struct Cluster {
     // Dropped in this order: engines before the servers they use.
-    members: Vec<ClusterMember>,
+    workers: Vec<ClusterWorker>,
     simulator: SimulatorProcess,
     operator: BenchClient,
     broker: Option<Mutex<BrokerChoice>>,
@@ -143,11 +143,11 @@ impl Cluster {
         let simulator =
             SimulatorProcess::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
         let broker_url = broker.as_ref().map(BrokerChoice::url);
-        let mut members = Vec::new();
+        let mut workers = Vec::new();
         for (i, role) in setup.roles.iter().enumerate() {
             let access = |url: &String| Access::new(url, setup.has_links);
             let name = format!("{}-{i}", role.as_str());
-            members.push(ClusterMember {
+            workers.push(ClusterWorker {
                 role: *role,
                 binary: setup.binary.clone(),
                 directory: setup.directory.join(&name),
@@ -160,22 +160,22 @@ impl Cluster {
                 engine: Mutex::new(None),
             });
         }
-        at_once(&members, ClusterMember::start)?;
-        let first = members.iter().find(|member| member.role.is_called());
+        at_once(&workers, ClusterWorker::start)?;
+        let first = workers.iter().find(|worker| worker.role.is_called());
         let operator =
             operator(setup, &simulator, &database, first.context("nobody takes anything in")?)?;
         let broker = broker.map(Mutex::new);
-        Ok(Self { members, simulator, operator, broker, database, store: Mutex::new(store) })
+        Ok(Self { workers, simulator, operator, broker, database, store: Mutex::new(store) })
     }
 
     /// The engines, in the order of their roles.
-    pub fn members(&self) -> &[ClusterMember] {
-        &self.members
+    pub fn workers(&self) -> &[ClusterWorker] {
+        &self.workers
     }
 
     /// The engines that take notifications in.
-    pub fn producers(&self) -> Vec<&ClusterMember> {
-        self.members.iter().filter(|member| member.role.is_called()).collect()
+    pub fn producers(&self) -> Vec<&ClusterWorker> {
+        self.workers.iter().filter(|worker| worker.role.is_called()).collect()
     }
 
     /// Commands with a configuration that leads to the servers directly, whatever befalls the links; for the API, the
@@ -233,7 +233,7 @@ impl Cluster {
             if audit.accepted >= expected && audit.pending == 0 {
                 return Ok(());
             }
-            self.members.iter().try_for_each(ClusterMember::check)?;
+            self.workers.iter().try_for_each(ClusterWorker::check)?;
             if clock.monotonic().duration_since(started) > patience {
                 bail!("not drained after {patience:?}: {audit:?}");
             }
@@ -246,7 +246,7 @@ impl Cluster {
     /// # Errors
     /// When one does not end well.
     pub fn stop(&self) -> Result<()> {
-        at_once(&self.members, ClusterMember::stop)
+        at_once(&self.workers, ClusterWorker::stop)
     }
 
     /// Processor time so far.
@@ -256,8 +256,8 @@ impl Cluster {
     pub fn cpu(&self) -> Result<Cpu> {
         let tree = |process: Option<u32>| process.map_or(Ok(Duration::ZERO), cpu_of_tree);
         let mut engines = Duration::ZERO;
-        for member in &self.members {
-            engines += member
+        for worker in &self.workers {
+            engines += worker
                 .engine()
                 .as_ref()
                 .map_or(Ok(Duration::ZERO), |it| Ok::<_, anyhow::Error>(it.usage()?.cpu))?;
@@ -348,17 +348,17 @@ fn operator(
     setup: &ClusterSetup,
     simulator: &SimulatorProcess,
     database: &Database,
-    member: &ClusterMember,
+    worker: &ClusterWorker,
 ) -> Result<BenchClient> {
     let settings = EngineSettings {
         binary: &setup.binary,
         directory: &setup.directory,
-        listen: member.listen()?,
+        listen: worker.listen()?,
         environment: &[],
-        role: member.role,
+        role: worker.role,
         store: Some(database.url()),
         queue: None,
     };
     let config = configure(settings, &simulator.ready)?;
-    Ok(BenchClient { config, ..member.client()?.clone() })
+    Ok(BenchClient { config, ..worker.client()?.clone() })
 }

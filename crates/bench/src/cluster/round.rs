@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
 use super::faults::{ClusterFault, FaultedServer, Harm, PAST_LEASE, Plan, Planned};
-use super::{Backing, Cluster, ClusterMember, ClusterSetup, at_once};
+use super::{Backing, Cluster, ClusterSetup, ClusterWorker, at_once};
 use crate::client::Audit;
 use crate::process::Role;
 use crate::rate::{longest_silence, per_second};
@@ -100,7 +100,7 @@ impl Round {
     /// The faults that this round will meet.
     pub fn plan(&self) -> Vec<Planned> {
         let plan = Plan {
-            members: PRODUCERS + CONSUMERS,
+            workers: PRODUCERS + CONSUMERS,
             has_broker: self.backing != Backing::Postgres,
             faults: self.faults,
             within: self.within,
@@ -252,31 +252,31 @@ fn befall(cluster: &Cluster, planned: &Planned, notes: &Mutex<Notes>) -> Result<
 }
 
 fn happen(cluster: &Cluster, fault: ClusterFault, notes: &Mutex<Notes>) -> Result<()> {
-    let member = |i: usize| cluster.members().get(i).context("no such member");
+    let worker = |i: usize| cluster.workers().get(i).context("no such worker");
     let clock = flow::Clock::system();
     let began = clock.monotonic();
     match fault {
-        ClusterFault::Kill { member: i, down } => {
-            member(i)?.kill()?;
-            note_claims(cluster, Some(member(i)?), notes)?;
+        ClusterFault::Kill { worker: i, down } => {
+            worker(i)?.kill()?;
+            note_claims(cluster, Some(worker(i)?), notes)?;
             std::thread::sleep(down);
-            member(i)?.start()
+            worker(i)?.start()
         }
-        ClusterFault::Pause { member: i, lasts } => {
-            member(i)?.check()?;
-            member(i)?.signal(Signal::STOP)?;
-            note_claims(cluster, Some(member(i)?), notes)?;
+        ClusterFault::Pause { worker: i, lasts } => {
+            worker(i)?.check()?;
+            worker(i)?.signal(Signal::STOP)?;
+            note_claims(cluster, Some(worker(i)?), notes)?;
             std::thread::sleep(lasts);
-            member(i)?.signal(Signal::CONT)
+            worker(i)?.signal(Signal::CONT)
         }
-        ClusterFault::Link { member: i, server, harm, lasts } => {
-            harm_link(member(i)?, server, harm)?;
+        ClusterFault::Link { worker: i, server, harm, lasts } => {
+            harm_link(worker(i)?, server, harm)?;
             // Without its broker a process goes on with what it has: nothing of that may be repeated.
             if server == FaultedServer::Store {
-                note_claims(cluster, Some(member(i)?), notes)?;
+                note_claims(cluster, Some(worker(i)?), notes)?;
             }
             std::thread::sleep(lasts);
-            link_of(member(i)?, server)?.pass();
+            link_of(worker(i)?, server)?.pass();
             Ok(())
         }
         ClusterFault::StoreStop { down } => {
@@ -303,8 +303,8 @@ fn happen(cluster: &Cluster, fault: ClusterFault, notes: &Mutex<Notes>) -> Resul
     }
 }
 
-fn harm_link(member: &ClusterMember, server: FaultedServer, harm: Harm) -> Result<()> {
-    let link = link_of(member, server)?;
+fn harm_link(worker: &ClusterWorker, server: FaultedServer, harm: Harm) -> Result<()> {
+    let link = link_of(worker, server)?;
     match harm {
         Harm::Cut => link.cut(),
         Harm::HalfOpen => link.half_open(),
@@ -313,22 +313,22 @@ fn harm_link(member: &ClusterMember, server: FaultedServer, harm: Harm) -> Resul
     Ok(())
 }
 
-fn link_of(member: &ClusterMember, server: FaultedServer) -> Result<&testbed::Proxy> {
+fn link_of(worker: &ClusterWorker, server: FaultedServer) -> Result<&testbed::Proxy> {
     let access = match server {
-        FaultedServer::Store => Some(&member.store),
-        FaultedServer::Broker => member.broker.as_ref(),
+        FaultedServer::Store => Some(&worker.store),
+        FaultedServer::Broker => worker.broker.as_ref(),
     };
     access.and_then(|access| access.link.as_ref()).context("there is no such link")
 }
 
-/// Notes what `member`, or every member, has claimed: it may be under way, and be repeated.
+/// Notes what `worker`, or every worker, has claimed: it may be under way, and be repeated.
 fn note_claims(
     cluster: &Cluster,
-    member: Option<&ClusterMember>,
+    worker: Option<&ClusterWorker>,
     notes: &Mutex<Notes>,
 ) -> Result<()> {
-    let of_whom = match member {
-        Some(member) => format!("w.listen = '{}'", member.listen()?),
+    let of_whom = match worker {
+        Some(worker) => format!("w.listen = '{}'", worker.listen()?),
         None => "true".to_owned(),
     };
     let query = format!(

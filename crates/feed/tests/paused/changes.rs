@@ -45,7 +45,7 @@ impl Feeding {
             )),
             tenant: name("default"),
             channel: name("script"),
-            to: "app".into(),
+            recipient: "app".into(),
         };
         let task = tokio::task::spawn_local(async move { feed.run(stopping).await.unwrap() });
         Self { stop, task }

@@ -9,7 +9,7 @@ use notification::{ByteString, Bytes};
 pub struct Submission<'a> {
     /// The channel's name.
     pub channel: Cow<'a, str>,
-    /// The payload: valid JSON, byte for byte. A template when there are variables.
+    /// The content: valid JSON, byte for byte. A template when there are variables.
     pub content: Bytes,
     /// The channel's options: a JSON object, empty when there are none. A template likewise.
     pub options: Bytes,

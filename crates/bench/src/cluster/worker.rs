@@ -13,7 +13,7 @@ use crate::process::{EngineProcess, EngineSettings, Role, SimulatorReady};
 
 /// One engine. What befalls it goes through here.
 #[derive(Debug)]
-pub struct ClusterMember {
+pub struct ClusterWorker {
     /// Its name in the output: `consume-3`.
     pub name: String,
     /// Its role.
@@ -24,11 +24,11 @@ pub struct ClusterMember {
     pub(super) simulator: SimulatorReady,
     pub(super) store: Access,
     pub(super) broker: Option<Access>,
-    pub(super) place: OnceLock<MemberPlace>,
+    pub(super) place: OnceLock<WorkerPlace>,
     pub(super) engine: Mutex<Option<EngineProcess>>,
 }
 
-/// How a member reaches a server.
+/// How a worker reaches a server.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) url: String,
@@ -38,7 +38,7 @@ pub(super) struct Access {
 
 /// Where the first process listened, and the later ones listen.
 #[derive(Debug)]
-pub(super) struct MemberPlace {
+pub(super) struct WorkerPlace {
     listen: String,
     client: BenchClient,
 }
@@ -48,9 +48,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two starts: what a service manager waits.
 const START_EVERY: Duration = Duration::from_millis(500);
 
-// === impl ClusterMember ===
+// === impl ClusterWorker ===
 
-impl ClusterMember {
+impl ClusterWorker {
     /// Starts a process; again and again when it ends before it is ready, as a service manager does.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl ClusterMember {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self) -> Result<&MemberPlace> {
+    fn place(&self) -> Result<&WorkerPlace> {
         self.place.get().with_context(|| format!("{} was never started", self.name))
     }
 
@@ -157,7 +157,7 @@ impl ClusterMember {
             queue: self.broker.as_ref().map(|broker| broker.url.as_str()),
         };
         let engine = EngineProcess::start(settings, &self.simulator)?;
-        self.place.get_or_init(|| MemberPlace {
+        self.place.get_or_init(|| WorkerPlace {
             listen: engine.listen().to_owned(),
             client: engine.client().clone(),
         });
