@@ -16,6 +16,7 @@ use pipeline::ingest::Reservation;
 use pipeline::ingest::json::utf8;
 use tokio::time::timeout;
 
+use crate::limits::{BODY_TIMEOUT, DISCARD_TIMEOUT};
 use crate::problem::Problem;
 
 /// A body that is being read.
@@ -103,7 +104,7 @@ impl Incoming {
             return Err(Problem::too_large(limits::REQUEST_BYTES));
         }
         let read = self.read_whole(intake, tenant);
-        timeout(limits::BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(too_slow()))
+        timeout(BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(too_slow()))
     }
 
     async fn read_whole(
@@ -125,7 +126,7 @@ impl Incoming {
 
     async fn discard(&mut self) {
         let rest = async { while let Ok(Some(_)) = self.piece().await {} };
-        if timeout(limits::DISCARD_TIMEOUT, rest).await.is_err() {
+        if timeout(DISCARD_TIMEOUT, rest).await.is_err() {
             tracing::debug!("refused body not read to its end");
         }
     }

@@ -24,6 +24,7 @@ use crate::body::{BodyFormat, Incoming, format, with_body};
 use crate::draft::{add_key, header_key};
 use crate::input::Input;
 use crate::keys::Caller;
+use crate::limits::FAULTS;
 use crate::lines::BodyLine;
 use crate::notifications::cancel_answer;
 use crate::problem::{Located, Problem};
@@ -126,8 +127,8 @@ async fn create_whole(
         if upload.is_full() {
             upload.flush().await?;
         }
-        if invalid_fields.len() >= limits::FAULTS {
-            invalid_fields.truncate(limits::FAULTS);
+        if invalid_fields.len() >= FAULTS {
+            invalid_fields.truncate(FAULTS);
             break;
         }
     }

@@ -21,6 +21,7 @@ use crate::ApiState;
 use crate::body::{BodyFormat, Incoming, format, with_body};
 use crate::draft::{header_key, read_draft};
 use crate::keys::Caller;
+use crate::limits::FAULTS;
 use crate::problem::{Located, Problem};
 use crate::stream;
 use crate::view::raw;
@@ -170,7 +171,7 @@ async fn create_many(
             }
             Err(error @ ParseError::Syntax(_)) => return Err(error.into()),
         }
-        if invalid_fields.len() >= limits::FAULTS {
+        if invalid_fields.len() >= FAULTS {
             break;
         }
         budget.spend_and_yield(item.get().len()).await;

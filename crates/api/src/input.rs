@@ -3,14 +3,14 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use notification::limits;
 use tokio::time::{Sleep, sleep};
 
 use crate::body::{Incoming, too_slow};
+use crate::limits::BODY_TIMEOUT;
 use crate::lines::{BodyLine, Lines};
 use crate::problem::Problem;
 
-/// A body that is read line by line. A line must be complete within [`limits::BODY_TIMEOUT`] of its first byte, so what is
+/// A body that is read line by line. A line must be complete within [`BODY_TIMEOUT`] of its first byte, so what is
 /// held for one is not held for long.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -51,7 +51,7 @@ impl Input {
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Problem> {
         let begun = self.lines.begun();
         if self.late.as_ref().map(|(number, _)| *number) != begun {
-            self.late = begun.map(|number| (number, Box::pin(sleep(limits::BODY_TIMEOUT))));
+            self.late = begun.map(|number| (number, Box::pin(sleep(BODY_TIMEOUT))));
         }
         match &mut self.late {
             None => self.incoming.piece().await,
@@ -86,6 +86,7 @@ mod tests {
 
     use axum::body::Body;
     use futures_util::stream;
+    use notification::limits;
 
     use super::*;
 
@@ -119,7 +120,7 @@ mod tests {
     async fn a_line_has_a_minute_and_a_stream_has_any_time() {
         let (pieces, lines, problem) = read(&mut dribbling(&["{"]), 1_000).await;
         assert_eq!(problem.unwrap().status, 408);
-        let in_time = limits::BODY_TIMEOUT.as_secs() / (limits::IDLE_TIMEOUT.as_secs() / 2);
+        let in_time = BODY_TIMEOUT.as_secs() / (limits::IDLE_TIMEOUT.as_secs() / 2);
         assert!((in_time..=in_time + 1).contains(&(pieces as u64)), "{pieces}");
         assert_eq!(lines, 0);
         let (pieces, lines, problem) = read(&mut dribbling(&["{", "}\n", "\n"]), 999).await;

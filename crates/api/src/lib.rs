@@ -11,6 +11,7 @@ mod create;
 mod draft;
 mod input;
 mod keys;
+pub mod limits;
 mod lines;
 mod metrics;
 mod notifications;
@@ -34,7 +35,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use flow::Clock;
-use notification::{Name, Timestamp, limits};
+use notification::{Name, Timestamp};
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::{Operations, ReadStore};
@@ -188,7 +189,7 @@ async fn not_yet() -> Problem {
         StatusCode::SERVICE_UNAVAILABLE,
         "starting: the store or the broker is not reached yet",
     )
-    .with_advice(RetryAdvice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs()))
+    .with_advice(RetryAdvice::RetryAfter(notification::limits::OVERLOAD_RETRY_AFTER.as_secs()))
 }
 
 async fn wrong_method(method: Method) -> Problem {

@@ -13,6 +13,7 @@ use store::{CancelTarget, Cancelled, Filter};
 use crate::ApiState;
 use crate::access::Operations;
 use crate::keys::Caller;
+use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::view::{Notification, show};
@@ -56,10 +57,10 @@ pub(crate) async fn list(
         broadcast: query.parse("broadcast")?,
     };
     let mut next: Option<NotificationId> = query.parse("after")?;
-    let items_max = query.limit(limits::LIST_SLICE, limits::LIST_ITEMS)?;
+    let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
-    for _ in 0..limits::LIST_ITEMS.div_ceil(limits::LIST_SLICE) {
-        let slice = limits::LIST_SLICE.min(items_max - items.len());
+    for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
+        let slice = LIST_SLICE.min(items_max - items.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;
         items.extend(page.items.into_iter().map(Notification::brief));
         next = page.next;

@@ -12,6 +12,7 @@ use serde::Serialize;
 use store::LogPosition;
 
 use crate::ApiState;
+use crate::limits::LOG_ENTRIES;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::readiness;
@@ -56,7 +57,7 @@ pub(crate) async fn log(
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &["position", "limit"])?;
     let position = LogPosition(query.parse("position")?.unwrap_or(0));
-    let entries = query.limit(limits::LIST_ITEMS, limits::LOG_ENTRIES)?;
+    let entries = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let page = shared.reads.log(position, entries).await?;
     let mut lines = Vec::new();
     for entry in page.entries {

@@ -11,6 +11,8 @@ use pipeline::ingest::{IngestError, InvalidField};
 use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
+use crate::limits::{DISK_RETRY_AFTER, FAULTS};
+
 /// An answer that says no, and why.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -75,8 +77,8 @@ impl Problem {
     pub(crate) fn unprocessable(errors: Vec<Located>) -> Self {
         let detail = match errors.as_slice() {
             [only] => only.to_string(),
-            several if several.len() >= limits::FAULTS => {
-                format!("{} or more invalid_fields; the first ones are listed", limits::FAULTS)
+            several if several.len() >= FAULTS => {
+                format!("{FAULTS} or more invalid_fields; the first ones are listed")
             }
             several => format!("{} invalid_fields", several.len()),
         };
@@ -106,7 +108,7 @@ impl Problem {
         }
         if let StoreError::NoSpace(words) = error {
             return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
-                .with_advice(RetryAdvice::RetryAfter(limits::DISK_RETRY_AFTER.as_secs()));
+                .with_advice(RetryAdvice::RetryAfter(DISK_RETRY_AFTER.as_secs()));
         }
         match error.kind() {
             ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),

@@ -13,6 +13,7 @@ use store::{Filter, History, Requeued};
 use crate::ApiState;
 use crate::access::Operations;
 use crate::keys::Caller;
+use crate::limits::LIST_SLICE;
 use crate::notifications::{parse_id, unknown};
 use crate::problem::Problem;
 use crate::query::Query;
@@ -99,8 +100,8 @@ pub(crate) async fn many(
     let now = shared.intake.now();
     let mut answer = ManyAnswer::default();
     let mut matched = Vec::new();
-    for _ in 0..limits::LIST_ITEMS.div_ceil(limits::LIST_SLICE) {
-        let slice = limits::LIST_SLICE.min(items_max - matched.len());
+    for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
+        let slice = LIST_SLICE.min(items_max - matched.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;
         for history in page.items.iter().filter(|history| narrow.matches(history)) {
             let expires_at = history.envelope.expires_at;

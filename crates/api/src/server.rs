@@ -20,6 +20,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use tower::ServiceExt;
 
 use crate::Site;
+use crate::limits::{CONNECTION_BYTES, CONNECTIONS, DRAIN_TIMEOUT, HEAD_TIMEOUT};
 
 /// How long to wait when the system has no more descriptors.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -33,7 +34,7 @@ struct Patient {
 }
 
 /// Serves `site`, whichever it is when a request comes, on `listener` until `shutdown` is over, and then until the requests under way are, or
-/// [`limits::DRAIN_TIMEOUT`] has passed.
+/// [`DRAIN_TIMEOUT`] has passed.
 ///
 /// # Errors
 /// None at present: a failing accept is tried again. The signature leaves room.
@@ -42,7 +43,7 @@ pub async fn serve(
     site: watch::Receiver<Site>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    let slots = Arc::new(Semaphore::new(limits::CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     let (stop, stopping) = watch::channel(false);
     let mut connections = Tasks::default();
     tokio::pin!(shutdown);
@@ -73,7 +74,7 @@ pub async fn serve(
     }
     drop(listener);
     stop.send_replace(true);
-    if timeout(limits::DRAIN_TIMEOUT, connections.drain()).await.is_err() {
+    if timeout(DRAIN_TIMEOUT, connections.drain()).await.is_err() {
         tracing::warn!("requests under way were cut off");
     }
     Ok(())
@@ -102,8 +103,8 @@ async fn connection(
     let io = TokioIo::new(Patient { socket, stalled: None });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits::HEAD_TIMEOUT)
-        .max_buf_size(limits::CONNECTION_BYTES)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(CONNECTION_BYTES)
         .serve_connection(io, service);
     tokio::pin!(connection);
     let ended = tokio::select! {

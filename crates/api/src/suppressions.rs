@@ -24,6 +24,7 @@ use crate::ApiState;
 use crate::access::Operations;
 use crate::body::{BodyFormat, format, with_body};
 use crate::keys::Caller;
+use crate::limits::{LIST_SLICE, LOG_ENTRIES, LONG_POLL};
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -89,7 +90,7 @@ pub(crate) async fn read(
     let mut query = Query::read(&uri, &["channel", "after", "limit"])?;
     let channel: Name = query.required("channel")?;
     let after: Option<String> = query.parse("after")?;
-    let items_max = query.limit(limits::LIST_SLICE, limits::LIST_ITEMS)?;
+    let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let found = shared.reads.suppressions(channel, after.map(Into::into), items_max).await?;
     let last = found.last().filter(|_| found.len() >= items_max);
     let next = last.map(|suppression| show(&suppression.recipient));
@@ -180,10 +181,10 @@ pub(crate) async fn events(
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &["position", "limit", "wait"])?;
     let position: EventPosition = query.parse("position")?.unwrap_or_default();
-    let events_max = query.limit(limits::LIST_ITEMS, limits::LOG_ENTRIES)?;
+    let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let wait: u64 = query.parse("wait")?.unwrap_or(0);
-    if wait > limits::LONG_POLL.as_secs() {
-        let most = limits::LONG_POLL.as_secs();
+    if wait > LONG_POLL.as_secs() {
+        let most = LONG_POLL.as_secs();
         return Err(Problem::bad_request(format!("parameter wait: must be 0 to {most} (seconds)")));
     }
     let page = shared.events(position, events_max, Duration::from_secs(wait)).await?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-// --- What a caller may ask for (owner: api, ingest) ---
+// --- The size of requests (owner: api, ingest) ---
 
 /// Recipient, bytes. The longest in use are Web Push endpoints and URLs with tokens in them.
 pub const RECIPIENT_BYTES: usize = 2048;
@@ -18,8 +18,6 @@ pub const KEY_BYTES: usize = 255;
 pub const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 /// How late a notification with the policy `skip` may still be sent.
 pub const LATE_AFTER: Duration = Duration::from_mins(1);
-/// How far ahead a notification may be scheduled.
-pub const SCHEDULE_AHEAD: Duration = Duration::from_hours(366 * 24);
 /// Notifications in one atomic request. Bounds how long one caller holds the writer.
 pub const REQUEST_ITEMS: usize = 10_000;
 /// Body of one atomic request, bytes.
@@ -48,74 +46,17 @@ pub const STREAM_ITEMS: usize = 2 * BATCH_ITEMS;
 pub const STREAM_RECIPIENTS: usize = 8 * BATCH_ITEMS;
 /// Bytes of a stream handed to the store at once.
 pub const STREAM_GROUP_BYTES: usize = STREAM_BYTES / 4;
-/// Levels of arrays and objects in a content: what common JSON readers take.
-pub const CONTENT_DEPTH: usize = 128;
-/// Payload and options of a template, bytes: a mail that its readers' programs show whole (102 kB), and half of what may be
-/// sent, so that there is room for what is put in.
-pub const TEMPLATE_BYTES: usize = PAYLOAD_BYTES / 2;
-/// Strings of a template that have tags.
-pub const TEMPLATE_STRINGS: usize = 64;
-/// Steps of the template engine for one recipient, shared out equally among the strings. A tag takes two or three, so this
-/// is a mail with a list of a few hundred lines; it is a few milliseconds.
-pub const TEMPLATE_STEPS: u64 = 50_000;
-/// Steps times values among the variables (and every 16 bytes of them), of a template that compares values: a step may then
-/// look at all of them. With more, there are fewer steps. Looking at a value takes up to 20 ns: 15 ms at worst, and room for
-/// a list of 90 lines with two values each. A template that compares only with literals has all its steps.
-pub const TEMPLATE_WORK: u64 = 800_000;
-/// Values, or 16 bytes of text, that filters may look at for each step there is: 100,000 at most, which are a few
-/// milliseconds, and five times what a list of 600 lines takes whose texts all pass a filter.
-pub const TEMPLATE_UNITS: u64 = 2;
-/// Parts that a filter may make of one text.
-pub const TEMPLATE_PARTS: usize = 1_000;
-/// One tag of a template, bytes: what a tag makes of the variables is in memory for a moment, and is at most so many
-/// times as large as they are.
-pub const TEMPLATE_TAG_BYTES: usize = 1024;
-/// `{% elif %}` in one string: the engine's parser goes one deeper with each, and ten thousand are more than a stack holds.
-pub const TEMPLATE_ELIFS: usize = 100;
-/// Variables of one recipient, or of a whole broadcast, bytes.
-pub const VARIABLES_BYTES: usize = 64 * 1024;
-/// Fallbacks of a notification: a person has few addresses.
-pub const FALLBACKS: usize = 3;
 /// Bytes of all fallbacks of a notification: with its own content they fit a batch.
 pub const FALLBACK_BYTES: usize = PAYLOAD_BYTES;
-/// Threads that compile and render templates. One: whatever callers ask for, it takes no more than a core, and the others
-/// deliver.
-pub const RENDER_THREADS: usize = 1;
-/// Pieces of work that may wait for these threads, of all tenants together; more is answered with 503. A piece takes some
-/// milliseconds at worst, so the last one waits for a few seconds.
-pub const RENDER_WAITING: usize = 512;
-/// Pieces of work of one tenant that may wait; more is answered with 429. Every request has one at a time.
-pub const RENDER_WAITING_OF_TENANT: usize = 64;
 /// The Retry-After of an answer when the bytes are used up: a few commits.
 pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-// --- Who may be connected, and how slowly (owner: api) ---
+// --- How slowly a caller may send, and how much it reads at once (owner: api) ---
 
-/// Connections served at a time; more wait in the listen queue. With [`CONNECTION_BYTES`] at most 64 MiB.
-pub const CONNECTIONS: usize = 1_024;
-/// Read buffer of a connection, bytes; also the longest request head.
-pub const CONNECTION_BYTES: usize = 64 * 1024;
-/// From the first byte of a request's head, or the end of the last request, to the end of the head.
-pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two pieces of a body, or of an answer that the caller does not read.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the whole body of an atomic request, or for one line of a stream: both are counted against [`INGEST_BYTES`] meanwhile.
-/// So a body has a least rate: its bytes within this time.
-pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long the rest of a refused body is read, so that its sender gets to see the answer.
-pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long requests under way may take when the server stops.
-pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a caller may wait for something to happen; below what proxies allow.
-pub const LONG_POLL: Duration = Duration::from_secs(25);
-/// Faults named in one answer.
-pub const FAULTS: usize = 100;
 /// Items of a list in one answer.
 pub const LIST_ITEMS: usize = 1_000;
-/// Items of a list asked of the store at once: their contents are in memory for a moment.
-pub const LIST_SLICE: usize = 100;
-/// Entries of the log in one answer.
-pub const LOG_ENTRIES: usize = 10_000;
 
 // --- How work is cut (owner: store) ---
 
@@ -138,7 +79,7 @@ pub const OUTBOX_ROWS: usize = 20_000;
 /// Bytes of such rows, about: they are in memory until then.
 pub const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
 
-// --- What the disk must have room for (owner: store) ---
+// --- Free space on the disk (owner: store) ---
 
 /// Free bytes below which nothing more is accepted: twice what is in [`INGEST_BYTES`], once for the write-ahead log and once
 /// for the database.
@@ -160,8 +101,6 @@ pub const DISK_LOOK: Duration = Duration::from_secs(5);
 /// Bytes of the write-ahead log from which on nothing more is accepted: a reader of another process keeps it from starting
 /// anew. Four times what it has when readers are asked to make way.
 pub const WAL_BYTES: u64 = 1024 * 1024 * 1024;
-/// The Retry-After of an answer when the disk is full: an operator has to free some space.
-pub const DISK_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 // --- How much is under way (owner: dispatch, deliver) ---
 
@@ -236,11 +175,11 @@ pub const FAULT_WEIGHT: u16 = 6;
 /// process three times cannot be mistaken for it; more than twenty kills, because an operator kills.
 pub const WEIGHT_BEFORE_QUARANTINE: u16 = 24;
 
-// --- What all of that may take (owner: belfry) ---
+// --- The memory that all of this may take (owner: belfry) ---
 
 /// Everything that is held of notifications between a caller and a provider, bytes: what is coming in, what is claimed, what is
 /// written to the wire, what is reported, and the pages of the embedded store. Not in it are the program itself, the heads
-/// of requests ([`CONNECTION_BYTES`]), and lists of what is suppressed or known.
+/// of requests, and lists of what is suppressed or known.
 pub const MEMORY_BYTES: usize = 256 * 1024 * 1024;
 /// Pages of the embedded store in memory, bytes: those of its writer and of four readers.
 pub const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
@@ -250,7 +189,7 @@ pub const fn weight_of_bytes(items: usize, bytes: usize) -> usize {
     bytes.saturating_sub(items * WEIGHT_BYTES) / (WEIGHT_BYTES / 2)
 }
 
-// --- Who works beside whom (owner: store) ---
+// --- Workers of a cluster (owner: store) ---
 
 /// Virtual partitions: more than there will be producers, so that shares differ little; few enough to lease one by one.
 pub const PARTITIONS: u16 = 64;
@@ -259,32 +198,13 @@ pub const WORKER_BEAT: Duration = Duration::from_secs(2);
 /// How long a worker is alive after its last heartbeat. A process that was killed is taken over from after this; one that pauses for less loses
 /// nothing. It starts no attempt in the second half, so what it sends is answered before another worker sends it.
 pub const WORKER_LEASE: Duration = Duration::from_secs(10);
-// --- What a broker holds, and how long it is waited for (owner: queue) ---
+
+// --- Tickets in a broker (owner: queue) ---
 
 /// Tickets of one priority that may wait in a broker: the windows of sixteen consumers, all of the lightest chunks.
 pub const BROKER_TICKETS: u64 = 65_536;
-/// Tickets of one priority that a consumer holds: one load is being taken while the next arrives. Not more, since
-/// what one holds no other can take.
-pub const PREFETCH_TICKETS: usize = 2 * TAKE_TICKETS;
-/// Tickets published before the first of them has to be confirmed.
-pub const PUBLISH_TICKETS: usize = 1_024;
-/// How long publishing may take, with a broker that is away or does not confirm.
-pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long it may take to connect and declare, or to declare again.
-pub const LINK_TIMEOUT: Duration = Duration::from_secs(5);
-/// A link on which nothing arrives is asked for a sign of life this often, and given up after about
-/// twice as long.
-pub const LINK_HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long a consumer that says nothing may hold a ticket before another gets it, where the broker counts by message.
-pub const TICKET_ANSWER_WAIT: Duration = Duration::from_secs(9);
-/// Times that one ticket is given out. What comes back more often is left to the end of its lease.
-pub const TICKET_DELIVERIES: u8 = 20;
-/// Messages kept that are no tickets; the oldest go first.
-pub const DEAD_MESSAGES: u64 = 1_000;
-/// How long they are kept.
-pub const DEAD_MESSAGES_AGE: Duration = Duration::from_hours(7 * 24);
 
-// --- What is kept of answers (owner: channel) ---
+// --- The part of an answer that is kept (owner: channel) ---
 
 /// The provider's words kept per attempt, bytes.
 pub const DETAIL_BYTES: usize = 200;
@@ -329,14 +249,10 @@ const _: () = {
         (CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * 16) as u64 <= BROKER_TICKETS,
         "what sixteen consumers may have under way must fit"
     );
-    assert!(
-        TICKET_ANSWER_WAIT.as_secs() < TICKET_LEASE.as_secs(),
-        "it must help before the lease does"
-    );
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_TENANT_BYTES);
     assert!(INGEST_TENANT_BYTES + INGEST_RESERVE < INGEST_BYTES, "one tenant leaves room");
-    assert!(INGEST_SMALL < INGEST_RESERVE && RENDER_WAITING_OF_TENANT < RENDER_WAITING);
+    assert!(INGEST_SMALL < INGEST_RESERVE, "small requests fit the reserve");
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
     assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
     assert!(

@@ -12,6 +12,8 @@
 pub mod broker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "broker")]
+pub mod limits;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;
@@ -23,7 +25,7 @@ pub mod ticket;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::{Chunk, Priority, Ticket, limits};
+use notification::{Chunk, Priority, Ticket};
 use tokio::sync::watch;
 
 #[cfg(feature = "broker")]
@@ -35,7 +37,7 @@ pub trait Item: Send + Sync + std::fmt::Debug + 'static {
     /// The priority: urgent items are received first.
     fn priority(&self) -> Priority;
 
-    /// Its weight while it is under way: its deliveries, and [`limits::CHUNK_WEIGHT`].
+    /// Its weight while it is under way: its deliveries, and [`notification::limits::CHUNK_WEIGHT`].
     fn weight(&self) -> usize;
 
     /// Bytes of notifications that it holds.
@@ -106,7 +108,7 @@ impl Item for Arc<Chunk> {
     }
 
     fn weight(&self) -> usize {
-        self.deliveries.len() + limits::CHUNK_WEIGHT
+        self.deliveries.len() + notification::limits::CHUNK_WEIGHT
     }
 
     fn bytes(&self) -> usize {
@@ -120,7 +122,7 @@ impl Item for Ticket {
     }
 
     fn weight(&self) -> usize {
-        usize::from(self.count) + limits::CHUNK_WEIGHT
+        usize::from(self.count) + notification::limits::CHUNK_WEIGHT
     }
 
     fn bytes(&self) -> usize {

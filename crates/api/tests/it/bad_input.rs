@@ -1,5 +1,6 @@
 //! What cannot be accepted: the status, the field, and nothing stored.
 
+use api::limits::FAULTS;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use notification::limits;
@@ -153,7 +154,7 @@ async fn of_an_array_every_bad_item_is_named_and_none_is_stored() {
 
     let many = vec![notification("zz", ""); 500].join(",");
     let answer = fixture.post("/v1/notifications", JSON, format!("[{many}]")).await;
-    assert_eq!(answer.problem(422)["errors"].as_array().unwrap().len(), limits::FAULTS);
+    assert_eq!(answer.problem(422)["errors"].as_array().unwrap().len(), FAULTS);
     fixture.assert_nothing_is_stored().await;
 
     let many = vec!["1"; limits::REQUEST_ITEMS + 1].join(",");

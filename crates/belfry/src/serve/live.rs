@@ -1,13 +1,14 @@
 //! The settings that a process changes without a restart: its channels with their credentials and retries, its templates, and who may
 //! call.
 
+use pipeline::ingest::limits::RENDER_THREADS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use flow::Clock;
-use notification::{Name, limits};
+use notification::Name;
 use pipeline::ingest::{Renderer, TemplateSource, Templates};
 use pipeline::{Channels, Intake, RetryPolicy};
 use store::Ingest;
@@ -98,7 +99,7 @@ impl Live {
     pub(super) fn intake(&self, store: Arc<dyn Ingest>, clock: Clock) -> anyhow::Result<Intake> {
         let channels = self.channels.borrow().clone();
         let templates = compile(&self.templates, &channels)?;
-        let renderer = Renderer::start(limits::RENDER_THREADS).context("cannot start a thread")?;
+        let renderer = Renderer::start(RENDER_THREADS).context("cannot start a thread")?;
         let intake = Intake::new(store, Arc::new(channels), clock);
         Ok(intake.with_templates(templates).with_renderer(renderer))
     }

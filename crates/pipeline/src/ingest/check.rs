@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use channel::Channel;
-use notification::limits::{CLOCK_TOLERANCE, KEY_BYTES, LATE_AFTER, SCHEDULE_AHEAD};
+use notification::limits::{CLOCK_TOLERANCE, KEY_BYTES, LATE_AFTER};
 use notification::{Guarantee, Idempotency, LatePolicy, Name, Priority, Timestamp};
 
 use super::InvalidField;
 use super::catalog::Catalog;
 use super::content_source::ContentSource;
 use super::submission::Submission;
+use crate::ingest::limits::SCHEDULE_AHEAD;
 
 /// A [`Submission`] whose fields are right, each by itself and together.
 pub(super) struct CheckedFields<'a> {

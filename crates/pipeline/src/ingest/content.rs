@@ -2,9 +2,10 @@
 
 use channel::Channel;
 use notification::Content;
-use notification::limits::{CONTENT_DEPTH, OPTIONS_BYTES, PAYLOAD_BYTES};
+use notification::limits::{OPTIONS_BYTES, PAYLOAD_BYTES};
 
 use super::InvalidField;
+use crate::ingest::limits::CONTENT_DEPTH;
 
 /// Checks a content for `channel`, with the bounds of all channels.
 pub(super) fn check_content(channel: &dyn Channel, content: &Content) -> Result<(), InvalidField> {

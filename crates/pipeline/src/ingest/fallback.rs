@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use channel::Channel;
-use notification::limits::{FALLBACK_BYTES, FALLBACKS};
+use notification::limits::FALLBACK_BYTES;
 use notification::{Alternative, ByteString, Content, Fallback, Name};
 
 use super::InvalidField;
@@ -13,6 +13,7 @@ use super::content_source::ContentSource;
 use super::recipient::{CheckedRecipient, check_recipient};
 use super::submission::{FallbackSubmission, Submission};
 use super::template::Variables;
+use crate::ingest::limits::FALLBACKS;
 
 /// One of a notification's or broadcast's fallbacks, without its recipient.
 #[derive(Debug)]

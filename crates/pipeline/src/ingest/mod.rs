@@ -17,6 +17,7 @@ mod invalid_field;
 mod submission;
 
 pub mod json;
+pub mod limits;
 pub mod parse;
 
 mod catalog;
@@ -44,7 +45,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::Clock;
-use notification::{BroadcastId, ByteString, Draft, Name, Timestamp, limits};
+use notification::{BroadcastId, ByteString, Draft, Name, Timestamp};
 use store::{Admission, BroadcastOpened, Ingest, StoreError};
 use tokio::sync::watch;
 
@@ -120,13 +121,13 @@ impl Intake {
         self.budget.take(tenant, bytes, held)
     }
 
-    /// Sets [`limits::STREAM_BYTES`] aside for a stream of `tenant` that holds nothing yet; waits until there is room, for
-    /// [`limits::IDLE_TIMEOUT`] at most.
+    /// Sets [`notification::limits::STREAM_BYTES`] aside for a stream of `tenant` that holds nothing yet; waits until there is room, for
+    /// [`notification::limits::IDLE_TIMEOUT`] at most.
     ///
     /// # Errors
     /// Those of [`Intake::reserve`].
     pub async fn reserve_for_stream(&self, tenant: &Name) -> Result<Reservation, IngestError> {
-        self.budget.wait(tenant, limits::STREAM_BYTES).await
+        self.budget.wait(tenant, notification::limits::STREAM_BYTES).await
     }
 
     /// The clock that it goes by.

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use notification::limits::{FALLBACKS, REQUEST_ITEMS};
+use notification::limits::REQUEST_ITEMS;
 use notification::{ByteString, Bytes};
 use serde_json::value::RawValue;
 
 use super::InvalidField;
 use super::json::{Object, ParseError, list, share, text};
 use super::submission::{BroadcastRecipient, FallbackSubmission, Submission};
+use crate::ingest::limits::FALLBACKS;
 
 /// The fields of a [`Submission`], and more.
 macro_rules! with_submission {

@@ -10,10 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, thread};
 
 use notification::Name;
-use notification::limits::{OVERLOAD_RETRY_AFTER, RENDER_WAITING, RENDER_WAITING_OF_TENANT};
+use notification::limits::OVERLOAD_RETRY_AFTER;
 use tokio::sync::oneshot;
 
 use super::IngestError;
+use crate::ingest::limits::{RENDER_WAITING, RENDER_WAITING_OF_TENANT};
 
 /// A bounded pool of threads; shared by cloning. Its threads end when the last clone is gone.
 #[derive(Clone)]

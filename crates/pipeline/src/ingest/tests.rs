@@ -12,6 +12,7 @@ use store::{Admission, Memory, ReadStore};
 
 use super::{BroadcastRecipient, IngestError, Intake, InvalidField, Opening, Renderer, Submission};
 use crate::Channels;
+use crate::ingest::limits::SCHEDULE_AHEAD;
 
 /// Takes everything; what stands before an `@` is the token, what stands after it the destination.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ async fn times_become_a_due_time_and_an_end() {
 #[tokio::test(start_paused = true)]
 async fn times_that_cannot_be_are_refused_at_their_bounds() {
     let tolerance = i64::try_from(limits::CLOCK_TOLERANCE.as_millis()).unwrap();
-    let ahead = i64::try_from(limits::SCHEDULE_AHEAD.as_millis()).unwrap();
+    let ahead = i64::try_from(SCHEDULE_AHEAD.as_millis()).unwrap();
     let check = |send, expires, expect: Option<&str>| {
         let invalid = check(&at(send, expires, LatePolicy::Send)).err();
         assert_eq!(invalid.as_ref().map(|invalid| &*invalid.pointer), expect, "{invalid:?}");

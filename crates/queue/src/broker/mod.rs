@@ -167,7 +167,7 @@ impl Broker {
 
     /// Where dispatch publishes.
     ///
-    /// While the broker is away, publishing answers `Unconfirmed` within [`limits::PUBLISH_TIMEOUT`], and there is no
+    /// While the broker is away, publishing answers `Unconfirmed` within [`PUBLISH_TIMEOUT`](crate::limits::PUBLISH_TIMEOUT), and there is no
     /// room; likewise for priorities of which the broker takes no more.
     pub fn publisher(&self) -> Arc<dyn Publish<Ticket>> {
         Arc::clone(&self.publisher)
@@ -276,8 +276,7 @@ impl LinkStatus {
 impl<L: Link> BrokerState<L> {
     /// The wall time as the vocabulary has it.
     fn now(&self) -> Timestamp {
-        let millis = i64::try_from(self.clock.wall().as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(millis)
+        Timestamp::from_unix(self.clock.wall())
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::BrokerState;
 use super::error::BrokerError;
 use super::link::{Link, Timed};
+use crate::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
 use crate::{Publish, QueueError};
 
 #[async_trait]
@@ -19,13 +20,13 @@ impl<L: Link> Publish<Ticket> for BrokerState<L> {
         if tickets.is_empty() {
             return Vec::new();
         }
-        let deadline = self.clock.monotonic() + limits::PUBLISH_TIMEOUT;
+        let deadline = self.clock.monotonic() + PUBLISH_TIMEOUT;
         let link = match self.link(deadline).await {
             Ok(link) => link,
             Err(error) => return vec![Err(error); tickets.len()],
         };
         let mut answers = Vec::with_capacity(tickets.len());
-        for window in tickets.chunks(limits::PUBLISH_TICKETS) {
+        for window in tickets.chunks(PUBLISH_TICKETS) {
             answers.extend(self.publish_window(&*link, window, deadline).await);
         }
         answers

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::Backoff;
-use notification::{Priority, limits};
+use notification::Priority;
 use tokio::time::{sleep, timeout};
 
 use super::BrokerState;
 use super::error::BrokerError;
 use super::link::{Declared, Link, Protocol};
+use crate::limits::{LINK_TIMEOUT, PUBLISH_TIMEOUT, TICKET_ANSWER_WAIT};
 
 /// The one task of a queue.
 #[derive(Debug)]
@@ -32,10 +33,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const FIRST_PROOF: Duration = Duration::from_millis(250);
 /// The longest that a link has to last before it is called good. What lasted longer was a good one.
 const LONGEST_PROOF: Duration = Duration::from_secs(30);
-/// How often the broker is told that tickets are still held; a third of [`limits::TICKET_ANSWER_WAIT`].
+/// How often the broker is told that tickets are still held; a third of [`TICKET_ANSWER_WAIT`].
 const KEEP_EVERY: Duration = Duration::from_secs(3);
 
-const _: () = assert!(KEEP_EVERY.as_millis() * 3 <= limits::TICKET_ANSWER_WAIT.as_millis());
+const _: () = assert!(KEEP_EVERY.as_millis() * 3 <= TICKET_ANSWER_WAIT.as_millis());
 
 // === impl LinkSupervisor ===
 
@@ -69,7 +70,7 @@ impl<P: Protocol> LinkSupervisor<P> {
 
     async fn link(&self, attempt: usize) -> Result<P::Link, BrokerError> {
         let connect = self.protocol.connect(attempt);
-        timeout(limits::LINK_TIMEOUT, connect).await.unwrap_or_else(|_late| Err(silent(P::NAME)))
+        timeout(LINK_TIMEOUT, connect).await.unwrap_or_else(|_late| Err(silent(P::NAME)))
     }
 
     /// Serves until the queue is closed and everything received is answered for.
@@ -90,7 +91,7 @@ impl<P: Protocol> LinkSupervisor<P> {
         if ended.is_ok() {
             let settle = async {
                 // In this order, so that nothing that is given back is given out here again.
-                let _late = timeout(limits::PUBLISH_TIMEOUT, link.stop(&shared.held)).await;
+                let _late = timeout(PUBLISH_TIMEOUT, link.stop(&shared.held)).await;
                 shared.held.give_back();
                 shared.held.settled().await;
             };
@@ -100,7 +101,7 @@ impl<P: Protocol> LinkSupervisor<P> {
                 _fault = link.lost(&shared.capacity) => {}
             }
             // A broker that does not answer to a farewell takes it for a lost connection.
-            let _late = timeout(limits::PUBLISH_TIMEOUT, link.close()).await;
+            let _late = timeout(PUBLISH_TIMEOUT, link.close()).await;
         }
         let lasted = shared.clock.monotonic().saturating_duration_since(begun);
         self.short_links =
@@ -139,7 +140,7 @@ impl<P: Protocol> LinkSupervisor<P> {
                 probes = probes.saturating_add(1);
                 let failures = probes.saturating_add(shared.capacity.failed_probes());
                 sleep(backoff().delay(failures, None, &mut self.random)).await;
-                match timeout(limits::LINK_TIMEOUT, link.declare()).await {
+                match timeout(LINK_TIMEOUT, link.declare()).await {
                     Ok(Ok(Declared { waiting, tickets_max })) => {
                         // Of the smallest queues, one place free is a good part.
                         let few = (tickets_max / 4 * 3).max(tickets_max.min(4)).max(1);
@@ -186,7 +187,7 @@ fn proof(short_links: u16) -> Duration {
 }
 
 fn silent(broker: &str) -> BrokerError {
-    let seconds = limits::LINK_TIMEOUT.as_secs();
+    let seconds = LINK_TIMEOUT.as_secs();
     BrokerError(format!(
         "{broker} accepted a connection and did not answer within {seconds} s: is it overloaded, \
          or is its cluster without a majority?"

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
-use notification::limits;
 
 use super::topology::NatsError;
 use crate::QueueError;
 use crate::broker::error::BrokerError;
+use crate::limits::{LINK_HEARTBEAT, LINK_TIMEOUT, PUBLISH_TICKETS};
 
 /// An address with credentials. Shown without them.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(super) struct NatsAddress {
 /// The client asks for a sign of life at every such interval in which nothing arrived, and gives up at the third.
 const PING_EVERY: Duration = Duration::from_secs(3);
 
-const _: () = assert!(PING_EVERY.as_secs() * 3 < limits::LINK_HEARTBEAT.as_secs() * 2);
+const _: () = assert!(PING_EVERY.as_secs() * 3 < LINK_HEARTBEAT.as_secs() * 2);
 
 // === impl NatsAddress ===
 
@@ -72,13 +72,13 @@ impl NatsAddress {
     pub(super) async fn options(&self, prefix: &str) -> Result<ConnectOptions, BrokerError> {
         let options = ConnectOptions::new()
             .name(format!("belfry {prefix}"))
-            .connection_timeout(limits::LINK_TIMEOUT)
+            .connection_timeout(LINK_TIMEOUT)
             .ping_interval(PING_EVERY)
             .ignore_discovered_servers()
             // No reconnects by the library: the supervisor makes the next connection, and declares the stream first.
             .max_reconnects(1)
             // An answer that finds no place is not given; they come in bursts.
-            .client_capacity(8 * limits::PUBLISH_TICKETS);
+            .client_capacity(8 * PUBLISH_TICKETS);
         let options = match (self.user.clone(), self.password.clone()) {
             (Some(user), Some(password)) => options.user_and_password(user, password),
             (Some(token), None) => options.token(token),

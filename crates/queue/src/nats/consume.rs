@@ -7,7 +7,7 @@ use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{AckKind, Context, Message};
 use async_nats::{Client, StatusCode, Subscriber};
 use futures_util::{FutureExt, StreamExt};
-use notification::{Priority, limits};
+use notification::Priority;
 use tokio::sync::Mutex;
 use tokio::task::unconstrained;
 use tokio::time::timeout;
@@ -16,6 +16,7 @@ use super::is_connected;
 use super::topology::{NatsError, NatsTopology};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::{BrokerMessage, HeldTickets};
+use crate::limits::PREFETCH_TICKETS;
 use crate::ticket;
 
 /// Asks one consumer of the server for tickets.
@@ -74,7 +75,7 @@ impl NatsConsumer {
     pub(super) async fn run(&self, held: &Arc<HeldTickets<NatsMessage>>) -> NatsError {
         let mut subscriber = self.subscriber.lock().await;
         loop {
-            let wanted = held.wants(self.priority, limits::PREFETCH_TICKETS).await;
+            let wanted = held.wants(self.priority, PREFETCH_TICKETS).await;
             let fetched = match self.ask_for(wanted).await {
                 Ok(()) => self.fetch(&mut subscriber, wanted, held),
                 Err(failure) => return failure,

@@ -20,7 +20,7 @@ use async_nats::connection::State;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::{Client, Event, jetstream};
 use flow::Clock;
-use notification::{Priority, limits};
+use notification::Priority;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -28,6 +28,7 @@ use crate::broker::capacity::BrokerCapacity;
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::HeldTickets;
 use crate::broker::link::{Declared, Link, Protocol, Timed};
+use crate::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
 use crate::{Broker, BrokerOptions, QueueError};
 use address::NatsAddress;
 use consume::{NatsConsumer, NatsMessage};
@@ -108,8 +109,8 @@ impl Protocol for NatsProtocol {
         let client = options.connect(address.server()).await;
         let client = client.map_err(|error| address.explain_connect(&error))?;
         let jetstream = ContextBuilder::new()
-            .timeout(limits::PUBLISH_TIMEOUT)
-            .max_ack_inflight(8 * limits::PUBLISH_TICKETS)
+            .timeout(PUBLISH_TIMEOUT)
+            .max_ack_inflight(8 * PUBLISH_TICKETS)
             .build(client.clone());
         let (topology, consumers) = (self.topology.clone(), Vec::new());
         let mut session = NatsLink { client, jetstream, address, topology, consumers, events };

@@ -3,12 +3,12 @@
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use bytes::Bytes;
-use notification::limits;
 use tokio::time::{Instant, timeout_at};
 
 use super::topology::NatsTopology;
 use crate::broker::error::BrokerError;
 use crate::broker::link::Timed;
+use crate::limits::PUBLISH_TIMEOUT;
 use crate::ticket;
 
 /// Publishes in order, and answers per ticket by `deadline`.
@@ -51,5 +51,5 @@ fn explain(error: &PublishError) -> BrokerError {
 }
 
 fn late() -> BrokerError {
-    BrokerError(format!("not within {} s", limits::PUBLISH_TIMEOUT.as_secs()))
+    BrokerError(format!("not within {} s", PUBLISH_TIMEOUT.as_secs()))
 }

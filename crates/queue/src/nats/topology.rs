@@ -24,6 +24,7 @@ use futures_util::TryStreamExt;
 use notification::{Priority, limits};
 
 use crate::broker::capacity::Waiting;
+use crate::limits::{PREFETCH_TICKETS, TICKET_ANSWER_WAIT, TICKET_DELIVERIES};
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]
@@ -133,14 +134,14 @@ impl NatsTopology {
     }
 
     async fn create_consumer(&self, stream: &Stream, priority: Priority) -> Result<(), NatsError> {
-        let pending = self.tickets_max.max(limits::PREFETCH_TICKETS as u64);
+        let pending = self.tickets_max.max(PREFETCH_TICKETS as u64);
         let config = pull::Config {
             durable_name: Some(priority.as_str().to_owned()),
             filter_subject: self.subject(priority),
             ack_policy: AckPolicy::Explicit,
-            ack_wait: limits::TICKET_ANSWER_WAIT,
+            ack_wait: TICKET_ANSWER_WAIT,
             // What was given out more often stays in the stream until it is too old.
-            max_deliver: limits::TICKET_DELIVERIES.into(),
+            max_deliver: TICKET_DELIVERIES.into(),
             // As many as may wait: what a consumer holds is bounded by what it asks for.
             max_ack_pending: i64::try_from(pending).unwrap_or(i64::MAX),
             max_waiting: CONSUMERS_MAX,

@@ -5,10 +5,10 @@ use std::fmt;
 use lapin::ErrorKind;
 use lapin::protocol::AMQPError;
 use lapin::uri::AMQPUri;
-use notification::limits;
 
 use crate::QueueError;
 use crate::broker::error::BrokerError;
+use crate::limits::LINK_HEARTBEAT;
 
 /// An address with credentials. Shown without the password.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl RabbitMqAddress {
             // A slash at the end means nothing to most people, but the virtual host without a name to AMQP.
             "/".clone_into(&mut uri.vhost);
         }
-        let heartbeat = limits::LINK_HEARTBEAT.as_secs();
+        let heartbeat = LINK_HEARTBEAT.as_secs();
         uri.query.heartbeat = Some(u16::try_from(heartbeat).unwrap_or(u16::MAX));
         Ok(Self(uri))
     }

@@ -20,13 +20,14 @@ use flow::Clock;
 use futures_util::StreamExt;
 use lapin::options::{BasicQosOptions, ConfirmSelectOptions};
 use lapin::{Channel, Connection, ConnectionProperties, Event};
-use notification::{Priority, limits};
+use notification::Priority;
 use tokio::time::Instant;
 
 use crate::broker::capacity::{BrokerCapacity, Waiting};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::HeldTickets;
 use crate::broker::link::{Declared, Link, Protocol, Timed};
+use crate::limits::PREFETCH_TICKETS;
 use crate::{Broker, BrokerOptions, QueueError};
 use address::RabbitMqAddress;
 use consume::{RabbitMqConsumer, RabbitMqMessage};
@@ -99,7 +100,7 @@ impl Protocol for RabbitMqProtocol {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         let connection = socket.connect(address.uri(), self.roots.as_deref(), properties).await;
         let connection = connection.map_err(|error| address.explain(&error))?;
-        let prefetch = u16::try_from(limits::PREFETCH_TICKETS).unwrap_or(u16::MAX);
+        let prefetch = u16::try_from(PREFETCH_TICKETS).unwrap_or(u16::MAX);
         let open = async {
             let (publish, _waiting) = declare(&connection, &self.topology).await?;
             let mut consumers = Vec::new();

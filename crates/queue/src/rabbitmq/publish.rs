@@ -3,12 +3,12 @@
 use futures_util::future::join_all;
 use lapin::options::BasicPublishOptions;
 use lapin::{BasicProperties, Channel, Confirmation};
-use notification::limits;
 use tokio::time::{Instant, timeout_at};
 
 use super::topology::RabbitMqTopology;
 use crate::broker::error::BrokerError;
 use crate::broker::link::Timed;
+use crate::limits::PUBLISH_TIMEOUT;
 use crate::ticket;
 
 /// Survives a restart of the broker.
@@ -68,5 +68,5 @@ fn properties(timed: &Timed) -> BasicProperties {
 }
 
 fn late() -> BrokerError {
-    BrokerError(format!("not within {} s", limits::PUBLISH_TIMEOUT.as_secs()))
+    BrokerError(format!("not within {} s", PUBLISH_TIMEOUT.as_secs()))
 }

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lapin::tcp::{AsyncTcpStream, TLSConfig};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
-use notification::limits;
 use tokio::time::timeout;
+
+use crate::limits::LINK_TIMEOUT;
 
 /// Ends its socket when it is dropped.
 #[derive(Debug, Default)]
@@ -46,7 +47,7 @@ impl Socket {
                 let host = uri.authority.host.clone();
                 let addresses = runtime.to_socket_addrs((host.clone(), uri.authority.port));
                 let connect = AsyncTcpStream::connect(&runtime, addresses);
-                let stream = timeout(limits::LINK_TIMEOUT, connect)
+                let stream = timeout(LINK_TIMEOUT, connect)
                     .await
                     .unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))?;
                 if let AsyncTcpStream::Plain(plain) = &stream {

@@ -13,9 +13,10 @@
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
-use notification::{Priority, limits};
+use notification::Priority;
 
 use crate::broker::capacity::Waiting;
+use crate::limits::{DEAD_MESSAGES, DEAD_MESSAGES_AGE, TICKET_DELIVERIES};
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]
@@ -65,7 +66,7 @@ impl RabbitMqTopology {
             ("x-queue-type", text("quorum")),
             ("x-max-length", number(self.tickets_max)),
             ("x-overflow", text("reject-publish")),
-            ("x-delivery-limit", number(limits::TICKET_DELIVERIES.into())),
+            ("x-delivery-limit", number(TICKET_DELIVERIES.into())),
             ("x-dead-letter-exchange", text(&self.dead())),
         ]);
         let queue = declare_queue(channel, &name, arguments).await?;
@@ -78,10 +79,10 @@ impl RabbitMqTopology {
 
     async fn declare_dead_queue(&self, channel: &Channel) -> lapin::Result<()> {
         let name = self.dead();
-        let age = u64::try_from(limits::DEAD_MESSAGES_AGE.as_millis()).unwrap_or(u64::MAX);
+        let age = u64::try_from(DEAD_MESSAGES_AGE.as_millis()).unwrap_or(u64::MAX);
         let arguments = table([
             ("x-queue-type", text("quorum")),
-            ("x-max-length", number(limits::DEAD_MESSAGES)),
+            ("x-max-length", number(DEAD_MESSAGES)),
             ("x-overflow", text("drop-head")),
             ("x-message-ttl", number(age)),
         ]);

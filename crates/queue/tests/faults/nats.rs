@@ -4,6 +4,7 @@ use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use flow::Clock;
 use notification::{Priority, limits};
+use queue::limits::TICKET_ANSWER_WAIT;
 use queue::{Broker, BrokerOptions, QueueError, nats};
 use testbed::Nats;
 
@@ -100,7 +101,7 @@ async fn a_ticket_that_is_held_for_long_stays_with_its_holder() {
     let held = soon("receive", holder.consumer().receive(Priority::Bulk, 1)).await;
     let other = nats::open(&options, Clock::system(), random()).unwrap();
     becomes(&other, true).await;
-    let wait = limits::TICKET_ANSWER_WAIT.mul_f64(1.3);
+    let wait = TICKET_ANSWER_WAIT.mul_f64(1.3);
     let consumer = other.consumer();
     let second = tokio::time::timeout(wait, consumer.receive(Priority::Bulk, 1)).await;
     assert!(second.is_err(), "another got it as well");

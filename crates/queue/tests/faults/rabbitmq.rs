@@ -7,6 +7,7 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use notification::{Priority, limits};
+use queue::limits::TICKET_DELIVERIES;
 use queue::{Broker, BrokerOptions, QueueError, rabbitmq};
 use testbed::RabbitMq;
 
@@ -134,7 +135,7 @@ async fn a_ticket_that_is_always_given_back_does_not_come_for_ever() {
     let options = options(&shared());
     let broker = rabbitmq::open(&options, Clock::system(), random()).unwrap();
     // Once, and as often again as the limit says.
-    let times = usize::from(limits::TICKET_DELIVERIES) + 1;
+    let times = usize::from(TICKET_DELIVERIES) + 1;
     cases::a_ticket_that_is_always_given_back(&broker, times).await;
     eventually("it is left to its lease", async || {
         RabbitMq::waiting(&options.url, &options.prefix, Priority::Normal).await == 0

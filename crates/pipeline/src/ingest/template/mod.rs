@@ -25,12 +25,11 @@ use std::ops::Range;
 
 use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind};
-use notification::limits::{
-    OPTIONS_BYTES, PAYLOAD_BYTES, TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, TEMPLATE_WORK,
-};
+use notification::limits::{OPTIONS_BYTES, PAYLOAD_BYTES};
 use notification::{Bytes, Content};
 
 use super::InvalidField;
+use crate::ingest::limits::{TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, TEMPLATE_WORK};
 use engine::Limited;
 pub use named::{TemplateSource, Templates};
 pub(super) use variables::Variables;

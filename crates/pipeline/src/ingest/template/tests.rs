@@ -1,8 +1,7 @@
 //! The renderings of templates, and their errors.
 
-use notification::limits::VARIABLES_BYTES;
-
 use super::*;
+use crate::ingest::limits::VARIABLES_BYTES;
 
 fn compile(payload: &str) -> Result<Template, InvalidField> {
     let content =

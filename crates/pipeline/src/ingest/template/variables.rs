@@ -1,11 +1,11 @@
 //! The variables of a template.
 
 use minijinja::value::Value;
-use notification::limits::VARIABLES_BYTES;
 
 use super::engine::Scope;
 use super::work;
 use crate::ingest::InvalidField;
+use crate::ingest::limits::VARIABLES_BYTES;
 
 /// The variables that a template is rendered with: a JSON object.
 #[derive(Debug, Clone)]

@@ -4,9 +4,8 @@
 //! makes large values of small ones, and no value outlives its tag; what filters make is counted beside ([`super::work`]).
 //! Why so, says decision 0015.
 
-use notification::limits::{TEMPLATE_ELIFS, TEMPLATE_TAG_BYTES};
-
 use super::{compare, nest};
+use crate::ingest::limits::{TEMPLATE_ELIFS, TEMPLATE_TAG_BYTES};
 
 /// The filters that templates may use.
 pub(super) const FILTERS: &[&str] = &[

@@ -5,7 +5,9 @@
 
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
-use notification::limits::{PAYLOAD_BYTES, TEMPLATE_PARTS, TEMPLATE_STEPS, TEMPLATE_UNITS};
+use notification::limits::PAYLOAD_BYTES;
+
+use crate::ingest::limits::{TEMPLATE_PARTS, TEMPLATE_STEPS, TEMPLATE_UNITS};
 
 /// Filters that take a text. Made of a list or an object, that would escape the texts within, and with each turn be as long
 /// again and slower to make.
