@@ -13,5 +13,5 @@ pub(crate) fn is_stale(made: Timestamp, now: Timestamp, renew_after: Duration) -
 
 /// The wall time as the vocabulary has it.
 pub fn timestamp(clock: Clock) -> Timestamp {
-    Timestamp::from_millis(i64::try_from(clock.wall().as_millis()).unwrap_or(i64::MAX))
+    Timestamp::from_unix(clock.wall())
 }

@@ -24,6 +24,11 @@ impl Timestamp {
         Self(millis)
     }
 
+    /// The instant that lies `span` after the Unix epoch, as `flow::Clock::wall` gives it; rounded down to a millisecond.
+    pub fn from_unix(span: Duration) -> Self {
+        Self(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+    }
+
     /// Milliseconds since the Unix epoch.
     pub const fn millis(self) -> i64 {
         self.0

@@ -76,12 +76,10 @@ impl DatabaseTime {
 
     /// How far it is ahead of this machine's wall clock, milliseconds.
     pub(super) fn ahead(&self) -> i64 {
-        let millis = |wall: Duration| i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
-        millis(self.clock().wall()).saturating_sub(millis(self.own.wall()))
+        self.now().millis().saturating_sub(Timestamp::from_unix(self.own.wall()).millis())
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        let millis = self.clock().wall().as_millis();
-        Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
+        Timestamp::from_unix(self.clock().wall())
     }
 }
