@@ -78,7 +78,7 @@ impl Problem {
         let detail = match errors.as_slice() {
             [only] => only.to_string(),
             several if several.len() >= FAULTS => {
-                format!("{FAULTS} or more invalid_fields; the first ones are listed")
+                format!("{FAULTS} or more invalid fields; the first ones are listed")
             }
             several => format!("{} invalid_fields", several.len()),
         };

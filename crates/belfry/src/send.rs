@@ -28,7 +28,7 @@ pub(crate) struct SendArgs {
     /// fallbacks, a line may be {"to": ..., "variables": {...}, "fallback": [...]}
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     pub(crate) to_file: Option<PathBuf>,
-    /// What to send, in the channel's own format
+    /// The content, in the channel's own format
     #[arg(long, value_name = "JSON", value_parser = json, required_unless_present = "template")]
     pub(crate) content: Option<Box<RawValue>>,
     /// Name of a configured template, in place of a content
@@ -50,7 +50,7 @@ pub(crate) struct SendArgs {
     /// The guarantee across a crash: `at_least_once` or `at_most_once`
     #[arg(long)]
     pub(crate) guarantee: Option<Guarantee>,
-    /// Who goes first: `urgent`, `normal` or `bulk`
+    /// The priority: `urgent`, `normal` or `bulk`
     #[arg(long)]
     pub(crate) priority: Option<Priority>,
     /// Not to be sent before this instant (RFC 3339)
@@ -59,10 +59,10 @@ pub(crate) struct SendArgs {
     /// Not to be sent at or after this instant (RFC 3339)
     #[arg(long, value_name = "INSTANT")]
     pub(crate) expires_at: Option<Timestamp>,
-    /// What to do when it could not be sent in time: `send` or `skip`
+    /// The action when it could not be sent in time: `send` or `skip`
     #[arg(long, value_name = "POLICY")]
     pub(crate) late: Option<LatePolicy>,
-    /// The same key twice is one notification
+    /// Idempotency key: the same key twice is one notification
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     /// Print the engine's answer as JSON

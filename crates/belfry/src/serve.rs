@@ -33,7 +33,7 @@ pub(crate) use role::Role;
 /// `belfry serve`, `belfry produce`, `belfry consume`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A password in a URL is seen by everybody on the machine: set it in the environment \
+    after_help = "A password in a URL is seen by every user of the machine: set it in the environment \
                         (BELFRY__STORE__URL) or name a file (`password_file`) instead."
 )]
 pub(crate) struct RunArgs {

@@ -32,7 +32,7 @@ pub(crate) struct ImportArgs {
     /// Format of the file [default: by its name, else ndjson]
     #[arg(long)]
     pub(crate) format: Option<ImportFormat>,
-    /// What to do with a bad row
+    /// The treatment of a bad row
     #[arg(long, value_name = "ACTION", default_value = "stop")]
     pub(crate) on_error: OnError,
     /// File that gets the bad rows with `--on-error skip` [default: FILE.rejects]

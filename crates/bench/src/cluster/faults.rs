@@ -71,7 +71,7 @@ enum FaultTarget {
     Broker,
 }
 
-/// Past the lease of a worker (10 s): the others have reaped it when it comes back.
+/// Past the lease of a worker (10 s): it is reaped when it comes back.
 pub(super) const PAST_LEASE: Duration = Duration::from_secs(12);
 /// The pause in which a target comes back, before its next fault.
 const RECOVERY: Duration = Duration::from_secs(2);
