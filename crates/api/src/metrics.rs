@@ -88,7 +88,7 @@ fn add_cluster(cluster: &ClusterStatus, own: Option<&str>, now: &mut Registry) {
     now.register("belfry_workers", "Processes of the cluster that are alive", count(alive as u64));
     let help = "Partitions that this process claims from";
     now.register("belfry_partitions_owned", help, count(owned.into()));
-    let help = "Partitions that nobody claims from";
+    let help = "Partitions that no process claims from";
     now.register("belfry_partitions_free", help, count(cluster.partitions_free.into()));
     let help = "Rows of the outbox that were put aside, with the reason in belfry.outbox_rejected";
     now.register("belfry_outbox_rejected", help, count(cluster.outbox_rejected));

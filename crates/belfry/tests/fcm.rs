@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const DEVICES: usize = 300;
 const DEAD: f64 = 0.1;
 
-/// What the provider wrote down.
+/// The provider's books.
 #[derive(Debug, Default)]
 struct Books {
     access_tokens: usize,

@@ -1,4 +1,4 @@
-//! The binary on a real file system that others fill up: it refuses what comes in, in words, delivers what it has accepted, and
+//! The binary on a real file system that other programs fill up: it refuses what comes in, in words, delivers what it has accepted, and
 //! does so again after SIGKILL.
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 

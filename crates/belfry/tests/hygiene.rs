@@ -37,7 +37,7 @@ fn suppressions(trial: &Trial, arguments: &[&str]) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What the engine answers.
+/// The answer of the engine.
 fn get(trial: &Trial, path: &str) -> Value {
     let mut stream = TcpStream::connect(trial.engine().listen()).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");

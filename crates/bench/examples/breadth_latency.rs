@@ -1,4 +1,4 @@
-//! What waiting work costs: `breadth_latency BINARY postgres|sqlite COUNT [PAIRS=200]`.
+//! The cost of pending work: `breadth_latency BINARY postgres|sqlite COUNT [PAIRS=200]`.
 //!
 //! Two engines beside each other, one on an empty store, one on a store with COUNT notifications to COUNT destinations
 //! that are due tomorrow. One urgent notification at a time is posted to each in turn, and waited for until it is settled.
@@ -35,7 +35,7 @@ struct Subject {
     backing: Backing,
 }
 
-/// What was measured of one engine.
+/// The measurements of one engine.
 #[derive(Debug, Default)]
 struct Latencies {
     started_us: u128,

@@ -15,7 +15,7 @@ use bench::{Guarantee, Workload};
 
 /// A run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(20);
-/// What an operator would set for such a load on such a machine; commits stay durable.
+/// Settings that an operator would choose for such a load on such a machine; commits stay durable.
 const STORE_SETTINGS: &[(&str, &str)] = &[("shared_buffers", "1GB"), ("max_wal_size", "8GB")];
 /// Rows of one `import`, of which this many run at a time.
 const IMPORTS: u64 = 2;

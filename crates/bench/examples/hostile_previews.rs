@@ -1,4 +1,4 @@
-//! What one tenant's hostile requests do to another tenant: `hostile_previews BINARY sqlite|postgres [SECONDS=60]`.
+//! The effect of one tenant's hostile requests on another tenant: `hostile_previews BINARY sqlite|postgres [SECONDS=60]`.
 //!
 //! Three phases: quiet, for comparison; eight callers of one tenant that send the worst previews without a pause; and 32
 //! streams of one tenant that are idle but for an empty line every few seconds. In each, another tenant calls
@@ -48,7 +48,7 @@ const MISSED: &[&str] = &[
     "when their leases end",
 ];
 
-/// What the other tenant saw.
+/// The latencies of the other tenant.
 #[derive(Debug, Default)]
 struct Seen {
     healthz: Vec<Duration>,
@@ -114,7 +114,7 @@ fn main() -> Result<()> {
     show_missed(directory.path())
 }
 
-/// What a hostile caller does until told to stop.
+/// Sends hostile requests until told to stop.
 type Hostile<'a> = &'a (dyn Fn(&AtomicBool) -> Result<Answers> + Sync);
 
 /// Measures for `time` while `hostile` callers do what they do.

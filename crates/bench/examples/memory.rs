@@ -1,4 +1,4 @@
-//! What large contents take of memory: `memory BINARY sqlite|postgres [CHUNKS=3000]`.
+//! The memory that large contents take: `memory BINARY sqlite|postgres [CHUNKS=3000]`.
 //!
 //! Two loads, each on an engine and a store of its own, with a provider that answers after two seconds: CHUNKS chunks of
 //! four webhooks with a content of their own, 1 MiB together, for 250 hosts; and one broadcast of a quarter of a mebibyte to
@@ -28,7 +28,7 @@ const OF_REQUEST: u64 = 15 * OF_CHUNK;
 /// Bytes of a content: four of them are 1 MiB but for what a batch has beside its contents.
 const CONTENT_BYTES: usize = 255 * 1024;
 const CALLERS: u64 = 4;
-/// What is promised.
+/// The promised bound.
 const BOUND: u64 = 256 << 20;
 /// Until everything is delivered.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -38,7 +38,7 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// No key is configured, so any will do.
 const KEY: &str = "none";
 
-/// What comes in.
+/// The load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     OwnContents,

@@ -1,4 +1,4 @@
-//! What one request over the APNs channel costs the sending thread, in CPU time.
+//! The CPU time of the sending thread for one request over the APNs channel.
 //!
 //! ```text
 //! cargo run --release -p channel --example apns_speed -- \

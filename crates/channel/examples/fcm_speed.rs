@@ -1,4 +1,4 @@
-//! What one request over the FCM channel costs the sending thread, in CPU time.
+//! The CPU time of the sending thread for one request over the FCM channel.
 //!
 //! ```text
 //! cargo run --release -p channel --example fcm_speed -- --endpoint https://127.0.0.1:8443 \

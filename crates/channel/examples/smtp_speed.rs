@@ -1,4 +1,4 @@
-//! What one mail over the SMTP channel costs, beside Postfix's own `smtp-source`: throughput, and CPU time of the sender.
+//! The cost of one mail over the SMTP channel, beside Postfix's own `smtp-source`: throughput, and CPU time of the sender.
 //!
 //! ```text
 //! cargo run --release -p channel --example smtp_speed -- [--mails 100000] [--connections 16] [--body-bytes 2048] [--rounds 5]
@@ -180,7 +180,7 @@ fn source(arguments: &Arguments, port: u16, clock: Clock) -> Result<Cost, Box<dy
     Ok(Cost::new(arguments.mails, took, cpu))
 }
 
-/// What the check of a content takes that is rendered for one recipient.
+/// The time that the check of a content takes that is rendered for one recipient.
 fn check_cpu(ways: &[Way], content: &[u8]) -> Result<Duration, Box<dyn Error>> {
     let channel = channel(ways.last().ok_or("there is a way")?)?;
     let started = thread_cpu()?;
@@ -224,7 +224,7 @@ fn open_doors(directory: &Path, sink: u16) -> Result<Doors, Box<dyn Error>> {
     Ok(doors)
 }
 
-/// Lets everybody in.
+/// Lets every client in.
 async fn keep(door: TcpListener, acceptor: &TlsAcceptor, sink: u16, asks: bool) {
     while let Ok((stream, _)) = door.accept().await {
         let acceptor = acceptor.clone();

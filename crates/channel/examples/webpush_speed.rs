@@ -1,4 +1,4 @@
-//! What one message over the Web Push channel costs the sending thread, in CPU time, and how much of that is the key
+//! The CPU time of the sending thread for one message over the Web Push channel, and how much of that is the key
 //! agreement.
 //!
 //! ```text
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a fresh key pair and an agreement with another's key take.
+/// The time that a fresh key pair and an agreement with another's key take.
 fn key_exchange_cpu() -> Result<Duration, Box<dyn Error>> {
     let theirs = PrivateKey::generate(&ECDH_P256)?.compute_public_key()?;
     let started = thread_cpu()?;

@@ -1,4 +1,4 @@
-//! What a template costs per recipient: microseconds of one thread to read the variables, render, and check; and what
+//! The cost of a template per recipient: microseconds of one thread to read the variables, render, and check; and what
 //! hostile ones cost at worst.
 //!
 //! `cargo run --release -p pipeline --example template_speed [recipients]`
@@ -40,7 +40,7 @@ async fn main() {
     worst();
 }
 
-/// What somebody may think of who wants to keep a thread busy.
+/// Templates of a caller that wants to keep a thread busy.
 fn worst() {
     let (intake, tenant) = (intake(), "default".parse().expect("a name"));
     let numbers = (0..7_000).map(|number| (number * 7_919 % 7_000).to_string());

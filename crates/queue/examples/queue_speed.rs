@@ -1,4 +1,4 @@
-//! What tickets through a broker cost: tickets per second, and microseconds of this process's CPU per ticket.
+//! The cost of tickets through a broker: tickets per second, and microseconds of this process's CPU per ticket.
 //!
 //! `cargo run --release -p queue --example queue_speed [tickets] [window]`
 //!

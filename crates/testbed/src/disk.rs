@@ -1,4 +1,4 @@
-//! A small file system that a test fills up, as others do on a real machine.
+//! A small file system that a test fills up, as other programs do on a real machine.
 //!
 //! It lies in memory, in a mount namespace that the test makes for itself, so no other process sees it and nothing is left
 //! of it. What is to happen on it are tests that are marked as ignored: [`SmallDisk::run`] runs the binary that it is called

@@ -1,4 +1,4 @@
-//! What a proxy does to a conversation.
+//! The effect of a proxy on a conversation.
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 use std::io::{ErrorKind, Read, Write};

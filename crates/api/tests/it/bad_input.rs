@@ -1,4 +1,4 @@
-//! What cannot be accepted: the status, the field, and nothing stored.
+//! Requests that cannot be accepted: the status, the field, and nothing stored.
 
 use api::limits::FAULTS;
 use axum::body::Body;

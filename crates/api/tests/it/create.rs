@@ -1,4 +1,4 @@
-//! What can be accepted, and what becomes of it.
+//! Requests that can be accepted, and the notifications that come of them.
 
 use std::sync::Arc;
 use std::time::Duration;

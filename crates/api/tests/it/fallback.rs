@@ -1,4 +1,4 @@
-//! Other ways to tell somebody the same: each is checked when the notification is submitted.
+//! Fallbacks: each is checked when the notification is submitted.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ async fn a_key_stands_for_the_fallbacks_too() {
     post("b2").await.problem(409);
 }
 
-/// What stands in for each notification, as channel, recipient and payload; in the order of recipients.
+/// The fallbacks of each notification, as channel, recipient and payload; in the order of recipients.
 async fn stored(fixture: &Fixture) -> Vec<(String, Vec<(String, String, String)>)> {
     let page = fixture.store.list(Filter::default(), None, 100).await.unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

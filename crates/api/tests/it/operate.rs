@@ -1,4 +1,4 @@
-//! What operators ask.
+//! The operators' requests.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is dead is sent again, one by one or by a filter.
+//! Dead notifications are sent again, one by one or by a filter.
 
 use axum::http::Method;
 use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};

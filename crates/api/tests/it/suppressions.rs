@@ -80,7 +80,7 @@ async fn several_are_lifted_as_far_as_they_registered_anew() {
     let now = fixture.now().to_string();
     let since = json!({"channel": "ios", "to": ["a1", "a2", "b1"], "registered_at": now});
     assert_eq!(lift(since).await.json(), json!({"lifted": 1, "unchanged": 2}));
-    // What is listed of a channel that is no longer configured can be lifted; then nobody knows of it.
+    // A suppression on a channel that is no longer configured can be lifted; then the channel is unknown.
     let gone_channel = json!({"channel": "gone", "to": "x y"});
     assert_eq!(lift(gone_channel.clone()).await.json(), json!({"lifted": 1, "unchanged": 0}));
     let problem = lift(gone_channel).await.problem(422);

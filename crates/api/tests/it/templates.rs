@@ -5,7 +5,7 @@ use store::{Filter, ReadStore};
 
 use crate::support::{Fixture, JSON, LINES, fixture};
 
-/// What is stored, as `(recipient, payload, options)`, in the order of storing.
+/// The stored contents, as `(recipient, payload, options)`, in the order of storing.
 async fn stored(fixture: &Fixture) -> Vec<(String, String, String)> {
     let page = fixture.store.list(Filter::default(), None, 100).await.unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

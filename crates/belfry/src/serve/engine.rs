@@ -185,7 +185,7 @@ impl Engine {
     pub(super) async fn abandon(&self, ending: Ending) {
         if timeout(END_PATIENCE, self.backend.end(ending)).await.is_err() {
             tracing::warn!(
-                "the store was not told how this process ends: others take it for killed"
+                "the store was not told how this process ends: other processes take it for killed"
             );
         }
     }

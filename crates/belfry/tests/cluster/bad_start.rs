@@ -1,8 +1,8 @@
-//! What a process says that cannot start, and how long it tries.
+//! The messages of a process that cannot start, and how long it tries.
 
 use crate::support::{Cluster, eventually, free_port};
 
-/// What `belfry serve` ends with and says, on a store at `url`.
+/// Exit code and output of `belfry serve` on a store at `url`.
 fn refusal(url: &str) -> String {
     let cluster = Cluster::new(url, 1, &[]);
     let mut engine = cluster.start_unready("serve", "engine", "127.0.0.1:0");
@@ -75,7 +75,7 @@ fn a_process_that_waits_for_its_broker_can_be_stopped() {
     assert_eq!(producer.ended(), 0, "{}", producer.said());
 }
 
-/// An address on which nobody listens.
+/// An address without a listener.
 fn free_address() -> String {
     format!("127.0.0.1:{}", free_port())
 }

@@ -1,4 +1,4 @@
-//! What an application learns of the suppression list from engines that share it: by webhook, and by reading on from a
+//! The changes of the suppression list that an application gets from engines that share it: by webhook, and by reading on from a
 //! position.
 
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ fn recipients(events: &[Value]) -> BTreeSet<&str> {
     events.iter().map(|event| event["to"].as_str().unwrap()).collect()
 }
 
-/// What `process` says of the feed: the position, and for how long something waits.
+/// The state of the feed as `process` shows it: the position, and for how long something waits.
 fn standing(cluster: &Cluster, process: &Process) -> (Value, f64) {
     let feed = cluster.status(process)["suppression_feed"].clone();
     (feed["position"].clone(), feed["lag_seconds"].as_f64().unwrap())

@@ -1,4 +1,4 @@
-//! What operators do to a cluster, and what happens to it.
+//! Operations on a cluster, and faults of it.
 
 use bench::Guarantee::{AtLeastOnce, AtMostOnce};
 use serde_json::json;

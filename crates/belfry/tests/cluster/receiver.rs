@@ -63,7 +63,7 @@ impl Receiver {
         state.requests.iter().filter(|(given, _)| *given == answer).count()
     }
 
-    /// What it took, in the order in which it came.
+    /// The requests it took, in the order in which they came.
     pub(crate) fn taken(&self) -> Vec<Value> {
         let state = self.state.lock().unwrap();
         let taken = state.requests.iter().filter(|(given, _)| *given == Answer::Status(200));

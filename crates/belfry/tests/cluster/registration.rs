@@ -42,7 +42,7 @@ fn lift(
     lifted["lifted"] == json!(1)
 }
 
-/// What was told of the list: whom, and what.
+/// The changes that were handed on: recipient and change.
 fn changes(cluster: &Cluster, engine: &Process) -> Vec<String> {
     let mut command = cluster.command(engine, "suppressions");
     let printed = checked(&command.args(["feed", "--json"]).output().unwrap());

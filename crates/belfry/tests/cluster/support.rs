@@ -55,12 +55,12 @@ impl Cluster {
         cluster
     }
 
-    /// The same with a broker, in which nobody else has these names.
+    /// This cluster with a broker, in which no other test has these names.
     pub(crate) fn with_queue(self, url: &str) -> Self {
         self.with("BELFRY__QUEUE__URL", url).with("BELFRY__QUEUE__PREFIX", testbed::unique_prefix())
     }
 
-    /// The same with a variable in the environment of its processes.
+    /// This cluster with a variable in the environment of its processes.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.environment.push((name, value.into()));
         self
@@ -114,7 +114,7 @@ impl Cluster {
         checked(&command.output().unwrap());
     }
 
-    /// What `process` says of all.
+    /// The account of all notifications, as `process` shows it.
     pub(crate) fn status(&self, process: &Process) -> Value {
         let output = self.command(process, "status").arg("--json").output().unwrap();
         assert!(output.status.success(), "{output:?}\n{}", process.said());
@@ -129,7 +129,7 @@ impl Cluster {
         });
     }
 
-    /// The same when a feed adds notifications of its own.
+    /// Checks this when a feed adds notifications of its own.
     pub(crate) fn drained_but_for_the_feed(&self, process: &Process, accepted: u64) {
         eventually("everything is settled", || {
             let totals = &self.status(process)["totals"];
@@ -190,7 +190,7 @@ impl Process {
         self.listen = ready["listen"].as_str().unwrap().to_owned();
     }
 
-    /// What it logged.
+    /// Its log.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -270,7 +270,7 @@ pub(crate) fn checked(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A port of the loopback interface on which nobody listens.
+/// A port of the loopback interface without a listener.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

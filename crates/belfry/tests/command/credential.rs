@@ -1,4 +1,4 @@
-//! `belfry credential` as somebody uses it who makes the mistakes that are made.
+//! `belfry credential`, with the mistakes that operators make.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What the double got.
+/// The requests that the double got.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// Method and path.
@@ -20,7 +20,7 @@ pub(crate) struct Request {
     pub(crate) body: Value,
 }
 
-/// What the double does.
+/// The answers of the double.
 pub(crate) enum Reply {
     /// Answers with a status and JSON.
     Json(u16, Value),

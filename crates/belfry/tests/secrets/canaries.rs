@@ -86,7 +86,7 @@ fn no_secret_is_seen_in_what_comes_out() {
     world.look();
 }
 
-/// What a line `AUTH MECHANISM BASE64` says.
+/// The credentials in a line `AUTH MECHANISM BASE64`.
 fn decoded(line: &str) -> String {
     let word = line.split_whitespace().nth(2).unwrap_or_default();
     String::from_utf8_lossy(&BASE64_STANDARD.decode(word).unwrap_or_default()).into_owned()
@@ -170,7 +170,7 @@ fn the_password_of_a_store_and_a_queue_is_seen_nowhere() {
              [channels.rehearsal]\nkind = \"dry-run\"\n"
         ),
     );
-    // Both ask for the password, so whoever gets here has given it.
+    // Both ask for the password, so a client that gets here has given it.
     let engine = workspace.start();
     let body = r#"{"channel":"rehearsal","to":"somebody","content":{}}"#;
     workspace.call(&engine, "", "POST /v1/notifications", body);

@@ -1,4 +1,4 @@
-//! What changes while an engine runs, what needs a restart, and that neither costs a notification.
+//! Settings that change while an engine runs, and settings that need a restart; neither costs a notification.
 
 use std::path::Path;
 

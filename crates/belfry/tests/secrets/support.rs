@@ -67,7 +67,7 @@ impl Workspace {
         output
     }
 
-    /// The same, which must end well; gives what it prints.
+    /// Runs a command that must succeed; gives its output.
     pub(crate) fn get(&mut self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");

@@ -21,7 +21,7 @@ pub(crate) const API_KEY_OF_ENDPOINT: &str = "canary-in-a-header";
 pub(crate) const PASSWORD: &str = "canary-of-a-mailbox";
 pub(crate) const OTHER_PASSWORD: &str = "canary-of-another-mailbox";
 pub(crate) const ACCESS_TOKEN: &str = "canary-of-a-mail-account";
-/// What Google's access tokens begin with, and the simulator's, too.
+/// The prefix of Google's access tokens, and of the simulator's.
 const FCM_TOKEN: &str = "ya29.";
 const DEVICE: &str = "abababababababababababababababababababababababababababababababab";
 
@@ -32,9 +32,9 @@ pub(crate) struct World {
     pub(crate) parrot: Parrot,
     pub(crate) mail_parrot: Parrot,
     pub(crate) api_key: String,
-    /// What must be seen nowhere.
+    /// Texts that must be seen nowhere.
     pub(crate) canaries: Vec<String>,
-    /// What must not be seen in a log or a metric: whoever may ask the API knows it.
+    /// Texts that must not be seen in a log or a metric; callers of the API may see them.
     private: Vec<String>,
     pub(crate) config: String,
 }

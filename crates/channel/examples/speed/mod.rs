@@ -1,4 +1,4 @@
-//! What the examples that measure a channel share: chunks of 1,000 are sent, several at a time, as deliver does it, and the
+//! The shared part of the examples that measure a channel: chunks of 1,000 are sent, several at a time, as deliver does it, and the
 //! CPU time of the sending thread is read from the kernel.
 
 use std::cell::Cell;
@@ -25,7 +25,7 @@ pub(crate) struct Load {
     pub(crate) threads: usize,
 }
 
-/// What it took.
+/// The time that it took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     pub(crate) accepted: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Measured {
     pub(crate) cpu_us: f64,
 }
 
-/// What one thread did.
+/// The work of one thread.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     accepted: usize,

@@ -1,4 +1,4 @@
-//! What must be sent at most once is begun when it has what it is sent over, and not before.
+//! At-most-once deliveries are begun when they have the stream they are sent over, and not before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What servers of HTTP/1.1 send that is unusual and says something all the same.
+//! Unusual answers of HTTP/1.1 servers that can be understood.
 
 use channel::webhook::WebhookChannel;
 use channel::{Channel as _, Tools};

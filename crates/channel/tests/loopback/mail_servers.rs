@@ -206,7 +206,7 @@ async fn postfix_takes_the_mail_and_another_library_reads_it_as_it_was_written()
     assert!(postfix.log().contains("bdat="), "CHUNKING: {}", postfix.log());
 }
 
-/// Checks everything of a delivered mail but whom it went to, which is returned.
+/// Checks everything of a delivered mail but its recipient, which is returned.
 fn check_mail(mail: &Message<'_>, attachment: &[u8]) -> String {
     let from = mail.from().unwrap().first().unwrap();
     assert_eq!(

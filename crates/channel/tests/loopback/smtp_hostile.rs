@@ -15,7 +15,7 @@ use crate::support::mail::{CONTENT, MailServer, Manner, PIPELINING, Step, settin
 
 const BACK_OFF: Verdict = Verdict::Deferred { after: None };
 
-/// What comes of a mail to a server that writes `bytes` as soon as it is called, and listens until the client goes.
+/// The outcome of a mail to a server that writes `bytes` as soon as it is called, and listens until the client goes.
 async fn called(bytes: Vec<u8>) -> (Verdict, String) {
     let server = MailServer::bind().await;
     let (rig, listener) = (server.rig(), std::rc::Rc::clone(&server.listener));

@@ -27,14 +27,14 @@ const EXCHANGERS: &[(&str, &[(u8, &str)])] = &[
 const ADDRESSES: &[(&str, &[[u8; 4]])] = &[
     ("mx.example", &[[127, 0, 0, 1]]),
     ("plain.example", &[[127, 0, 0, 1]]),
-    // Nobody listens there.
+    // No server listens there.
     ("down.example", &[[127, 0, 0, 9]]),
     ("private.example", &[[10, 0, 0, 1]]),
     ("both.example", &[[127, 0, 0, 1], [192, 168, 0, 1]]),
     ("link.example", &[[169, 254, 169, 254]]),
     ("half-broken.example", &[]),
 ];
-/// What the name server fails to answer: it may have an answer another time.
+/// A question that the name server fails to answer: it may have an answer another time.
 const FAILURES: &[(&str, u8)] = &[("broken.example", MX), ("half-broken.example", AAAA)];
 
 const MX: u8 = 15;

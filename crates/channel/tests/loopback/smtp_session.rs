@@ -15,7 +15,7 @@ use crate::support::jobs::{answer, beside, verdicts};
 use crate::support::mail::{MailServer, Manner, Rig, Seen, Step, line, say, settings, talk};
 
 const BACK_OFF: Verdict = Verdict::Deferred { after: None };
-/// Somebody has to mend the settings first.
+/// An operator has to correct the settings first.
 const MEND: Verdict = Verdict::Deferred { after: Some(Duration::from_mins(15)) };
 const ENCRYPTED: &str = "PIPELINING\nSIZE 5000";
 

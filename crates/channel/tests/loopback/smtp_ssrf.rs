@@ -1,5 +1,5 @@
 //! Mail to the servers that a recipient's domain names: none is called at an address that is not public, whatever way
-//! leads there, and the others in the order that their records have.
+//! leads there, and the rest in the order that their records have.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -135,12 +135,12 @@ async fn a_mail_exchanger_leads_to_nothing_that_is_not_public() {
     exercise_beside_a_listener(|port| Box::new(Exchanged(port, Arc::default()))).await;
 }
 
-/// A book of servers on loopback, and others.
+/// A book of servers on loopback, and of unreachable ones.
 fn book() -> Arc<Book> {
     let book = Book::default();
     book.add("one.example", &["127.0.0.1"]);
     book.add("two.example", &["127.0.0.2"]);
-    // Nobody listens there.
+    // No server listens there.
     book.add("down.example", &["127.0.0.9"]);
     book.add("private.example", &["10.0.0.1"]);
     book.add("mixed.example", &["127.0.0.1", "10.0.0.1"]);
@@ -218,7 +218,7 @@ async fn what_becomes_of_a_mail_whose_exchangers_differ() {
         check(&[(10, "unknown.example")], REFUSED, "has no address").await;
         check(&[(0, "")], GONE, "takes no mail").await;
         check(&[(0, ""), (10, "")], GONE, "takes no mail").await;
-        // What is down today may be up tomorrow, whatever the others are.
+        // A server that is down today may be up tomorrow, in whatever state the rest is.
         check(&[(10, "down.example"), (20, "private.example")], BACK_OFF, "").await;
         check(&[(10, "private.example"), (20, "down.example")], BACK_OFF, "").await;
         let report = rig.send_to(CONTENT, "a@nowhere.example").await;

@@ -1,4 +1,4 @@
-//! What strangers ask for is not reached: the table of `support::ssrf` on every channel that takes a URL, a name that
+//! Addresses that strangers ask for are not reached: the table of `support::ssrf` on every channel that takes a URL, a name that
 //! leads elsewhere the next time, and redirects.
 
 use std::rc::Rc;
@@ -52,7 +52,7 @@ impl Subject for WebPush {
     }
 }
 
-/// Runs the table while somebody listens on loopback who must not be connected to.
+/// Runs the table next to a listener on loopback that must not be connected to.
 pub(crate) async fn exercise_beside_a_listener(make: impl FnOnce(Port) -> Box<dyn Subject>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let subject = make(Port(listener.local_addr().unwrap().port()));

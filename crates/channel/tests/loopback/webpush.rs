@@ -150,7 +150,7 @@ async fn keep_all(listener: Rc<TlsListener>, kept: Kept) {
     }
 }
 
-/// What the token in `authorization` says, once its signature is verified.
+/// The claims of the token in `authorization`, once its signature is verified.
 fn claims(authorization: &str) -> serde_json::Value {
     let (token, public) =
         authorization.strip_prefix("vapid t=").unwrap().split_once(", k=").unwrap();

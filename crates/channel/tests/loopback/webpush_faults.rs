@@ -99,7 +99,7 @@ async fn what_a_service_certainly_did_not_process_is_sent_again() {
 async fn a_service_that_cannot_be_spoken_to_defers() {
     let listener = TlsListener::bind(b"h2").await;
     let rig = Rig::new(&listener);
-    // Nobody trusts its certificate any more: every handshake fails before a byte of a request.
+    // Its certificate is no longer trusted: every handshake fails before a byte of a request.
     let other = TlsListener::bind(b"h2").await;
     let stranger = Rig::with(&listener, &serde_json::json!({ "ca_file": other.ca_file.path() }));
     let server = async move {

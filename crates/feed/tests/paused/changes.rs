@@ -74,7 +74,7 @@ async fn notifications(rig: &Rig) -> Vec<History> {
     rig.store.list(Filter::default(), None, 1_000).await.unwrap().items
 }
 
-/// What the application took, and that it took it in order: whom, and what changed.
+/// The changes that the application took, checked to be in order: recipient and change.
 async fn told(rig: &Rig) -> Vec<(String, String)> {
     let (mut told, mut position) = (Vec::new(), Value::from("0-0"));
     for history in notifications(rig).await {

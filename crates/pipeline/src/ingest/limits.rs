@@ -34,8 +34,8 @@ pub const TEMPLATE_ELIFS: usize = 100;
 pub const VARIABLES_BYTES: usize = 64 * 1024;
 /// Fallbacks of a notification: a person has few addresses.
 pub const FALLBACKS: usize = 3;
-/// Threads that compile and render templates. One: whatever callers ask for, it takes no more than a core, and the others
-/// deliver.
+/// Threads that compile and render templates. One: whatever callers ask for, it takes no more than a core, and the remaining
+/// ones deliver.
 pub const RENDER_THREADS: usize = 1;
 /// Pieces of work that may wait for these threads, of all tenants together; more is answered with 503. A piece takes some
 /// milliseconds at worst, so the last one waits for a few seconds.

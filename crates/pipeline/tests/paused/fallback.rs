@@ -1,4 +1,4 @@
-//! What stands in for a notification, and when nothing does.
+//! Fallbacks: which one is sent, and when none is.
 
 use std::sync::Arc;
 use std::time::Duration;

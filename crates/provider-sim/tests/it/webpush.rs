@@ -35,7 +35,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// What a sender puts into `authorization`.
+/// The `authorization` header of a sender.
 fn authorization(key: &EcdsaKeyPair, claims: &Value) -> String {
     let header = encode(r#"{"typ":"JWT","alg":"ES256"}"#);
     let signed = format!("{header}.{}", encode(claims.to_string()));

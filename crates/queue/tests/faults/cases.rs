@@ -1,4 +1,4 @@
-//! What must hold behind any broker.
+//! The promises behind any broker.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,7 +18,7 @@ const LOAD: u64 = 12_000;
 /// Of which this many are through when that begins.
 const PASSED: u64 = 3_000;
 
-/// The broker is not there at first, then killed under load, then wiped under load; nobody lends a hand.
+/// The broker is not there at first, then killed under load, then wiped under load; it recovers by itself.
 pub(crate) async fn a_broker_that_goes_and_comes<S: Server + Send>() {
     let server = apart((), |()| S::start()).await;
     let server = apart(server, |server| also(server, S::kill)).await;
@@ -51,7 +51,7 @@ pub(crate) async fn a_broker_that_goes_and_comes<S: Server + Send>() {
     soon("drain", broker.drain()).await;
 }
 
-/// Messages of others, and of later versions, are put aside; tickets among them arrive.
+/// Messages of other programs, and of later versions, are put aside; tickets among them arrive.
 pub(crate) async fn messages_that_are_no_tickets<S: Server>(url: &str) {
     let options = options(url);
     let broker = S::open(&options).unwrap();
@@ -131,7 +131,7 @@ pub(crate) async fn a_broker_that_stands_still<S: Server>(url: &str) {
     apart(proxy, drop).await;
 }
 
-/// What a consumer that leaves has not taken is there for another at once.
+/// Tickets that a leaving consumer has not taken are there for another at once.
 pub(crate) async fn a_consumer_that_leaves<S: Server>(url: &str) {
     let options = options(url);
     let leaves = S::open(&options).unwrap();
@@ -167,7 +167,7 @@ pub(crate) async fn a_ticket_that_is_always_given_back(broker: &Broker, times: u
     }
 }
 
-/// What the broker may lose.
+/// A ticket that the broker loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loses {
     /// Nothing that it confirmed: it is published once.

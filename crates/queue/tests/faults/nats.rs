@@ -91,7 +91,7 @@ async fn a_ticket_that_is_given_back_rests_before_it_comes_again() {
     soon("drain", broker.drain()).await;
 }
 
-/// The server is told again and again, and so gives the ticket to nobody else.
+/// The server is told again and again, and so gives the ticket to no other consumer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_that_is_held_for_long_stays_with_its_holder() {
     let options = options(&shared());
@@ -271,7 +271,7 @@ async fn a_stream_that_takes_nothing_is_a_trouble() {
     has_failed(&broker, &["takes no tickets", "bytes"]).await;
 }
 
-/// What an operator may create first; without any limit.
+/// A stream that an operator may create first; without any limit.
 fn stream_of(prefix: &str) -> Config {
     Config {
         name: prefix.to_owned(),

@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Message,
 }
 
-/// What a server does otherwise than a good one.
+/// The misbehaviour of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manner {
     /// EHLO keywords, separated by LF; none: it knows HELO only.
@@ -53,7 +53,7 @@ pub(crate) struct Manner {
     pub(crate) mails_per_session: Option<(usize, &'static str)>,
 }
 
-/// What a server got: commands as they came, messages as they are.
+/// The input of a server: commands as they came, messages as they are.
 pub(crate) type Seen = Rc<RefCell<Vec<String>>>;
 
 /// A listener on loopback, and what its connections got.
@@ -107,7 +107,7 @@ impl MailServer {
         }
     }
 
-    /// What came, but for the messages' own lines.
+    /// The input, but for the messages' own lines.
     pub(crate) fn commands(&self) -> Vec<String> {
         self.seen.borrow().iter().filter(|line| !line.contains("\r\n")).cloned().collect()
     }
@@ -170,7 +170,7 @@ pub(crate) async fn converse(stream: TcpStream, manner: Manner, seen: Seen) {
     }
 }
 
-/// What follows the greeting.
+/// The conversation after the greeting.
 pub(crate) async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: BufReader<S>,
     manner: Manner,

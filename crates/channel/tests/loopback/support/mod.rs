@@ -1,4 +1,4 @@
-//! What the tests against servers on loopback share.
+//! The shared parts of the tests against servers on loopback.
 
 pub(crate) mod frames;
 pub(crate) mod jobs;
@@ -35,7 +35,7 @@ impl TlsListener {
         Self::bind_with(protocol, ConfigBuilder::<ServerConfig, _>::with_no_client_auth).await
     }
 
-    /// The same, which lets in only who shows a certificate that `authority` has signed.
+    /// This server, which lets in only clients with a certificate that `authority` has signed.
     pub(crate) async fn bind_asking(
         protocol: &[u8],
         authority: CertificateDer<'static>,

@@ -1,4 +1,4 @@
-//! What must not be reached although somebody asks for it: one table for every channel whose recipients name a host.
+//! Addresses that must not be reached although a caller asks for them: one table for every channel whose recipients name a host.
 //!
 //! The attempts are made as if ingest had let everything through: what refuses them is what connects.
 
@@ -148,7 +148,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("xn--bcher-kva.example", &["127.0.0.1"]),
 ];
 
-/// A channel to hosts that somebody else chose.
+/// A channel to hosts that a third party chose.
 pub(crate) trait Subject {
     /// One that may reach nothing but what is public, with names resolved by `book`.
     fn channel(&self, book: Arc<Book>) -> Box<dyn Channel>;
@@ -164,7 +164,7 @@ pub(crate) trait Subject {
         true
     }
 
-    /// What is said of a host that is written as an address that is not public.
+    /// The error for a host that is written as an address that is not public.
     fn said_of_addresses(&self) -> &'static str {
         "is not a public address"
     }
@@ -186,7 +186,7 @@ impl Book {
         self.answers.lock().unwrap().entry(name.to_owned()).or_default().push(addresses);
     }
 
-    /// How often somebody asked for `name`.
+    /// How often `name` was asked for.
     pub(crate) fn asked(&self, name: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|asked| *asked == name).count()
     }

@@ -13,7 +13,7 @@ static KEY_PEM: LazyLock<String> = LazyLock::new(|| {
     rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size).unwrap().serialize_pem()
 });
 
-/// Gives tokens to everybody, and counts them.
+/// Gives tokens to every caller, and counts them.
 pub(crate) struct TokenEndpoint {
     pub(crate) listener: Rc<TlsListener>,
     pub(crate) granted: Cell<u32>,
@@ -25,7 +25,7 @@ impl TokenEndpoint {
         Rc::new(Self { listener, granted: Cell::new(0) })
     }
 
-    /// Grants whoever asks another token, good for an hour.
+    /// Grants each request another token, good for an hour.
     pub(crate) async fn grant_all(&self) {
         loop {
             let number = self.granted.get() + 1;
@@ -36,7 +36,7 @@ impl TokenEndpoint {
         }
     }
 
-    /// Answers whoever asks in the same way.
+    /// Answers each request in the same way.
     pub(crate) async fn answer_all(&self, status: u16, body: &str) {
         loop {
             // Who has read enough may be gone.
