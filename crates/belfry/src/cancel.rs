@@ -7,7 +7,7 @@ use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 use crate::output;
 
 /// `belfry cancel`
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn path(id: &str) -> Result<String, CommandFailure> {
+fn path(id: &str) -> Result<String, CliError> {
     if let Ok(broadcast) = id.parse::<BroadcastId>() {
         return Ok(format!("/v1/broadcasts/{broadcast}/cancel"));
     }
@@ -49,5 +49,5 @@ fn path(id: &str) -> Result<String, CommandFailure> {
         return Ok(format!("/v1/notifications/{notification}/cancel"));
     }
     let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
-    Err(CommandFailure::new(FailureKind::BadInput, message))
+    Err(CliError::new(FailureKind::BadInput, message))
 }

@@ -17,7 +17,7 @@ Exit codes:
 
 /// Why a command failed, when that has an exit code of its own.
 #[derive(Debug)]
-pub(crate) struct CommandFailure {
+pub(crate) struct CliError {
     kind: FailureKind,
     message: String,
 }
@@ -39,9 +39,9 @@ pub(crate) enum FailureKind {
     Config = 78,
 }
 
-// === impl CommandFailure ===
+// === impl CliError ===
 
-impl CommandFailure {
+impl CliError {
     /// A failure of `kind`; the message is lower case and says what to do.
     pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
@@ -53,13 +53,13 @@ impl CommandFailure {
     }
 }
 
-impl fmt::Display for CommandFailure {
+impl fmt::Display for CliError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.message)
     }
 }
 
-impl std::error::Error for CommandFailure {}
+impl std::error::Error for CliError {}
 
 // === impl FailureKind ===
 
@@ -79,7 +79,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     for line in format!("{error:#}").lines() {
         complain(line);
     }
-    let failure = error.chain().find_map(|cause| cause.downcast_ref::<CommandFailure>());
+    let failure = error.chain().find_map(|cause| cause.downcast_ref::<CliError>());
     failure.map_or(FailureKind::Failed, |failure| failure.kind).into()
 }
 

@@ -10,7 +10,7 @@ use store::{Attempted, History, LogEntry, LogPosition, ReadStore};
 
 use crate::args::StoreArgs;
 use crate::config::StoreConfig;
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 use crate::{output, reader};
 
 /// `belfry log`
@@ -99,7 +99,7 @@ async fn list(args: &LogArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
 
 async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyhow::Result<()> {
     let history = reads.find(id).await?.ok_or_else(|| {
-        CommandFailure::new(
+        CliError::new(
             FailureKind::BadInput,
             format!("this store never accepted the notification {id}"),
         )

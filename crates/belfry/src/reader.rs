@@ -7,7 +7,7 @@ use store::sqlite::Sqlite;
 use store::{ReadStore, StoreError};
 
 use crate::config::{StoreConfig, StorePlace};
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 /// Runs `work` with a reader of the configured store.
 pub(crate) fn ask<T>(
@@ -29,6 +29,6 @@ pub(crate) fn ask<T>(
     runtime.block_on(work(&*reader))
 }
 
-fn cannot_read(place: impl Display, error: &StoreError) -> CommandFailure {
-    CommandFailure::new(FailureKind::Failed, format!("cannot read the store in {place}: {error}"))
+fn cannot_read(place: impl Display, error: &StoreError) -> CliError {
+    CliError::new(FailureKind::Failed, format!("cannot read the store in {place}: {error}"))
 }

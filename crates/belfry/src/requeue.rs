@@ -8,7 +8,7 @@ use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 use crate::output;
 
 /// `belfry requeue`
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCod
         Some(RequeueTarget::Notification(id)) if args.dry_run => {
             let message =
                 format!("--dry-run counts what a filter matches; `belfry status {id}` shows one");
-            return Err(CommandFailure::new(FailureKind::Usage, message).into());
+            return Err(CliError::new(FailureKind::Usage, message).into());
         }
         Some(RequeueTarget::Notification(id)) => {
             let path = format!("/v1/notifications/{id}/requeue");
@@ -98,7 +98,7 @@ enum RequeueTarget {
     Broadcast(BroadcastId),
 }
 
-fn target(args: &RequeueArgs) -> Result<Option<RequeueTarget>, CommandFailure> {
+fn target(args: &RequeueArgs) -> Result<Option<RequeueTarget>, CliError> {
     let Some(id) = &args.id else {
         let RequeueArgs { channel, destination, since, until, reason, all, .. } = args;
         let is_narrow = [channel, destination, since, until, reason].iter().any(|it| it.is_some());
@@ -106,12 +106,12 @@ fn target(args: &RequeueArgs) -> Result<Option<RequeueTarget>, CommandFailure> {
             return Ok(None);
         }
         let message = "say what to requeue: an identifier, a filter such as --channel, or --all";
-        return Err(CommandFailure::new(FailureKind::Usage, message));
+        return Err(CliError::new(FailureKind::Usage, message));
     };
     let broadcast = id.parse().map(RequeueTarget::Broadcast).ok();
     let target = broadcast.or_else(|| id.parse().map(RequeueTarget::Notification).ok());
     let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
-    target.map(Some).ok_or_else(|| CommandFailure::new(FailureKind::BadInput, message))
+    target.map(Some).ok_or_else(|| CliError::new(FailureKind::BadInput, message))
 }
 
 /// All that match, a bounded number at a time.

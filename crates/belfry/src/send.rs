@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::args::json;
 use crate::client::Client;
-use crate::exit::{self, CommandFailure, FailureKind};
+use crate::exit::{self, CliError, FailureKind};
 use crate::output;
 
 /// `belfry send`
@@ -161,9 +161,7 @@ fn preview(args: &SendArgs, client: &Client) -> anyhow::Result<ExitCode> {
     }
     if let Some(PreviewError { pointer, message }) = preview.error {
         let field = pointer.trim_start_matches('/');
-        return Err(
-            CommandFailure::new(FailureKind::BadInput, format!("{field}: {message}")).into()
-        );
+        return Err(CliError::new(FailureKind::BadInput, format!("{field}: {message}")).into());
     }
     exit::complain(&format!("{} bytes, which the channel accepts", preview.bytes));
     Ok(ExitCode::SUCCESS)

@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{StoreArgs, secret};
 use crate::config::{Config, Flags};
-use crate::exit::CommandFailure;
+use crate::exit::CliError;
 use crate::logging;
 use engine::Engine;
 use live::Changes;
@@ -69,7 +69,7 @@ impl RunArgs {
 pub(crate) fn run(
     role: Role,
     config: &Config,
-    read: impl Fn() -> Result<Config, CommandFailure>,
+    read: impl Fn() -> Result<Config, CliError>,
 ) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
     warn(config);
@@ -84,7 +84,7 @@ pub(crate) fn run(
 async fn serve(
     role: Role,
     config: &Config,
-    read: impl Fn() -> Result<Config, CommandFailure>,
+    read: impl Fn() -> Result<Config, CliError>,
 ) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -127,7 +127,7 @@ async fn serve(
 }
 
 /// Goes by the configuration as it is now, if it is right; if not, everything stays.
-async fn reload(engine: &mut Engine, read: impl Fn() -> Result<Config, CommandFailure>) {
+async fn reload(engine: &mut Engine, read: impl Fn() -> Result<Config, CliError>) {
     let reloaded = match read() {
         Ok(new) => {
             warn(&new);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use channel::Channel;
-use channel::conformance::{ChannelUnderTest, ProviderBehaviour, exercise};
+use channel::conformance::{Behaviour, TestedChannel, exercise};
 use channel::double::{Double, Step};
 use channel::dry_run::{DryRunChannel, Settings};
 use flow::Clock;
@@ -16,15 +16,15 @@ fn content() -> Content {
     Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None }
 }
 
-impl ChannelUnderTest for DryRun {
-    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
+impl TestedChannel for DryRun {
+    fn channel(&self, provider: Behaviour) -> Option<Box<dyn Channel>> {
         let latency = Duration::from_millis(5);
         let settings = Settings { latency, jitter: latency, ..Settings::default() };
         let channel = DryRunChannel::new(settings).ok()?;
-        (provider == ProviderBehaviour::Accepts).then(|| Box::new(channel) as Box<dyn Channel>)
+        (provider == Behaviour::Accepts).then(|| Box::new(channel) as Box<dyn Channel>)
     }
 
-    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
+    fn recipient(&self, _provider: Behaviour, number: u16) -> String {
         format!("somebody-{number}")
     }
 
@@ -33,17 +33,17 @@ impl ChannelUnderTest for DryRun {
     }
 }
 
-impl ChannelUnderTest for Scripted {
-    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
+impl TestedChannel for Scripted {
+    fn channel(&self, provider: Behaviour) -> Option<Box<dyn Channel>> {
         let double = Double::new();
         double.set_latency(Duration::from_millis(5));
-        if provider == ProviderBehaviour::CutsOff {
+        if provider == Behaviour::CutsOff {
             double.set_otherwise(Step::CutOff);
         }
         Some(Box::new(double))
     }
 
-    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
+    fn recipient(&self, _provider: Behaviour, number: u16) -> String {
         format!("{number}@somewhere")
     }
 

@@ -15,7 +15,7 @@ use crate::{Consume, Item, Message, Publish, QueueError};
 
 /// A queue under test, and how to close it.
 #[derive(Debug)]
-pub struct QueueUnderTest<T, Close> {
+pub struct TestedQueue<T, Close> {
     /// Its publishing side.
     pub publish: Arc<dyn Publish<T>>,
     /// Its consuming side.
@@ -82,7 +82,7 @@ impl SampleItem for Ticket {
 pub async fn exercise<T: SampleItem, Close, Made>(make: impl Fn() -> Made)
 where
     Close: AsyncFnOnce(),
-    Made: Future<Output = QueueUnderTest<T, Close>>,
+    Made: Future<Output = TestedQueue<T, Close>>,
 {
     nothing_in_means_nothing_done(make().await).await;
     what_goes_in_comes_out_once(make().await).await;
@@ -95,7 +95,7 @@ where
 }
 
 async fn nothing_in_means_nothing_done<T: SampleItem, Close: AsyncFnOnce()>(
-    queue: QueueUnderTest<T, Close>,
+    queue: TestedQueue<T, Close>,
 ) {
     assert_eq!(queue.publish.publish(Vec::new()).await, []);
     assert_eq!(*queue.publish.capacity().borrow(), Some(Priority::Bulk));
@@ -103,7 +103,7 @@ async fn nothing_in_means_nothing_done<T: SampleItem, Close: AsyncFnOnce()>(
 }
 
 async fn what_goes_in_comes_out_once<T: SampleItem, Close: AsyncFnOnce()>(
-    queue: QueueUnderTest<T, Close>,
+    queue: TestedQueue<T, Close>,
 ) {
     publish(&queue, &[1, 2, 3], Priority::Normal).await;
     let mut seen = Vec::new();
@@ -119,7 +119,7 @@ async fn what_goes_in_comes_out_once<T: SampleItem, Close: AsyncFnOnce()>(
 }
 
 async fn urgent_items_pass_what_is_not_wanted_yet<T: SampleItem, Close: AsyncFnOnce()>(
-    queue: QueueUnderTest<T, Close>,
+    queue: TestedQueue<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Bulk).await;
     publish(&queue, &[2], Priority::Normal).await;
@@ -134,7 +134,7 @@ async fn urgent_items_pass_what_is_not_wanted_yet<T: SampleItem, Close: AsyncFnO
 }
 
 async fn what_is_not_wanted_wakes_nobody<T: SampleItem, Close: AsyncFnOnce()>(
-    queue: QueueUnderTest<T, Close>,
+    queue: TestedQueue<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Bulk).await;
     drop(queue.consume.receive(Priority::Bulk, 1).await);
@@ -152,7 +152,7 @@ async fn what_is_not_wanted_wakes_nobody<T: SampleItem, Close: AsyncFnOnce()>(
 }
 
 async fn a_dropped_receipt_gives_the_item_out_again<T: SampleItem, Close: AsyncFnOnce()>(
-    queue: QueueUnderTest<T, Close>,
+    queue: TestedQueue<T, Close>,
 ) {
     publish(&queue, &[7], Priority::Normal).await;
     drop(queue.consume.receive(Priority::Bulk, 1).await);
@@ -163,7 +163,7 @@ async fn a_dropped_receipt_gives_the_item_out_again<T: SampleItem, Close: AsyncF
 }
 
 async fn a_receive_that_is_given_up_loses_nothing<T: SampleItem, Close: AsyncFnOnce()>(
-    queue: QueueUnderTest<T, Close>,
+    queue: TestedQueue<T, Close>,
 ) {
     let given_up = queue.consume.receive(Priority::Bulk, 1);
     assert!(given_up.now_or_never().is_none(), "there is nothing yet");
@@ -174,7 +174,7 @@ async fn a_receive_that_is_given_up_loses_nothing<T: SampleItem, Close: AsyncFnO
     (queue.close)().await;
 }
 
-async fn consumers_compete<T: SampleItem, Close: AsyncFnOnce()>(queue: QueueUnderTest<T, Close>) {
+async fn consumers_compete<T: SampleItem, Close: AsyncFnOnce()>(queue: TestedQueue<T, Close>) {
     publish(&queue, &[1, 2], Priority::Normal).await;
     let receive = || queue.consume.receive(Priority::Bulk, 1);
     let (first, second) = tokio::join!(receive(), receive());
@@ -188,7 +188,7 @@ async fn consumers_compete<T: SampleItem, Close: AsyncFnOnce()>(queue: QueueUnde
 }
 
 async fn a_closed_queue_drains_and_ends<T: SampleItem, Close: AsyncFnOnce()>(
-    queue: QueueUnderTest<T, Close>,
+    queue: TestedQueue<T, Close>,
 ) {
     publish(&queue, &[1], Priority::Normal).await;
     let mut held = queue.consume.receive(Priority::Bulk, 8).await;
@@ -204,7 +204,7 @@ async fn a_closed_queue_drains_and_ends<T: SampleItem, Close: AsyncFnOnce()>(
 }
 
 async fn publish<T: SampleItem, Close>(
-    queue: &QueueUnderTest<T, Close>,
+    queue: &TestedQueue<T, Close>,
     numbers: &[u64],
     priority: Priority,
 ) {

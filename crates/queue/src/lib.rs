@@ -12,8 +12,6 @@
 pub mod broker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "broker")]
-pub mod limits;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flow::Clock;
 use notification::Chunk;
-use queue::conformance::{QueueUnderTest, exercise};
+use queue::conformance::{TestedQueue, exercise};
 use queue::{Broker, BrokerOptions, Memory, nats, rabbitmq};
 
 #[tokio::test]
@@ -12,7 +12,7 @@ async fn the_in_process_queue_is_a_queue() {
     exercise(|| async {
         let queue: Memory<Arc<Chunk>> = Memory::new(usize::MAX);
         let closing = queue.clone();
-        QueueUnderTest {
+        TestedQueue {
             publish: Arc::new(queue.clone()),
             consume: Arc::new(queue),
             close: async move || closing.close(),
@@ -39,11 +39,11 @@ async fn nats_is_a_queue() {
     .await;
 }
 
-async fn subject(broker: Broker) -> QueueUnderTest<notification::Ticket, impl AsyncFnOnce()> {
+async fn subject(broker: Broker) -> TestedQueue<notification::Ticket, impl AsyncFnOnce()> {
     let mut available = broker.available();
     assert!(available.wait_for(|available| *available).await.is_ok());
     let (publish, consume) = (broker.publisher(), broker.consumer());
-    QueueUnderTest { publish, consume, close: async move || broker.close() }
+    TestedQueue { publish, consume, close: async move || broker.close() }
 }
 
 fn options(url: &str) -> BrokerOptions {

@@ -10,7 +10,7 @@ use hyper::http::response::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 /// One answer of the engine.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl EngineAnswer {
     }
 
     /// The answer, if the engine did what it was asked; what it complains of otherwise.
-    pub(crate) fn into_result(self) -> Result<Self, CommandFailure> {
+    pub(crate) fn into_result(self) -> Result<Self, CliError> {
         if self.status.is_success() { Ok(self) } else { Err(self.failure()) }
     }
 
@@ -67,12 +67,12 @@ impl EngineAnswer {
     }
 
     /// The failure that it tells of.
-    pub(crate) fn failure(&self) -> CommandFailure {
+    pub(crate) fn failure(&self) -> CliError {
         self.failure_in(&[])
     }
 
     /// The failure that it tells of, for a request whose list `to` was read from these lines of a file.
-    pub(crate) fn failure_in(&self, lines: &[u64]) -> CommandFailure {
+    pub(crate) fn failure_in(&self, lines: &[u64]) -> CliError {
         let kind = match self.status.as_u16() {
             401 | 403 | 408 | 429 | 500.. => FailureKind::Failed,
             _ => FailureKind::BadInput,
@@ -83,7 +83,7 @@ impl EngineAnswer {
         let said = [errors.join("\n"), problem.detail, problem.title];
         let said = said.into_iter().find(|text| !text.is_empty());
         let message = said.unwrap_or_else(|| format!("the engine answered {}", self.status));
-        CommandFailure::new(kind, message)
+        CliError::new(kind, message)
     }
 
     fn problem(&self) -> ProblemBody {

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 use super::EngineAnswer;
 
@@ -78,7 +78,7 @@ impl EngineApi {
     pub(crate) fn new(url: &str, key: Option<String>) -> anyhow::Result<Self> {
         let refuse = || {
             let message = format!("{url:?} is not an address such as http://127.0.0.1:8473");
-            CommandFailure::new(FailureKind::Usage, message)
+            CliError::new(FailureKind::Usage, message)
         };
         let uri: Uri = url.parse().map_err(|_| refuse())?;
         let authority = uri.authority().filter(|_| uri.path() == "/").ok_or_else(refuse)?;
@@ -90,7 +90,7 @@ impl EngineApi {
         };
         let authorization = key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         let authorization = authorization.transpose().map_err(|_| {
-            CommandFailure::new(FailureKind::Usage, "the API key has characters that no key has")
+            CliError::new(FailureKind::Usage, "the API key has characters that no key has")
         })?;
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
@@ -230,7 +230,7 @@ async fn read(
 
 // === impl CallError ===
 
-impl From<CallError> for CommandFailure {
+impl From<CallError> for CliError {
     fn from(error: CallError) -> Self {
         Self::new(FailureKind::Unreachable, error.to_string())
     }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::args::Global;
 use crate::config::Config;
-use crate::exit::CommandFailure;
+use crate::exit::CliError;
 
 pub(crate) use answer::EngineAnswer;
 pub(crate) use engine::{Body, CallError, EngineApi, EngineConnection};
@@ -69,7 +69,7 @@ impl Client {
     /// Posts lines of JSON that are made while they are sent.
     pub(crate) fn upload<T: DeserializeOwned>(&self, path: &str, body: Body) -> anyhow::Result<T> {
         let call = self.engine.upload(path, body);
-        self.runtime.block_on(call).map_err(CommandFailure::from)?.into_result()?.json()
+        self.runtime.block_on(call).map_err(CliError::from)?.into_result()?.json()
     }
 
     /// Runs `work` with the engine until it is done.
@@ -77,14 +77,9 @@ impl Client {
         self.runtime.block_on(work(&self.engine))
     }
 
-    fn call(
-        &self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-    ) -> Result<EngineAnswer, CommandFailure> {
+    fn call(&self, method: Method, path: &str, body: Bytes) -> Result<EngineAnswer, CliError> {
         let mut connection = None;
         let call = self.engine.call(&mut connection, method, path, body);
-        self.runtime.block_on(call).map_err(CommandFailure::from)
+        self.runtime.block_on(call).map_err(CliError::from)
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::credential::{self, Credentials};
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 use super::flags::Flags;
 use super::problem::ConfigProblem;
@@ -73,8 +73,8 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong, one line for each.
-    pub(crate) fn load(file: Option<&Path>, flags: Flags) -> Result<Self, CommandFailure> {
-        let fail = |message: String| CommandFailure::new(FailureKind::Config, message);
+    pub(crate) fn load(file: Option<&Path>, flags: Flags) -> Result<Self, CliError> {
+        let fail = |message: String| CliError::new(FailureKind::Config, message);
         let source = ConfigSource::open(file, flags).map_err(fail)?;
         source.read().map_err(|problems| {
             let lines = problems.iter().map(|problem| source.describe(problem));

@@ -14,7 +14,7 @@ use toml::Table;
 use super::sealed::{self, Label, MasterKey, PREFIX, VARIABLE};
 use super::settings;
 use crate::config;
-use crate::exit::{CommandFailure, FailureKind, complain};
+use crate::exit::{CliError, FailureKind, complain};
 use crate::output;
 
 /// The action on credentials.
@@ -96,7 +96,7 @@ fn make(file: &Path) -> anyhow::Result<ExitCode> {
             ""
         };
         let message = format!("cannot make {}: {error}{advice}", file.display());
-        CommandFailure::new(FailureKind::CannotCreate, message)
+        CliError::new(FailureKind::CannotCreate, message)
     })?;
     output::line(format_args!(
         "a master key is in {}: keep a copy in a safe place",
@@ -110,7 +110,7 @@ fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     if io::stdin().is_terminal() {
         complain("the secret is read from this terminal, where it shows: end it with ctrl-d");
     }
-    let refuse = |message: &str| CommandFailure::new(FailureKind::BadInput, message);
+    let refuse = |message: &str| CliError::new(FailureKind::BadInput, message);
     let mut secret = String::new();
     let read = io::stdin().take(SECRET_BYTES + 1).read_to_string(&mut secret);
     read.map_err(|error| {
@@ -222,12 +222,12 @@ fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<Resealed, Stri
 }
 
 /// Puts `text` in the place of what stands in `file`, whole or not at all; owner and mode stay.
-fn replace(file: &Path, text: &str) -> Result<(), CommandFailure> {
+fn replace(file: &Path, text: &str) -> Result<(), CliError> {
     let mut beside = file.to_path_buf().into_os_string();
     beside.push(".new");
     let fail = |message: String| {
         let message = format!("cannot replace {}: {message}", file.display());
-        CommandFailure::new(FailureKind::CannotCreate, message)
+        CliError::new(FailureKind::CannotCreate, message)
     };
     let before = fs::metadata(file).map_err(|error| fail(error.to_string()))?;
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
@@ -258,7 +258,7 @@ fn replace(file: &Path, text: &str) -> Result<(), CommandFailure> {
 }
 
 /// Reads a master key, and warns when other users can.
-fn read_key(file: &Path) -> Result<MasterKey, CommandFailure> {
+fn read_key(file: &Path) -> Result<MasterKey, CliError> {
     if let Some(warning) = sealed::exposure(file) {
         complain(&warning);
     }
@@ -292,8 +292,8 @@ impl MasterKeyArgs {
     }
 }
 
-fn config_failure(message: String) -> CommandFailure {
-    CommandFailure::new(FailureKind::Config, message)
+fn config_failure(message: String) -> CliError {
+    CliError::new(FailureKind::Config, message)
 }
 
 #[cfg(test)]

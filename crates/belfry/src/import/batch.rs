@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use tokio::sync::mpsc::Sender;
 
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 use super::args::{ImportArgs, ImportFormat, OnError};
 use super::csv::Csv;
@@ -79,7 +79,7 @@ impl BatchReading {
             let opened = open();
             let (file, bytes) = opened.map_err(|error| {
                 let message = format!("cannot read {}: {error}", args.file.display());
-                CommandFailure::new(FailureKind::BadInput, message)
+                CliError::new(FailureKind::BadInput, message)
             })?;
             (Box::new(file), Some(bytes))
         };

@@ -8,7 +8,7 @@ use notification::limits::LINE_BYTES;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 use super::row::{BadRow, Parsed, Row};
 
@@ -87,7 +87,7 @@ impl<R: BufRead> Csv<R> {
     pub(super) fn new(input: R, name: &str) -> anyhow::Result<Self> {
         let mut records = Records::new(input);
         let refuse = |message: String| {
-            CommandFailure::new(FailureKind::BadInput, format!("{name}:1: the header {message}"))
+            CliError::new(FailureKind::BadInput, format!("{name}:1: the header {message}"))
         };
         let Some(record) = records.next()? else {
             return Err(refuse("is missing: it names the fields of the columns".to_owned()).into());

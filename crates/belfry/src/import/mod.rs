@@ -28,7 +28,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::client::{Client, EngineApi, EngineConnection};
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 use crate::output;
 use crate::progress::Progress;
 
@@ -60,7 +60,7 @@ struct ImportSummary {
 #[derive(Debug)]
 struct Stop {
     next_line: u64,
-    failure: CommandFailure,
+    failure: CliError,
 }
 
 /// Everything that an import keeps while it runs.
@@ -176,20 +176,20 @@ impl Import<'_> {
             Some(rejects) if !row.hides_the_rest => rejects.write(row)?,
             _ => {
                 let message = format!("{}:{}: {row}", name(&self.args.file), row.line);
-                self.stop_at(row.line, CommandFailure::new(FailureKind::BadInput, message));
+                self.stop_at(row.line, CliError::new(FailureKind::BadInput, message));
             }
         }
         Ok(())
     }
 
     /// The earliest stop counts: what comes before it was accepted.
-    fn stop_at(&mut self, next_line: u64, failure: CommandFailure) {
+    fn stop_at(&mut self, next_line: u64, failure: CliError) {
         if self.stop.as_ref().is_none_or(|stop| next_line < stop.next_line) {
             self.stop = Some(Stop { next_line, failure });
         }
     }
 
-    fn describe(&self, broken: &BrokenRequest) -> CommandFailure {
+    fn describe(&self, broken: &BrokenRequest) -> CliError {
         let BrokenRequest { first_line, last_line, is_unknown, failure } = broken;
         let fate = match (is_unknown, &self.args.idempotency_prefix) {
             (false, _) => String::new(),
@@ -209,13 +209,13 @@ impl Import<'_> {
             _ => format!("everything before line {first_line} was accepted"),
         };
         let message = format!("{failure}; {done}{fate}; go on with --from-line {first_line}");
-        CommandFailure::new(failure.kind(), message)
+        CliError::new(failure.kind(), message)
     }
 }
 
-fn unreadable(args: &ImportArgs, line: u64, error: &std::io::Error) -> CommandFailure {
+fn unreadable(args: &ImportArgs, line: u64, error: &std::io::Error) -> CliError {
     let message = format!("cannot read {} at line {line}: {error}", name(&args.file));
-    CommandFailure::new(FailureKind::Failed, message)
+    CliError::new(FailureKind::Failed, message)
 }
 
 fn rejects_path(args: &ImportArgs) -> PathBuf {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 use super::row::BadRow;
 
@@ -72,13 +72,13 @@ impl Rejects {
 // === impl Output ===
 
 impl Output {
-    fn create(path: PathBuf) -> Result<Self, CommandFailure> {
+    fn create(path: PathBuf) -> Result<Self, CliError> {
         let file = File::create_new(&path).map_err(|error| {
             let message = format!(
                 "cannot create the rejects {}: {error}; move it away or name another with --rejects",
                 path.display()
             );
-            CommandFailure::new(FailureKind::CannotCreate, message)
+            CliError::new(FailureKind::CannotCreate, message)
         })?;
         Ok(Self { path, file: BufWriter::new(file) })
     }

@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
 use crate::client::{CallError, EngineAnswer, EngineApi, EngineConnection};
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 use super::args::OnError;
 use super::batch::ImportBatch;
@@ -47,7 +47,7 @@ pub(super) struct BrokenRequest {
     /// Whether they may have been accepted.
     pub(super) is_unknown: bool,
     /// The failure.
-    pub(super) failure: CommandFailure,
+    pub(super) failure: CliError,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,9 +59,9 @@ struct Accepted {
 /// The engine's answer to a request.
 enum SubmitReply {
     Accepted(Accepted),
-    Busy { wait: Duration, failure: CommandFailure },
+    Busy { wait: Duration, failure: CliError },
     Bad(BTreeMap<usize, (String, String)>),
-    Failed { is_unknown: bool, failure: CommandFailure },
+    Failed { is_unknown: bool, failure: CliError },
 }
 
 /// Sends `batch`. Rows that the engine names as bad are taken out and the rest is sent again; when these
@@ -149,7 +149,7 @@ fn take_out(
     good
 }
 
-fn broken(rows: &[Row], is_unknown: bool, failure: CommandFailure) -> Option<BrokenRequest> {
+fn broken(rows: &[Row], is_unknown: bool, failure: CliError) -> Option<BrokenRequest> {
     let (first_line, last_line) = (rows.first()?.line, rows.last()?.line);
     Some(BrokenRequest { first_line, last_line, is_unknown, failure })
 }
@@ -163,7 +163,7 @@ impl SubmitReply {
                 Ok(accepted) => Self::Accepted(accepted),
                 Err(error) => Self::Failed {
                     is_unknown: true,
-                    failure: CommandFailure::new(FailureKind::Failed, error.to_string()),
+                    failure: CliError::new(FailureKind::Failed, error.to_string()),
                 },
             };
         }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::{Role, START_PATIENCE, START_RETRY};
 use crate::config::{Config, ServerUrl, StorePlace};
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 /// The store of this process.
 #[derive(Debug, Clone)]
@@ -183,8 +183,8 @@ async fn reach(
     url: &ServerUrl,
     options: postgres::Options,
     clock: Clock,
-) -> Result<Postgres, CommandFailure> {
-    let fail = |message| CommandFailure::new(FailureKind::Failed, message);
+) -> Result<Postgres, CliError> {
+    let fail = |message| CliError::new(FailureKind::Failed, message);
     let start = clock.monotonic();
     loop {
         let reason = match Postgres::open(options.clone(), clock).await {

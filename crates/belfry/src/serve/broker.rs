@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{Role, START_PATIENCE};
 use crate::config::{QueueConfig, ServerUrl};
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 /// A link to a broker, which comes back by itself when it is lost.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl BrokerLink {
         config: &QueueConfig,
         clock: Clock,
         random: &mut fastrand::Rng,
-    ) -> Result<Option<Self>, CommandFailure> {
+    ) -> Result<Option<Self>, CliError> {
         let Some(url) = &config.url else { return Ok(None) };
         let usual = BrokerOptions::new(url.expose(), config.prefix.as_str());
         let ca_file = config.ca_file.clone();
@@ -59,7 +59,7 @@ impl BrokerLink {
             let trouble = broker.trouble().unwrap_or_else(|| "it does not answer".to_owned());
             let message =
                 format!("the broker at {url} was not reached within {seconds} s: {trouble}");
-            return Err(CommandFailure::new(FailureKind::Failed, message));
+            return Err(CliError::new(FailureKind::Failed, message));
         }
         tracing::info!(%url, "broker reached");
         let broker = Arc::new(broker);
@@ -112,8 +112,8 @@ pub(super) async fn close(broker: Arc<Broker>) {
     }
 }
 
-fn refused(url: &ServerUrl, error: &QueueError) -> CommandFailure {
-    CommandFailure::new(FailureKind::Config, format!("the queue {url} cannot be used: {error}"))
+fn refused(url: &ServerUrl, error: &QueueError) -> CliError {
+    CliError::new(FailureKind::Config, format!("the queue {url} cannot be used: {error}"))
 }
 
 // === impl Closing ===

@@ -1,7 +1,7 @@
 //! The role of a process: the whole engine, or one half.
 
 use crate::config::{Config, StorePlace};
-use crate::exit::{CommandFailure, FailureKind};
+use crate::exit::{CliError, FailureKind};
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +28,13 @@ impl Role {
     }
 
     /// Checks that a half has the store and the queue that it needs.
-    pub(super) fn check(self, config: &Config) -> Result<(), CommandFailure> {
+    pub(super) fn check(self, config: &Config) -> Result<(), CliError> {
         let (half, whom) = match self {
             Self::Both => return Ok(()),
             Self::Produce => ("a producer", "consumers"),
             Self::Consume => ("a consumer", "producers"),
         };
-        let fail = |message| Err(CommandFailure::new(FailureKind::Config, message));
+        let fail = |message| Err(CliError::new(FailureKind::Config, message));
         if let StorePlace::Directory(_) = config.store.place() {
             return fail(format!(
                 "{half} needs a store that it shares with {whom}: give --store postgres://USER@HOST/DATABASE, or set \

@@ -10,12 +10,12 @@ use notification::{Bytes, Content, Report, Verdict, limits};
 use tokio::sync::watch;
 
 use super::fixtures::{CollectedReports, Counting, Granting, Rig};
-use super::{ChannelUnderTest, ProviderBehaviour};
+use super::{Behaviour, TestedChannel};
 use crate::{Job, timestamp};
 
-pub(super) fn recipients_and_contents(subject: &dyn ChannelUnderTest) {
-    let Some(channel) = subject.channel(ProviderBehaviour::Accepts) else { return };
-    let recipient = subject.recipient(ProviderBehaviour::Accepts, 0);
+pub(super) fn recipients_and_contents(subject: &dyn TestedChannel) {
+    let Some(channel) = subject.channel(Behaviour::Accepts) else { return };
+    let recipient = subject.recipient(Behaviour::Accepts, 0);
     let destination = channel.destination(&recipient);
     assert!(destination.is_ok(), "{recipient}: {destination:?}");
     assert_eq!(destination, channel.destination(&recipient), "a recipient keeps its destination");
@@ -25,8 +25,8 @@ pub(super) fn recipients_and_contents(subject: &dyn ChannelUnderTest) {
     assert!(!channel.kind().is_empty());
 }
 
-pub(super) async fn each_delivery_is_reported_once(subject: &dyn ChannelUnderTest, clock: Clock) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+pub(super) async fn each_delivery_is_reported_once(subject: &dyn TestedChannel, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     for count in [0, 1, 2, 700] {
         let reports = rig.send(&rig.chunk(count), &Counting::new(64).gate()).await;
         assert_eq!(reports.len(), usize::from(count), "each delivery is reported");
@@ -35,8 +35,8 @@ pub(super) async fn each_delivery_is_reported_once(subject: &dyn ChannelUnderTes
     rig.sender.close().await;
 }
 
-pub(super) async fn the_gate_is_kept(subject: &dyn ChannelUnderTest, clock: Clock) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+pub(super) async fn the_gate_is_kept(subject: &dyn TestedChannel, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     for limit in [1, 7] {
         let counting = Counting::new(limit);
         let gate = counting.gate();
@@ -48,8 +48,8 @@ pub(super) async fn the_gate_is_kept(subject: &dyn ChannelUnderTest, clock: Cloc
     rig.sender.close().await;
 }
 
-pub(super) async fn several_jobs_share_a_sender(subject: &dyn ChannelUnderTest, clock: Clock) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+pub(super) async fn several_jobs_share_a_sender(subject: &dyn TestedChannel, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     let (chunk, counting) = (rig.chunk(40), Counting::new(5));
     let gate = counting.gate();
     let all = join_all((0..4).map(|_| rig.send(&chunk, &gate))).await;
@@ -62,10 +62,10 @@ pub(super) async fn several_jobs_share_a_sender(subject: &dyn ChannelUnderTest, 
 }
 
 pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
-    subject: &dyn ChannelUnderTest,
+    subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     let counting = Counting::new(8);
     let mut expired = rig.chunk(300);
     expired.envelope.expires_at = Some(timestamp(clock));
@@ -88,8 +88,8 @@ pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
     assert_eq!(counting.finished.get(), 0, "an attempt was made");
 }
 
-pub(super) async fn what_cannot_be_begun_is_not_sent(subject: &dyn ChannelUnderTest, clock: Clock) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+pub(super) async fn what_cannot_be_begun_is_not_sent(subject: &dyn TestedChannel, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     let counting = Counting::new(8);
     for grants in [true, false] {
         let (chunk, gate, reports) = (rig.chunk(300), counting.gate(), CollectedReports::default());
@@ -110,10 +110,10 @@ pub(super) async fn what_cannot_be_begun_is_not_sent(subject: &dyn ChannelUnderT
 }
 
 pub(super) async fn a_delivery_without_a_content_is_refused(
-    subject: &dyn ChannelUnderTest,
+    subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     let mut chunk = rig.chunk(2);
     chunk.content = None;
     let reports = rig.send(&chunk, &Counting::new(8).gate()).await;
@@ -123,8 +123,8 @@ pub(super) async fn a_delivery_without_a_content_is_refused(
     }
 }
 
-pub(super) async fn own_contents_come_first(subject: &dyn ChannelUnderTest, clock: Clock) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+pub(super) async fn own_contents_come_first(subject: &dyn TestedChannel, clock: Clock) {
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     let mut chunk = rig.chunk(3);
     for delivery in &mut chunk.deliveries {
         delivery.content = Some(subject.content());
@@ -137,10 +137,10 @@ pub(super) async fn own_contents_come_first(subject: &dyn ChannelUnderTest, cloc
 }
 
 pub(super) async fn a_job_that_is_given_up_frees_its_places(
-    subject: &dyn ChannelUnderTest,
+    subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::Accepts, clock) else { return };
+    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     let gate = Counting::new(4).gate();
     let (chunk, reports) = (rig.chunk(20), CollectedReports::default());
     let (_running, stopping) = watch::channel(false);
@@ -152,10 +152,10 @@ pub(super) async fn a_job_that_is_given_up_frees_its_places(
 }
 
 pub(super) async fn a_provider_that_cuts_off_leaves_it_unknown(
-    subject: &dyn ChannelUnderTest,
+    subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, ProviderBehaviour::CutsOff, clock) else { return };
+    let Some(rig) = Rig::new(subject, Behaviour::CutsOff, clock) else { return };
     let reports = rig.send(&rig.chunk(1), &Counting::new(8).gate()).await;
     for report in reports.values() {
         assert_eq!(verdict(report), Verdict::Unknown, "{report:?}");

@@ -16,13 +16,13 @@ use notification::{
 
 use tokio::sync::watch;
 
-use super::{ChannelUnderTest, ProviderBehaviour};
+use super::{Behaviour, TestedChannel};
 use crate::{Channel, Fence, Job, Reports, Sender, Tools, timestamp};
 
 /// A sender to one kind of provider, and what belongs to it.
 pub(super) struct Rig<'a> {
-    subject: &'a dyn ChannelUnderTest,
-    provider: ProviderBehaviour,
+    subject: &'a dyn TestedChannel,
+    provider: Behaviour,
     channel: Box<dyn Channel>,
     pub(super) sender: Box<dyn Sender>,
     pub(super) clock: Clock,
@@ -52,8 +52,8 @@ pub(super) struct Granting {
 impl<'a> Rig<'a> {
     /// `None` when there is no such provider.
     pub(super) fn new(
-        subject: &'a dyn ChannelUnderTest,
-        provider: ProviderBehaviour,
+        subject: &'a dyn TestedChannel,
+        provider: Behaviour,
         clock: Clock,
     ) -> Option<Self> {
         let channel = subject.channel(provider)?;

@@ -13,7 +13,7 @@ use crate::Channel;
 
 /// How the provider behaves that a check needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProviderBehaviour {
+pub enum Behaviour {
     /// Accepts everything.
     Accepts,
     /// Reads requests and then closes the connection without a word.
@@ -21,19 +21,19 @@ pub enum ProviderBehaviour {
 }
 
 /// A channel under test, and what a test provides about it.
-pub trait ChannelUnderTest {
+pub trait TestedChannel {
     /// A channel to a provider that behaves so; `None` when that cannot be had.
-    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>>;
+    fn channel(&self, provider: Behaviour) -> Option<Box<dyn Channel>>;
 
     /// The recipient number `number` of that provider: another for another number.
-    fn recipient(&self, provider: ProviderBehaviour, number: u16) -> String;
+    fn recipient(&self, provider: Behaviour, number: u16) -> String;
 
     /// A content that is acceptable.
     fn content(&self) -> Content;
 }
 
 /// Exercises the channel of `subject`. `clock` is what its senders are given.
-pub async fn exercise(subject: &dyn ChannelUnderTest, clock: Clock) {
+pub async fn exercise(subject: &dyn TestedChannel, clock: Clock) {
     checks::recipients_and_contents(subject);
     checks::each_delivery_is_reported_once(subject, clock).await;
     checks::the_gate_is_kept(subject, clock).await;

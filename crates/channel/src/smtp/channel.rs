@@ -20,7 +20,7 @@ use super::response::{Advice, Delays, SETTINGS_DELAY, declined, interpret};
 use super::route::{Exchangers, Router, Servers};
 use super::session::{NoConnection, SessionConfig};
 use super::session_limits::may_end_session;
-use super::transaction::{TransactionEnd, TransactionStage, transact};
+use super::transaction::{MailEnd, SmtpStage, transact};
 use super::wire::SmtpReply;
 use crate::checks::both;
 use crate::{
@@ -259,18 +259,16 @@ impl SmtpSender {
             let sent_at = self.clock.monotonic();
             match transact(&mut session.connection, message, deadline).await {
                 // On an old connection the server speaks of that, and not of this mail.
-                TransactionEnd::Replied(stage, reply)
-                    if session.is_reused
-                        && reply.is_closing()
-                        && stage != TransactionStage::Message => {}
-                TransactionEnd::Cut(_) if session.is_reused => {}
-                TransactionEnd::Replied(stage, reply)
+                MailEnd::Replied(stage, reply)
+                    if session.is_reused && reply.is_closing() && stage != SmtpStage::Message => {}
+                MailEnd::Cut(_) if session.is_reused => {}
+                MailEnd::Replied(stage, reply)
                     if session.connection.mails_taken > 0 && may_end_session(stage, &reply) =>
                 {
                     refusal = Some(self.pool.retire(session));
                 }
-                TransactionEnd::Replied(stage, reply) => {
-                    if stage != TransactionStage::Mail
+                MailEnd::Replied(stage, reply) => {
+                    if stage != SmtpStage::Mail
                         && let Some(refusal) = refusal
                     {
                         self.pool.learn(refusal);
@@ -281,9 +279,9 @@ impl SmtpSender {
                     let on_wire = self.clock.monotonic() - sent_at;
                     return attempt.timed(Timing { waited: sent_at - waiting_since, on_wire });
                 }
-                TransactionEnd::Cut(why) => return Attempt::unsent(why, None),
-                TransactionEnd::Lost(why) => return Attempt::lost(why),
-                TransactionEnd::Impossible(why) => {
+                MailEnd::Cut(why) => return Attempt::unsent(why, None),
+                MailEnd::Lost(why) => return Attempt::lost(why),
+                MailEnd::Impossible(why) => {
                     self.pool.keep(session);
                     return Attempt::impossible(why);
                 }

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::route::Router;
-use super::session::{MailConnection, NoConnection};
+use super::session::{NoConnection, SmtpSession};
 use super::session_limits::{Refusal, SessionLimits};
 use super::transaction::quit;
 use crate::Tools;
@@ -41,7 +41,7 @@ pub(super) struct SessionPool {
     backoff: Backoff,
     random: RefCell<fastrand::Rng>,
     destinations: RefCell<HashMap<Arc<str>, Rc<Destination>>>,
-    idle: Idle<Rc<Destination>, MailConnection>,
+    idle: Idle<Rc<Destination>, SmtpSession>,
     session_limits: SessionLimits,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Limits {
 /// A connection for one mail, with the permit to use it. Dropping it ends the connection; [`SessionPool::keep`] does not.
 #[derive(Debug)]
 pub(super) struct PooledSession {
-    pub(super) connection: MailConnection,
+    pub(super) connection: SmtpSession,
     /// Whether it carried a mail before.
     pub(super) is_reused: bool,
     /// Whether it had to be waited for.
@@ -156,12 +156,12 @@ impl SessionPool {
         self.session_limits.learn(refusal);
     }
 
-    fn is_full(&self, connection: &MailConnection) -> bool {
+    fn is_full(&self, connection: &SmtpSession) -> bool {
         self.session_limits.is_full(&connection.host, connection.mails_taken)
     }
 
     /// The idle connection that was used last, is still good, and has room for a mail as far as is known.
-    fn take_idle(&self, destination: &Rc<Destination>) -> Option<MailConnection> {
+    fn take_idle(&self, destination: &Rc<Destination>) -> Option<SmtpSession> {
         loop {
             let connection = self.idle.take(destination)?;
             if !self.is_full(&connection) {
@@ -199,7 +199,7 @@ impl SessionPool {
         destination
     }
 
-    async fn connect(&self, destination: &Destination) -> Result<MailConnection, NoSession> {
+    async fn connect(&self, destination: &Destination) -> Result<SmtpSession, NoSession> {
         if let Some((why, until)) = &*destination.closed.borrow()
             && *until > self.clock.monotonic()
         {
@@ -239,9 +239,9 @@ impl PartialEq for Destination {
 
 impl Eq for Destination {}
 
-// === impl MailConnection ===
+// === impl SmtpSession ===
 
-impl Keep for MailConnection {
+impl Keep for SmtpSession {
     fn is_usable(&mut self) -> bool {
         self.wire.is_quiet()
     }

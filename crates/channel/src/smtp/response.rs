@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use notification::Answer;
 
-use super::transaction::TransactionStage;
+use super::transaction::SmtpStage;
 use super::wire::SmtpReply;
 use crate::Attempt;
 
@@ -34,17 +34,13 @@ pub(super) enum Advice {
 }
 
 /// The meaning of `reply` to `stage`.
-pub(super) fn interpret(
-    stage: TransactionStage,
-    reply: &SmtpReply,
-    delays: Delays,
-) -> (Attempt, Advice) {
+pub(super) fn interpret(stage: SmtpStage, reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
     match reply.code {
-        200..=299 if stage == TransactionStage::Message => {
+        200..=299 if stage == SmtpStage::Message => {
             (Attempt::answered(Answer::accepted(reply.code)), Advice::CarryOn)
         }
         // Not an answer to a message; it may have been taken all the same.
-        200..=399 if stage == TransactionStage::Message => (
+        200..=399 if stage == SmtpStage::Message => (
             Attempt::lost(format!("an unexpected reply: {}", reply.detail())),
             Advice::LeaveConnection,
         ),
@@ -76,12 +72,11 @@ fn temporary(reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
     }
 }
 
-fn permanent(stage: TransactionStage, reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
+fn permanent(stage: SmtpStage, reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
     let refused = |is_unregistered| {
         Attempt::answered(Answer::refused(reply.code, is_unregistered, reply.detail()))
     };
-    let is_about_recipient =
-        matches!(stage, TransactionStage::Recipient | TransactionStage::Message);
+    let is_about_recipient = matches!(stage, SmtpStage::Recipient | SmtpStage::Message);
     match (reply.code, reply.enhanced) {
         // We are not logged in, or not encrypted: it is our settings, and waits until they are mended.
         (523 | 525 | 530 | 534 | 535 | 538, _) => {
@@ -91,7 +86,7 @@ fn permanent(stage: TransactionStage, reply: &SmtpReply, delays: Delays) -> (Att
         (_, [_, 2, 2]) => (not_now(reply, Some(delays.deferred)), Advice::CarryOn),
         // Of one recipient that is all of a mailbox's room, or what RFC 821 called too many recipients (RFC 5321, sections
         // 4.2.3 and 4.5.3.1.10). Of a message it is its size.
-        (552, [_, 0, 0]) if stage == TransactionStage::Recipient => {
+        (552, [_, 0, 0]) if stage == SmtpStage::Recipient => {
             (not_now(reply, Some(delays.deferred)), Advice::CarryOn)
         }
         // Too many recipients, when there is only one, are too many mails.

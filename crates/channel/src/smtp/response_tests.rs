@@ -21,7 +21,7 @@ fn reply(line: &str) -> SmtpReply {
     SmtpReply { code, enhanced, text: words.next().unwrap_or("").to_owned() }
 }
 
-fn read(stage: TransactionStage, line: &str) -> (Answer, Signal, Advice) {
+fn read(stage: SmtpStage, line: &str) -> (Answer, Signal, Advice) {
     let reply = reply(line);
     let (attempt, advice) = interpret(stage, &reply, DELAYS);
     let Report::Attempted(answer) = attempt.report else { panic!("a reply is an attempt") };
@@ -32,19 +32,13 @@ fn read(stage: TransactionStage, line: &str) -> (Answer, Signal, Advice) {
     (answer, attempt.signal, advice)
 }
 
-const ALL: &[TransactionStage] = &[
-    TransactionStage::Mail,
-    TransactionStage::Recipient,
-    TransactionStage::Data,
-    TransactionStage::Message,
-];
-const BEFORE_MESSAGE: &[TransactionStage] =
-    &[TransactionStage::Mail, TransactionStage::Recipient, TransactionStage::Data];
-const ABOUT_RECIPIENT: &[TransactionStage] =
-    &[TransactionStage::Recipient, TransactionStage::Message];
+const ALL: &[SmtpStage] =
+    &[SmtpStage::Mail, SmtpStage::Recipient, SmtpStage::Data, SmtpStage::Message];
+const BEFORE_MESSAGE: &[SmtpStage] = &[SmtpStage::Mail, SmtpStage::Recipient, SmtpStage::Data];
+const ABOUT_RECIPIENT: &[SmtpStage] = &[SmtpStage::Recipient, SmtpStage::Message];
 
 /// Each of `lines`, a reply a line, means the same at each of `stages`.
-fn check(stages: &[TransactionStage], lines: &str, expect: (Verdict, Signal, Advice)) {
+fn check(stages: &[SmtpStage], lines: &str, expect: (Verdict, Signal, Advice)) {
     for stage in stages {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (answer, signal, advice) = read(*stage, line);
@@ -59,23 +53,19 @@ fn a_positive_reply_means_what_it_was_asked_for() {
         250 x queued
         251 2.1.5 forwarded
         252 2.5.2 try";
-    check(
-        &[TransactionStage::Message],
-        accepted,
-        (Verdict::Accepted, Signal::Answered, Advice::CarryOn),
-    );
+    check(&[SmtpStage::Message], accepted, (Verdict::Accepted, Signal::Answered, Advice::CarryOn));
     let what = "354 x go on
         334 x what
         300 x what";
     // Not what was asked for: it may have been taken all the same.
     check(
-        &[TransactionStage::Message],
+        &[SmtpStage::Message],
         what,
         (Verdict::Unknown, Signal::Dropped, Advice::LeaveConnection),
     );
     let nothing_sent = (BACK_OFF, Signal::Silent, Advice::LeaveConnection);
     check(BEFORE_MESSAGE, "300 x what\n334 x what", nothing_sent);
-    check(&[TransactionStage::Data], "250 2.0.0 ok", nothing_sent);
+    check(&[SmtpStage::Data], "250 2.0.0 ok", nothing_sent);
 }
 
 #[test]
@@ -120,10 +110,10 @@ fn a_temporary_refusal_is_tried_again_after_the_delay_of_its_kind() {
     check(ALL, full, (DEFERRED, Signal::Answered, Advice::CarryOn));
     let no_room = "552 x storage allocation exceeded
         552 5.0.0 too many recipients";
-    check(&[TransactionStage::Recipient], no_room, (DEFERRED, Signal::Answered, Advice::CarryOn));
+    check(&[SmtpStage::Recipient], no_room, (DEFERRED, Signal::Answered, Advice::CarryOn));
     let too_big = "552 x message size exceeds fixed maximum message size
         552 5.0.0 too big";
-    let message = &[TransactionStage::Mail, TransactionStage::Data, TransactionStage::Message];
+    let message = &[SmtpStage::Mail, SmtpStage::Data, SmtpStage::Message];
     check(message, too_big, (REFUSED, Signal::Answered, Advice::CarryOn));
     let settings = "523 5.7.10 encryption needed
         525 5.7.13 account disabled
@@ -152,7 +142,7 @@ fn a_permanent_refusal_says_whether_the_recipient_is_gone() {
         553 5.1.3 x
         550 5.1.10 x
         556 x x";
-    check(&[TransactionStage::Mail], sender, (REFUSED, Signal::Answered, Advice::CarryOn));
+    check(&[SmtpStage::Mail], sender, (REFUSED, Signal::Answered, Advice::CarryOn));
     // It may be the address or anything else.
     let refused = "550 5.2.1 disabled
         552 5.2.3 too long
@@ -195,12 +185,12 @@ fn a_permanent_refusal_says_whether_the_recipient_is_gone() {
 #[test]
 fn what_is_kept_of_a_reply_is_one_short_plain_line() {
     assert_eq!(
-        read(TransactionStage::Recipient, "550 5.1.1 no such user").0.detail,
+        read(SmtpStage::Recipient, "550 5.1.1 no such user").0.detail,
         "550 5.1.1 no such user"
     );
-    assert_eq!(read(TransactionStage::Recipient, "550 x no").0.detail, "550 no");
-    let answer = read(TransactionStage::Recipient, "550 5.1.1 a\nb\u{1b}[31m\r\tc").0;
+    assert_eq!(read(SmtpStage::Recipient, "550 x no").0.detail, "550 no");
+    let answer = read(SmtpStage::Recipient, "550 5.1.1 a\nb\u{1b}[31m\r\tc").0;
     assert_eq!(answer.detail, "550 5.1.1 a b [31m  c");
     let long = format!("550 5.1.1 {}", "\u{fc}".repeat(5_000));
-    assert!(read(TransactionStage::Recipient, &long).0.detail.len() <= limits::DETAIL_BYTES);
+    assert!(read(SmtpStage::Recipient, &long).0.detail.len() <= limits::DETAIL_BYTES);
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::config::{Relay, TlsMode};
 use super::dns::ResolveMail;
-use super::session::{MailConnection, NoConnection, SessionConfig, SmtpServer};
+use super::session::{NoConnection, SessionConfig, SmtpServer, SmtpSession};
 
 /// Connects to the servers of destinations.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Router {
         &self,
         destination: &str,
         random: &RefCell<fastrand::Rng>,
-    ) -> Result<MailConnection, NoConnection> {
+    ) -> Result<SmtpSession, NoConnection> {
         match &self.servers {
             Servers::Relay(relay) => {
                 let server =
@@ -93,7 +93,7 @@ impl Router {
         &self,
         exchangers: &Exchangers,
         hosts: Vec<String>,
-    ) -> Result<MailConnection, NoConnection> {
+    ) -> Result<SmtpSession, NoConnection> {
         let (mut passing, mut lasting) = (Vec::new(), None);
         for host in hosts.into_iter().take(LOOKED_UP_MAX) {
             let server = SmtpServer { name: host.to_ascii_lowercase(), is_implicit: false };
@@ -126,7 +126,7 @@ impl Router {
         &self,
         server: &SmtpServer,
         dial: impl AsyncFn() -> Result<TcpStream, NoConnection>,
-    ) -> Result<MailConnection, NoConnection> {
+    ) -> Result<SmtpSession, NoConnection> {
         let begun = self.begin_with(&self.session_config, server, dial().await?).await;
         if self.session_config.tls == TlsMode::Opportunistic
             && let Err(NoConnection::Misconfigured(why)) = &begun
@@ -143,7 +143,7 @@ impl Router {
         session_config: &SessionConfig,
         server: &SmtpServer,
         tcp: TcpStream,
-    ) -> Result<MailConnection, NoConnection> {
+    ) -> Result<SmtpSession, NoConnection> {
         let begin = Box::pin(session_config.begin(tcp, server));
         let mut connection =
             tokio::time::timeout(SESSION_TIMEOUT, begin).await.unwrap_or_else(|_elapsed| {

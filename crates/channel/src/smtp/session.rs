@@ -12,11 +12,11 @@ use smtp_proto::EhloResponse;
 use tokio::net::TcpStream;
 
 use super::config::{MailCredentials, Mechanism, TlsMode};
-use super::wire::{BrokenConnection, ByteStream, SmtpReply, SmtpWire};
+use super::wire::{ByteStream, SmtpReply, SmtpWire, WireError};
 
 /// A connection over which mail can be sent.
 #[derive(Debug)]
-pub(super) struct MailConnection {
+pub(super) struct SmtpSession {
     pub(super) wire: SmtpWire<Box<dyn ByteStream>>,
     pub(super) capabilities: Capabilities,
     /// The server's name; empty until the router says which.
@@ -75,9 +75,9 @@ pub(super) enum NoConnection {
     Misconfigured(String),
 }
 
-// === impl MailConnection ===
+// === impl SmtpSession ===
 
-impl MailConnection {
+impl SmtpSession {
     /// A connection over `wire` that carried nothing yet.
     pub(super) fn new(wire: SmtpWire<Box<dyn ByteStream>>, capabilities: Capabilities) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl SessionConfig {
         &self,
         tcp: TcpStream,
         server: &SmtpServer,
-    ) -> Result<MailConnection, NoConnection> {
+    ) -> Result<SmtpSession, NoConnection> {
         let helo = match &self.helo {
             Some(name) => name.clone(),
             None => literal(tcp.local_addr().map_err(unreachable)?),
@@ -198,7 +198,7 @@ impl SessionConfig {
         mut wire: SmtpWire<Box<dyn ByteStream>>,
         helo: &str,
         is_encrypted: bool,
-    ) -> Result<MailConnection, NoConnection> {
+    ) -> Result<SmtpSession, NoConnection> {
         let capabilities = hello(&mut wire, helo).await?;
         self.log_in(wire, capabilities, is_encrypted).await
     }
@@ -208,7 +208,7 @@ impl SessionConfig {
         mut wire: SmtpWire<Box<dyn ByteStream>>,
         capabilities: Capabilities,
         is_encrypted: bool,
-    ) -> Result<MailConnection, NoConnection> {
+    ) -> Result<SmtpSession, NoConnection> {
         if let Some(credentials) = &self.credentials {
             debug_assert!(is_encrypted || self.tls != TlsMode::Require);
             let reply = authenticate(&mut wire, credentials, capabilities).await?;
@@ -218,7 +218,7 @@ impl SessionConfig {
                 _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
         }
-        Ok(MailConnection::new(wire, capabilities))
+        Ok(SmtpSession::new(wire, capabilities))
     }
 }
 
@@ -344,8 +344,8 @@ impl From<io::Error> for NoConnection {
     }
 }
 
-impl From<BrokenConnection> for NoConnection {
-    fn from(broken: BrokenConnection) -> Self {
+impl From<WireError> for NoConnection {
+    fn from(broken: WireError) -> Self {
         unreachable(broken)
     }
 }

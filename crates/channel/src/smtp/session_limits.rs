@@ -13,7 +13,7 @@ use flow::Clock;
 use tokio::time::Instant;
 
 use super::response::is_greylisting;
-use super::transaction::TransactionStage;
+use super::transaction::SmtpStage;
 use super::wire::SmtpReply;
 
 /// How long a number is used. A server's limit changes with its configuration, which is rare; too low a number costs a
@@ -81,13 +81,13 @@ impl SessionLimits {
 
 /// Whether `reply`, to a mail over a session that took mails before, may speak of the session and not of the mail. Not if it
 /// names policy, which is about rates, or the server's storage or load: another session would only add to that.
-pub(super) fn may_end_session(stage: TransactionStage, reply: &SmtpReply) -> bool {
+pub(super) fn may_end_session(stage: SmtpStage, reply: &SmtpReply) -> bool {
     let is_of_session = match reply.enhanced {
         [_, 5, 3] => matches!(reply.code, 400..=499),
         [_, 7, _] | [_, 3, 1 | 2] => false,
         _ => matches!(reply.code, 450 | 452),
     };
-    stage == TransactionStage::Mail && is_of_session && !is_greylisting(&reply.text)
+    stage == SmtpStage::Mail && is_of_session && !is_greylisting(&reply.text)
 }
 
 #[cfg(test)]
@@ -132,15 +132,15 @@ mod tests {
             let reply = SmtpReply { code, enhanced, text: text.to_owned() };
             assert_eq!(may_end_session(stage, &reply), expect, "{reply:?}");
         };
-        check(TransactionStage::Mail, 452, [4, 5, 3], "too many messages", true);
-        check(TransactionStage::Mail, 451, [4, 5, 3], "too many messages", true);
-        check(TransactionStage::Mail, 452, [0; 3], "too many mails", true);
-        check(TransactionStage::Mail, 450, [4, 0, 0], "enough", true);
-        check(TransactionStage::Mail, 450, [0; 3], "Greylisted", false);
-        check(TransactionStage::Mail, 452, [4, 3, 1], "no space", false);
-        check(TransactionStage::Mail, 450, [4, 7, 1], "too fast", false);
-        check(TransactionStage::Mail, 451, [4, 3, 0], "try later", false);
-        check(TransactionStage::Mail, 552, [5, 5, 3], "too many", false);
-        check(TransactionStage::Recipient, 452, [4, 5, 3], "too many recipients", false);
+        check(SmtpStage::Mail, 452, [4, 5, 3], "too many messages", true);
+        check(SmtpStage::Mail, 451, [4, 5, 3], "too many messages", true);
+        check(SmtpStage::Mail, 452, [0; 3], "too many mails", true);
+        check(SmtpStage::Mail, 450, [4, 0, 0], "enough", true);
+        check(SmtpStage::Mail, 450, [0; 3], "Greylisted", false);
+        check(SmtpStage::Mail, 452, [4, 3, 1], "no space", false);
+        check(SmtpStage::Mail, 450, [4, 7, 1], "too fast", false);
+        check(SmtpStage::Mail, 451, [4, 3, 0], "try later", false);
+        check(SmtpStage::Mail, 552, [5, 5, 3], "too many", false);
+        check(SmtpStage::Recipient, 452, [4, 5, 3], "too many recipients", false);
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::response::{Delays, interpret};
-use super::transaction::TransactionStage;
+use super::transaction::SmtpStage;
 use super::wire::SmtpReply;
 use crate::Attempt;
 use crate::test_support::check_suppressions;
 
 /// Every reply code alone, and every enhanced code with the one that goes with it most often, to `stage`.
-fn answers(stage: TransactionStage) -> impl Iterator<Item = (String, Attempt)> {
+fn answers(stage: SmtpStage) -> impl Iterator<Item = (String, Attempt)> {
     let alone = (400..=599).map(|code| (code.to_string(), code, [0; 3]));
     let enhanced = [4, 5].into_iter().flat_map(|class| {
         (0..=7).flat_map(move |subject| {
@@ -28,10 +28,10 @@ fn answers(stage: TransactionStage) -> impl Iterator<Item = (String, Attempt)> {
 
 #[test]
 fn the_page_says_which_answers_suppress() {
-    for stage in [TransactionStage::Recipient, TransactionStage::Message] {
+    for stage in [SmtpStage::Recipient, SmtpStage::Message] {
         check_suppressions("smtp", 1, answers(stage));
     }
-    for stage in [TransactionStage::Mail, TransactionStage::Data] {
+    for stage in [SmtpStage::Mail, SmtpStage::Data] {
         assert!(!answers(stage).any(|(_, attempt)| crate::test_support::is_unregistered(&attempt)));
     }
 }

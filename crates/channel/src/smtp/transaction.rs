@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::request::AddressedMail;
-use super::session::MailConnection;
-use super::wire::{BrokenConnection, SmtpReply};
+use super::session::SmtpSession;
+use super::wire::{SmtpReply, WireError};
 
 /// How a transaction ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum TransactionEnd {
+pub(super) enum MailEnd {
     /// The server said so.
-    Replied(TransactionStage, SmtpReply),
+    Replied(SmtpStage, SmtpReply),
     /// The connection ended, or time was over, before the whole message was sent: nothing came of it.
     Cut(Cow<'static, str>),
     /// It ended, or time was over, after that.
@@ -36,7 +36,7 @@ pub(super) enum TransactionEnd {
 
 /// The command that a reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TransactionStage {
+pub(super) enum SmtpStage {
     /// The sender, or that there is a mail at all.
     Mail,
     /// The recipient.
@@ -55,27 +55,27 @@ const RESET: &[u8] = b"RSET\r\n";
 
 /// Sends `message`; everything up to its last byte must be done by `deadline`.
 pub(super) async fn transact(
-    connection: &mut MailConnection,
+    connection: &mut SmtpSession,
     message: &AddressedMail<'_>,
     deadline: Instant,
-) -> TransactionEnd {
+) -> MailEnd {
     let parameters = match parameters(connection, message) {
         Ok(parameters) => parameters,
-        Err(impossible) => return TransactionEnd::Impossible(impossible),
+        Err(impossible) => return MailEnd::Impossible(impossible),
     };
     connection.transactions += 1;
     let mut refusal = None;
     let opening = open(connection, message, &parameters, &mut refusal);
     let failure = match tokio::time::timeout_at(deadline, opening).await {
         Ok(Ok(())) => None,
-        Ok(Err(BrokenConnection(why))) => Some(why),
+        Ok(Err(WireError(why))) => Some(why),
         Err(_elapsed) => Some("the server took too long to take the mail".into()),
     };
     connection.is_broken |= failure.is_some();
     match (refusal, failure) {
         // Whatever happens to the connection after a refusal takes nothing from it.
-        (Some((stage, reply)), _) => return TransactionEnd::Replied(stage, reply),
-        (None, Some(why)) => return TransactionEnd::Cut(why),
+        (Some((stage, reply)), _) => return MailEnd::Replied(stage, reply),
+        (None, Some(why)) => return MailEnd::Cut(why),
         (None, None) => {}
     }
     let mut bytes = Vec::with_capacity(message.len() + 64);
@@ -85,7 +85,7 @@ pub(super) async fn transact(
     } else {
         message.write_dotted(&mut bytes);
     }
-    if let Err(BrokenConnection(why)) = send_all(connection, &bytes, deadline).await {
+    if let Err(WireError(why)) = send_all(connection, &bytes, deadline).await {
         return give_up(connection, why).await;
     }
     // From here on the server may have it all.
@@ -94,17 +94,17 @@ pub(super) async fn transact(
         Ok(Ok(reply)) => {
             connection.needs_reset = connection.capabilities.chunking() && !reply.is_positive();
             connection.mails_taken += u32::from(reply.is_positive());
-            TransactionEnd::Replied(TransactionStage::Message, reply)
+            MailEnd::Replied(SmtpStage::Message, reply)
         }
-        Ok(Err(BrokenConnection(why))) => TransactionEnd::Lost(why),
+        Ok(Err(WireError(why))) => MailEnd::Lost(why),
         Err(_elapsed) => {
-            TransactionEnd::Lost("the server did not answer the message within 10 minutes".into())
+            MailEnd::Lost("the server did not answer the message within 10 minutes".into())
         }
     }
 }
 
 /// Ends a conversation with QUIT. Nothing depends on it.
-pub(super) async fn quit(mut connection: MailConnection) {
+pub(super) async fn quit(mut connection: SmtpSession) {
     let quitting = tokio::time::timeout(QUIT_TIMEOUT, async {
         connection.wire.send(b"QUIT\r\n").await?;
         connection.wire.reply().await
@@ -114,7 +114,7 @@ pub(super) async fn quit(mut connection: MailConnection) {
 }
 
 /// The parameters of MAIL beside the sender (RFC 1870).
-fn parameters(connection: &MailConnection, message: &AddressedMail<'_>) -> Result<String, String> {
+fn parameters(connection: &SmtpSession, message: &AddressedMail<'_>) -> Result<String, String> {
     let (capabilities, bytes) = (connection.capabilities, message.len());
     if let Some(most) = capabilities.size_max.filter(|most| bytes > *most) {
         return Err(format!("the message has {bytes} bytes, and the server takes at most {most}"));
@@ -124,18 +124,18 @@ fn parameters(connection: &MailConnection, message: &AddressedMail<'_>) -> Resul
 
 /// Everything before the message, which may follow unless there is a `refusal`.
 async fn open(
-    connection: &mut MailConnection,
+    connection: &mut SmtpSession,
     message: &AddressedMail<'_>,
     parameters: &str,
-    refusal: &mut Option<(TransactionStage, SmtpReply)>,
-) -> Result<(), BrokenConnection> {
+    refusal: &mut Option<(SmtpStage, SmtpReply)>,
+) -> Result<(), WireError> {
     let (sender, recipient) = (message.mail.return_path.as_str(), message.recipient);
     let mut commands = vec![
-        (TransactionStage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")),
-        (TransactionStage::Recipient, format!("RCPT TO:<{recipient}>\r\n")),
+        (SmtpStage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")),
+        (SmtpStage::Recipient, format!("RCPT TO:<{recipient}>\r\n")),
     ];
     if !connection.capabilities.chunking() {
-        commands.push((TransactionStage::Data, "DATA\r\n".to_owned()));
+        commands.push((SmtpStage::Data, "DATA\r\n".to_owned()));
     }
     let needs_reset = std::mem::replace(&mut connection.needs_reset, true);
     if connection.capabilities.pipelining() {
@@ -146,11 +146,11 @@ async fn open(
 }
 
 async fn open_one_by_one(
-    connection: &mut MailConnection,
-    commands: &[(TransactionStage, String)],
+    connection: &mut SmtpSession,
+    commands: &[(SmtpStage, String)],
     needs_reset: bool,
-    refusal: &mut Option<(TransactionStage, SmtpReply)>,
-) -> Result<(), BrokenConnection> {
+    refusal: &mut Option<(SmtpStage, SmtpReply)>,
+) -> Result<(), WireError> {
     if needs_reset {
         connection.wire.send(RESET).await?;
         is_reset(&connection.wire.reply().await?)?;
@@ -167,11 +167,11 @@ async fn open_one_by_one(
 }
 
 async fn open_at_once(
-    connection: &mut MailConnection,
-    commands: &[(TransactionStage, String)],
+    connection: &mut SmtpSession,
+    commands: &[(SmtpStage, String)],
     needs_reset: bool,
-    refusal: &mut Option<(TransactionStage, SmtpReply)>,
-) -> Result<(), BrokenConnection> {
+    refusal: &mut Option<(SmtpStage, SmtpReply)>,
+) -> Result<(), WireError> {
     let mut all = if needs_reset { RESET.to_vec() } else { Vec::new() };
     for (_, command) in commands {
         all.extend_from_slice(command.as_bytes());
@@ -183,7 +183,7 @@ async fn open_at_once(
     for (stage, _) in commands {
         let reply = connection.wire.reply().await?;
         let (goes_ahead, is_closing) = (is_go_ahead(*stage, &reply), reply.is_closing());
-        if refusal.is_some() && *stage == TransactionStage::Data && goes_ahead {
+        if refusal.is_some() && *stage == SmtpStage::Data && goes_ahead {
             // It wants a message all the same (RFC 2920, section 3.1): an empty one, which has no recipient.
             connection.wire.send(b".\r\n").await?;
             connection.wire.reply().await?;
@@ -192,53 +192,45 @@ async fn open_at_once(
             *refusal = Some((*stage, reply));
         }
         if is_closing {
-            return Err(BrokenConnection("the server closes the connection".into()));
+            return Err(WireError("the server closes the connection".into()));
         }
     }
     Ok(())
 }
 
 /// A connection that cannot forget the mail before is of no use; that says nothing of this one.
-fn is_reset(reply: &SmtpReply) -> Result<(), BrokenConnection> {
-    if reply.is_positive() {
-        Ok(())
-    } else {
-        Err(BrokenConnection("the server does not reset".into()))
-    }
+fn is_reset(reply: &SmtpReply) -> Result<(), WireError> {
+    if reply.is_positive() { Ok(()) } else { Err(WireError("the server does not reset".into())) }
 }
 
-const fn is_go_ahead(stage: TransactionStage, reply: &SmtpReply) -> bool {
+const fn is_go_ahead(stage: SmtpStage, reply: &SmtpReply) -> bool {
     match stage {
-        TransactionStage::Data => reply.code == 354,
-        TransactionStage::Mail | TransactionStage::Recipient | TransactionStage::Message => {
-            reply.is_positive()
-        }
+        SmtpStage::Data => reply.code == 354,
+        SmtpStage::Mail | SmtpStage::Recipient | SmtpStage::Message => reply.is_positive(),
     }
 }
 
 /// Gives all of `bytes` to the kernel. An error means that it does not have the last of them, nor ever will: what
 /// encryption still holds back of a record is lost with the connection, and the record with it.
 async fn send_all(
-    connection: &mut MailConnection,
+    connection: &mut SmtpSession,
     bytes: &[u8],
     deadline: Instant,
-) -> Result<(), BrokenConnection> {
+) -> Result<(), WireError> {
     let wire = &mut connection.wire;
     let sending = tokio::time::timeout_at(deadline, wire.send(bytes));
     sending.await.unwrap_or_else(|_elapsed| {
-        Err(BrokenConnection("the server took too long to read the message".into()))
+        Err(WireError("the server took too long to read the message".into()))
     })
 }
 
 /// Ends a message in the middle. A server that reads no further may have said why: then that is its answer, since it does
 /// not have the message whatever it says.
-async fn give_up(connection: &mut MailConnection, why: Cow<'static, str>) -> TransactionEnd {
+async fn give_up(connection: &mut SmtpSession, why: Cow<'static, str>) -> MailEnd {
     connection.is_broken = true;
     match tokio::time::timeout(QUIT_TIMEOUT, connection.wire.reply()).await {
-        Ok(Ok(reply)) if reply.code >= 400 => {
-            TransactionEnd::Replied(TransactionStage::Message, reply)
-        }
-        _ => TransactionEnd::Cut(why),
+        Ok(Ok(reply)) if reply.code >= 400 => MailEnd::Replied(SmtpStage::Message, reply),
+        _ => MailEnd::Cut(why),
     }
 }
 

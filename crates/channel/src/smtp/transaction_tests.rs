@@ -110,7 +110,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, case: Case, left: Rc
 }
 
 /// How a mail ends, and how many bytes of the message the kernel took.
-async fn transacted(case: Case) -> (TransactionEnd, usize) {
+async fn transacted(case: Case) -> (MailEnd, usize) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let left = Rc::new(Cell::new(EVERYTHING));
     let kernel = Kernel { stream: ours, left: Rc::clone(&left), then: case.then };
@@ -141,7 +141,7 @@ async fn transacted(case: Case) -> (TransactionEnd, usize) {
         let offers =
             Capabilities::read(format!("250-server\r\n250 {}\r\n", case.offers).as_bytes());
         let wire = SmtpWire::new(stream);
-        let mut connection = MailConnection::new(wire, offers);
+        let mut connection = SmtpSession::new(wire, offers);
         let from = Mailbox::parse("news@example.com").unwrap();
         let composer = Composer { from: Some(from), return_path: None, signer: None };
         // More than one record of TLS, and more than it keeps for a kernel that takes nothing.
@@ -175,15 +175,15 @@ async fn each_way(check: impl AsyncFn(Case)) {
 async fn a_mail_is_lost_when_the_kernel_has_its_last_byte_and_cut_before() {
     each_way(async |case| {
         let (end, bytes) = transacted(case).await;
-        assert!(matches!(end, TransactionEnd::Lost(_)), "all of it was sent: {case:?} {end:?}");
+        assert!(matches!(end, MailEnd::Lost(_)), "all of it was sent: {case:?} {end:?}");
         assert!(bytes > 100_000, "{case:?} {bytes}");
         for takes in [0, 1, bytes / 2].into_iter().chain(bytes - 30..bytes) {
             let (end, taken) = transacted(Case { takes, ..case }).await;
-            assert!(matches!(end, TransactionEnd::Cut(_)), "{takes} of {bytes}: {case:?} {end:?}");
+            assert!(matches!(end, MailEnd::Cut(_)), "{takes} of {bytes}: {case:?} {end:?}");
             assert_eq!(taken, takes);
         }
         let (end, _) = transacted(Case { takes: bytes, ..case }).await;
-        assert!(matches!(end, TransactionEnd::Lost(_)), "{case:?} {end:?}");
+        assert!(matches!(end, MailEnd::Lost(_)), "{case:?} {end:?}");
     })
     .await;
 }
@@ -199,11 +199,11 @@ async fn what_a_server_says_while_it_is_cut_off_is_its_answer_unless_it_is_good(
         ] {
             let (end, _) = transacted(Case { takes: 40_000, said, ..case }).await;
             let found = match &end {
-                TransactionEnd::Replied(TransactionStage::Message, reply) => Some(reply.code),
-                TransactionEnd::Cut(_) => None,
-                TransactionEnd::Replied(..)
-                | TransactionEnd::Lost(_)
-                | TransactionEnd::Impossible(_) => panic!("{case:?} {end:?}"),
+                MailEnd::Replied(SmtpStage::Message, reply) => Some(reply.code),
+                MailEnd::Cut(_) => None,
+                MailEnd::Replied(..) | MailEnd::Lost(_) | MailEnd::Impossible(_) => {
+                    panic!("{case:?} {end:?}")
+                }
             };
             assert_eq!(found, code, "{case:?} {said} {end:?}");
         }

@@ -35,7 +35,7 @@ pub(super) struct SmtpReply {
 
 /// The conversation is over, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BrokenConnection(pub(super) Cow<'static, str>);
+pub(super) struct WireError(pub(super) Cow<'static, str>);
 
 const BUFFER_BYTES: usize = 4096;
 
@@ -63,20 +63,20 @@ impl<S: ByteStream> SmtpWire<S> {
 
     /// Writes `bytes`. Given up or failed, it has not given the last of them to the kernel: a stream that encrypts keeps what
     /// the kernel does not take, and is flushed until it has nothing left.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), BrokenConnection> {
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), WireError> {
         self.stream.write_all(bytes).await?;
         Ok(self.stream.flush().await?)
     }
 
     /// Reads the next reply.
-    pub(super) async fn reply(&mut self) -> Result<SmtpReply, BrokenConnection> {
+    pub(super) async fn reply(&mut self) -> Result<SmtpReply, WireError> {
         let mut receiver = ResponseReceiver::default();
         self.raw.clear();
         loop {
             if self.unread.is_empty() {
                 let bytes = self.stream.read(self.received.as_mut_slice()).await?;
                 if bytes == 0 {
-                    return Err(BrokenConnection("the server closed the connection".into()));
+                    return Err(WireError("the server closed the connection".into()));
                 }
                 self.unread = 0..bytes;
             }
@@ -93,9 +93,9 @@ impl<S: ByteStream> SmtpWire<S> {
                 Err(
                     smtp_proto::Error::NeedsMoreData { .. } | smtp_proto::Error::ResponseTooLong,
                 ) => {
-                    return Err(BrokenConnection("the server's reply is too long".into()));
+                    return Err(WireError("the server's reply is too long".into()));
                 }
-                Err(_) => return Err(BrokenConnection("what the server says is not SMTP".into())),
+                Err(_) => return Err(WireError("what the server says is not SMTP".into())),
             }
         }
     }
@@ -121,10 +121,10 @@ impl<S: ByteStream> SmtpWire<S> {
 // === impl SmtpReply ===
 
 impl SmtpReply {
-    fn check(response: smtp_proto::Response<String>) -> Result<Self, BrokenConnection> {
+    fn check(response: smtp_proto::Response<String>) -> Result<Self, WireError> {
         let smtp_proto::Response { code, esc: enhanced, message: text } = response;
         if !(200..=599).contains(&code) {
-            return Err(BrokenConnection("what the server says is not SMTP".into()));
+            return Err(WireError("what the server says is not SMTP".into()));
         }
         Ok(Self { code, enhanced, text })
     }
@@ -161,13 +161,13 @@ impl SmtpReply {
     }
 }
 
-impl std::fmt::Display for BrokenConnection {
+impl std::fmt::Display for WireError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-impl From<std::io::Error> for BrokenConnection {
+impl From<std::io::Error> for WireError {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string().into())
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use channel::Channel;
 use channel::apns::{ApnsChannel, ProviderTokens};
-use channel::conformance::{ChannelUnderTest, ProviderBehaviour, exercise};
+use channel::conformance::{Behaviour, TestedChannel, exercise};
 use channel::fcm::{FcmChannel, Quotas};
 use channel::webhook::WebhookChannel;
 use channel::webpush::WebPushChannel;
@@ -38,17 +38,17 @@ struct WebPush {
     cuts_off: Rc<TlsListener>,
 }
 
-impl ChannelUnderTest for Apns {
-    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
+impl TestedChannel for Apns {
+    fn channel(&self, provider: Behaviour) -> Option<Box<dyn Channel>> {
         let listener = match provider {
-            ProviderBehaviour::Accepts => &self.accepts,
-            ProviderBehaviour::CutsOff => &self.cuts_off,
+            Behaviour::Accepts => &self.accepts,
+            Behaviour::CutsOff => &self.cuts_off,
         };
         let settings = apns::settings(listener, &serde_json::json!({}));
         Some(Box::new(ApnsChannel::new(&settings, &ProviderTokens::default()).unwrap()))
     }
 
-    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
+    fn recipient(&self, _provider: Behaviour, number: u16) -> String {
         format!("{number:064x}")
     }
 
@@ -58,11 +58,11 @@ impl ChannelUnderTest for Apns {
     }
 }
 
-impl ChannelUnderTest for Fcm {
-    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
+impl TestedChannel for Fcm {
+    fn channel(&self, provider: Behaviour) -> Option<Box<dyn Channel>> {
         let listener = match provider {
-            ProviderBehaviour::Accepts => &self.accepts,
-            ProviderBehaviour::CutsOff => &self.cuts_off,
+            Behaviour::Accepts => &self.accepts,
+            Behaviour::CutsOff => &self.cuts_off,
         };
         let ca_file = fcm::both(listener, &self.tokens);
         let more = serde_json::json!({});
@@ -70,7 +70,7 @@ impl ChannelUnderTest for Fcm {
         Some(Box::new(FcmChannel::new(&settings, &Quotas::default()).unwrap()))
     }
 
-    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
+    fn recipient(&self, _provider: Behaviour, number: u16) -> String {
         format!("token:{number}")
     }
 
@@ -84,16 +84,16 @@ impl ChannelUnderTest for Fcm {
     }
 }
 
-impl ChannelUnderTest for Webhook {
-    fn channel(&self, _provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
+impl TestedChannel for Webhook {
+    fn channel(&self, _provider: Behaviour) -> Option<Box<dyn Channel>> {
         let settings = webhook::settings(&serde_json::json!({}));
         Some(Box::new(WebhookChannel::new(&settings).unwrap()))
     }
 
-    fn recipient(&self, provider: ProviderBehaviour, number: u16) -> String {
+    fn recipient(&self, provider: Behaviour, number: u16) -> String {
         let url = match provider {
-            ProviderBehaviour::Accepts => &self.accepts,
-            ProviderBehaviour::CutsOff => &self.cuts_off,
+            Behaviour::Accepts => &self.accepts,
+            Behaviour::CutsOff => &self.cuts_off,
         };
         format!("{url}&number={number}")
     }
@@ -104,20 +104,20 @@ impl ChannelUnderTest for Webhook {
     }
 }
 
-impl ChannelUnderTest for WebPush {
-    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
+impl TestedChannel for WebPush {
+    fn channel(&self, provider: Behaviour) -> Option<Box<dyn Channel>> {
         let listener = match provider {
-            ProviderBehaviour::Accepts => &self.accepts,
-            ProviderBehaviour::CutsOff => &self.cuts_off,
+            Behaviour::Accepts => &self.accepts,
+            Behaviour::CutsOff => &self.cuts_off,
         };
         let settings = webpush::settings(Some(listener), &serde_json::json!({}));
         Some(Box::new(WebPushChannel::new(&settings).unwrap()))
     }
 
-    fn recipient(&self, provider: ProviderBehaviour, number: u16) -> String {
+    fn recipient(&self, provider: Behaviour, number: u16) -> String {
         let listener = match provider {
-            ProviderBehaviour::Accepts => &self.accepts,
-            ProviderBehaviour::CutsOff => &self.cuts_off,
+            Behaviour::Accepts => &self.accepts,
+            Behaviour::CutsOff => &self.cuts_off,
         };
         webpush::Browser::new(1).recipient(&format!("{}/push/{number}", listener.endpoint()))
     }

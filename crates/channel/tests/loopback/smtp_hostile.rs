@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use channel::Channel;
-use channel::conformance::{ChannelUnderTest, ProviderBehaviour, exercise};
+use channel::conformance::{Behaviour, TestedChannel, exercise};
 use channel::smtp::SmtpChannel;
 use flow::Clock;
 use notification::{Bytes, Content, Verdict};
@@ -135,16 +135,16 @@ struct Smtp {
     cuts_off: u16,
 }
 
-impl ChannelUnderTest for Smtp {
-    fn channel(&self, provider: ProviderBehaviour) -> Option<Box<dyn Channel>> {
+impl TestedChannel for Smtp {
+    fn channel(&self, provider: Behaviour) -> Option<Box<dyn Channel>> {
         let port = match provider {
-            ProviderBehaviour::Accepts => self.accepts,
-            ProviderBehaviour::CutsOff => self.cuts_off,
+            Behaviour::Accepts => self.accepts,
+            Behaviour::CutsOff => self.cuts_off,
         };
         Some(Box::new(SmtpChannel::new(&settings(port, &json!({}))).unwrap()))
     }
 
-    fn recipient(&self, _provider: ProviderBehaviour, number: u16) -> String {
+    fn recipient(&self, _provider: Behaviour, number: u16) -> String {
         format!("r{number}@example.org")
     }
 

@@ -13,6 +13,7 @@
 pub mod capacity;
 pub mod error;
 pub mod held_tickets;
+pub mod limits;
 pub mod link;
 
 mod publisher;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use flow::tasks::Ended;
 use flow::{Clock, Tasks};
-use notification::{Priority, Ticket, Timestamp, limits};
+use notification::{Priority, Ticket, Timestamp};
 use tokio::sync::watch;
 
 use crate::{Consume, Message, Publish, QueueError};
@@ -46,7 +47,7 @@ pub struct BrokerOptions {
     pub ca_file: Option<PathBuf>,
     /// Whether tickets are received here; a process that only publishes holds none.
     pub consume: bool,
-    /// Tickets of one priority that may wait; [`limits::BROKER_TICKETS`] but for tests. NATS keeps what it was first
+    /// Tickets of one priority that may wait; [`notification::limits::BROKER_TICKETS`] but for tests. NATS keeps what it was first
     /// told, and RabbitMQ refuses another number.
     pub tickets_max: u64,
 }
@@ -101,7 +102,13 @@ impl BrokerOptions {
     /// The usual options: consume, with the usual bound.
     pub fn new(url: impl Into<String>, prefix: impl Into<String>) -> Self {
         let (url, prefix) = (url.into(), prefix.into());
-        Self { url, prefix, ca_file: None, consume: true, tickets_max: limits::BROKER_TICKETS }
+        Self {
+            url,
+            prefix,
+            ca_file: None,
+            consume: true,
+            tickets_max: notification::limits::BROKER_TICKETS,
+        }
     }
 
     /// The addresses.
@@ -167,7 +174,7 @@ impl Broker {
 
     /// Where dispatch publishes.
     ///
-    /// While the broker is away, publishing answers `Unconfirmed` within [`PUBLISH_TIMEOUT`](crate::limits::PUBLISH_TIMEOUT), and there is no
+    /// While the broker is away, publishing answers `Unconfirmed` within [`PUBLISH_TIMEOUT`](crate::broker::limits::PUBLISH_TIMEOUT), and there is no
     /// room; likewise for priorities of which the broker takes no more.
     pub fn publisher(&self) -> Arc<dyn Publish<Ticket>> {
         Arc::clone(&self.publisher)

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::BrokerState;
 use super::error::BrokerError;
 use super::link::{Link, Timed};
-use crate::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
+use crate::broker::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
 use crate::{Publish, QueueError};
 
 #[async_trait]

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::BrokerState;
 use super::error::BrokerError;
 use super::link::{Declared, Link, Protocol};
-use crate::limits::{LINK_TIMEOUT, PUBLISH_TIMEOUT, TICKET_ANSWER_WAIT};
+use crate::broker::limits::{LINK_TIMEOUT, PUBLISH_TIMEOUT, TICKET_ANSWER_WAIT};
 
 /// The one task of a queue.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
 use super::topology::NatsError;
 use crate::QueueError;
 use crate::broker::error::BrokerError;
-use crate::limits::{LINK_HEARTBEAT, LINK_TIMEOUT, PUBLISH_TICKETS};
+use crate::broker::limits::{LINK_HEARTBEAT, LINK_TIMEOUT, PUBLISH_TICKETS};
 
 /// An address with credentials. Shown without them.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use super::is_connected;
 use super::topology::{NatsError, NatsTopology};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::{BrokerMessage, HeldTickets};
-use crate::limits::PREFETCH_TICKETS;
+use crate::broker::limits::PREFETCH_TICKETS;
 use crate::ticket;
 
 /// Asks one consumer of the server for tickets.

@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::topology::NatsTopology;
 use crate::broker::error::BrokerError;
+use crate::broker::limits::PUBLISH_TIMEOUT;
 use crate::broker::link::Timed;
-use crate::limits::PUBLISH_TIMEOUT;
 use crate::ticket;
 
 /// Publishes in order, and answers per ticket by `deadline`.

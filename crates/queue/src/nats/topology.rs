@@ -24,7 +24,7 @@ use futures_util::TryStreamExt;
 use notification::{Priority, limits};
 
 use crate::broker::capacity::Waiting;
-use crate::limits::{PREFETCH_TICKETS, TICKET_ANSWER_WAIT, TICKET_DELIVERIES};
+use crate::broker::limits::{PREFETCH_TICKETS, TICKET_ANSWER_WAIT, TICKET_DELIVERIES};
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]

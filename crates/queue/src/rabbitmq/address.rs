@@ -8,7 +8,7 @@ use lapin::uri::AMQPUri;
 
 use crate::QueueError;
 use crate::broker::error::BrokerError;
-use crate::limits::LINK_HEARTBEAT;
+use crate::broker::limits::LINK_HEARTBEAT;
 
 /// An address with credentials. Shown without the password.
 #[derive(Clone)]

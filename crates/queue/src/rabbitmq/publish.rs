@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::topology::RabbitMqTopology;
 use crate::broker::error::BrokerError;
+use crate::broker::limits::PUBLISH_TIMEOUT;
 use crate::broker::link::Timed;
-use crate::limits::PUBLISH_TIMEOUT;
 use crate::ticket;
 
 /// Survives a restart of the broker.

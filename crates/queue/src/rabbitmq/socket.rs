@@ -13,7 +13,7 @@ use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
 use tokio::time::timeout;
 
-use crate::limits::LINK_TIMEOUT;
+use crate::broker::limits::LINK_TIMEOUT;
 
 /// Ends its socket when it is dropped.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use lapin::{Channel, ExchangeKind, Queue};
 use notification::Priority;
 
 use crate::broker::capacity::Waiting;
-use crate::limits::{DEAD_MESSAGES, DEAD_MESSAGES_AGE, TICKET_DELIVERIES};
+use crate::broker::limits::{DEAD_MESSAGES, DEAD_MESSAGES_AGE, TICKET_DELIVERIES};
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]

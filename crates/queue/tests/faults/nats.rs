@@ -4,7 +4,7 @@ use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use flow::Clock;
 use notification::{Priority, limits};
-use queue::limits::TICKET_ANSWER_WAIT;
+use queue::broker::limits::TICKET_ANSWER_WAIT;
 use queue::{Broker, BrokerOptions, QueueError, nats};
 use testbed::Nats;
 

@@ -7,7 +7,7 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use notification::{Priority, limits};
-use queue::limits::TICKET_DELIVERIES;
+use queue::broker::limits::TICKET_DELIVERIES;
 use queue::{Broker, BrokerOptions, QueueError, rabbitmq};
 use testbed::RabbitMq;
 
