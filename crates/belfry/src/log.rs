@@ -173,7 +173,11 @@ impl From<History> for Story {
             next_attempt_at: history.next_attempt_at.map(|instant| instant.to_string()),
             fallback_of: history.content.fallback.and_then(|it| it.of).map(|id| id.to_string()),
             fallback_id: history.fallback_id.map(|id| id.to_string()),
-            attempts: history.attempts.into_iter().map(|line| LogLineView::new(None, line)).collect(),
+            attempts: history
+                .attempts
+                .into_iter()
+                .map(|line| LogLineView::new(None, line))
+                .collect(),
         }
     }
 }

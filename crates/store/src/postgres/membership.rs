@@ -35,7 +35,7 @@ pub(super) struct Worker {
     store_id: u16,
     time: DatabaseTime,
     notify: Arc<NotifyPolicy>,
-    worker_deadline: WorkerDeadline,
+    deadline: WorkerDeadline,
     clock: Clock,
     random: fastrand::Rng,
     stats: Option<Stats>,
@@ -142,7 +142,7 @@ impl Worker {
             store_id,
             time,
             notify: Arc::new(NotifyPolicy::new(clock)),
-            worker_deadline: WorkerDeadline::passed(),
+            deadline: WorkerDeadline::passed(),
             clock,
             random,
             stats: None,
@@ -168,7 +168,7 @@ impl Worker {
     }
 
     pub(super) fn worker_deadline(&self) -> WorkerDeadline {
-        self.worker_deadline.clone()
+        self.deadline.clone()
     }
 
     pub(super) fn count(&mut self, stats: Stats) {
@@ -260,7 +260,7 @@ impl Worker {
             Err(_elapsed) => return Ok(Beat { expired: 0, next_end: None }),
         };
         // After a worker was reaped and has joined anew, the former number ends with this: what was started under it is not its own.
-        self.worker_deadline.extend(
+        self.deadline.extend(
             self.membership.worker.cast_unsigned(),
             sent_at,
             limits::WORKER_LEASE / 2,
@@ -387,7 +387,7 @@ impl Worker {
     async fn leave(&mut self, ending: Ending) -> Result<(), Error> {
         self.beat(true).await?;
         let Some(mut session) = self.session.take() else { return Ok(()) };
-        self.worker_deadline.pass();
+        self.deadline.pass();
         depart(&mut session, self.membership.worker, ending).await?;
         self.notify_cluster(&session).await
     }

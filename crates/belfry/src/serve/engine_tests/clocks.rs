@@ -6,7 +6,7 @@ use std::time::Duration;
 use flow::{Clock, Steering};
 use notification::{Account, Timestamp};
 
-use super::{Arrival, BrokerKind, Deployment, EngineWorld, eventually, settled};
+use super::{BrokerKind, Deployment, EngineWorld, TestArrival, eventually, settled};
 use crate::serve::engine::Engine;
 
 /// A step of a clock, ms.
@@ -38,7 +38,11 @@ impl EngineWorld {
     }
 
     /// Waits until all `count` are delivered, checks that each arrived once, and gives when.
-    async fn all_arrived_once(&self, intake: &Engine, count: usize) -> BTreeMap<String, Arrival> {
+    async fn all_arrived_once(
+        &self,
+        intake: &Engine,
+        count: usize,
+    ) -> BTreeMap<String, TestArrival> {
         let accepted = count as u64;
         let account = settled(intake, accepted).await;
         assert_eq!(account, Account { accepted, delivered: accepted, ..Account::default() });
@@ -153,21 +157,21 @@ async fn on_one_machine_a_clock_that_is_set_back_and_right_again_repeats_and_los
 /// Nothing else happens then, and the timer until the due time was set before: the clock is looked at once a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_one_machine_what_the_clock_is_set_past_is_sent() {
-    let world = World::of(Deployment::OneMachine).await;
+    let world = EngineWorld::of(Deployment::OneMachine).await;
     world.on_one_machine(now().plus(Duration::from_mins(10)), STEP, 10 * STEP).await;
 }
 
 /// The timer was set while the clock was three minutes slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_one_machine_a_clock_that_was_set_back_and_is_set_right_delays_for_a_minute_at_most() {
-    let world = World::of(Deployment::OneMachine).await;
+    let world = EngineWorld::of(Deployment::OneMachine).await;
     world.on_one_machine(now().plus(DELAY), -3 * STEP, 3 * STEP).await;
 }
 
 /// A timer until the due time fires early each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_one_machine_whose_clock_goes_at_half_speed_nothing_is_sent_before_it_shows_the_time() {
-    let world = World::of(Deployment::OneMachine).await;
+    let world = EngineWorld::of(Deployment::OneMachine).await;
     let machines = world.machines(Deployment::OneMachine, 0).await;
     let (intake, steering) = (&machines[0].engine, machines[0].steering);
     let slow_since = now();
