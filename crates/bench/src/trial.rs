@@ -72,7 +72,8 @@ impl Trial {
     /// # Errors
     /// When one of them does not start.
     pub fn start_on(setup: Setup, store: Option<String>) -> Result<Self> {
-        let simulator = SimulatorProcess::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
+        let simulator =
+            SimulatorProcess::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
         let engine = start_engine(&setup, store.as_deref(), "127.0.0.1:0", &simulator)?;
         Ok(Self { setup, store, simulator, engine, used_before: Usage::default() })
     }
