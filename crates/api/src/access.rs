@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 
-use crate::Shared;
+use crate::ApiState;
 
 /// The operations of the store, locked up: handlers get at them as [`Operations`] only.
 pub(crate) struct Locked(Arc<dyn store::Operations>);
@@ -22,8 +22,8 @@ impl Locked {
 
 // === impl Operations ===
 
-impl FromRef<Arc<Shared>> for Operations {
-    fn from_ref(shared: &Arc<Shared>) -> Self {
+impl FromRef<Arc<ApiState>> for Operations {
+    fn from_ref(shared: &Arc<ApiState>) -> Self {
         Self(Arc::clone(&shared.operations.0))
     }
 }

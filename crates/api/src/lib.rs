@@ -50,7 +50,7 @@ pub use status::{
 pub use view::Totals;
 
 use access::Locked;
-use problem::{RetryAdvice, Problem};
+use problem::{Problem, RetryAdvice};
 
 /// The parts of the engine that the API calls.
 pub struct ApiParts {
