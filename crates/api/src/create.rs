@@ -64,6 +64,7 @@ pub(crate) async fn create(
         let key = header_key(&parts.headers)?;
         let (whole, mut reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
+        // The first character decides, so that a large array is not parsed twice.
         if whole.trim_ascii_start().starts_with('[') {
             if key.is_some() {
                 let detail = "Idempotency-Key goes with a single notification: \

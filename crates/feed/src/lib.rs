@@ -181,6 +181,7 @@ impl Feed {
             position = page.next;
             events.extend(page.events);
         }
+        // The last page may reach beyond what was fixed: those changes belong to the next notification.
         events.retain(|event| event.position <= until);
         Ok(Some(events))
     }

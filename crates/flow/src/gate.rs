@@ -80,6 +80,7 @@ impl Gate {
 impl Pass {
     /// Ends the attempt and lets the limit learn from it.
     pub fn finish(self, signal: Signal, timing: Option<Timing>) {
+        // Counted before the pass is dropped: the sample of a lone attempt says 1.
         let sample = Sample { timing, signal, in_flight: self.inner.in_flight.get() };
         self.inner.limit.borrow_mut().learn(sample);
     }

@@ -46,6 +46,7 @@ impl WorkerDeadline {
     pub fn extend(&self, worker: u64, from: Duration, span: Duration) {
         if let Some(shared) = &self.shared {
             shared.worker.store(worker, Ordering::Relaxed);
+            // The greater one counts, so that a late answer to an early heartbeat takes nothing back.
             let until = (from + span).as_millis();
             shared.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
         }

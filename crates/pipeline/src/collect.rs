@@ -76,12 +76,14 @@ impl Collect {
         let tickets = messages.iter().map(|message| message.item).collect();
         let now = channel::timestamp(self.clock);
         let taken = self.store.take(tickets, now, limits::LEASE).await?;
+        // A ticket without a chunk is void: it was taken before, or its lease has ended.
         let chunks = taken.into_iter().flatten().map(Arc::new).collect();
         for answer in self.queue.publish(chunks).await {
             if let Err(error) = answer {
                 tracing::warn!(%error, "chunk not handed on: it is due again when its lease ends");
             }
         }
+        // Void tickets are acknowledged as well, or the broker would give them out for ever.
         for message in messages {
             if let Err((_receipt, error)) = message.receipt.acknowledge().await {
                 tracing::debug!(%error, "not acknowledged: the ticket is void when it is given out again");

@@ -73,6 +73,7 @@ impl Deliver {
         let mut chunks = JoinSet::new();
         loop {
             let messages = tokio::select! {
+                // Chunks of every priority are taken: the gates bound what is sent, and urgent ones are received first.
                 messages = queue.receive(Priority::Bulk, RECEIVE_CHUNKS) => messages,
                 Some(ended) = chunks.join_next() => { log_panic(ended); continue }
                 Ok(()) = channels.changed() => {

@@ -69,6 +69,7 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
         let claim = self.claims.claim(request).await?;
         let chunks = claim.chunks.into_iter().map(I::from).collect();
         let answers = self.queue.publish(chunks).await;
+        // A chunk that was not published keeps its lease, so it is neither lost nor sent twice: it only waits.
         let mut refused = answers.into_iter().filter_map(Result::err);
         if let Some(error) = refused.next() {
             let chunks = 1 + refused.count();

@@ -105,6 +105,7 @@ impl Settle {
                 }
             }
         }
+        // Only after the commit: a crash before it gives the chunks out again, and their epochs refuse a second outcome.
         for receipt in batch.receipts {
             if let Err((_receipt, error)) = receipt.acknowledge().await {
                 tracing::warn!(%error, "not acknowledged: the queue may give the chunk out again");

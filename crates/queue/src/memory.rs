@@ -78,6 +78,7 @@ impl<T: Item + Clone> Memory<T> {
         if lowest(state.weight, self.inner.weight_max) < Some(item.priority()) {
             return Err(item);
         }
+        // Weight and bytes are given back at the acknowledgement, not at the receipt: a received chunk is still in memory.
         state.weight += item.weight();
         state.bytes += item.bytes();
         state.push(item, VecDeque::push_back);

@@ -86,6 +86,7 @@ impl ChunkRun<'_> {
             drop(beginning);
             std::future::pending::<()>().await;
         };
+        // Marks are written while the sender runs, on the same task: neither outlives the other.
         let fenced = Job { fence: Some(&fence), reports: &reports, ..job };
         let sending = async {
             tokio::select! {

@@ -126,6 +126,7 @@ impl channel::Fence for ChunkFence<'_> {
 
     async fn begin(&self, index: u16) -> Result<(), Report> {
         let wanted = self.up_to(index);
+        // A mark covers all deliveries up to it, so a request below an earlier one needs no mark of its own.
         if wanted > self.asked.get() {
             self.asked.set(wanted);
             self.work.notify_one();

@@ -40,6 +40,7 @@ impl LaneGates {
         if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.concurrency == concurrency) {
             return lane_gate.clone();
         }
+        // A gate that holds passes must stay: a second one would admit as many again.
         if by_lane.len() >= LANES_KEPT {
             by_lane.retain(|_, lane_gate| !lane_gate.gate.is_idle());
         }

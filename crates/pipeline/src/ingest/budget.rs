@@ -59,6 +59,7 @@ impl Budget {
         let is_small = held.bytes() + bytes <= INGEST_SMALL;
         match common {
             Ok(common) => merge(&mut held.common, common),
+            // Small ones alone: a few large requests would use the reserve up.
             Err(_) if is_small => {
                 let reserve = Arc::clone(&self.reserve).try_acquire_many_owned(permits);
                 let reserve = reserve.map_err(|_| IngestError::Overloaded { retry_after })?;

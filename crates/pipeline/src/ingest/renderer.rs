@@ -145,6 +145,7 @@ impl FairQueue {
         if of_tenant.len() >= RENDER_WAITING_OF_TENANT {
             return Err(IngestError::TenantOverloaded { retry_after });
         }
+        // A tenant stands in the line once, however much work it has.
         if of_tenant.is_empty() {
             self.turns.push_back(tenant.clone());
         }

@@ -67,6 +67,7 @@ impl Decision {
     pub(super) fn settlement(&self, at: Timestamp) -> Option<Settlement> {
         let mut groups = self.groups.clone();
         for group in &mut groups {
+            // Reports come in the order of answers; a settlement lists its indexes in ascending order.
             group.indexes.sort_unstable();
         }
         let (chunk, fallbacks) = (&self.chunk, self.fallbacks(at));

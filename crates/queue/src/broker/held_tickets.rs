@@ -134,6 +134,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
     /// Tells the broker of everything that was already here at the last call that it is still held.
     pub(crate) fn keep(&self) {
         let mut state = self.state();
+        // Collected first: no call of a backend runs under the lock.
         let mut kept = Vec::new();
         for held in state.held.values_mut() {
             if std::mem::replace(&mut held.seen, true) {
