@@ -8,7 +8,7 @@ use notification::Name;
 use toml::{Table, Value};
 
 use super::kinds::{ChannelKind, ChannelResources};
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 use super::retry::RetryConfig;
 use super::table::read_table;
 
@@ -30,16 +30,12 @@ const FILE: &str = "_file";
 
 impl ChannelConfig {
     /// Reads the table at `path`. What stands there besides `retry` depends on its `kind`.
-    pub(super) fn read(
-        mut table: Table,
-        path: &str,
-        problems: &mut Vec<ConfigProblem>,
-    ) -> Option<Self> {
+    pub(super) fn read(mut table: Table, path: &str, problems: &mut Vec<Mistake>) -> Option<Self> {
         let retry = match table.remove("retry") {
             None => Some(RetryConfig::default()),
             Some(Value::Table(retry)) => read_table(retry, &format!("{path}.retry"), problems),
             Some(_) => {
-                problems.push(ConfigProblem::new(format!("{path}.retry"), "must be a table"));
+                problems.push(Mistake::new(format!("{path}.retry"), "must be a table"));
                 None
             }
         };
@@ -55,16 +51,16 @@ impl ChannelConfig {
     }
 
     /// Builds the channel, which reads the files that it names, and forgets it.
-    pub(super) fn check(&self, name: &Name) -> Vec<ConfigProblem> {
+    pub(super) fn check(&self, name: &Name) -> Vec<Mistake> {
         let mut problems = self.retry.check(&format!("channels.{name}.retry"));
         let errors =
             self.kind.settings().build(&ChannelResources::default()).err().map(ChannelError::each);
         problems.extend(errors.into_iter().flatten().map(|error| match error {
             ChannelError::Setting { setting, message } => {
-                ConfigProblem::new(format!("channels.{name}.{setting}"), message)
+                Mistake::new(format!("channels.{name}.{setting}"), message)
             }
             error @ (ChannelError::File { .. } | ChannelError::Several(_)) => {
-                ConfigProblem::new(format!("channels.{name}"), error.to_string())
+                Mistake::new(format!("channels.{name}"), error.to_string())
             }
         }));
         problems

@@ -7,7 +7,7 @@ use channel::{Channel, ChannelError, apns, dry_run, fcm, smtp, webhook, webpush}
 use toml::{Table, Value};
 
 use super::places::StorePlace;
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 use super::table::read_table;
 
 /// The settings of one kind of channel.
@@ -64,14 +64,14 @@ macro_rules! kinds {
                 kind: Option<&Value>,
                 table: Table,
                 path: &str,
-                problems: &mut Vec<ConfigProblem>,
+                problems: &mut Vec<Mistake>,
             ) -> Option<Self> {
                 let message = match kind.and_then(Value::as_str) {
                     $(Some($name) => return read_table(table, path, problems).map(Self::$kind),)+
                     Some(name) => format!("{name:?} is not {}", names()),
                     None => format!("missing: {}", names()),
                 };
-                problems.push(ConfigProblem::new(format!("{path}.kind"), message));
+                problems.push(Mistake::new(format!("{path}.kind"), message));
                 None
             }
         }

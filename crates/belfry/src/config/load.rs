@@ -12,7 +12,7 @@ use crate::credential::{self, Credentials};
 use crate::exit::{CliError, FailureKind};
 
 use super::flags::Flags;
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 use super::table::read_table;
 use super::{
     ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
@@ -106,7 +106,7 @@ impl ConfigSource {
     }
 
     /// Reads and checks everything. Touches no network.
-    pub(super) fn read(&self) -> Result<Config, Vec<ConfigProblem>> {
+    pub(super) fn read(&self) -> Result<Config, Vec<Mistake>> {
         let mut table = self.text.parse::<Table>().map_err(|error| vec![self.malformed(&error)])?;
         let mut problems = Vec::new();
         for layer in [self.of_variables(), of_flags(&self.flags)] {
@@ -118,7 +118,7 @@ impl ConfigSource {
         // What did not open is not what the settings say: they would only complain of it again.
         if !faults.is_empty() {
             let faults = faults.into_iter();
-            problems.extend(faults.map(|(path, message)| ConfigProblem::new(path, message)));
+            problems.extend(faults.map(|(path, message)| Mistake::new(path, message)));
             return Err(problems);
         }
         let document: Option<Document> = read_table(table, "", &mut problems);
@@ -134,15 +134,13 @@ impl ConfigSource {
             Some(config) if problems.is_empty() => Ok(config),
             _ => Err(problems
                 .into_iter()
-                .map(|ConfigProblem { path, message }| {
-                    ConfigProblem::new(path, opened.conceal(message))
-                })
+                .map(|Mistake { path, message }| Mistake::new(path, opened.conceal(message)))
                 .collect()),
         }
     }
 
     /// One line for `problem`: where to look, what is wrong.
-    pub(super) fn describe(&self, problem: &ConfigProblem) -> String {
+    pub(super) fn describe(&self, problem: &Mistake) -> String {
         let flags = of_flags(&self.flags);
         let variables = self.of_variables();
         let mut settings = flags.iter().chain(&variables);
@@ -164,11 +162,11 @@ impl ConfigSource {
         settings.collect()
     }
 
-    fn malformed(&self, error: &toml::de::Error) -> ConfigProblem {
+    fn malformed(&self, error: &toml::de::Error) -> Mistake {
         let before = error.span().and_then(|span| self.text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let message = error.message().replace('\n', ", ");
-        ConfigProblem::new("", format!("line {line} is not TOML: {message}"))
+        Mistake::new("", format!("line {line} is not TOML: {message}"))
     }
 }
 
@@ -186,7 +184,7 @@ pub(crate) fn master_key() -> Option<Secret> {
 // === impl Document ===
 
 impl Document {
-    fn resolve(self, problems: &mut Vec<ConfigProblem>) -> Config {
+    fn resolve(self, problems: &mut Vec<Mistake>) -> Config {
         let mut channels = BTreeMap::new();
         for (name, table) in self.channels {
             let path = format!("channels.{name}");
@@ -196,7 +194,7 @@ impl Document {
                         channels.insert(name, channel);
                     }
                 }
-                Err(error) => problems.push(ConfigProblem::new(path, error.to_string())),
+                Err(error) => problems.push(Mistake::new(path, error.to_string())),
             }
         }
         let mut templates = BTreeMap::new();
@@ -204,8 +202,7 @@ impl Document {
             match name.parse::<Name>() {
                 Ok(name) => drop(templates.insert(name, template)),
                 Err(error) => {
-                    problems
-                        .push(ConfigProblem::new(format!("templates.{name}"), error.to_string()));
+                    problems.push(Mistake::new(format!("templates.{name}"), error.to_string()));
                 }
             }
         }
@@ -236,7 +233,7 @@ fn of_flags(flags: &Flags) -> Vec<Setting<'static>> {
 }
 
 /// Puts the settings of one place over what stands in `table`.
-fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<ConfigProblem>) {
+fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<Mistake>) {
     let names: Vec<String> = layer.iter().map(|setting| setting.path.join(".")).collect();
     for [said, other] in RIVALS {
         let says = |key: &str| names.iter().any(|name| name == key);
@@ -246,7 +243,7 @@ fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<ConfigProb
     }
     for (name, setting) in names.into_iter().zip(layer) {
         if !set(table, &setting.path, setting.value) {
-            problems.push(ConfigProblem::new(name, "is within a key that is no table"));
+            problems.push(Mistake::new(name, "is within a key that is no table"));
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use server_url::ServerUrl;
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 
-use problem::ConfigProblem;
+use problem::Mistake;
 use retry::RetryConfig;
 
 /// Everything that can be configured.
@@ -237,15 +237,13 @@ impl Config {
     }
 
     /// The problems of settings that are valid each and wrong together. Reads the files that it names; touches no network.
-    fn check(&self) -> Vec<ConfigProblem> {
+    fn check(&self) -> Vec<Mistake> {
         let mut problems = self.server.check();
         problems.extend(self.store.check());
         problems.extend(self.queue.check(&self.store));
         if self.delivery.senders > 256 {
-            problems.push(ConfigProblem::new(
-                "delivery.senders",
-                "must be at most 256; 0 is one per core",
-            ));
+            problems
+                .push(Mistake::new("delivery.senders", "must be at most 256; 0 is one per core"));
         }
         for (name, channel) in &self.channels {
             problems.extend(channel.check(name));
@@ -278,16 +276,16 @@ impl ServerConfig {
         api::Keys::new(self.keys.iter().map(key).collect())
     }
 
-    fn check(&self) -> Vec<ConfigProblem> {
+    fn check(&self) -> Vec<Mistake> {
         let mut problems = Vec::new();
         if let Err(error) = api::check_listen(self.listen, &self.api_keys()) {
-            problems.push(ConfigProblem::new("server.listen", error.to_string()));
+            problems.push(Mistake::new("server.listen", error.to_string()));
         }
         let mut names = BTreeSet::new();
         for (i, key) in self.keys.iter().enumerate() {
             if !names.insert(&key.name) {
                 let message = format!("another key is named {:?} already", key.name);
-                problems.push(ConfigProblem::new(format!("server.keys[{i}].name"), message));
+                problems.push(Mistake::new(format!("server.keys[{i}].name"), message));
             }
         }
         problems

@@ -7,7 +7,7 @@ use notification::Name;
 use serde::Deserialize;
 use store::sqlite;
 
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 use super::server_url::{self, ServerUrl};
 
 /// `[store]`: where notifications are kept.
@@ -89,7 +89,7 @@ impl StoreConfig {
         sqlite::Options { synchronous, size_max: None, seed }
     }
 
-    pub(super) fn check(&self) -> Vec<ConfigProblem> {
+    pub(super) fn check(&self) -> Vec<Mistake> {
         let mut problems = check_files(
             "store",
             self.url.as_ref(),
@@ -98,13 +98,13 @@ impl StoreConfig {
         );
         if self.url.is_some() && self.directory.is_some() {
             let message = "is not used when `url` is set: leave one of them out";
-            problems.push(ConfigProblem::new("store.directory", message));
+            problems.push(Mistake::new("store.directory", message));
         }
         problems
     }
 
     /// Puts the password in its file, if one is named, into the URL.
-    pub(super) fn resolve(&mut self, problems: &mut Vec<ConfigProblem>) {
+    pub(super) fn resolve(&mut self, problems: &mut Vec<Mistake>) {
         let given = (self.password.as_ref(), self.password_file.as_deref());
         add_password("store", &mut self.url, given, problems);
     }
@@ -120,7 +120,7 @@ impl Default for QueueConfig {
 }
 
 impl QueueConfig {
-    pub(super) fn check(&self, store: &StoreConfig) -> Vec<ConfigProblem> {
+    pub(super) fn check(&self, store: &StoreConfig) -> Vec<Mistake> {
         let mut problems = check_files(
             "queue",
             self.url.as_ref(),
@@ -128,18 +128,18 @@ impl QueueConfig {
             self.password_file.as_deref(),
         );
         if let Err(error) = self.prefix.parse::<Name>() {
-            problems.push(ConfigProblem::new("queue.prefix", error.to_string()));
+            problems.push(Mistake::new("queue.prefix", error.to_string()));
         }
         if self.url.is_some() && store.url.is_none() {
             let message = "a broker carries work between processes, and a SQLite store belongs to one: \
                            set `url` in [store] to a postgres:// URL, or leave this out";
-            problems.push(ConfigProblem::new("queue.url", message));
+            problems.push(Mistake::new("queue.url", message));
         }
         problems
     }
 
     /// Puts the password in its file, if one is named, into the URL.
-    pub(super) fn resolve(&mut self, problems: &mut Vec<ConfigProblem>) {
+    pub(super) fn resolve(&mut self, problems: &mut Vec<Mistake>) {
         let given = (self.password.as_ref(), self.password_file.as_deref());
         add_password("queue", &mut self.url, given, problems);
     }
@@ -153,19 +153,19 @@ fn check_files(
     url: Option<&ServerUrl>,
     ca_file: Option<&Path>,
     password_file: Option<&Path>,
-) -> Vec<ConfigProblem> {
+) -> Vec<Mistake> {
     let mut problems = Vec::new();
     for (key, file) in [("ca_file", ca_file), ("password_file", password_file)] {
         let path = format!("{table}.{key}");
         if file.is_some() && url.is_none() {
-            problems.push(ConfigProblem::new(path, "is not used without `url`"));
+            problems.push(Mistake::new(path, "is not used without `url`"));
         }
     }
     if let Some(file) = ca_file
         && let Err(error) = std::fs::read(file)
     {
         let message = format!("{}: cannot be read: {error}", file.display());
-        problems.push(ConfigProblem::new(format!("{table}.ca_file"), message));
+        problems.push(Mistake::new(format!("{table}.ca_file"), message));
     }
     problems
 }
@@ -174,7 +174,7 @@ fn add_password(
     table: &str,
     url: &mut Option<ServerUrl>,
     (password, file): (Option<&Secret>, Option<&Path>),
-    problems: &mut Vec<ConfigProblem>,
+    problems: &mut Vec<Mistake>,
 ) {
     let Some(bare) = url.as_ref() else { return };
     let read = match (password, file) {
@@ -190,7 +190,7 @@ fn add_password(
         Ok(whole) => *url = Some(whole),
         Err(message) => {
             let key = if file.is_some() { "password_file" } else { "password" };
-            problems.push(ConfigProblem::new(format!("{table}.{key}"), message));
+            problems.push(Mistake::new(format!("{table}.{key}"), message));
         }
     }
 }

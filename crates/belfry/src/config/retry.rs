@@ -5,7 +5,7 @@ use std::time::Duration;
 use flow::Backoff;
 use serde::Deserialize;
 
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 use super::units;
 
 /// `[channels.NAME.retry]`: retries of a notification that the provider deferred.
@@ -32,14 +32,14 @@ impl Default for RetryConfig {
 }
 
 impl RetryConfig {
-    pub(super) fn check(&self, path: &str) -> Vec<ConfigProblem> {
+    pub(super) fn check(&self, path: &str) -> Vec<Mistake> {
         let mut problems = Vec::new();
         if self.attempts.is_some_and(|attempts| !(1..=1_000).contains(&attempts)) {
             let path = format!("{path}.attempts");
-            problems.push(ConfigProblem::new(path, "must be from 1 to 1000"));
+            problems.push(Mistake::new(path, "must be from 1 to 1000"));
         }
         if let Err(error) = Backoff::new(self.base, self.cap) {
-            problems.push(ConfigProblem::new(path, error.to_string()));
+            problems.push(Mistake::new(path, error.to_string()));
         }
         problems
     }

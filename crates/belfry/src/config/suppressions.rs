@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::channels::ChannelConfig;
 use super::kinds::ChannelResources;
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 use super::units;
 
 /// `[suppressions]`: what becomes of recipients that are gone.
@@ -37,11 +37,11 @@ impl SuppressionsConfig {
         Ok(self.feed.as_ref().map(|_| "suppressions".parse()).transpose()?)
     }
 
-    pub(super) fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<ConfigProblem> {
+    pub(super) fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<Mistake> {
         let Some(FeedConfig { channel, to }) = &self.feed else { return Vec::new() };
         let Some(config) = channels.get(channel) else {
             let message = format!("there is no channel {:?}", channel.as_str());
-            return vec![ConfigProblem::new("suppressions.feed.channel", message)];
+            return vec![Mistake::new("suppressions.feed.channel", message)];
         };
         // One that cannot be built is told of already.
         let Ok(built) = config.kind.settings().build(&ChannelResources::default()) else {
@@ -50,11 +50,11 @@ impl SuppressionsConfig {
         if built.kind() != "webhook" {
             let message =
                 format!("is of the kind `{}`: name one of the kind `webhook`", built.kind());
-            return vec![ConfigProblem::new("suppressions.feed.channel", message)];
+            return vec![Mistake::new("suppressions.feed.channel", message)];
         }
         let refused = built.destination(to).err();
         let problem =
-            |invalid: channel::Invalid| ConfigProblem::new("suppressions.feed.to", invalid.message);
+            |invalid: channel::Invalid| Mistake::new("suppressions.feed.to", invalid.message);
         refused.map(problem).into_iter().collect()
     }
 }

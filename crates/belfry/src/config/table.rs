@@ -4,14 +4,14 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 
 /// Reads `table`. Serde stops at the first error, so what it names is taken out and the rest read again:
 /// that way every problem is found. `None` when nothing useful is left.
 pub(super) fn read_table<T: DeserializeOwned>(
     mut table: Table,
     prefix: &str,
-    problems: &mut Vec<ConfigProblem>,
+    problems: &mut Vec<Mistake>,
 ) -> Option<T> {
     let mut removed = Vec::new();
     loop {
@@ -25,7 +25,7 @@ pub(super) fn read_table<T: DeserializeOwned>(
         let is_missing_by_removal = quoted(message, "missing field ")
             .is_some_and(|field| removed.contains(&dotted(&path, field)));
         if !is_missing_by_removal {
-            problems.push(ConfigProblem::new(path.clone(), explain(message)));
+            problems.push(Mistake::new(path.clone(), explain(message)));
         }
         if !remove(&mut table, &segments) {
             return None;

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use super::channels::ChannelConfig;
 use super::kinds::ChannelResources;
-use super::problem::ConfigProblem;
+use super::problem::Mistake;
 use super::units;
 
 /// A named template.
@@ -73,9 +73,8 @@ impl TemplateConfig {
         &self,
         name: &Name,
         channels: &BTreeMap<Name, ChannelConfig>,
-    ) -> Option<ConfigProblem> {
-        let problem =
-            |key: &str, message| ConfigProblem::new(format!("templates.{name}.{key}"), message);
+    ) -> Option<Mistake> {
+        let problem = |key: &str, message| Mistake::new(format!("templates.{name}.{key}"), message);
         let source = match self.read() {
             Ok(source) => source,
             Err(Wrong { key, message }) => return Some(problem(key, message)),

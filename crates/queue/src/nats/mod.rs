@@ -30,15 +30,15 @@ use crate::broker::held_tickets::HeldTickets;
 use crate::broker::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
 use crate::broker::link::{Declared, Link, Protocol, Timed};
 use crate::{Broker, BrokerOptions, QueueError};
-use address::NatsAddress;
+use address::Address;
 use consume::{NatsConsumer, NatsMessage};
-use topology::NatsTopology;
+use topology::Topology;
 
 /// How to reach the broker.
 #[derive(Debug)]
 struct NatsProtocol {
-    addresses: Vec<NatsAddress>,
-    topology: NatsTopology,
+    addresses: Vec<Address>,
+    topology: Topology,
     /// More root certificates to trust, PEM.
     ca_file: Option<PathBuf>,
     consume: bool,
@@ -49,8 +49,8 @@ struct NatsProtocol {
 struct NatsLink {
     client: Client,
     jetstream: jetstream::Context,
-    address: NatsAddress,
-    topology: NatsTopology,
+    address: Address,
+    topology: Topology,
     /// By the code of the priority; empty when nothing is consumed.
     consumers: Vec<NatsConsumer>,
     events: watch::Receiver<ConnectionEvents>,
@@ -78,10 +78,9 @@ pub fn open(
     random: fastrand::Rng,
 ) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<NatsAddress>, QueueError> =
-        options.servers().map(NatsAddress::parse).collect();
-    let topology =
-        NatsTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
+    let addresses: Result<Vec<Address>, QueueError> =
+        options.servers().map(Address::parse).collect();
+    let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let (addresses, ca_file) = (addresses?, options.ca_file.clone());
     let protocol = NatsProtocol { addresses, topology, ca_file, consume: options.consume };
     Ok(Broker::open(protocol, options, clock, random))

@@ -5,7 +5,7 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::topology::NatsTopology;
+use super::topology::Topology;
 use crate::broker::error::BrokerError;
 use crate::broker::limits::PUBLISH_TIMEOUT;
 use crate::broker::link::Timed;
@@ -17,7 +17,7 @@ use crate::ticket;
 /// version has a time to live per message.
 pub(super) async fn publish(
     jetstream: &Context,
-    topology: &NatsTopology,
+    topology: &Topology,
     tickets: &[Timed],
     deadline: Instant,
 ) -> Vec<Result<(), BrokerError>> {

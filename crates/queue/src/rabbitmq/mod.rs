@@ -29,16 +29,16 @@ use crate::broker::held_tickets::HeldTickets;
 use crate::broker::limits::PREFETCH_TICKETS;
 use crate::broker::link::{Declared, Link, Protocol, Timed};
 use crate::{Broker, BrokerOptions, QueueError};
-use address::RabbitMqAddress;
+use address::Address;
 use consume::{RabbitMqConsumer, RabbitMqMessage};
 use socket::Socket;
-use topology::RabbitMqTopology;
+use topology::Topology;
 
 /// How to reach the broker.
 #[derive(Debug)]
 struct RabbitMqProtocol {
-    addresses: Vec<RabbitMqAddress>,
-    topology: RabbitMqTopology,
+    addresses: Vec<Address>,
+    topology: Topology,
     /// More root certificates to trust, PEM.
     roots: Option<String>,
     consume: bool,
@@ -48,8 +48,8 @@ struct RabbitMqProtocol {
 #[derive(Debug)]
 struct RabbitMqLink {
     connection: Connection,
-    address: RabbitMqAddress,
-    topology: RabbitMqTopology,
+    address: Address,
+    topology: Topology,
     /// In confirm mode. A new one with every declaration, so that no publisher waits for confirms of the old one.
     publish: Mutex<Channel>,
     /// By the code of the priority; empty when nothing is consumed.
@@ -71,10 +71,9 @@ pub fn open(
     random: fastrand::Rng,
 ) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<RabbitMqAddress>, QueueError> =
-        options.servers().map(RabbitMqAddress::parse).collect();
-    let topology =
-        RabbitMqTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
+    let addresses: Result<Vec<Address>, QueueError> =
+        options.servers().map(Address::parse).collect();
+    let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let roots = options.ca_file.as_ref().map(|path| {
         let refuse =
             |error| QueueError::Refused(format!("{}: cannot be read: {error}", path.display()));
@@ -201,7 +200,7 @@ impl RabbitMqLink {
 /// Declares what is missing on a new channel in confirm mode. Gives the channel, and the tickets waiting per priority.
 async fn declare(
     connection: &Connection,
-    topology: &RabbitMqTopology,
+    topology: &Topology,
 ) -> lapin::Result<(Channel, Waiting)> {
     let channel = connection.create_channel().await?;
     channel.confirm_select(ConfirmSelectOptions::default()).await?;

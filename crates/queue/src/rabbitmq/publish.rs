@@ -5,7 +5,7 @@ use lapin::options::BasicPublishOptions;
 use lapin::{BasicProperties, Channel, Confirmation};
 use tokio::time::{Instant, timeout_at};
 
-use super::topology::RabbitMqTopology;
+use super::topology::Topology;
 use crate::broker::error::BrokerError;
 use crate::broker::limits::PUBLISH_TIMEOUT;
 use crate::broker::link::Timed;
@@ -20,7 +20,7 @@ const PERSISTENT: u8 = 2;
 /// for in order, which costs one wake-up where they arrive together.
 pub(super) async fn publish(
     channel: &Channel,
-    topology: &RabbitMqTopology,
+    topology: &Topology,
     tickets: &[Timed],
     deadline: Instant,
 ) -> Vec<Result<(), BrokerError>> {
