@@ -38,8 +38,8 @@ pub(super) struct Columns<'a> {
 macro_rules! select_chunk {
     ($condition:literal) => {
         concat!(
-            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight \
-             FROM chunk WHERE ",
+            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight, \
+             is_ticket FROM chunk WHERE ",
             $condition
         )
     };

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use notification::{State, Timestamp, limits};
 
-use super::columns::{chunk_at, signed};
+use super::columns::{chunk_at, select_chunk, signed};
 use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
 use crate::rows::blame::{self, End, Fate, InFlight};
@@ -48,10 +48,11 @@ const SELECT_EXPIRED: &str = "SELECT id, ended, (extract(epoch FROM alive_until)
        SELECT FROM pg_stat_activity WHERE pid = worker.backend AND datname = current_database()) \
      FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
 /// Chunks that were being delivered come before tickets, so that they are judged in one transaction.
-const SELECT_HELD: &str = "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, \
-     members, weight, is_ticket FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL AND id IN ( \
+const SELECT_HELD: &str = select_chunk!(
+    "worker = $1 AND lease_until IS NOT NULL AND id IN ( \
        SELECT id FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL ORDER BY is_ticket, id LIMIT $2) \
-     ORDER BY id FOR UPDATE";
+     ORDER BY id FOR UPDATE"
+);
 const COUNT: &str = "UPDATE chunk SET crashes = counted.crashes, due_at = counted.due_at \
      FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::int8[]) AS counted (id, epoch, crashes, due_at) \
      WHERE chunk.id = counted.id AND chunk.epoch = counted.epoch";
