@@ -18,7 +18,7 @@ pub(super) struct Books {
     pub(super) batches: BTreeMap<BatchId, Batch>,
     pub(super) chunks: BTreeMap<ChunkId, Piece>,
     pub(super) broadcasts: BTreeMap<BroadcastId, Broadcast>,
-    pub(super) keys: HashMap<(Name, ByteString), (Known, [u8; 32])>,
+    pub(super) keys: HashMap<(Name, ByteString), (KeyUse, [u8; 32])>,
     pub(super) suppressions: BTreeMap<(Name, ByteString), Suppression>,
     /// Up to when a provider's word on a recipient is out of date.
     pub(super) lifts: BTreeMap<(Name, ByteString), Timestamp>,
@@ -71,7 +71,7 @@ pub(super) struct Broadcast {
 
 /// The notification or broadcast that an idempotency key was used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum KeyUse {
     Notification(NotificationId),
     Broadcast(BroadcastId),
 }

@@ -7,7 +7,7 @@ use notification::{
     BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Lane, Name, Timestamp, limits,
 };
 
-use super::books::{Books, Broadcast, Known};
+use super::books::{Books, Broadcast, KeyUse};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 impl Books {
@@ -23,7 +23,7 @@ impl Books {
         for draft in drafts {
             let key = key_of(&draft);
             if let Some(key) = &key
-                && let Some((Known::Notification(id), _)) = self.keys.get(key)
+                && let Some((KeyUse::Notification(id), _)) = self.keys.get(key)
             {
                 admissions.push(Admission::Replayed(*id));
                 continue;
@@ -39,7 +39,7 @@ impl Books {
             };
             let id = self.append(batch, draft.recipient, draft.content);
             if let (Some(key), Some(idempotency)) = (key, draft.idempotency) {
-                self.keys.insert(key, (Known::Notification(id), idempotency.fingerprint));
+                self.keys.insert(key, (KeyUse::Notification(id), idempotency.fingerprint));
             }
             admissions.push(Admission::Accepted(id));
         }
@@ -63,8 +63,8 @@ impl Books {
                 continue;
             };
             let before = match self.keys.get(&key) {
-                Some((Known::Notification(_), fingerprint)) => *fingerprint,
-                Some((Known::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
+                Some((KeyUse::Notification(_), fingerprint)) => *fingerprint,
+                Some((KeyUse::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
                 None => *seen.entry(key).or_insert(idempotency.fingerprint),
             };
             if before != idempotency.fingerprint {
@@ -82,10 +82,10 @@ impl Books {
             && let Some((known, fingerprint)) = self.keys.get(&key)
         {
             return match known {
-                Known::Broadcast(id) if *fingerprint == idempotency.fingerprint => {
+                KeyUse::Broadcast(id) if *fingerprint == idempotency.fingerprint => {
                     Ok(BroadcastOpened::Replayed(*id))
                 }
-                Known::Broadcast(_) | Known::Notification(_) => {
+                KeyUse::Broadcast(_) | KeyUse::Notification(_) => {
                     Err(StoreError::KeyReused { index: 0 })
                 }
             };
@@ -138,7 +138,7 @@ impl Books {
             if self.keys.contains_key(&key) {
                 return Err(StoreError::KeyReused { index: 0 });
             }
-            self.keys.insert(key, (Known::Broadcast(id), idempotency.fingerprint));
+            self.keys.insert(key, (KeyUse::Broadcast(id), idempotency.fingerprint));
         }
         if let Some(broadcast) = self.broadcasts.get_mut(&id) {
             broadcast.sealed_at = Some(now);

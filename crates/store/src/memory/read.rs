@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, BatchId, BroadcastId, Lane, Name, NotificationId, State};
 
-use super::books::{Books, Known};
+use super::books::{Books, KeyUse};
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::parked::Counted;
 use crate::{
@@ -33,7 +33,7 @@ impl Books {
             fallback_id: None,
         };
         if let Some(key) = history.fallback_key()
-            && let Some((Known::Notification(id), _)) =
+            && let Some((KeyUse::Notification(id), _)) =
                 self.keys.get(&(stored.envelope.tenant.clone(), key))
         {
             history.fallback_id = Some(*id);

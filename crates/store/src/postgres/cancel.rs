@@ -286,7 +286,7 @@ impl Transaction<'_> {
             for group in log {
                 // A dead one may be pending again.
                 deaths.entry(batch).or_default().add(&group);
-                if group.state.is_terminal() && group.state != State::Dead {
+                if group.attempted.state.is_terminal() && group.attempted.state != State::Dead {
                     group.indexes.iter().for_each(|index| _ = missing.remove(*index));
                 }
             }

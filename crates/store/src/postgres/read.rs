@@ -212,8 +212,8 @@ impl<'a> Snapshot<'a> {
         while let Some(row) = entries.try_next().await? {
             for group in decode_log(row.try_get(0)?)? {
                 let items = group.indexes.len() as u64;
-                if group.state.is_terminal() {
-                    account.add(group.state, items);
+                if group.attempted.state.is_terminal() {
+                    account.add(group.attempted.state, items);
                 } else if group.is_requeue() {
                     requeued += items;
                 }
@@ -353,12 +353,12 @@ impl<'a> Snapshot<'a> {
 fn log_entries(row: &Row, store_id: u16) -> Result<Vec<LogEntry>, StoreError> {
     let (batch, accepted_at) = (BatchId(unsigned(row, 1)?), instant(row, 2)?);
     let entries = |group: LogGroup| {
-        let attempted = group.attempted();
+        let LogGroup { attempted, indexes } = group;
         let entry = move |index| LogEntry {
             id: NotificationId::new(accepted_at, store_id, batch, index),
             attempted: attempted.clone(),
         };
-        group.indexes.into_iter().map(entry)
+        indexes.into_iter().map(entry)
     };
     Ok(decode_log(row.try_get(3)?)?.into_iter().flat_map(entries).collect())
 }

@@ -67,9 +67,9 @@ impl<'a> BatchAudit<'a> {
     pub(crate) fn add_log(&mut self, entries: &[u8]) -> Result<(), StoreError> {
         for group in decode_log(entries)? {
             self.deaths.add(&group);
-            if group.state.is_terminal() && group.state != State::Dead {
+            if group.attempted.state.is_terminal() && group.attempted.state != State::Dead {
                 for index in group.indexes {
-                    self.account(index, group.state);
+                    self.account(index, group.attempted.state);
                 }
             }
         }

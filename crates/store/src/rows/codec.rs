@@ -35,7 +35,7 @@ use notification::{
 };
 
 use super::codes;
-use crate::StoreError;
+use crate::{Attempted, StoreError};
 
 const VERSION: u8 = 1;
 
@@ -79,11 +79,7 @@ pub(crate) type ContentAddress = [usize; 4];
 /// Deliveries of one log row that came to the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogGroup {
-    pub(crate) at: Timestamp,
-    pub(crate) attempt: u16,
-    pub(crate) state: State,
-    pub(crate) status: u16,
-    pub(crate) detail: String,
+    pub(crate) attempted: Attempted,
     pub(crate) indexes: Vec<u16>,
 }
 
@@ -397,7 +393,7 @@ impl<'a> Input<'a> {
             indexes.extend(first..=last);
             end = last.saturating_add(1);
         }
-        Ok(LogGroup { at, attempt, state, status, detail, indexes })
+        Ok(LogGroup { attempted: Attempted { at, attempt, state, status, detail }, indexes })
     }
 }
 

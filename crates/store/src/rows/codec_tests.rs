@@ -55,7 +55,8 @@ proptest! {
             let (attempt, status) = (number, number);
             let line = LogLine { at, attempt, state, status, detail: &detail };
             row.push(&line, indexes.iter().copied());
-            expect.push(LogGroup { at, attempt, state, status, detail, indexes });
+            let attempted = Attempted { at, attempt, state, status, detail };
+            expect.push(LogGroup { attempted, indexes });
         }
         prop_assert_eq!(row.is_empty(), expect.is_empty());
         prop_assert_eq!(decode_log(row.as_bytes()).unwrap(), expect);

@@ -96,8 +96,9 @@ impl BatchHistory {
             let batch = &self.batch;
             let id = NotificationId::new(batch.accepted_at, store_id, batch.id, delivery.index);
             let of_this = |group: &&LogGroup| group.indexes.binary_search(&delivery.index).is_ok();
+            let of_this = self.log.iter().filter(of_this);
             let mut attempts: Vec<Attempted> =
-                self.log.iter().filter(of_this).map(LogGroup::attempted).collect();
+                of_this.map(|group| group.attempted.clone()).collect();
             let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
             if chunk.is_none() && attempts.is_empty() {
                 attempts.extend(self.waiting.and_then(Waiting::attempted));
@@ -127,21 +128,6 @@ impl BatchHistory {
             });
         }
         Ok(histories)
-    }
-}
-
-// === impl LogGroup ===
-
-impl LogGroup {
-    /// The attempt or end of each of the group.
-    pub(crate) fn attempted(&self) -> Attempted {
-        Attempted {
-            at: self.at,
-            attempt: self.attempt,
-            state: self.state,
-            status: self.status,
-            detail: self.detail.clone(),
-        }
     }
 }
 

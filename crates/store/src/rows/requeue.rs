@@ -85,7 +85,7 @@ impl Owned {
 impl Deaths {
     /// Counts what a line of the log says.
     pub(crate) fn add(&mut self, group: &LogGroup) {
-        let change = match (group.state == State::Dead, group.is_requeue()) {
+        let change = match (group.attempted.state == State::Dead, group.is_requeue()) {
             (true, _) => 1,
             (false, true) => -1,
             (false, false) => return,
@@ -111,6 +111,6 @@ impl Deaths {
 impl LogGroup {
     /// Whether an operator sent these again: what is pending after an attempt has the attempt's number.
     pub(crate) fn is_requeue(&self) -> bool {
-        self.state == State::Pending && self.attempt == 0
+        self.attempted.state == State::Pending && self.attempted.attempt == 0
     }
 }

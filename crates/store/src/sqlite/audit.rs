@@ -181,9 +181,9 @@ impl Auditing {
         let mut account = of_batch.account;
         for entries in since.iter().rev() {
             for group in decode_log(entries)?.into_iter().rev() {
-                if group.state.is_terminal() {
+                if group.attempted.state.is_terminal() {
                     let ended = group.indexes.len() as u64;
-                    account.remove(group.state, ended);
+                    account.remove(group.attempted.state, ended);
                     account.add(State::Pending, ended);
                 } else if group.is_requeue() {
                     let requeued = group.indexes.len() as u64;

@@ -206,8 +206,8 @@ impl Snapshot {
         while let Some(row) = entries.next()? {
             for group in decode_log(row.get_ref(0)?.as_blob()?)? {
                 let items = group.indexes.len() as u64;
-                if group.state.is_terminal() {
-                    account.add(group.state, items);
+                if group.attempted.state.is_terminal() {
+                    account.add(group.attempted.state, items);
                 } else if group.is_requeue() {
                     requeued += items;
                 }
@@ -315,7 +315,7 @@ impl Snapshot {
             for group in decode_log(row.get_ref(3)?.as_blob()?)? {
                 let entry = |&index: &u16| LogEntry {
                     id: NotificationId::new(accepted_at, self.store_id, batch, index),
-                    attempted: group.attempted(),
+                    attempted: group.attempted.clone(),
                 };
                 page.entries.extend(group.indexes.iter().map(entry));
             }
