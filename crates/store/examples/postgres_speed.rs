@@ -1,4 +1,4 @@
-//! What the PostgreSQL store costs: microseconds of wall time and CPU per notification, by step.
+//! The cost of the PostgreSQL store: microseconds of wall time and CPU per notification, by step.
 //!
 //! `cargo run --release -p store --features conformance --example postgres_speed [notifications] [url]`
 //!

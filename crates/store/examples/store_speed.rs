@@ -1,4 +1,4 @@
-//! What the SQLite store costs: microseconds of CPU per notification, by step.
+//! The cost of the SQLite store: microseconds of CPU per notification, by step.
 //!
 //! `cargo run --release -p store --features conformance --example store_speed [notifications]`
 

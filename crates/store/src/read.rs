@@ -30,7 +30,7 @@ pub struct Attempted {
 pub struct History {
     /// Its identifier.
     pub id: NotificationId,
-    /// What it shares with the notifications of its batch.
+    /// Its envelope, which it shares with the notifications of its batch.
     pub envelope: Envelope,
     /// When it was accepted.
     pub accepted_at: Timestamp,

@@ -1,4 +1,4 @@
-//! What a store does about a process that ended with deliveries in flight.
+//! Recovery from a process that ended with deliveries in flight.
 //!
 //! A copy of the files of a store that is open is what a killed process leaves behind.
 
@@ -157,7 +157,7 @@ async fn a_kill_without_a_suspect_in_flight_clears_those_that_wait() {
             assert_eq!(world.next().await.len(), 1);
             world.end(Ending::Killed);
         }
-        // Nothing is in flight: it is somebody else who kills.
+        // Nothing is in flight, so none of these is the cause.
         world.end(Ending::Killed);
     }
     assert_eq!(world.state(ids[0]).await, State::Pending);

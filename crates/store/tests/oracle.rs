@@ -451,7 +451,7 @@ proptest! {
     }
 }
 
-/// PostgreSQL in a database of its own. Its process does not end here: what a process leaves is taken over by the others
+/// PostgreSQL in a database of its own. Its process does not end here: what a process leaves is taken over by other ones
 /// in the database's own time, which no test decides.
 #[cfg(feature = "postgres")]
 struct InDatabase {

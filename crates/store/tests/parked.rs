@@ -1,4 +1,4 @@
-//! A large backlog of a channel that nobody has any more.
+//! A large backlog of a channel that is not configured any more.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! What breaks between a process and its database loses nothing and doubles nothing.
+//! Faults between a process and its database lose nothing and double nothing.
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
@@ -119,7 +119,7 @@ async fn who_cannot_wait_is_told_that_nothing_was_done() {
     proxy.cut();
     let target = CancelTarget::Notification(ids[0]);
     let (claimed, refused) = tokio::join!(
-        // This one waits for as long as it takes, and keeps nobody behind it from being told.
+        // This one waits for as long as it takes, and does not keep the calls behind it from being answered.
         store.claim(claim_request(0)),
         async {
             let refused = tokio::join!(
@@ -282,7 +282,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// Until somebody waits for what another transaction holds.
+/// Until a session waits for what another transaction holds.
 async fn await_a_waiting_lock(url: &str) {
     let client = connect(url).await;
     let waiting = "SELECT count(*) > 0 FROM pg_stat_activity \

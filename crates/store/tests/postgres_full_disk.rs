@@ -1,8 +1,8 @@
-//! A real PostgreSQL whose tables lie on a file system that others fill up: what comes in is refused with words, what is under
+//! A real PostgreSQL whose tables lie on a file system that other programs fill up: what comes in is refused with words, what is under
 //! way waits, and goes on once there is room.
 //!
 //! The server's write-ahead log lies elsewhere: a server that has no room for that
-//! ends, whoever is connected.
+//! ends, with sessions connected or not.
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 

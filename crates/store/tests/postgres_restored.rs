@@ -125,7 +125,7 @@ async fn a_dump_goes_on_where_it_stood_on_a_server_with_lower_numbers() {
     let log_end = store.log(LogPosition::default(), 100).await.unwrap().next;
     store.close().await;
     servers.copy();
-    // What the former server did after that, and somebody saw, is lost.
+    // The changes of the former server after that, which an application saw, are lost.
     let store = open(from.url()).await;
     store.suppress(vec![suppression("lost")], at(3)).await.unwrap();
     let beyond = changes(&store, end).await.1;

@@ -1,4 +1,4 @@
-//! What only a store on a disk must do: one owner, recovery, and an honest end when the disk fails.
+//! Properties of a store on a disk alone: one owner, recovery, and an honest end when the disk fails.
 //!
 //! A copy of the files of a store that is open is what a killed process leaves behind.
 
@@ -36,7 +36,7 @@ fn image(directory: &TempDir) -> TempDir {
     image
 }
 
-/// What the next process finds when this one is killed now.
+/// The directory as the next process finds it when this one is killed now.
 fn crash(directory: &mut TempDir, store: &mut Sqlite) -> Recovery {
     let image = image(directory);
     let (next, recovery) = open(image.path());

@@ -1,4 +1,4 @@
-//! What both measurements do: the work, and what they count of a process.
+//! The work that both measurements do, and the counters of a process that they read.
 
 #![expect(clippy::expect_used, reason = "a measurement fails by panicking")]
 
@@ -33,7 +33,7 @@ pub(crate) fn make_own(count: usize) {
     }
 }
 
-/// The same, and takes them in, eight callers at a time.
+/// Makes drafts and ingests them, eight callers at a time.
 pub(crate) async fn ingest_own(store: &dyn Ingest, count: usize) {
     for first in (0..count).step_by(8 * limits::BATCH_ITEMS) {
         let request =

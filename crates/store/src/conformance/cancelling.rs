@@ -1,4 +1,4 @@
-//! Only what nobody holds can be withdrawn.
+//! Cancelling: what is not claimed can be cancelled.
 
 use notification::{Disposition, State, limits};
 

@@ -1,4 +1,4 @@
-//! What stands in for a notification that was definitely refused.
+//! Fallbacks: they stand in for a notification that was definitely refused.
 
 use std::sync::Arc;
 

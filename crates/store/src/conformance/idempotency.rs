@@ -1,4 +1,4 @@
-//! The same key is the same notification.
+//! Idempotency: a key stands for one notification.
 
 use super::support::{Shape, accepted, at};
 use crate::{Admission, ErrorKind, Store, StoreError};

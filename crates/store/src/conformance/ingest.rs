@@ -1,4 +1,4 @@
-//! What is accepted is kept as it was given.
+//! Ingest: notifications are kept as they were given.
 
 use notification::{Bytes, State, limits};
 

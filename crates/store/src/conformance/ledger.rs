@@ -1,4 +1,4 @@
-//! What can be asked.
+//! Reads: lists, totals, lanes and the log.
 
 use notification::{BatchId, Disposition, NotificationId, State};
 

@@ -1,4 +1,4 @@
-//! What every store must do. Backends and doubles run [`exercise`] in their tests.
+//! The conformance suite of stores. Backends and doubles run [`exercise`] in their tests.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What is dead can be sent again, and nothing else.
+//! Requeueing: dead notifications can be sent again, and no other ones.
 
 use notification::{Disposition, Guarantee, NotificationId, State};
 

@@ -1,4 +1,4 @@
-//! What the cases are written with.
+//! Shapes of notifications, and helpers of the cases.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ pub struct Shape {
     pub destination: &'static str,
     /// Who goes first.
     pub priority: Priority,
-    /// What a crash may cost.
+    /// Its guarantee.
     pub guarantee: Guarantee,
     /// Milliseconds.
     pub due_at: i64,
     /// Milliseconds.
     pub expires_at: Option<i64>,
-    /// What is sent.
+    /// Its content.
     pub payload: Bytes,
     /// The caller's key, and the number that stands for the content's fingerprint.
     pub key: Option<(&'static str, u8)>,

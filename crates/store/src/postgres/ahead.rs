@@ -4,7 +4,7 @@
 //! many of them at most, and a claim goes on so far at most; the place that it came to is the lane's watermark, so they
 //! are passed once. A lane that was not looked through is due at once, behind the other lanes: the next claim goes on with it.
 //!
-//! What was passed may become ours with its partition: then all watermarks are forgotten ([`Transaction::reload`]). What
+//! A chunk that was passed may become ours with its partition: then all watermarks are forgotten ([`Transaction::reload`]). What
 //! becomes ready again below the watermark is told by a notice, which lowers it, as for chunks that were claimed.
 
 use std::collections::{HashMap, VecDeque};

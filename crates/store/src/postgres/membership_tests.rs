@@ -36,7 +36,7 @@ async fn settle(stores: &[Postgres]) {
     assert_eq!((owned.len(), distinct.len()), (64, 64), "each partition has one owner");
 }
 
-/// Makes a worker overdue, as if it had been silent for long, and wakes the others.
+/// Makes a worker overdue, as if it had been silent for long, and wakes the other workers.
 async fn silence(database: &Database, worker: i64) {
     let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
     let mut tasks = flow::Tasks::default();

@@ -37,7 +37,7 @@ enum Session {
 
 /// Rows of every large table.
 const ROWS: u32 = 100_000;
-/// What a node costs more that the planner was told not to use, and uses.
+/// The extra cost of a node that the planner was told not to use, and uses.
 const DISABLED_COST: f64 = 1e10;
 /// Files whose statements run outside of writers; those of `BOTH` run there and in writers.
 const OTHERS: [&str; 3] = ["membership.rs", "read.rs", "reader.rs"];
@@ -54,7 +54,7 @@ const READ_MORE: &[(&str, &str, f64, &str)] = &[
 /// Rows that a statement may read for itself, and for each row that it gives or changes: small tables have up to 64.
 const READ: f64 = 400.0;
 const READ_PER_ROW: f64 = 4.0;
-/// The same of blocks: those of indexes count, too, and a large table has some hundreds.
+/// Blocks that a statement may read, likewise: those of indexes count, too, and a large table has some hundreds.
 const BLOCKS: f64 = 100.0;
 const BLOCKS_PER_ROW: f64 = 20.0;
 /// Literals that are more than one statement, or none: settings, the way in of new rows, a message, the repair of an outbox that
@@ -88,8 +88,8 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ),
     ("reap.rs", "UPDATE chunk SET crashes = 3", "the index has suspects only"),
     ("choose.rs", "SELECT lane.id, channel, destination, priority, (sum", "what is claimed"),
-    ("lease.rs", "SELECT id, batch, lane", "what is claimed, by anybody"),
-    ("lease.rs", "SELECT min(lease_until)", "what is claimed, by anybody"),
+    ("lease.rs", "SELECT id, batch, lane", "what is claimed, by any worker"),
+    ("lease.rs", "SELECT min(lease_until)", "what is claimed, by any worker"),
     (
         "membership.rs",
         "UPDATE worker SET alive_until = clock_timestamp() - ",
@@ -174,7 +174,7 @@ fn plan_of(answer: &[SimpleQueryMessage]) -> Value {
     serde_json::from_str(plan.unwrap()).unwrap()
 }
 
-/// What a plan reads that grows with what it does not return.
+/// Reads of a plan that grow with rows that it does not return.
 fn faults(plan: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     match plan {
@@ -184,7 +184,7 @@ fn faults(plan: &Value) -> Vec<String> {
             node.values().for_each(|inner| faults.extend(self::faults(inner)));
             let text = |key: &str| node.get(key).and_then(Value::as_str).unwrap_or_default();
             let (kind, table) = (text("Node Type"), text("Relation Name"));
-            // The others have a bound of their own: processes, partitions, feeds, a server's catalogue, totals that are folded.
+            // The other statements have a bound of their own: processes, partitions, feeds, a server's catalogue, totals that are folded.
             let is_large = TABLES.contains(&table);
             if is_large && kind == "Seq Scan" {
                 faults.push(format!("reads all of {table}"));
@@ -289,7 +289,7 @@ fn excess(plan: &Value) -> Option<(f64, String)> {
     is_excess.then(|| (read + blocks, format!("reads {read} rows and {blocks} blocks for {given}")))
 }
 
-/// What is wrong with statements of a session, in this state of the tables.
+/// Findings about statements of a session, in this state of the tables.
 async fn find(
     (session, statements): (&Client, &[&Statement]),
     state: &str,

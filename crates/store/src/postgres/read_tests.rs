@@ -1,4 +1,4 @@
-//! What a reader may see, and when.
+//! Readers: the rows that they may see, and when.
 
 use notification::{State, Timestamp};
 use testbed::Database;
@@ -60,7 +60,7 @@ async fn the_log_is_read_up_to_the_first_transaction_that_may_still_write() {
     let (_server, database, connector) = store().await;
     let reader = PostgresReader::open(database.url(), None).await.unwrap();
     let start = LogPosition::default();
-    // Whoever only writes elsewhere, for however long, holds nobody up.
+    // A transaction that only writes elsewhere, for however long, holds up no reader.
     let stranger = connector.connect(None).await.unwrap();
     stranger.client.batch_execute("BEGIN; INSERT INTO meta VALUES ('other', 1)").await.unwrap();
     // The transaction that was numbered first is committed last.

@@ -70,7 +70,7 @@ impl PostgresReader {
         let select = "SELECT value FROM meta WHERE key = 'realm'";
         let store_id: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
         let store_id = u16::try_from(store_id)
-            .map_err(|_| StoreError::Damaged("the tag of the store".to_owned()))?;
+            .map_err(|_| StoreError::Damaged("the id of the store".to_owned()))?;
         let pool = Pool {
             connector,
             store_id,

@@ -14,7 +14,7 @@ use crate::{Claim, ClaimRequest, Claims, Ending, ReadStore as _};
 enum Way {
     /// Its process is gone, and its connections with it.
     Killed,
-    /// Its process, stopped or cut off, or its machine: nobody has closed its connections.
+    /// Its process, stopped or cut off, or its machine: its connections are still open.
     Silent,
     /// It said so itself.
     Said(Ending),

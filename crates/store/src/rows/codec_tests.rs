@@ -1,4 +1,4 @@
-//! What is written is read back, and what is damaged is told.
+//! Blobs are read back as they were written, and damage is an error.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What is kept in memory of work that waits.
+//! The work that waits, as far as it is kept in memory.
 
 use std::sync::Arc;
 use std::time::Duration;

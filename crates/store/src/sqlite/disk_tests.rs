@@ -1,4 +1,4 @@
-//! What is refused and what goes on while a disk fills up, with a disk that says what the test wants.
+//! Refusals, and work that goes on, while a disk fills up. The disk has as much room as the test says.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::{Claims, Ingest, Operations, ReadStore, Recovery, StoreError};
 /// More than the log of these stores, which the database has yet to grow by.
 const LOG: u64 = 1024 * 1024;
 
-/// A disk of which others use all but so much; what the reserve has, nobody else gets.
+/// A disk of which other programs use all but so much, and none of the reserve.
 #[derive(Debug)]
 struct Steered(AtomicU64);
 
@@ -108,7 +108,7 @@ async fn the_reserve_is_given_back_by_steps_and_filled_again() {
     let ids = Shape::default().ingest(&store, 3).await;
     let chunk = store.claim(claim_request(0)).await.unwrap().chunks.remove(0);
     let mut before = DISK_RESERVE;
-    // Others take what was given back, each time.
+    // Other programs take what was given back, each time.
     for free in [DISK_TRANSACTION - 1, 0, 0, 0] {
         disk.0.store(reserve(directory.path()) + free, Ordering::Relaxed);
         store.lift(Vec::new(), at(0)).await.unwrap();

@@ -16,7 +16,7 @@ use super::open::{Options, open};
 use crate::conformance::at;
 use crate::statements::{self, Case, Statement};
 
-/// What running a statement came to.
+/// The result of running a statement.
 #[derive(Debug)]
 struct Run {
     /// Rows that it gave, up to [`TAKEN`], or changed.
@@ -34,7 +34,7 @@ const TAKEN: usize = 100;
 const STEPS: usize = 200;
 const STEPS_PER_ROW: usize = 100;
 
-/// What the statements are tried with.
+/// The cases that the statements are tried with.
 const CASES: &[Case] = &[
     Case::new("audit.rs", "FROM log WHERE batch", "40000, 40010"),
     Case::new("audit.rs", "FROM chunk WHERE batch", "40000, 40010"),
@@ -215,7 +215,7 @@ fn run(connection: &Connection, statement: &Statement) -> Run {
     Run { rows: given, steps }
 }
 
-/// What a plan reads that grows with what it does not give.
+/// Reads of a plan that grow with rows that it does not give.
 fn faults(connection: &Connection, sql: &str) -> Vec<String> {
     let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let parameters = vec![Value::Null; explain.parameter_count()];
@@ -228,7 +228,7 @@ fn faults(connection: &Connection, sql: &str) -> Vec<String> {
     details.filter(is_fault).collect()
 }
 
-/// What is wrong with a statement, if anything is; `needed` are places of [`BOUNDED`].
+/// The finding about a statement, if there is one; `needed` are places of [`BOUNDED`].
 fn find(
     connection: &Connection,
     statement: &Statement,

@@ -23,7 +23,7 @@ use crate::{Claims, Ingest, ReadStore, StoreError};
 
 /// A hundredth of the ordinary ones, so that a store of ordinary size passes them often.
 const BOUNDS: WalBounds = WalBounds { checkpoint: 40, max: 320 };
-/// What one write of these tests adds to the log at most, pages.
+/// Pages that one write of these tests adds to the log at most.
 const WRITE_PAGES: i64 = 40;
 
 fn fresh() -> (TempDir, Sqlite) {

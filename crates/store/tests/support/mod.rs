@@ -15,7 +15,7 @@ pub(crate) fn fresh() -> Database {
 
 /// A database with the schema of a store and nothing in it, to be copied: that is faster than to migrate each.
 pub(crate) async fn template() -> Database {
-    // In a runtime of its own, that takes every connection with it: who is connected keeps others from copying.
+    // In a runtime of its own, that takes every connection with it: a connected session keeps the database from being copied.
     let make = || {
         let database = fresh();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -25,7 +25,7 @@ pub(crate) async fn template() -> Database {
     tokio::task::spawn_blocking(make).await.unwrap()
 }
 
-/// A copy of `template`, in which nobody works.
+/// A copy of `template`, which no process has open.
 pub(crate) fn fresh_like(template: &Database) -> Database {
     testbed::postgres::shared().unwrap().create_like(template).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What the oracle compares of the suppression list.
+//! The suppression list, as the oracle compares it.
 
 use std::collections::BTreeMap;
 

@@ -58,7 +58,7 @@ async fn open(database: &Database) -> Postgres {
     Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap()
 }
 
-/// Takes everything but what is addressed to `nobody`.
+/// Accepts all rows but those that are addressed to `nobody`.
 fn validator() -> Arc<Validator> {
     Arc::new(|row: OutboxRow, _now| {
         if row.recipient == "nobody" {
@@ -330,7 +330,7 @@ async fn the_examples_of_the_contract_do_what_it_says() {
     assert_eq!(bench.database.query(select).unwrap(), "1|||\n|t|{}|[1]");
 }
 
-/// What the schema was before rows could have templates.
+/// The schema before rows could have templates.
 const WITHOUT_TEMPLATES: &str = "ALTER TABLE belfry.outbox DROP COLUMN template, DROP COLUMN variables, DROP COLUMN fallback, \
          ALTER COLUMN content SET NOT NULL; \
      ALTER TABLE belfry.outbox_rejected DROP COLUMN template, DROP COLUMN variables, DROP COLUMN fallback, \

@@ -1,4 +1,4 @@
-//! What a claim reads of a lane in which others own most.
+//! The reads of a claim in a lane of which other workers own most.
 
 use notification::Ticket;
 
@@ -48,7 +48,7 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
     assert!(read < READ, "a claim read {read} rows");
     assert!((4..=20).contains(&claims), "{claims} claims");
 
-    // A new one of ours is told, and those of others are not passed again.
+    // A new chunk of ours is notified, and those of the other worker are not passed again.
     let insert = "INSERT INTO belfry.chunk (batch, lane, partition, due_at, attempt, count) \
          SELECT 1, id, 2, 1001, 1, 1 FROM belfry.lane";
     database.query(insert).unwrap();
@@ -65,7 +65,7 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
     assert_eq!(tickets.len(), 2, "both leases have ended");
     assert!(read < READ, "a claim read {read} rows");
 
-    // The others' partition becomes ours.
+    // The other worker's partition becomes ours.
     seat.membership.send_replace(all);
     let (tickets, ..) = claim_all(&mut seat, later + 1).await;
     assert_eq!(i64::try_from(tickets.len()), Ok(OTHERS));

@@ -1,4 +1,4 @@
-//! What the statements are tried with: file, a part of the statement that no other one of the file has, parameters.
+//! The cases that the statements are tried with: file, a part of the statement that no other one of the file has, parameters.
 
 use crate::statements::Case;
 

@@ -1,4 +1,4 @@
-//! What a session reads whose statements were planned when the tables were empty.
+//! The reads of a session whose statements were planned when the tables were empty.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ fn to_own_lane(number: usize) -> Draft {
     draft
 }
 
-/// What reads all of a small table reads its rows once, and joins them in memory: that no counter of rows shows.
+/// A plan that reads all of a small table reads its rows once, and joins them in memory: no counter of rows shows that.
 #[tokio::test]
 async fn a_transaction_that_brings_in_many_lanes_looks_them_up_by_their_index() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();

@@ -1,4 +1,4 @@
-//! Applications that write to the outbox within transactions of their own, and end these in the middle of what others do.
+//! Applications that write to the outbox within transactions of their own, and end these in the middle of other calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub(super) struct Application {
     open: Option<Vec<String>>,
 }
 
-/// What became of rows, as their applications know it, and what drains said.
+/// The rows, as their applications know them, and the answers of drains.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     written: u64,
     /// By recipient: whether the transaction was committed, and whether the row has a key.
     pub(super) ended: BTreeMap<String, (bool, bool)>,
-    /// What was said to be accepted, and to be put aside.
+    /// The rows that drains said to have accepted and put aside.
     pub(super) said: DrainedRows,
 }
 
-/// What an application does next.
+/// The next step of an application.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     Write { has_key: bool },
@@ -56,7 +56,7 @@ impl Application {
         }
     }
 
-    /// Waits for nobody: what it writes to is never locked.
+    /// Never waits: the rows that it writes to are never locked.
     pub(super) async fn go(&mut self, step: Step, rows: &mut Rows) {
         let client = &self.session.client;
         let is_committed = match step {
@@ -121,7 +121,7 @@ impl Rows {
     }
 }
 
-/// Takes everything but what is addressed to nobody.
+/// Accepts all rows but those whose recipients begin with [`REFUSED`].
 pub(super) fn validator() -> Arc<Validator> {
     Arc::new(|row: OutboxRow, _now| {
         if row.recipient.starts_with(REFUSED) {

@@ -1,4 +1,4 @@
-//! What callers were answered, and what contradicts it.
+//! The book of a schedule: the answers that callers got, and findings that contradict them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,11 +18,11 @@ pub(super) struct Book {
     pub(super) now: i64,
     /// Rises with every call and every answer.
     moment: u64,
-    /// What was said to be accepted.
+    /// Notifications that were answered as accepted.
     pub(super) accepted: BTreeSet<NotificationId>,
-    /// What was said to have ended, how, and when that was said.
+    /// Notifications that were answered as ended, how, and when that was answered.
     pub(super) ended: BTreeMap<NotificationId, (State, u64)>,
-    /// What was too late to be cancelled.
+    /// Notifications that were too late to be cancelled.
     pub(super) too_late: BTreeSet<NotificationId>,
     /// The answers to each key: whose content, and whether it was the first.
     keys: BTreeMap<&'static str, Vec<(u8, bool, NotificationId)>>,
@@ -54,22 +54,22 @@ pub(super) struct Book {
 pub(super) struct Broadcast {
     /// Which engine opened it.
     pub(super) engine: usize,
-    /// What was added, as far as that was answered.
+    /// The recipients added, as far as that was answered.
     pub(super) added: u64,
-    /// What it was said to have when it was sealed.
+    /// The number of recipients answered when it was sealed.
     pub(super) sealed: Option<u64>,
-    /// What was said to be withdrawn as a broadcast.
+    /// The count answered when it was cancelled.
     pub(super) cancelled: u64,
 }
 
-/// A chunk in somebody's hands.
+/// A chunk that an engine has claimed.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) engine: usize,
     pub(super) chunk: Chunk,
-    /// What its holder has not settled.
+    /// The indexes that its holder has not settled.
     pub(super) rest: BTreeSet<u16>,
-    /// Whether the holder was declared dead since it asked for it: anybody may have ended the claim.
+    /// Whether the holder was declared dead since it asked for it: another engine may have ended the claim.
     is_void: bool,
     /// Settlements under way.
     settling: usize,
@@ -104,7 +104,7 @@ impl Book {
         self.findings.push(finding);
     }
 
-    /// What a request came to that may be refused; a store that fails is a finding.
+    /// The answer of a request that may be refused; a store that fails is a finding.
     pub(super) fn answer<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
@@ -188,7 +188,7 @@ impl Book {
         }
     }
 
-    /// Whether `id` was neither said to have ended nor is in anybody's hands.
+    /// Whether `id` was neither said to have ended nor is claimed.
     pub(super) fn may_be_ready(&self, id: NotificationId) -> bool {
         let holds = |held: &Held| {
             id.batch() == held.chunk.batch && held.rest.contains(&id.index()) && !held.is_void
@@ -375,7 +375,7 @@ impl Book {
         self.requeues.get(&id).is_some_and(|requeues| requeues.under_way > 0)
     }
 
-    /// An engine is declared dead: anybody may end its claims from now on.
+    /// An engine is declared dead: the other ones may end its claims from now on.
     pub(super) fn silence(&mut self, engine: usize) {
         let moment = self.call();
         self.silenced.insert(engine, moment);
@@ -468,7 +468,7 @@ impl Book {
         }
     }
 
-    /// Whoever is about to be lifted may be claimed from now on.
+    /// A recipient that is about to be lifted may be claimed from now on.
     pub(super) fn lifting(&mut self, lift: &Lift) {
         self.listed.remove(&lift.recipient);
         let moment = self.call();

@@ -1,4 +1,4 @@
-//! What is asked of a store, drawn from what is known, and how its answers are heard.
+//! The calls of a schedule, drawn from the book, and how their answers are booked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -424,7 +424,7 @@ impl Caller<'_> {
         }
     }
 
-    /// A chunk that somebody holds or held, and what is left of it.
+    /// A chunk that an engine holds or held, and what is left of it.
     fn held(&mut self) -> Option<(usize, Chunk, Vec<u16>)> {
         let claims_too_late = self.random.u8(..8) == 0;
         let is_open = |held: &&Held| claims_too_late || !held.rest.is_empty();
@@ -438,7 +438,7 @@ impl Caller<'_> {
         Some((held.engine, held.chunk.clone(), rest))
     }
 
-    /// A chunk that somebody held before another claim of it, and what was left of it then.
+    /// A chunk that an engine held before another claim of it, and what was left of it then.
     fn held_before(&mut self) -> Option<(usize, Chunk, Vec<u16>)> {
         let is_over = |held: &&Held| {
             !held.rest.is_empty() && self.book.is_over(held.chunk.id, held.chunk.epoch)
@@ -483,7 +483,7 @@ impl Caller<'_> {
     }
 }
 
-/// What stands in for a notification that is refused or suppressed.
+/// The fallback of a notification, for when it is refused or suppressed.
 fn alternative() -> Alternative {
     Alternative {
         channel: name("other"),

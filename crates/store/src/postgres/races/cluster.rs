@@ -64,7 +64,7 @@ const ARRIVALS: usize = 64;
 
 /// An empty store with so many processes, each with its share of the partitions. Deleting is faster than truncating; the
 /// numbers begin anew, so that a seed is the same schedule whatever was played before. An hour: who is declared dead is,
-/// and nobody else, however slow the machine. A function, so that its plans are kept.
+/// and no other one, however slow the machine. A function, so that its plans are kept.
 const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
      DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
@@ -75,7 +75,7 @@ const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void L
      INSERT INTO worker (name, version, produces, consumes, alive_until) \
        SELECT '', '', true, true, clock_timestamp() + interval '1 hour' FROM generate_series(1, engines); \
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
-/// What is deleted stays in the tables until they are made anew.
+/// Deleted rows stay in the tables until these are made anew.
 const RENEW: &str = "TRUNCATE lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
      suppression_event, totals_delta, broadcast, unreleased, worker, feed, outbox, outbox_rejected; \
      VACUUM partition; VACUUM outbox_position";

@@ -1,5 +1,5 @@
-//! What happens to processes: time passes, one is declared dead, one comes back, partitions are handed over. Rows that
-//! somebody has locked are left for another time, so nothing here waits.
+//! Events of processes: time passes, one is declared dead, one comes back, partitions are handed over. Rows that
+//! are locked are left for another time, so nothing here waits.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -38,7 +38,7 @@ pub(super) const ONLY_ONE: &str = "UPDATE partition SET owner = $1";
 // === impl Event ===
 
 impl Event {
-    /// What a generator comes to, with so many engines; `has_outbox` when applications write.
+    /// The event that a generator draws, with so many engines; `has_outbox` when applications write.
     pub(super) fn draw(random: &mut fastrand::Rng, engines: usize, has_outbox: bool) -> Self {
         if has_outbox && random.u8(..3) > 0 {
             let step = match random.u8(..5) {
@@ -87,7 +87,7 @@ impl Cluster {
             let is_known = self.control.prepared(IS_KNOWN).await.unwrap();
             let row = self.control.client.query_one(&is_known, &[&worker]).await.unwrap();
             if row.get(0) {
-                // Somebody ends its claims at the moment.
+                // Another process ends its claims at the moment.
                 return;
             }
             worker = self.join().await;

@@ -64,7 +64,7 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
     schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
     let rest = schedule.through(work.run(reap::ReapWorker { now: at(3) })).await.unwrap();
     assert_eq!(rest.abandoned_broadcasts, 1);
-    // The writers end when nobody can ask them any more.
+    // The writers end when their last handles are gone.
     drop((intake, work));
     schedule.conclude().await.unwrap();
 }
@@ -89,7 +89,7 @@ async fn who_leaves_while_a_claim_is_committed_is_reaped_with_what_it_holds() {
     schedule.interleave(Vec::new()).await;
     leaving.await;
     let stranded: i64 = schedule.cluster.ask(STRANDED).await.get(0);
-    assert_eq!(stranded, 0, "held by nobody who is known");
+    assert_eq!(stranded, 0, "held by no worker that is known");
     schedule.conclude().await.unwrap();
 }
 

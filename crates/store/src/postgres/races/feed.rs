@@ -1,4 +1,4 @@
-//! Where the feed stands, and who moved it: each move is from a place that nobody else has moved it from.
+//! The feed and its moves: no two moves are from one place.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use notification::Name;
 
 use crate::{EventPosition, FeedCursor};
 
-/// What was answered of the feed.
+/// The answers about the feed.
 #[derive(Debug)]
 pub(super) struct Feed {
     /// Places that the feed was said to be at, in the order of the answers.
     pub(super) known: Vec<FeedCursor>,
-    /// Places that somebody asked for.
+    /// Places that a caller asked for.
     asked: u64,
     /// Moves that were done, by where they began.
     moves: HashMap<u64, FeedCursor>,
@@ -32,14 +32,14 @@ impl Feed {
         self.known[self.known.len() - 1 - back]
     }
 
-    /// A place that nobody else asks for.
+    /// A place that no other caller asks for.
     pub(super) fn next(&mut self) -> FeedCursor {
         self.asked += 1;
         let position = EventPosition { transaction: 1, event: self.asked };
         FeedCursor { position, ..FeedCursor::default() }
     }
 
-    /// The answer to a move; what contradicts others.
+    /// The answer to a move; returns a contradiction.
     pub(super) fn moved(
         &mut self,
         from: FeedCursor,

@@ -1,4 +1,4 @@
-//! What is left when a schedule is over: compared with the answers, and then brought to its end.
+//! The end of a schedule: the store is compared with the answers, and then all work is brought to its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,11 +102,11 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether each claim belongs to a worker whose end somebody will notice.
+    /// Whether each claim belongs to a worker that will be reaped when it ends.
     async fn look_for_strays(&mut self) {
         let stranded: i64 = self.cluster.ask(STRANDED).await.get(0);
         if stranded > 0 {
-            self.book.find(format!("{stranded} chunks are held by nobody who is known"));
+            self.book.find(format!("{stranded} chunks are held by no worker that is known"));
         }
     }
 
@@ -165,7 +165,7 @@ impl Schedule<'_> {
                 }
             };
             if !is_asked_for {
-                book.find(format!("{} is there, and nobody was told so", history.id));
+                book.find(format!("{} is there, and no answer said so", history.id));
             }
         }
     }
@@ -336,7 +336,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Waits for an answer, and lets everybody go on meanwhile.
+    /// Waits for an answer, and lets all actors go on meanwhile.
     pub(super) async fn through<T>(&mut self, asking: impl Future<Output = T>) -> T {
         let mut asking = std::pin::pin!(asking);
         loop {

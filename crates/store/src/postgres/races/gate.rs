@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 
 use super::super::errors;
 
-/// What a writer's connections pass before each statement.
+/// The gate that a writer's connections pass before each statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     pub(super) actor: usize,

@@ -77,7 +77,7 @@ async fn shorten(cluster: &mut Cluster, seed: u64) -> Option<String> {
 }
 
 /// A number that the caller gives the test.
-#[expect(clippy::disallowed_methods, reason = "whoever runs the test says how much of it")]
+#[expect(clippy::disallowed_methods, reason = "the environment of a run says how much of it")]
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
@@ -102,7 +102,7 @@ fn whatever_the_interleaving_the_account_balances_and_every_answer_is_true() {
     assert_eq!(done.into_inner(), count);
 }
 
-/// A fault whose place has changed cannot be planted any more: whoever changes it mends the fault with it.
+/// A fault whose place has changed cannot be planted any more: a change of the place mends the fault, too.
 #[test]
 fn every_planted_fault_fits_the_sources() {
     let (mut faults, mut source, mut found) = (0, String::new(), String::new());

@@ -36,7 +36,7 @@ struct Actor {
     activity: Activity,
     /// Of the session that it was last seen with.
     backend: i32,
-    /// What it was let go on with.
+    /// The statement that it was let go on with.
     statement: &'static str,
     /// Calls that it has not answered.
     unanswered: usize,
@@ -207,7 +207,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Plays until every call is answered, nobody in nobody's way.
+    /// Plays until every call is answered, without pauses.
     pub(super) async fn finish_calls(&mut self) {
         loop {
             self.come_to_rest().await;

@@ -1,4 +1,4 @@
-//! What is asked in one schedule: few kinds of calls, so that what may meet does.
+//! The kinds of calls in one schedule: few of them, so that calls that may conflict do.
 
 use Kind::{
     AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, Claim, Die, Drain, Ingest,
@@ -6,7 +6,7 @@ use Kind::{
     Suppress, Take, WriteOff,
 };
 
-/// What can be asked.
+/// A kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Ingest,
@@ -65,7 +65,7 @@ pub(super) const THEMES: [&[Kind]; 7] = [
         Drain,
         MoveFeed,
     ],
-    // Few notifications, and everybody wants them.
+    // Few notifications, and all callers want them.
     &[
         Claim, Claim, Claim, Claim, Begin, Begin, Begin, Settle, Settle, Settle, Settle,
         SettleLate, SettleLate, CancelOne, CancelOne, Reap, Reap,
