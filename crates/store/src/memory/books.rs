@@ -8,6 +8,8 @@ use notification::{
     Guarantee, Lane, Name, NotificationId, State, Timestamp,
 };
 
+use crate::rows::codec::LogLine;
+use crate::rows::packing::KeyUse;
 use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
 
 /// The tag of every double.
@@ -67,22 +69,6 @@ pub(super) struct Piece {
 pub(super) struct Broadcast {
     pub(super) draft: BroadcastDraft,
     pub(super) sealed_at: Option<Timestamp>,
-}
-
-/// The notification or broadcast that an idempotency key was used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeyUse {
-    Notification(NotificationId),
-    Broadcast(BroadcastId),
-}
-
-/// An end or an attempt in the log.
-#[derive(Debug, Clone)]
-pub(super) struct Line<'a> {
-    pub(super) at: Timestamp,
-    pub(super) attempt: u16,
-    pub(super) status: u16,
-    pub(super) detail: &'a str,
 }
 
 // === impl Books ===
@@ -191,18 +177,10 @@ impl Books {
         entry.state
     }
 
-    /// Notes in the log where one notification stands now.
-    pub(super) fn note(&mut self, batch: BatchId, index: u16, line: &Line<'_>) {
-        let id = self.id(batch, index);
-        let entry = self.entry(batch, index);
-        let attempted = Attempted {
-            at: line.at,
-            attempt: line.attempt,
-            state: entry.state,
-            status: line.status,
-            detail: line.detail.to_owned(),
-        };
-        entry.attempts.push(attempted.clone());
+    /// Notes in the log an attempt or the end of one notification.
+    pub(super) fn note(&mut self, batch: BatchId, index: u16, line: LogLine<'_>) {
+        let (id, attempted) = (self.id(batch, index), Attempted::from(line));
+        self.entry(batch, index).attempts.push(attempted.clone());
         if let Some(page) = self.log.last_mut() {
             page.push(LogEntry { id, attempted });
         }

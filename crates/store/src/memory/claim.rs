@@ -6,8 +6,9 @@ use notification::{
     Chunk, ChunkId, Draft, Epoch, Event, Guarantee, Lane, State, Ticket, Timestamp, limits,
 };
 
-use super::books::{Books, Line, Piece};
+use super::books::{Books, Piece};
 use crate::rows::blame::{self, End, Fate, InFlight};
+use crate::rows::codec::LogLine;
 use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
 
 impl Books {
@@ -127,9 +128,9 @@ impl Books {
                 None => continue,
             };
             ended.push(index);
-            self.advance(piece.batch, index, event);
-            let line = Line { at: now, attempt: 0, status: 0, detail: &detail };
-            self.note(piece.batch, index, &line);
+            let state = self.advance(piece.batch, index, event);
+            let line = LogLine { detail: &detail, ..LogLine::unattempted(now, state) };
+            self.note(piece.batch, index, line);
             if event == Event::Suppress {
                 let (id, content) = (self.id(piece.batch, index), self.content(piece.batch, index));
                 fallbacks.extend(Draft::in_place_of(id, &envelope, content, now));
@@ -145,10 +146,15 @@ impl Books {
         let guarantee = self.batch(piece.batch).envelope.guarantee;
         let mut in_doubt = Vec::new();
         for &index in &piece.members {
-            if self.advance(piece.batch, index, Event::LoseLease) == State::InDoubt {
+            let state = self.advance(piece.batch, index, Event::LoseLease);
+            if state == State::InDoubt {
                 debug_assert!(piece.has_begun(index, guarantee));
-                let line = Line { at: now, attempt: piece.attempt, status: 0, detail };
-                self.note(piece.batch, index, &line);
+                let attempt = piece.attempt;
+                self.note(
+                    piece.batch,
+                    index,
+                    LogLine { at: now, attempt, state, status: 0, detail },
+                );
                 in_doubt.push(index);
             }
         }
@@ -248,9 +254,9 @@ impl Books {
         let detail = blame::QUARANTINED;
         for &index in &piece.members {
             self.advance(piece.batch, index, Event::Claim);
-            self.advance(piece.batch, index, Event::Quarantine);
-            let line = Line { at: now, attempt: piece.attempt, status: 0, detail };
-            self.note(piece.batch, index, &line);
+            let state = self.advance(piece.batch, index, Event::Quarantine);
+            let attempt = piece.attempt;
+            self.note(piece.batch, index, LogLine { at: now, attempt, state, status: 0, detail });
         }
     }
 

@@ -7,7 +7,8 @@ use notification::{
     BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Lane, Name, Timestamp, limits,
 };
 
-use super::books::{Books, Broadcast, KeyUse};
+use super::books::{Books, Broadcast};
+use crate::rows::packing::KeyUse;
 use crate::{Admission, BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 impl Books {

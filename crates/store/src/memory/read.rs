@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, BatchId, BroadcastId, Lane, Name, NotificationId, State};
 
-use super::books::{Books, KeyUse};
+use super::books::Books;
 use crate::rows::due::LANES_PER_PAGE;
+use crate::rows::packing::KeyUse;
 use crate::rows::parked::Counted;
 use crate::{
     Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page, ParkedChannel,

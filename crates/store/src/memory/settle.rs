@@ -5,7 +5,8 @@ use notification::{
     OutcomeGroup, Settlement, State, Timestamp,
 };
 
-use super::books::{Books, Line, Piece};
+use super::books::{Books, Piece};
+use crate::rows::codec::LogLine;
 use crate::{CancelTarget, Cancelled, Requeued, Settled, Suppression};
 
 impl Books {
@@ -37,10 +38,10 @@ impl Books {
             if is_attempt && envelope.guarantee == Guarantee::AtLeastOnce {
                 self.advance(piece.batch, index, Event::Begin);
             }
-            self.advance(piece.batch, index, event);
+            let state = self.advance(piece.batch, index, event);
             if event != Event::HandBack {
-                let line = Line { at, attempt, status: group.status, detail: &group.detail };
-                self.note(piece.batch, index, &line);
+                let (status, detail) = (group.status, &*group.detail);
+                self.note(piece.batch, index, LogLine { at, attempt, state, status, detail });
             }
             if group.suppress {
                 let recipient = self.recipient(piece.batch, index).clone();
@@ -92,7 +93,7 @@ impl Books {
                 cancelled.ended += 1;
             } else if state == State::Pending {
                 self.advance(batch, index, Event::Cancel);
-                self.note(batch, index, &Line { at: now, attempt: 0, status: 0, detail: "" });
+                self.note(batch, index, LogLine::unattempted(now, State::Cancelled));
                 if let Some(chunk) = self.chunk_with(batch, index) {
                     self.take_members(chunk, &[index]);
                 }
@@ -124,7 +125,11 @@ impl Books {
             return Requeued::Expired;
         }
         self.advance(batch, index, Event::Requeue);
-        self.note(batch, index, &Line { at: now, attempt: 0, status: 0, detail: "requeued" });
+        self.note(
+            batch,
+            index,
+            LogLine { detail: "requeued", ..LogLine::unattempted(now, State::Pending) },
+        );
         self.add_piece(Piece {
             batch,
             due_at: now,

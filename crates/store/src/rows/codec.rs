@@ -305,6 +305,13 @@ impl LogLine<'static> {
     }
 }
 
+impl From<LogLine<'_>> for Attempted {
+    fn from(line: LogLine<'_>) -> Self {
+        let LogLine { at, attempt, state, status, detail } = line;
+        Self { at, attempt, state, status, detail: detail.to_owned() }
+    }
+}
+
 // === impl LogRow ===
 
 impl LogRow {

@@ -77,9 +77,7 @@ impl Waiting {
     /// The entry that the log will get for members that it does not have yet.
     pub(crate) fn attempted(self) -> Option<Attempted> {
         let Self::Withdrawn(at) = self else { return None };
-        let LogLine { at, attempt, state, status, detail } =
-            LogLine::unattempted(at, State::Cancelled);
-        Some(Attempted { at, attempt, state, status, detail: detail.to_owned() })
+        Some(LogLine::unattempted(at, State::Cancelled).into())
     }
 }
 
