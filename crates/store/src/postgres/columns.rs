@@ -46,6 +46,20 @@ macro_rules! select_chunk {
 }
 pub(super) use select_chunk;
 
+// === impl NewChunk ===
+
+impl NewChunk {
+    /// `count` notifications of a batch, or `members` of it, before their first attempt.
+    pub(super) fn first(
+        batch: BatchId,
+        lane: LaneId,
+        due_at: Timestamp,
+        (count, members): (usize, Option<Vec<u8>>),
+    ) -> Self {
+        Self { batch, lane, due_at, attempt: 1, crashes: 0, count, members }
+    }
+}
+
 // === impl Columns ===
 
 impl<'a> Columns<'a> {

@@ -184,7 +184,8 @@ impl Transaction<'_> {
         let lanes = self.lane_numbers(lanes).await?;
         for batch in packer.batches {
             let lane = number_of(&lanes, &batch.envelope.lane);
-            writes.chunk(first_chunk(&batch, lane));
+            let of_all = (batch.items.len(), None);
+            writes.chunk(NewChunk::first(batch.id, lane, batch.envelope.due_at, of_all));
             self.count_accepted(batch.items.len());
             batches.push((lane, batch));
         }
@@ -262,17 +263,4 @@ pub(super) fn fingerprint_at(row: &Row, column: usize) -> Result<[u8; 32], Store
 pub(super) fn number_of(lanes: &HashMap<Lane, LaneId>, lane: &Lane) -> LaneId {
     debug_assert!(lanes.contains_key(lane), "lanes are looked up before they are used");
     lanes.get(lane).copied().unwrap_or_default()
-}
-
-/// All of a batch, due for the first time.
-fn first_chunk(batch: &BatchBuilder, lane: LaneId) -> NewChunk {
-    NewChunk {
-        batch: batch.id,
-        lane,
-        due_at: batch.envelope.due_at,
-        attempt: 1,
-        crashes: 0,
-        count: batch.items.len(),
-        members: None,
-    }
 }

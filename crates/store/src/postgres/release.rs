@@ -160,15 +160,9 @@ impl Transaction<'_> {
         let mut writes = Writes::default();
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
-            writes.chunk(NewChunk {
-                batch: BatchId(batch.id.cast_unsigned()),
-                lane: batch.lane,
-                due_at: batch.due_at,
-                attempt: 1,
-                crashes: 0,
-                count: batch.rest.len(),
-                members: (!is_whole).then(|| batch.rest.to_blob()),
-            });
+            let members = (!is_whole).then(|| batch.rest.to_blob());
+            let (id, rest) = (BatchId(batch.id.cast_unsigned()), (batch.rest.len(), members));
+            writes.chunk(NewChunk::first(id, batch.lane, batch.due_at, rest));
         }
         self.write(writes).await?;
         self.pass(slice).await

@@ -45,15 +45,8 @@ impl Request for RequeueNotifications {
             writes.log(owned.id, &log_row(&members, self.now));
             *transaction.totals.entry(State::Dead.code()).or_default() -= signed(members.len());
             transaction.count_accepted(members.len());
-            writes.chunk(NewChunk {
-                batch: owned.id,
-                lane,
-                due_at: self.now,
-                attempt: 1,
-                crashes: 0,
-                count: members.len(),
-                members: Some(members.to_blob()),
-            });
+            let requeued = (members.len(), Some(members.to_blob()));
+            writes.chunk(NewChunk::first(owned.id, lane, self.now, requeued));
         }
         transaction.write(writes).await?;
         Ok(answers)

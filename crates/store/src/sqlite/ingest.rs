@@ -102,15 +102,8 @@ impl Transaction<'_> {
         for batch in &packer.batches {
             let lane = self.lane_number(&batch.envelope.lane)?;
             self.store_batch(batch, lane)?;
-            self.add_chunk(&NewChunk {
-                batch: batch.id,
-                lane,
-                due_at: batch.envelope.due_at,
-                attempt: 1,
-                crashes: 0,
-                count: batch.items.len(),
-                members: None,
-            })?;
+            let of_all = (batch.items.len(), None);
+            self.add_chunk(&NewChunk::first(batch.id, lane, batch.envelope.due_at, of_all))?;
             self.count_accepted(batch.items.len());
         }
         let mut insert = self.sql(

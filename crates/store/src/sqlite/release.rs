@@ -100,15 +100,8 @@ impl Transaction<'_> {
                 continue;
             }
             let is_whole = rest.len() == batch.count;
-            self.add_chunk(&NewChunk {
-                batch: batch.id,
-                lane: batch.lane,
-                due_at: batch.due_at,
-                attempt: 1,
-                crashes: 0,
-                count: rest.len(),
-                members: (!is_whole).then_some(&rest),
-            })?;
+            let rest = (rest.len(), (!is_whole).then_some(&rest));
+            self.add_chunk(&NewChunk::first(batch.id, batch.lane, batch.due_at, rest))?;
         }
         self.pass(slice, released)
     }

@@ -25,15 +25,8 @@ impl Transaction<'_> {
             }
             self.add_log(batch, &log_row(&members, now))?;
             self.count_requeued(members.len());
-            self.add_chunk(&NewChunk {
-                batch,
-                lane,
-                due_at: now,
-                attempt: 1,
-                crashes: 0,
-                count: members.len(),
-                members: Some(&members),
-            })?;
+            let requeued = (members.len(), Some(&members));
+            self.add_chunk(&NewChunk::first(batch, lane, now, requeued))?;
         }
         Ok(answers)
     }

@@ -67,6 +67,20 @@ pub(super) struct NewChunk<'a> {
     pub(super) members: Option<&'a Members>,
 }
 
+// === impl NewChunk ===
+
+impl<'a> NewChunk<'a> {
+    /// `count` notifications of a batch, or `members` of it, before their first attempt.
+    pub(super) fn first(
+        batch: BatchId,
+        lane: LaneId,
+        due_at: Timestamp,
+        (count, members): (usize, Option<&'a Members>),
+    ) -> Self {
+        Self { batch, lane, due_at, attempt: 1, crashes: 0, count, members }
+    }
+}
+
 // === impl WriterState ===
 
 impl WriterState {
