@@ -214,7 +214,7 @@ impl<'a> Snapshot<'a> {
                 let items = group.indexes.len() as u64;
                 if group.attempted.state.is_terminal() {
                     account.add(group.attempted.state, items);
-                } else if group.is_requeue() {
+                } else if group.attempted.is_requeue() {
                     requeued += items;
                 }
             }

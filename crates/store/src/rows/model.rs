@@ -12,6 +12,7 @@ use super::codec::{Items, LogGroup};
 use super::codes::LaneId;
 use super::members::Members;
 use super::release::Waiting;
+use super::requeue::put_end_last;
 use crate::{Attempted, History, StoreError};
 
 /// A row of `chunk`.
@@ -102,6 +103,9 @@ impl BatchHistory {
             let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
             if chunk.is_none() && attempts.is_empty() {
                 attempts.extend(self.waiting.and_then(Waiting::attempted));
+            }
+            if chunk.is_none() {
+                put_end_last(&mut attempts);
             }
             let (state, next_attempt_at) = match chunk {
                 Some((chunk, _)) => chunk.state_of(delivery.index),

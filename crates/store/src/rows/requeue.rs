@@ -6,7 +6,7 @@ use notification::{BatchId, NotificationId, State, Timestamp};
 
 use super::codec::{LogGroup, LogLine, LogRow};
 use super::members::Members;
-use crate::Requeued;
+use crate::{Attempted, Requeued};
 
 /// A request by batch: places in the request, and members.
 pub(crate) type Asked = BTreeMap<BatchId, Vec<(usize, NotificationId)>>;
@@ -85,7 +85,7 @@ impl Owned {
 impl Deaths {
     /// Counts what a line of the log says.
     pub(crate) fn add(&mut self, group: &LogGroup) {
-        let change = match (group.attempted.state == State::Dead, group.is_requeue()) {
+        let change = match (group.attempted.state == State::Dead, group.attempted.is_requeue()) {
             (true, _) => 1,
             (false, true) => -1,
             (false, false) => return,
@@ -106,11 +106,53 @@ impl Deaths {
     }
 }
 
-// === impl LogGroup ===
+// === impl Attempted ===
 
-impl LogGroup {
-    /// Whether an operator sent these again: what is pending after an attempt has the attempt's number.
+impl Attempted {
+    /// Whether an operator sent it again: what is pending after an attempt has the attempt's number.
     pub(crate) fn is_requeue(&self) -> bool {
-        self.attempted.state == State::Pending && self.attempted.attempt == 0
+        self.state == State::Pending && self.attempt == 0
+    }
+}
+
+/// Puts the end of a notification that has no chunk last, where it is read. The log of several processes is in the order of
+/// their transactions' numbers, and a transaction may have its number before another one and write after it: what was
+/// requeued and cancelled may stand there as cancelled and requeued. So the end is told by counting: one that is no death is
+/// final, and so is the death that was not followed by a requeue.
+pub(crate) fn put_end_last(attempts: &mut Vec<Attempted>) {
+    let is_final = |it: &Attempted| it.state.is_terminal() && it.state != State::Dead;
+    let last_death = attempts.iter().rposition(|it| it.state == State::Dead);
+    let deaths = attempts.iter().filter(|it| it.state == State::Dead).count();
+    let requeues = attempts.iter().filter(|it| it.is_requeue()).count();
+    let end = attempts.iter().rposition(is_final);
+    if let Some(end) = end.or(last_death.filter(|_| deaths > requeues)) {
+        let end = attempts.remove(end);
+        attempts.push(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_last_in_whatever_order_the_log_has_it() {
+        let attempted = |(state, attempt): (State, u16)| Attempted {
+            attempt,
+            ..LogLine::unattempted(Timestamp::from_millis(0), state).into()
+        };
+        let last = |lines: &[(State, u16)]| {
+            let mut attempts: Vec<Attempted> = lines.iter().copied().map(attempted).collect();
+            put_end_last(&mut attempts);
+            attempts.last().map(|it| it.state)
+        };
+        let (dead, requeued) = ((State::Dead, 1), (State::Pending, 0));
+        let (deferred, cancelled) = ((State::Pending, 1), (State::Cancelled, 0));
+        assert_eq!(last(&[dead, cancelled, requeued]), Some(State::Cancelled));
+        assert_eq!(last(&[requeued, dead, cancelled]), Some(State::Cancelled));
+        assert_eq!(last(&[dead, dead, requeued]), Some(State::Dead));
+        assert_eq!(last(&[deferred, dead]), Some(State::Dead));
+        assert_eq!(last(&[dead, requeued]), Some(State::Pending), "it has not ended");
+        assert_eq!(last(&[]), None);
     }
 }

@@ -185,7 +185,7 @@ impl Auditing {
                     let ended = group.indexes.len() as u64;
                     account.remove(group.attempted.state, ended);
                     account.add(State::Pending, ended);
-                } else if group.is_requeue() {
+                } else if group.attempted.is_requeue() {
                     let requeued = group.indexes.len() as u64;
                     account.remove(State::Pending, requeued);
                     account.add(State::Dead, requeued);

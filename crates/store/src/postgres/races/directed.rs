@@ -1,21 +1,26 @@
 //! Interleavings that were found once, or are promised, played on purpose.
 
-use notification::State;
+use notification::{Disposition, OutcomeGroup, Settlement, State};
 
 use super::super::membership::depart;
-use super::super::{broadcast, claim, reap};
-use super::cluster::Cluster;
-use super::cluster::are_blocked;
+use super::super::{broadcast, cancel, claim, ingest, reap, requeue, settle};
+use super::book::Book;
+use super::calls::{Call, Heard};
+use super::cluster::{Cluster, WRITERS, are_blocked};
 use super::controls::Event;
 use super::finish::STRANDED;
 use super::schedule::Schedule;
-use crate::conformance::{BroadcastShape, Shape, at, claim_request};
-use crate::{BroadcastOpened, ClaimRequest, Ending, RecipientGroup, StoreError};
+use crate::conformance::{BroadcastShape, Shape, at, claim_request, name};
+use crate::{
+    Admission, BroadcastOpened, ClaimRequest, Ending, ReadStore as _, RecipientGroup, Requeued,
+    StoreError,
+};
 
 /// How often the two processes meet, each time in another order of statements.
 const MEETINGS: u64 = 100;
 /// Batches, one more than are removed in a transaction.
 const BATCHES: usize = 2_001;
+const LOGGED: &str = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
 
 #[tokio::test]
 async fn an_expired_chunk_that_one_process_cancels_while_another_ends_it_ends_once() {
@@ -113,4 +118,51 @@ async fn a_chunk_that_is_locked_when_its_lease_ends_is_looked_at_again_soon() {
     schedule.cluster.control.client.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(schedule.through(claim(61_000)).await.unwrap().chunks.len(), 1);
     drop(work);
+}
+
+/// The one that cancels has its number of a transaction first, from the rest of the batch that it locks, and writes last: so the
+/// log has the end before the requeue.
+#[tokio::test]
+async fn one_that_is_requeued_while_it_is_cancelled_can_be_read() {
+    let mut cluster = Cluster::start().await;
+    let mut schedule = Schedule::begin(&mut cluster, 1).await;
+    let [one, other] = [0, 1].map(|engine: usize| schedule.engines[engine].work.clone());
+    let drafts = ["one", "other"].map(|to| Shape::default().draft(to)).to_vec();
+    let ingest = ingest::IngestDrafts { drafts, now: at(0) };
+    let intake = schedule.engines[0].intake.clone();
+    let admissions = schedule.through(intake.run(ingest)).await.unwrap();
+    let [Admission::Accepted(id), _] = admissions[..] else { panic!("{admissions:?}") };
+    schedule.cluster.give_all(&schedule.engines[0]).await;
+    let claim = claim::ClaimChunks(claim_request(0));
+    let chunk = schedule.through(one.run(claim)).await.unwrap().chunks.remove(0);
+    let group = OutcomeGroup {
+        disposition: Disposition::Ended(State::Dead),
+        status: 0,
+        detail: "".into(),
+        suppress: false,
+        gone_since: [].into(),
+        indexes: vec![id.index()],
+    };
+    let (chunk, epoch, groups) = (chunk.id, chunk.epoch, vec![group]);
+    let settlement = Settlement { chunk, epoch, at: at(0), groups, fallbacks: Vec::new() };
+    schedule.through(one.run(settle::SettleChunks(vec![settlement]))).await.unwrap();
+
+    let answer = Box::pin(async move {
+        let tenant = name("tenant");
+        let cancelled = other.run(cancel::CancelNotification { id, tenant, now: at(1) }).await;
+        assert_eq!(cancelled.unwrap().map(|it| it.cancelled), Some(1));
+        Box::new(|_: &mut Book| {}) as Heard
+    });
+    let call = Call { actor: WRITERS + 1, words: "cancel".to_owned(), answer };
+    schedule.go_until(call, LOGGED).await;
+    let tenant = name("tenant");
+    let request = requeue::RequeueNotifications { ids: vec![id], tenant, now: at(2) };
+    let requeued = schedule.through(one.run(request)).await.unwrap();
+    assert_eq!(requeued, [Requeued::Requeued]);
+    schedule.finish_calls().await;
+    let history = schedule.cluster.reader.find(id).await.unwrap().unwrap();
+    assert_eq!(history.state, State::Cancelled);
+    let states: Vec<State> = history.attempts.iter().map(|it| it.state).collect();
+    assert_eq!(states, [State::Dead, State::Pending, State::Cancelled]);
+    drop((one, intake));
 }
