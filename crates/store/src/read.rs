@@ -185,7 +185,7 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
 
     /// Notifications after `after`, at most `items`, in the order of their numbers. That is not the order of their commits:
     /// on PostgreSQL each process draws numbers in advance, so what is accepted later may stand before `after`. To
-    /// follow a store, read [`ReadStore::log`], which is in the order of commits.
+    /// follow a store, read [`ReadStore::log`], of which nothing appears before a position that was read.
     async fn list(
         &self,
         filter: Filter,
@@ -213,7 +213,8 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// pending exactly once or ended exactly once, and the running totals say the same.
     async fn audit(&self) -> Result<Audit, StoreError>;
 
-    /// The log from `position` on, about `entries` of it.
+    /// The log from `position` on, about `entries` of it. On PostgreSQL it is in the order in which transactions began to
+    /// write: of two that are concurrent, the later one to end may stand first.
     async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError>;
 
     /// The suppression list of `channel` in order of recipient, after `after`, at most `items`.
