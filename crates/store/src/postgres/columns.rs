@@ -9,18 +9,7 @@ use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-
-/// A chunk to be stored, ready.
-#[derive(Debug)]
-pub(super) struct NewChunk {
-    pub(super) batch: BatchId,
-    pub(super) lane: LaneId,
-    pub(super) due_at: Timestamp,
-    pub(super) attempt: u16,
-    pub(super) crashes: u16,
-    pub(super) count: usize,
-    pub(super) members: Option<Vec<u8>>,
-}
+use crate::rows::new_chunk::NewChunk;
 
 /// New chunks by column.
 pub(super) struct Columns<'a> {
@@ -45,20 +34,6 @@ macro_rules! select_chunk {
     };
 }
 pub(super) use select_chunk;
-
-// === impl NewChunk ===
-
-impl NewChunk {
-    /// `count` notifications of a batch, or `members` of it, before their first attempt.
-    pub(super) fn first(
-        batch: BatchId,
-        lane: LaneId,
-        due_at: Timestamp,
-        (count, members): (usize, Option<Vec<u8>>),
-    ) -> Self {
-        Self { batch, lane, due_at, attempt: 1, crashes: 0, count, members }
-    }
-}
 
 // === impl Columns ===
 

@@ -12,11 +12,12 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::columns::{NewChunk, counted, narrow};
+use super::columns::{counted, narrow};
 use super::transaction::{Failure, TenantKey, Transaction, Writes};
 use super::writer::Request;
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::packing::{BatchBuilder, Batches, KeyUse};
 use crate::{Admission, StoreError};
 

@@ -10,6 +10,7 @@ use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::settlement::ChunkPart;
 use crate::{Ending, Recovery};
 
@@ -145,7 +146,7 @@ async fn judge(
                     count(crashes, first.due_at);
                     writes.shrink(chunk, &first.members);
                 }
-                parts.for_each(|part| writes.part(chunk, &part));
+                parts.for_each(|part| writes.chunk(NewChunk::part(chunk, &part)));
             }
             Fate::Quarantined => {
                 let (at, attempt, state) = (end.now, chunk.attempt, State::Dead);

@@ -9,13 +9,14 @@ use flow::Tasks;
 use notification::{BatchId, State, Timestamp};
 use tokio::sync::Notify;
 
-use super::columns::{NewChunk, signed};
+use super::columns::signed;
 use super::transaction::{Failure, Transaction, Writes};
 use super::writer::{Request, WriterHandle};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::release::{self, Slicing};
 
 /// Has slices made for as long as there are any.
@@ -160,7 +161,7 @@ impl Transaction<'_> {
         let mut writes = Writes::default();
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
-            let members = (!is_whole).then(|| batch.rest.to_blob());
+            let members = (!is_whole).then_some(&batch.rest);
             let (id, rest) = (BatchId(batch.id.cast_unsigned()), (batch.rest.len(), members));
             writes.chunk(NewChunk::first(id, batch.lane, batch.due_at, rest));
         }

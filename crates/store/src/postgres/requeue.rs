@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
-use super::columns::{NewChunk, signed};
+use super::columns::signed;
 use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
 use crate::{Requeued, StoreError};
 
@@ -45,7 +46,7 @@ impl Request for RequeueNotifications {
             writes.log(owned.id, &log_row(&members, self.now));
             *transaction.totals.entry(State::Dead.code()).or_default() -= signed(members.len());
             transaction.count_accepted(members.len());
-            let requeued = (members.len(), Some(members.to_blob()));
+            let requeued = (members.len(), Some(&members));
             writes.chunk(NewChunk::first(owned.id, lane, self.now, requeued));
         }
         transaction.write(writes).await?;

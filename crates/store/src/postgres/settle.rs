@@ -12,6 +12,7 @@ use super::writer::Request;
 use crate::rows::codes;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::settlement;
 use crate::{Begun, Mark, Settled, Suppression};
 
@@ -46,7 +47,7 @@ impl Request for SettleChunks {
             }
             writes.log(chunk.batch, &applied.log);
             for part in &applied.parts {
-                writes.part(chunk, part);
+                writes.chunk(NewChunk::part(chunk, part));
             }
             for group in applied.suppressed {
                 suppressed.push((chunk.clone(), group, settlement.at));

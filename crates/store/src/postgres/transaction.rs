@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
-use super::columns::{Columns, NewChunk, chunk_at, counted, select_chunk, signed};
+use super::columns::{Columns, chunk_at, counted, select_chunk, signed};
 use super::connection::Session;
 use super::growth::MANY;
 use super::notices::to_payloads;
@@ -19,8 +19,8 @@ use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::packing::{BatchPacker, KeyUse};
-use crate::rows::settlement::ChunkPart;
 
 /// The transaction under way. It may come to nothing and be done again.
 #[derive(Debug)]
@@ -373,19 +373,6 @@ impl Writes {
 
     pub(super) fn chunk(&mut self, chunk: NewChunk) {
         self.chunks.push(chunk);
-    }
-
-    /// Stores members of `chunk` as a chunk of their own.
-    pub(super) fn part(&mut self, chunk: &ChunkRow, part: &ChunkPart) {
-        self.chunks.push(NewChunk {
-            batch: chunk.batch,
-            lane: chunk.lane,
-            due_at: part.due_at,
-            attempt: part.attempt,
-            crashes: part.crashes,
-            count: part.members.len(),
-            members: Some(part.members.to_blob()),
-        });
     }
 
     /// Leaves only `rest` in a chunk; an empty chunk is gone.

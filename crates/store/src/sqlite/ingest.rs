@@ -7,10 +7,11 @@ use tokio::sync::oneshot;
 
 use super::Sqlite;
 use super::rows::signed;
-use super::transaction::{NewChunk, Transaction};
+use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use super::writer::{Accept, Command};
 use crate::rows::codes::LaneId;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::packing::{BatchBuilder, BatchPacker, Batches, KeyUse};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
 

@@ -9,6 +9,7 @@ use crate::rows::blame::{self, End, Fate, InFlight};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::settlement::ChunkPart;
 use crate::{Ending, Recovery, StoreError};
 
@@ -68,7 +69,7 @@ impl Transaction<'_> {
                     self.sql(update)?.execute(params![number, crashes, first.due_at.millis()])?;
                     self.shrink(chunk.id, &first.members)?;
                 }
-                parts.try_for_each(|part| self.add_part(chunk, &part))?;
+                parts.try_for_each(|part| self.add_chunk(&NewChunk::part(chunk, &part)))?;
             }
             Fate::Quarantined => {
                 let (attempt, state) = (chunk.attempt, State::Dead);

@@ -5,11 +5,12 @@ use notification::{BatchId, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use super::rows::signed;
-use super::transaction::{NewChunk, Transaction};
+use super::transaction::Transaction;
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::release::{self, Waiting};
 
 /// Batches that wait, in order of their numbers.

@@ -3,9 +3,10 @@
 use notification::{BatchId, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
-use super::transaction::{NewChunk, Transaction};
+use super::transaction::Transaction;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
 use crate::{Requeued, StoreError};
 

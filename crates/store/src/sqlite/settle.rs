@@ -2,11 +2,12 @@
 
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
-use super::transaction::{NewChunk, Transaction};
+use super::transaction::Transaction;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, deliveries};
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::packing::BatchPacker;
-use crate::rows::settlement::{self, ChunkPart};
+use crate::rows::settlement;
 use crate::{Settled, StoreError, Suppression};
 
 impl Transaction<'_> {
@@ -20,7 +21,7 @@ impl Transaction<'_> {
         }
         self.add_log(chunk.batch, &applied.log)?;
         for part in &applied.parts {
-            self.add_part(&chunk, part)?;
+            self.add_chunk(&NewChunk::part(&chunk, part))?;
         }
         for group in applied.suppressed {
             self.suppress_group(&chunk, group, settlement.at)?;
@@ -49,23 +50,6 @@ impl Transaction<'_> {
         let mut packer = BatchPacker::default();
         packer.pack(self, drafts, now)?;
         self.store_packed(packer)
-    }
-
-    /// Stores members of `chunk` as a chunk of their own.
-    pub(super) fn add_part(
-        &mut self,
-        chunk: &ChunkRow,
-        part: &ChunkPart,
-    ) -> Result<(), StoreError> {
-        self.add_chunk(&NewChunk {
-            batch: chunk.batch,
-            lane: chunk.lane,
-            due_at: part.due_at,
-            attempt: part.attempt,
-            crashes: part.crashes,
-            count: part.members.len(),
-            members: Some(&part.members),
-        })
     }
 
     fn suppress_group(

@@ -14,6 +14,7 @@ use crate::rows::codes::LaneId;
 use crate::rows::lanes::Lanes;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::new_chunk::NewChunk;
 use crate::rows::release::Slicing;
 
 /// The state of the writer: what it knows without asking the database. Read anew when a store is opened.
@@ -53,32 +54,6 @@ pub(super) struct Committed {
     pub(super) woke: bool,
     /// Whether any notification was accepted or ended.
     pub(super) counted: bool,
-}
-
-/// A chunk to be stored, ready.
-#[derive(Debug)]
-pub(super) struct NewChunk<'a> {
-    pub(super) batch: BatchId,
-    pub(super) lane: LaneId,
-    pub(super) due_at: Timestamp,
-    pub(super) attempt: u16,
-    pub(super) crashes: u16,
-    pub(super) count: usize,
-    pub(super) members: Option<&'a Members>,
-}
-
-// === impl NewChunk ===
-
-impl<'a> NewChunk<'a> {
-    /// `count` notifications of a batch, or `members` of it, before their first attempt.
-    pub(super) fn first(
-        batch: BatchId,
-        lane: LaneId,
-        due_at: Timestamp,
-        (count, members): (usize, Option<&'a Members>),
-    ) -> Self {
-        Self { batch, lane, due_at, attempt: 1, crashes: 0, count, members }
-    }
 }
 
 // === impl WriterState ===
@@ -168,7 +143,7 @@ impl<'a> Transaction<'a> {
         Ok(select.query_row([id.0.cast_signed()], ChunkRow::read).optional()?)
     }
 
-    pub(super) fn add_chunk(&mut self, chunk: &NewChunk<'_>) -> Result<(), StoreError> {
+    pub(super) fn add_chunk(&mut self, chunk: &NewChunk) -> Result<(), StoreError> {
         self.sql(
             "INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count, members) \
              VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)",
@@ -180,7 +155,7 @@ impl<'a> Transaction<'a> {
             chunk.attempt,
             chunk.crashes,
             signed(chunk.count),
-            chunk.members.map(Members::to_blob),
+            chunk.members,
         ])?;
         self.add_due(chunk.lane, chunk.due_at)
     }
