@@ -52,7 +52,8 @@ type Recipient = (BroadcastRecipient, bool);
 
 /// Recipients that are checked together, each with its position in the body: as many as delay no other request.
 struct RecipientSlice<P> {
-    head_bytes: usize,
+    /// Bytes of the broadcast that each recipient has rendered.
+    rendered_bytes: usize,
     budget: YieldBudget,
     read: Vec<(P, Result<Recipient, ParseError>)>,
 }
@@ -113,7 +114,7 @@ async fn create_whole(
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => return replayed(shared, id).await,
     };
-    let (mut invalid_fields, mut slice) = (Vec::new(), RecipientSlice::new(head_bytes));
+    let (mut invalid_fields, mut slice) = (Vec::new(), RecipientSlice::new(&upload, head_bytes));
     let mut recipients = recipients.into_iter().enumerate().peekable();
     while let Some((index, recipient)) = recipients.next() {
         slice.push(index, recipient.get().len(), parse::recipient(&whole, recipient));
@@ -199,7 +200,7 @@ async fn create_from_input(
 
 /// Adds every further line to `upload`, whose first line had `head_bytes`; gives up at the first that is wrong.
 async fn fill(upload: &mut Upload, input: &mut Input, head_bytes: usize) -> Result<(), Problem> {
-    let mut slice = RecipientSlice::new(head_bytes);
+    let mut slice = RecipientSlice::new(upload, head_bytes);
     loop {
         while let Some(line) = input.next() {
             push_line(&mut slice, line);
@@ -266,13 +267,19 @@ async fn replayed(shared: &ApiState, id: BroadcastId) -> Result<BroadcastCreated
 // === impl RecipientSlice ===
 
 impl<P: Copy> RecipientSlice<P> {
-    fn new(head_bytes: usize) -> Self {
-        Self { head_bytes, budget: YieldBudget::default(), read: Vec::new() }
+    /// A slice for `upload`, whose first line had `head_bytes`.
+    fn new(upload: &Upload, head_bytes: usize) -> Self {
+        let (rendered_bytes, budget) = if upload.renders() {
+            (head_bytes, YieldBudget::default())
+        } else {
+            (0, YieldBudget::of_plain_items())
+        };
+        Self { rendered_bytes, budget, read: Vec::new() }
     }
 
     /// Adds what was read at `place` from so many bytes.
     fn push(&mut self, place: P, bytes: usize, read: Result<Recipient, ParseError>) {
-        self.budget.spend(self.head_bytes + bytes);
+        self.budget.spend(self.rendered_bytes + bytes);
         self.read.push((place, read));
     }
 
