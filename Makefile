@@ -13,7 +13,7 @@ demo: setup
 ## test: everything that must hold; starts PostgreSQL, RabbitMQ, NATS, Postfix, OpenSMTPD and Exim on private ports
 test: setup setup-servers
 	$(CARGO) build --workspace --all-targets --locked
-	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO_TARGET_DIR)/debug/xtask test
 
 ## build: the released binary, target/release/belfry
 build: setup
@@ -35,7 +35,7 @@ bench: setup
 kill-test: setup
 	scripts/kill-test.sh
 
-## stress-test: everything that must hold, ten times, beside two busy loops
+## stress-test: everything that must hold, ten times, beside two busy loops (2 h on two cores)
 stress-test: setup setup-servers
 	scripts/stress-test.sh
 

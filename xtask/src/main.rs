@@ -1,6 +1,7 @@
-//! The project's own checks and generators: `cargo xtask docs` and `cargo xtask tidy`.
+//! The project's own checks and generators: `cargo xtask docs`, `cargo xtask tidy` and `cargo xtask test`.
 
 mod docs;
+mod suite;
 mod tidy;
 
 use std::path::Path;
@@ -10,9 +11,11 @@ use anyhow::bail;
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    match std::env::args().nth(1).as_deref() {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
         Some("docs") => docs::write(&root),
         Some("tidy") => tidy::run(&root),
-        _ => bail!("usage: cargo xtask docs | tidy"),
+        Some("test") => suite::run(&root, &arguments.collect::<Vec<_>>()),
+        _ => bail!("usage: cargo xtask docs | tidy | test [PACKAGE]..."),
     }
 }

@@ -1,0 +1,185 @@
+//! Runs the test programs of the workspace, several at a time.
+//!
+//! Most of them wait for servers and for processes that end, so several at a time take half as long as one after the other on two
+//! cores. What a program printed is shown when it ends, in one piece; a failure does not keep the others from running, and all
+//! failures are named at the end.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use cargo_metadata::Message;
+
+/// Programs that run at a time.
+const AT_ONCE: usize = 4;
+/// Programs that take minutes. They begin first, so that none of them is left running alone at the end.
+const LONGEST: &[&str] =
+    &["store", "blame", "cluster", "postgres_conformance", "cluster_kill", "belfry"];
+
+/// A program with tests.
+#[derive(Debug)]
+struct Program {
+    /// Its package, and its name in there.
+    name: String,
+    /// Place in the order; the least begins first.
+    rank: usize,
+    folder: PathBuf,
+    executable: PathBuf,
+}
+
+/// What became of a program.
+#[derive(Debug)]
+struct Outcome {
+    has_passed: bool,
+    took: Duration,
+    printed: Vec<u8>,
+}
+
+/// Builds and runs the tests of `packages`, of the whole workspace if there are none, and those in the documentation.
+pub(crate) fn run(root: &Path, packages: &[String]) -> anyhow::Result<ExitCode> {
+    let mut selection = Vec::new();
+    for package in packages {
+        selection.extend(["--package", package]);
+    }
+    if packages.is_empty() {
+        selection.push("--workspace");
+    }
+    let programs = build(root, &selection)?;
+    let mut failed = run_all(programs, &mut std::io::stdout())?;
+    let documentation = cargo(root, &["--doc"], &selection).status().context("cannot run cargo")?;
+    if !documentation.success() {
+        failed.push("the tests in the documentation".to_owned());
+    }
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(std::io::stderr(), "failed: {}", failed.join(", "))?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// `cargo test` with `options`, for the packages of `selection`.
+fn cargo(root: &Path, options: &[&str], selection: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(root).args(["test", "--locked"]).args(options).args(selection);
+    command
+}
+
+/// Builds the programs; the longest first.
+fn build(root: &Path, selection: &[&str]) -> anyhow::Result<Vec<Program>> {
+    let options = ["--no-run", "--message-format=json-render-diagnostics"];
+    let mut building = cargo(root, &options, selection);
+    let mut building = building.stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
+    let messages = building.stdout.take().context("cargo has no output")?;
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(std::io::BufReader::new(messages)) {
+        let Message::CompilerArtifact(artifact) = message? else { continue };
+        let Some(executable) = artifact.executable.filter(|_| artifact.profile.test) else {
+            continue;
+        };
+        let folder = artifact.manifest_path.parent().context("a package without a folder")?;
+        let target = artifact.target.name;
+        programs.push(Program {
+            name: format!("{} {target}", folder.file_name().unwrap_or_default()),
+            rank: LONGEST.iter().position(|name| *name == target).unwrap_or(LONGEST.len()),
+            folder: folder.into(),
+            executable: executable.into(),
+        });
+    }
+    ensure!(building.wait()?.success(), "the tests do not build");
+    ensure!(!programs.is_empty(), "there are no tests");
+    programs.sort_by_key(|program| program.rank);
+    Ok(programs)
+}
+
+/// Runs `programs`, writes what they print to `out`, and returns the names of those that failed.
+fn run_all(programs: Vec<Program>, out: &mut (impl Write + Send)) -> anyhow::Result<Vec<String>> {
+    let waiting = Mutex::new(VecDeque::from(programs));
+    let ended = Mutex::new((out, Vec::new()));
+    let work = || -> anyhow::Result<()> {
+        loop {
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(program) = next else { return Ok(()) };
+            let outcome = program.run()?;
+            let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+            write!(ended.0, "\n     {program} {outcome}")?;
+            ended.0.write_all(&outcome.printed)?;
+            if !outcome.has_passed {
+                ended.1.push(program.name);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })?;
+    Ok(ended.into_inner().unwrap_or_else(PoisonError::into_inner).1)
+}
+
+// === impl Program ===
+
+impl Program {
+    #[expect(clippy::disallowed_methods, reason = "how long a program took is only shown")]
+    fn run(&self) -> anyhow::Result<Outcome> {
+        let began = Instant::now();
+        let mut command = Command::new(&self.executable);
+        let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("cannot run {}", self.executable.display()))?;
+        let printed = [output.stdout, output.stderr].concat();
+        Ok(Outcome { has_passed: output.status.success(), took: began.elapsed(), printed })
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({})", self.name, self.executable.display())
+    }
+}
+
+// === impl Outcome ===
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.has_passed { "passed" } else { "FAILED" };
+        writeln!(formatter, "{word} after {} s", self.took.as_secs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_run_when_some_fail_and_those_are_named() {
+        let program = |number: usize| {
+            let executable = if number % 7 == 3 { "/bin/false" } else { "/bin/pwd" };
+            Program {
+                name: number.to_string(),
+                rank: 0,
+                folder: "/".into(),
+                executable: executable.into(),
+            }
+        };
+        let mut out = Vec::new();
+        let mut failed = run_all((0..50).map(program).collect(), &mut out).unwrap();
+        failed.sort_by_key(|name| name.parse::<usize>().unwrap());
+        assert_eq!(failed, ["3", "10", "17", "24", "31", "38", "45"]);
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out.matches("FAILED after").count(), failed.len());
+        assert_eq!(out.matches("(/bin/pwd) passed after 0 s\n/\n").count(), 50 - failed.len());
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_is_an_error() {
+        let executable = PathBuf::from("/nowhere");
+        let program = Program { name: String::new(), rank: 0, folder: "/".into(), executable };
+        let error = run_all(vec![program], &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "cannot run /nowhere");
+    }
+}
