@@ -55,6 +55,7 @@ impl EventLine {
             (Some(reason), Some(status), Some(since)) => {
                 format!("{text} since {since}: {status} {reason}")
             }
+            // A lift has none of the three.
             _ => text,
         }
     }
@@ -97,5 +98,6 @@ pub(super) fn json_bytes(event: &SuppressionEvent) -> usize {
         Change::Suppressed { reason, .. } => reason.len(),
         Change::Lifted => 0,
     };
+    // The constant covers the names of the fields, the position, the channel and two instants.
     2 * event.recipient.len() + 6 * words + 512
 }

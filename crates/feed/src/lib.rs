@@ -145,12 +145,14 @@ impl Feed {
             *end += json_bytes(event);
             Some((*end, event))
         });
+        // One change always fits: a recipient has 2 KiB and a reason 200 characters at most. So the feed never stops at one.
         let fitting = ends.take_while(|(end, _)| *end <= CONTENT_BYTES).map(|(_, event)| event);
         let fitting: Vec<&SuppressionEvent> = fitting.collect();
         let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
             return Ok(Pause::UntilChanged);
         };
         let (now, until) = (self.intake.now(), last.position);
+        // Where more waits than fits, a pause would gather nothing.
         let is_full = fitting.len() == EVENTS || until < page.next;
         // A change from the future tells of a clock that was set, and of no age.
         let age = if first.at > now { GATHER } else { now.since(first.at) };
@@ -175,6 +177,7 @@ impl Feed {
         let mut events = Vec::new();
         while position < until {
             let page = self.reads.suppression_events(position, EVENTS).await?;
+            // There are changes up to `until`, for the cursor names it: another transaction hides them for now.
             if page.next == position {
                 return Ok(None);
             }
@@ -212,6 +215,7 @@ impl FeedRun {
     async fn step(&mut self) -> Result<Pause, StoreError> {
         let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;
         let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
+        // Another process may have moved the feed since: what was under way here is then settled.
         let known = self.under_way.filter(|under_way| under_way.cursor == cursor);
         let under_way = match known {
             Some(under_way) => under_way,
@@ -248,8 +252,10 @@ impl FeedRun {
             ..Submission::default()
         };
         let now = intake.now();
+        // Checked without a key: a key with a control character is refused, so that no caller has one like the feed's.
         let mut draft = match intake.check(tenant, &submission, recipient.clone(), now) {
             Ok(draft) => draft,
+            // A reload may bring the channel back: the feed keeps its place until then.
             Err(fault) => {
                 let channel = channel.clone();
                 if self.is_warning_due() {
@@ -290,15 +296,18 @@ impl FeedRun {
         }
         if !history.state.is_terminal() {
             let look = FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS));
+            // An attempt that is due may be under way: `look` keeps the wait above zero.
             let next = history.next_attempt_at.map_or(Duration::ZERO, |at| at.since(now));
             return Ok(Pause::For(next.min(LONGEST_WAIT).max(look)));
         }
+        // The log says when it ended, so a restart does not begin the wait anew.
         let ended_at = history.attempts.last().map_or(since, |attempted| attempted.at);
         let wait = AFTER_REFUSAL * (1 << cursor.tries.min(REFUSAL_DOUBLINGS));
         let wait = ended_at.plus(wait).since(now);
         if !wait.is_zero() {
             return Ok(Pause::For(wait));
         }
+        // The tries are part of the key: with the same key the ended notification would be replayed.
         self.feed.move_on(cursor, FeedCursor { tries: cursor.tries + 1, ..cursor }).await
     }
 

@@ -51,6 +51,7 @@ impl Backoff {
     ) -> Duration {
         let own = self.ceiling(attempt).mul_f64(random.f64());
         match asked {
+            // The jitter on top parts those that were all told to wait for the same time.
             Some(wait) => own.max(wait.saturating_add(self.base.mul_f64(random.f64()))),
             None => own,
         }
@@ -58,6 +59,7 @@ impl Backoff {
 
     /// The longest possible delay after attempt number `attempt`.
     fn ceiling(&self, attempt: u16) -> Duration {
+        // A shift by 32 would overflow; every cap in use is reached long before.
         let doublings = u32::from(attempt.saturating_sub(1)).min(31);
         self.base.saturating_mul(1 << doublings).min(self.cap)
     }

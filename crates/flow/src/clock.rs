@@ -67,6 +67,7 @@ impl Clock {
 
     /// This clock, and what moves it. For tests: the steering is never freed.
     pub fn steered(self) -> (Self, &'static Steering) {
+        // A `&'static` keeps the clock `Copy`, so every stage holds one by value.
         let steering: &'static Steering = Box::leak(Box::new(Steering::new(self.monotonic())));
         (Self { steering: Some(steering), ..self }, steering)
     }
@@ -84,6 +85,7 @@ impl Clock {
             return wall;
         }
         let wall = match self.source {
+            // A clock that is set before 1970 shows 1970: a wrong date must not end the process.
             TimeSource::System => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             TimeSource::Tokio { wall_at_start, start } => wall_at_start + start.elapsed(),
         };
@@ -144,6 +146,7 @@ impl Steering {
 }
 
 fn span(time: Timespec) -> Duration {
+    // The kernel counts up from the boot, and the nanoseconds of a second fit 32 bits: neither fallback is used.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

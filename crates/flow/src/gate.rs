@@ -55,6 +55,7 @@ impl Gate {
             if let Some(pass) = self.try_enter() {
                 return pass;
             }
+            // A wake-up is a reason to try, not a place: an attempt that did not wait may have entered first.
             self.inner.freed.notified().await;
         }
     }
@@ -66,6 +67,7 @@ impl Gate {
 
     /// Whether there is no pass and no other handle on this gate.
     pub fn is_idle(&self) -> bool {
+        // Each pass holds the state as well, so a count of one excludes both.
         Rc::strong_count(&self.inner) == 1
     }
 

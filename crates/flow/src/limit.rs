@@ -55,6 +55,7 @@ pub struct Fixed(pub usize);
 
 impl Limit for Fixed {
     fn current(&self) -> usize {
+        // A lane with a limit of zero would stand still for ever.
         self.0.max(1)
     }
 

@@ -30,6 +30,7 @@ impl Quota {
         let count = u64::from(count.get());
         // One minute can hold a burst and a whole minute of evenly spaced ones, so those are fewer by the burst.
         let burst = (count / 60).max(1);
+        // Rounded up, so that no minute gets one too many. A quota of one is all burst: nothing is left to divide by.
         let interval_nanos = MINUTE_NANOS.div_ceil((count - burst).max(1));
         Self {
             interval_nanos,
@@ -46,6 +47,7 @@ impl Quota {
     pub fn reserve(&self, now: Instant, wait_max: Duration) -> Result<Duration, Duration> {
         let now = self.nanos(now);
         let place = |booked: u64| {
+            // Places that passed unused are gone: a quiet hour does not allow more than a burst.
             let booked = booked.max(now) + self.interval_nanos;
             (booked, Duration::from_nanos(booked.saturating_sub(now + self.burst_nanos)))
         };
@@ -53,6 +55,7 @@ impl Quota {
             let (booked, wait) = place(booked);
             (wait <= wait_max).then_some(booked)
         };
+        // Relaxed: nothing else is published by this number.
         let reserved =
             self.booked_until_nanos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
         match reserved {
@@ -63,7 +66,9 @@ impl Quota {
 
     /// Lets nothing through for `span` from `now`: the provider asked for a pause. What was reserved stays so.
     pub fn pause(&self, now: Instant, span: Duration) {
+        // A quarter of the range, so that the sums of such spans do not overflow.
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
+        // The burst counts as used up at the end of the pause: what waited goes evenly, not in a rush.
         let until = self.nanos(now) + span + self.burst_nanos - self.interval_nanos;
         self.booked_until_nanos.fetch_max(until, Ordering::Relaxed);
     }

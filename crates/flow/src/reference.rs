@@ -51,7 +51,9 @@ impl Reference {
         let answered = micros(answer.answered);
         // What it said was true at some instant between the two.
         let (least, most) = (told.saturating_sub(answered), told.saturating_sub(asked));
+        // Held to the end: answers of different connections are learned one after the other.
         let mut learned_at = self.learned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two answers may take the lock in another order than they came in.
         let passed = answered.saturating_sub(*learned_at).max(0);
         *learned_at = answered;
         let before = self.ahead.load(Ordering::Acquire);
@@ -59,6 +61,7 @@ impl Reference {
             self.ahead.store(least, Ordering::Release);
             return 0;
         }
+        // The clocks may have drifted apart since the last answer: what is known goes back by the most that they can have.
         let aged = before.saturating_sub(passed.saturating_mul(DRIFT_PPM) / 1_000_000);
         // Of two that are not too much, the greater one is nearer the truth.
         let ahead = if aged > most { least } else { least.max(aged) };

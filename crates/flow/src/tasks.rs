@@ -51,6 +51,7 @@ impl Tasks {
             // Dropped before the future is: the end is reported before its consequences.
             let _end_guard = end_guard;
             tokio::select! {
+                // The request to panic is looked at first, so that it holds at the next poll, before the task's own work.
                 biased;
                 Ok(_) = sabotaged.wait_for(|sabotaged| *sabotaged == Some(name)) => {
                     sabotage(name);
@@ -121,6 +122,7 @@ impl std::fmt::Display for Ended {
 impl Drop for EndGuard {
     fn drop(&mut self) {
         let ended = Ended { name: self.0, panicked: std::thread::panicking() };
+        // Only the first end is kept: later ones are mostly its consequences.
         self.1.send_if_modified(|first| first.is_none().then(|| *first = Some(ended)).is_some());
     }
 }

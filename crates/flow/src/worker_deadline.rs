@@ -62,6 +62,7 @@ impl WorkerDeadline {
     /// Whether the worker `worker` may start an attempt now.
     pub fn allows(&self, worker: u64, clock: Clock) -> bool {
         self.shared.as_ref().is_none_or(|shared| {
+            // What was claimed under a former number may have been given to another worker since.
             if worker != shared.worker.load(Ordering::Relaxed) {
                 return false;
             }

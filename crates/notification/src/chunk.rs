@@ -82,12 +82,14 @@ impl Chunk {
         let recipients: usize = self.deliveries.iter().map(|it| it.recipient.len()).sum();
         let own = self.deliveries.iter().filter_map(|delivery| delivery.content.as_ref());
         let contents = || self.content.iter().chain(own.clone());
+        // Without fallbacks nothing is shared, and the sum needs no set.
         if contents().all(|content| content.fallback.is_none()) {
             return recipients + contents().map(Content::bytes).sum::<usize>();
         }
         let mut counted = HashSet::new();
         let mut bytes = recipients;
         for content in contents() {
+            // Contents are shared by reference: the same address is the same content (decision 0012).
             if counted.insert(content.payload.as_ptr().addr()) {
                 bytes += content.bytes();
             }

@@ -115,7 +115,9 @@ impl Draft {
         Some(Self {
             envelope: Envelope {
                 lane,
+                // Fallbacks of the same second share an envelope, and with it a batch.
                 due_at: at.whole_second(),
+                // A broadcast is what was accepted by its sealing, and this is accepted later.
                 broadcast: None,
                 ..envelope.clone()
             },

@@ -65,6 +65,7 @@ impl NotificationId {
     /// Composes the identifier of the notification at `index` of `batch`. `store_id` uses its low 12 bits.
     pub fn new(accepted_at: Timestamp, store_id: u16, batch: BatchId, index: u16) -> Self {
         debug_assert!(batch <= BatchId::MAX, "a batch number has 46 bits");
+        // Each part is cut to its width, so that none spills into the next.
         let millis = u128::from(accepted_at.millis().unsigned_abs()) & ((1 << 48) - 1);
         let store_id = u128::from(store_id) & 0xfff;
         let batch = u128::from(batch.0) & u128::from(BatchId::MAX.0);
@@ -136,6 +137,7 @@ impl FromStr for NotificationId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         let refuse = || IdError { text: text.to_owned(), expected: "a notification id (a UUID)" };
+        // A UUID of any version passes: a lookup compares the whole, so one that no store made is not found.
         let uuid = Uuid::try_parse(text).map_err(|_| refuse())?;
         Ok(Self(uuid.as_u128()))
     }

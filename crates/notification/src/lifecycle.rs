@@ -120,10 +120,12 @@ pub const TRANSITIONS: &[Transition] = &[
     both(State::Begun, Event::Refuse, State::Refused),
     both(State::Begun, Event::Defer, State::Pending),
     both(State::Begun, Event::Exhaust, State::Dead),
+    // A mark covers a slice: what of it had no stream yet is handed back, or expires, unsent (decision 0021).
     both(State::Begun, Event::HandBack, State::Pending),
     both(State::Begun, Event::Expire, State::Expired),
     split(State::Begun, Event::LoseAnswer, Some(State::Pending), Some(State::InDoubt)),
     split(State::Begun, Event::LoseLease, Some(State::Pending), Some(State::InDoubt)),
+    // At most once, what has begun is in doubt after the first crash and is never sent again.
     split(State::Begun, Event::Quarantine, Some(State::Dead), None),
     both(State::Dead, Event::Requeue, State::Pending),
 ];

@@ -217,7 +217,9 @@ const _: () = {
     );
     assert!(LEASE_MARGIN.as_secs() < PATIENT_LEASE_MARGIN.as_secs());
     assert!(PATIENT_LEASE_MARGIN.as_secs() < LEASE.as_secs() / 2, "most of a lease must be usable");
+    // A window that is larger than the sum of all would never be reached.
     assert!(LANE_WINDOW <= CLAIMED_ITEMS && CLAIM_ITEMS <= CLAIMED_ITEMS);
+    // Windows count what is unsettled, the queue whole chunks; an eighth of the queue is left to urgent ones.
     assert!(
         CLAIMED_ITEMS / (CHUNK_WEIGHT + 1) * (CHUNK_WEIGHT + BATCH_ITEMS) <= QUEUE_WEIGHT / 8 * 7,
         "publishing must not wait, even if all but one delivery of every chunk is settled"
@@ -233,9 +235,11 @@ const _: () = {
         "a neighbour is suspected before an innocent one is quarantined"
     );
     assert!(OUTBOX_ROWS <= TRANSACTION_ITEMS);
+    // Contents are in memory as they are stored and as they are written to the wire.
     let under_way = 2 * CLAIMED_BYTES
         + CLAIMED_ITEMS * DELIVERY_BYTES
         + REPORT_BATCHES * REPORT_ITEMS * REPORT_BYTES;
+    // A claim may exceed its bound by one chunk.
     assert!(
         INGEST_BYTES + CLAIM_BYTES + BATCH_BYTES + under_way + STORE_CACHE_BYTES <= MEMORY_BYTES,
         "a process that does everything"
@@ -253,6 +257,7 @@ const _: () = {
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_TENANT_BYTES);
     assert!(INGEST_TENANT_BYTES + INGEST_RESERVE < INGEST_BYTES, "one tenant leaves room");
     assert!(INGEST_SMALL < INGEST_RESERVE, "small requests fit the reserve");
+    // The calls, the group that is collected, and a long line.
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);
     assert!(STREAM_RECIPIENTS <= REQUEST_ITEMS && STREAM_ITEMS <= REQUEST_ITEMS);
     assert!(

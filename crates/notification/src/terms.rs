@@ -153,6 +153,7 @@ impl fmt::Debug for Name {
 
 impl TermError {
     pub(crate) fn new(text: &str, expected: &'static str) -> Self {
+        // The text is the caller's and may be long: an error quotes its beginning.
         Self { text: text.chars().take(80).collect(), expected }
     }
 }

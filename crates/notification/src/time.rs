@@ -69,6 +69,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(instant) => write!(formatter, "{instant:.3}"),
+            // A number beyond the calendar, as in a damaged row, is shown as it is.
             Err(_) => write!(formatter, "{} ms", self.0),
         }
     }
@@ -85,6 +86,7 @@ impl FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self, TimestampError> {
         let instant: jiff::Timestamp =
+            // The text is the caller's and may be long: an error quotes its beginning.
             text.parse().map_err(|_| TimestampError(text.chars().take(80).collect()))?;
         Ok(Self(instant.as_millisecond()))
     }
