@@ -52,6 +52,7 @@ pub(crate) async fn with_body<T>(
 /// The format that the content type names, one of `allowed`.
 pub(crate) fn format(headers: &HeaderMap, allowed: &[BodyFormat]) -> Result<BodyFormat, Problem> {
     let named = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    // A parameter such as `charset` is not looked at: what is no UTF-8 is refused when it is read.
     let essence = named.and_then(|text| text.split(';').next()).map_or("", str::trim);
     let format = allowed.iter().find(|format| essence.eq_ignore_ascii_case(format.media_type()));
     format.copied().ok_or_else(|| {
@@ -99,10 +100,12 @@ impl Incoming {
         headers: &HeaderMap,
         (intake, tenant): (&Intake, &Name),
     ) -> Result<(ByteString, Reservation), Problem> {
+        // A body that says that it is too long is refused before a byte of it is read.
         let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|text| text.parse().ok()) > Some(limits::REQUEST_BYTES) {
             return Err(Problem::too_large(limits::REQUEST_BYTES));
         }
+        // A byte now and then would keep each piece in time: the whole has a time as well, since it holds memory.
         let read = self.read_whole(intake, tenant);
         timeout(BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(too_slow()))
     }
@@ -118,6 +121,7 @@ impl Incoming {
             if whole.len() + piece.len() > limits::REQUEST_BYTES {
                 return Err(Problem::too_large(limits::REQUEST_BYTES));
             }
+            // As it comes and not as it was announced: a slow caller holds only what it has sent (decision 0020).
             intake.reserve(tenant, piece.len(), &mut reservation)?;
             whole.extend_from_slice(&piece);
         }

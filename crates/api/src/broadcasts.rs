@@ -134,6 +134,7 @@ async fn create_whole(
         }
     }
     if !invalid_fields.is_empty() {
+        // Before the answer: an upload that is only dropped stays in the store until its connection ends.
         upload.abandon().await;
         return Err(Problem::unprocessable(invalid_fields));
     }
@@ -185,6 +186,7 @@ async fn create_from_input(
     let mut upload = match open(shared, caller, parts, submission, Some(number)).await? {
         Opening::Open(upload) => upload,
         Opening::Replayed(id) => {
+            // A caller that is still writing its recipients would not see the answer otherwise.
             input.skip().await?;
             return replayed(shared, id).await;
         }
@@ -309,6 +311,7 @@ impl<P: Copy> RecipientSlice<P> {
             };
             invalid_fields.push((order, place, invalid.into()));
         }
+        // What cannot be read was found before what is refused: callers are told in the order of their recipients.
         invalid_fields.sort_by_key(|(order, ..)| *order);
         Ok(invalid_fields.into_iter().map(|(_, place, error)| (place, error)).collect())
     }

@@ -56,6 +56,7 @@ pub(crate) async fn create(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
+    // The answers of a stream are read while its body is sent, so the body outlives this handler.
     if let Ok(BodyFormat::Lines) = format(request.headers(), &[BodyFormat::Lines]) {
         return create_stream(&shared, &caller, request);
     }

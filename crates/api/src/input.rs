@@ -50,12 +50,14 @@ impl Input {
     /// Waits for the next piece; `None` is the end.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Problem> {
         let begun = self.lines.begun();
+        // Further pieces of a line do not start its time anew: the line as a whole must be in time.
         if self.late.as_ref().map(|(number, _)| *number) != begun {
             self.late = begun.map(|number| (number, Box::pin(sleep(BODY_TIMEOUT))));
         }
         match &mut self.late {
             None => self.incoming.piece().await,
             Some((_, late)) => tokio::select! {
+                // A piece that is here is in time, even when its time has passed as well.
                 biased;
                 piece = self.incoming.piece() => piece,
                 () = late.as_mut() => Err(too_slow()),

@@ -75,6 +75,7 @@ pub fn hash(key: &str) -> String {
 /// The inverse of how [`hash`] writes: 64 hexadecimal digits.
 pub fn parse_hash(text: &str) -> Result<[u8; 32], KeyError> {
     let refuse = || KeyError::Hash(text.chars().take(80).collect());
+    // Checked digit by digit: `from_str_radix` would take a sign, too.
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(refuse());
     }
@@ -88,6 +89,7 @@ pub fn parse_hash(text: &str) -> Result<[u8; 32], KeyError> {
 
 /// Whether a server may listen on `address`: beyond loopback only with keys.
 pub fn check_listen(address: SocketAddr, keys: &Keys) -> Result<(), KeyError> {
+    // An IPv4 address may be written as IPv6: `::ffff:127.0.0.1` is loopback.
     if keys.is_empty() && !address.ip().to_canonical().is_loopback() {
         return Err(KeyError::Open(address));
     }
@@ -100,6 +102,7 @@ pub(crate) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
+    // Borrowed for this statement alone: a borrow that lasted as long as the request would hold up a reload.
     let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant)?;
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
@@ -146,6 +149,7 @@ impl Keys {
         else {
             return Err(unauthorized("give an API key: Authorization: Bearer belfry_..."));
         };
+        // A generated key has 256 random bits: a fast hash without a salt is enough, and a slow one would cost every request.
         let hash = sha256(key.trim());
         let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
         let found = known.next().ok_or_else(|| unauthorized("the API key is not known"))?;
@@ -157,6 +161,7 @@ impl Keys {
 /// another site, nor one whose name was made to lead here.
 fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
     for name in [HOST, ORIGIN] {
+        // Programs may leave either out. A browser always names the host, and the origin of a page that posts.
         let Some(value) = headers.get(&name) else { continue };
         let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
         if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
@@ -177,6 +182,7 @@ fn is_local(host: &str) -> bool {
 }
 
 fn is_same(known: &[u8; 32], given: &[u8; 32]) -> bool {
+    // The time of a comparison that ends at the first difference would tell how much of a hash is right.
     constant_time::verify_slices_are_equal(known, given).is_ok()
 }
 

@@ -106,6 +106,7 @@ struct ApiState {
 /// The site of a process that does not know yet whether it can work: it lives, and is not ready.
 pub fn starting(readiness: Readiness) -> Site {
     let router = Router::new()
+        // The probes of an orchestrator have no key.
         .route("/healthz", get(operate::health))
         .route("/readyz", get(async move || readiness::answer(&readiness)))
         .fallback(not_yet);
@@ -135,6 +136,8 @@ pub fn site(state: ApiParts) -> Site {
         operators = operators.merge(for_operators());
         callers = callers.merge(for_callers());
     }
+    // Layers on routes alone: an unknown path is a 404, with and without a key. The layer that is added last runs first,
+    // so the caller is known where an operator is asked for.
     let callers = callers
         .merge(operators.route_layer(from_fn(keys::authorize_operator)))
         .route_layer(from_fn_with_state(Arc::clone(&shared), keys::authorize));
@@ -211,6 +214,7 @@ impl Site {
 impl ApiState {
     /// Whether the process is on its way out, so that no request is kept waiting.
     fn is_stopping(&self) -> bool {
+        // `process` is met from the end of the start to the beginning of the drain.
         self.readiness.needs().any(|(name, is_met)| name == "process" && !is_met)
     }
 }

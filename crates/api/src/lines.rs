@@ -46,6 +46,7 @@ impl Lines {
             return None;
         }
         if self.begun.len() + rest.len() > LINE_BYTES {
+            // Told now and not at the end of the line, which may never come.
             self.begun.clear();
             self.is_skipping = true;
             return Some(BodyLine { number: self.number + 1, text: None });
@@ -76,6 +77,7 @@ impl Lines {
             self.begun.extend_from_slice(&tail);
             self.begun.split().freeze()
         };
+        // A line that came in one piece was not measured before.
         if text.len() > LINE_BYTES {
             return Some(BodyLine { number: self.number, text: None });
         }

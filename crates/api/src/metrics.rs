@@ -25,6 +25,7 @@ type Count = Gauge<u64, AtomicU64>;
 /// The registry of the stages, and what the store says as of now. While the store is away, what it would say is missing:
 /// `belfry_available` tells.
 pub(crate) async fn metrics(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
+    // A registry of its own for each scrape: a gauge that cannot be read now is missing, and does not show an old value.
     let mut now = Registry::default();
     let available = Family::<[(&str, &str); 1], Count>::default();
     for (part, is_met) in shared.readiness.needs() {

@@ -38,6 +38,7 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let found = shared.reads.find(id).await?;
+    // One of another tenant is unknown to this caller: a 403 would tell that the identifier exists.
     let history = found.filter(|history| history.envelope.tenant == caller.tenant);
     let history = history.ok_or_else(|| unknown(id))?;
     Ok(Json(Notification::full(history)).into_response())
@@ -59,6 +60,7 @@ pub(crate) async fn list(
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
+    // A filter may match hardly anything: after so many slices the caller is answered, and goes on with `next`.
     for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
         let slice = LIST_SLICE.min(items_max - items.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;

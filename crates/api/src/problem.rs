@@ -106,6 +106,7 @@ impl Problem {
             let conflict = Self::new(StatusCode::CONFLICT, invalid.to_string());
             return conflict.with_errors(vec![invalid.into()]);
         }
+        // Apart from what passes by itself: an operator must free some space, so the caller is to wait longer.
         if let StoreError::NoSpace(words) = error {
             return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
                 .with_advice(RetryAdvice::RetryAfter(DISK_RETRY_AFTER.as_secs()));
@@ -115,6 +116,7 @@ impl Problem {
             ErrorKind::Unavailable => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
                 .with_advice(RetryAdvice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs())),
             ErrorKind::Fatal => {
+                // Without Retry-After: the process ends by this, and it is not known when the next one is ready.
                 tracing::error!(%error, "store failed");
                 let detail = "the store failed and takes no more work until a restart";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
@@ -164,6 +166,7 @@ impl From<IngestError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let details = Details {
+            // With `about:blank` the title is the phrase of the status (RFC 9457, section 4.2.1).
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),

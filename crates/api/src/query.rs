@@ -22,6 +22,7 @@ impl Query {
             axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
                 .map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
         for (position, (name, _)) in given.iter().enumerate() {
+            // A mistyped filter that is passed over would match everything.
             if !known.contains(&name.as_str()) {
                 let known = known.join(", ");
                 let detail = format!("parameter {name:?} is unknown: the parameters are {known}");

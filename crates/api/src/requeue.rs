@@ -100,6 +100,7 @@ pub(crate) async fn many(
     let now = shared.intake.now();
     let mut answer = ManyAnswer::default();
     let mut matched = Vec::new();
+    // A filter may match hardly anything: after so many slices the caller is answered, and goes on with `next`.
     for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
         let slice = LIST_SLICE.min(items_max - matched.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;
@@ -115,6 +116,7 @@ pub(crate) async fn many(
         }
     }
     if !is_dry {
+        // What was counted so far is what a dry run says; the store decides, for another caller may have been faster.
         answer = ManyAnswer::default();
         let answers = operations.requeue(matched, caller.tenant, now).await?;
         for requeued in answers {
@@ -144,6 +146,7 @@ impl ManyAnswer {
 impl Narrow {
     fn matches(&self, history: &History) -> bool {
         let Self { destination, since, until, reason } = self;
+        // The last line in the log of a dead notification is its death.
         let Some(died) = history.attempts.last() else { return false };
         destination.as_ref().is_none_or(|it| **it == *history.envelope.lane.destination)
             && since.is_none_or(|since| died.at >= since)

@@ -51,6 +51,7 @@ pub async fn serve(
         tokio::select! {
             biased;
             () = &mut shutdown => break,
+            // Connections that ended are taken out, or their number would grow for ever.
             Some(ended) = connections.next() => report(ended),
             accepted = accept(&listener, &slots) => match accepted {
                 Ok((socket, slot)) => {
@@ -58,6 +59,7 @@ pub async fn serve(
                     let connection = connection(socket, site.clone(), stopping.clone());
                     connections.spawn("connection", async move {
                         connection.await;
+                        // The slot is free before the store is asked: a sweep waits for commits.
                         drop(slot);
                         let intake = site.borrow().intake.clone();
                         if let Some(intake) = intake {
@@ -67,11 +69,13 @@ pub async fn serve(
                 }
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted");
+                    // Mostly the system is out of descriptors, and the next try would fail likewise.
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
         }
     }
+    // Closed before the drain: a new caller is turned away at once, and does not wait in the listen queue in vain.
     drop(listener);
     stop.send_replace(true);
     if timeout(DRAIN_TIMEOUT, connections.drain()).await.is_err() {
@@ -85,8 +89,10 @@ async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    // The loop drops this future whenever something else happens: the slot goes back, and the connection stays queued.
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     let (socket, _) = listener.accept().await?;
+    // An answer line of a stream must not wait until the one before it is acknowledged.
     socket.set_nodelay(true)?;
     Ok((socket, slot))
 }
@@ -97,6 +103,7 @@ async fn connection(
     mut stopping: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        // Looked up for each request: a connection that was made during the start is served the whole API later.
         let router = site.borrow().router.clone();
         router.oneshot(request.map(Body::new))
     });
@@ -110,6 +117,7 @@ async fn connection(
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         _ = stopping.changed() => {
+            // The request under way is finished, within the time that `serve` gives to all of them.
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -139,6 +147,7 @@ impl Patient {
             return progress;
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limits::IDLE_TIMEOUT)));
+        // Polling it registers the task with the timer: a socket that stays full wakes it no other way.
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -180,6 +189,7 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A TCP socket has nothing to flush, so this never stalls.
         Pin::new(&mut self.socket).poll_flush(context)
     }
 

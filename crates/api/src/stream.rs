@@ -130,6 +130,7 @@ impl Answers {
                     return Some(text.into());
                 }
                 StreamProgress::Answered(Some(Err(error))) => {
+                    // A line without an answer may or may not be stored, and no more is promised of one.
                     self.calls.clear();
                     self.group = Group::default();
                     self.stage = StreamStage::Read(Err(error.into()));
@@ -160,6 +161,7 @@ impl Answers {
             self.held = None;
         }
         tokio::select! {
+            // Answers before input: a caller that only writes goes no faster than the store.
             biased;
             answered = self.calls.next(), if !self.calls.is_empty() => StreamProgress::Answered(answered),
             piece = self.input.piece(), if may_read => StreamProgress::Piece(piece),
@@ -170,6 +172,7 @@ impl Answers {
     async fn take(&mut self, piece: Result<Option<Bytes>, Problem>) {
         match piece {
             Ok(Some(piece)) => {
+                // Before the piece is kept: while this waits, the connection is not read from.
                 if let Err(problem) = self.hold().await {
                     self.stage = StreamStage::Read(Err(problem));
                     return;

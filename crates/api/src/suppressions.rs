@@ -225,6 +225,7 @@ impl Export {
     /// Some more lines; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         while let Some(channel) = self.channel.clone() {
+            // Taken out, so that the list of the next channel is read from its start.
             let after = self.after.take();
             let found = self.reads.suppressions(channel.clone(), after, limits::LIST_ITEMS).await?;
             let Some(last) = found.last() else {
@@ -261,6 +262,7 @@ impl ApiState {
         let look = async || self.reads.suppression_events(position, events_max).await;
         let waiting = async {
             loop {
+                // What changes from here on wakes the wait below, also if it changes during the look.
                 changes.mark_unchanged();
                 let page = look().await?;
                 if !page.events.is_empty() || self.is_stopping() {
@@ -282,6 +284,7 @@ impl ApiState {
         }
         match timeout(wait, waiting).await {
             Ok(page) => page,
+            // The time may have passed while changes were gathered: they are answered now.
             Err(_elapsed) => look().await,
         }
     }
@@ -339,6 +342,7 @@ fn named(
 
 /// Refuses a channel that is neither configured nor on the list: it is mistyped.
 async fn check_channel(shared: &ApiState, channel: &Name) -> Result<(), Problem> {
+    // An empty recipient is refused in any case: what counts is whether the channel is known.
     match shared.intake.check_recipient(channel.as_str(), ByteString::default()) {
         Err(invalid) if invalid.pointer == "/channel" => {
             let listed = shared.reads.suppressions(channel.clone(), None, 1).await?;
@@ -351,6 +355,7 @@ async fn check_channel(shared: &ApiState, channel: &Name) -> Result<(), Problem>
 /// The spelling under which a recipient is listed.
 fn as_listed(shared: &ApiState, channel: &Name, to: ByteString) -> ByteString {
     let checked = shared.intake.check_recipient(channel.as_str(), to.clone());
+    // What the channel would refuse today may be on the list as it was given.
     checked.map_or(to, |(_, canonical)| canonical)
 }
 
