@@ -34,7 +34,7 @@ struct Program {
 
 /// What became of a program.
 #[derive(Debug)]
-struct Outcome {
+struct ProgramRun {
     has_passed: bool,
     took: Duration,
     printed: Vec<u8>,
@@ -126,13 +126,13 @@ fn run_all(programs: Vec<Program>, out: &mut (impl Write + Send)) -> anyhow::Res
 
 impl Program {
     #[expect(clippy::disallowed_methods, reason = "how long a program took is only shown")]
-    fn run(&self) -> anyhow::Result<Outcome> {
+    fn run(&self) -> anyhow::Result<ProgramRun> {
         let began = Instant::now();
         let mut command = Command::new(&self.executable);
         let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot run {}", self.executable.display()))?;
         let printed = [output.stdout, output.stderr].concat();
-        Ok(Outcome { has_passed: output.status.success(), took: began.elapsed(), printed })
+        Ok(ProgramRun { has_passed: output.status.success(), took: began.elapsed(), printed })
     }
 }
 
@@ -142,9 +142,9 @@ impl fmt::Display for Program {
     }
 }
 
-// === impl Outcome ===
+// === impl ProgramRun ===
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ProgramRun {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.has_passed { "passed" } else { "FAILED" };
         writeln!(formatter, "{word} after {} s", self.took.as_secs())

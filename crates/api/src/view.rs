@@ -39,7 +39,7 @@ pub(crate) struct Notification {
     next_attempt_at: Option<String>,
     fallback_of: Option<String>,
     fallback_id: Option<String>,
-    attempts: Vec<Entry>,
+    attempts: Vec<AttemptView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub(crate) struct Notification {
 
 /// One line of a notification's log.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct AttemptView {
     at: String,
     attempt: u16,
     state: &'static str,
@@ -61,7 +61,7 @@ pub(crate) struct Entry {
 pub(crate) struct LogLine {
     id: String,
     #[serde(flatten)]
-    entry: Entry,
+    entry: AttemptView,
 }
 
 /// A recipient that is not tried.
@@ -145,7 +145,7 @@ impl Notification {
             next_attempt_at: history.next_attempt_at.map(show),
             fallback_of: history.content.fallback.as_ref().and_then(|it| it.of).map(show),
             fallback_id: history.fallback_id.map(show),
-            attempts: history.attempts.into_iter().map(Entry::from).collect(),
+            attempts: history.attempts.into_iter().map(AttemptView::from).collect(),
             content: None,
             options: None,
         }
@@ -164,9 +164,9 @@ pub(crate) fn raw(json: &[u8]) -> Option<Box<RawValue>> {
     serde_json::from_slice(json).ok()
 }
 
-// === impl Entry ===
+// === impl AttemptView ===
 
-impl From<Attempted> for Entry {
+impl From<Attempted> for AttemptView {
     fn from(attempted: Attempted) -> Self {
         let Attempted { at, attempt, state, status, detail } = attempted;
         Self { at: show(at), attempt, state: state.as_str(), status, detail }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bench::workload::token;
 use bench::{Guarantee, LoadCaller, Setup, Trial, Workload};
-use testbed::disk::{End, Place, SmallDisk};
+use testbed::disk::{PartEnd, Place, SmallDisk};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Of the file system: the reserve, the low-space mark, and what is accepted.
@@ -15,7 +15,7 @@ const NOTIFICATIONS: u64 = 4_000;
 
 #[test]
 fn a_full_disk_is_told_to_callers_and_stops_no_delivery_and_no_restart() {
-    let parts = [("fill_it_and_kill_the_engine", End::Passed)];
+    let parts = [("fill_it_and_kill_the_engine", PartEnd::Passed)];
     SmallDisk::new(DISK_MIB).run(&parts).unwrap();
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bench::{EngineProcess, EngineSettings, LoadCaller, Role, SimulatorProcess};
+use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess};
 use flow::Clock;
 use testbed::postgres::{Database, Postgres, PostgresOptions};
 
@@ -138,7 +138,7 @@ impl Subject {
             directory: &self.directory,
             listen: "127.0.0.1:0",
             environment: &[],
-            role: Role::Serve,
+            role: EngineRole::Serve,
             store,
             queue: None,
         };

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::workload::token;
-use bench::{EngineProcess, EngineSettings, LoadCaller, Role, SimulatorProcess};
+use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess};
 use flow::Clock;
 use testbed::{Postgres, PostgresOptions};
 
@@ -81,7 +81,7 @@ fn main() -> Result<()> {
         directory: directory.path(),
         listen: "127.0.0.1:0",
         environment: &[("BELFRY__SERVER__KEYS".to_owned(), KEYS.to_owned())],
-        role: Role::Serve,
+        role: EngineRole::Serve,
         store: database.as_ref().map(testbed::Database::url),
         queue: None,
     };

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bench::{EngineProcess, EngineSettings, LoadCaller, Role, SimulatorProcess, Usage};
+use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess, Usage};
 use flow::Clock;
 use testbed::{Postgres, PostgresOptions};
 
@@ -91,7 +91,7 @@ fn measure(binary: &Path, postgres: Option<&Postgres>, load: Load, chunks: u64) 
         directory: directory.path(),
         listen: "127.0.0.1:0",
         environment: &[setting("ALLOW_HTTP", "true")],
-        role: Role::Serve,
+        role: EngineRole::Serve,
         store: database.as_ref().map(testbed::Database::url),
         queue: None,
     };

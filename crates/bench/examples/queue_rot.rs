@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::cluster::{Backing, Cluster, ClusterSetup};
 use bench::rate::{median, per_window};
-use bench::{Guarantee, LoadCaller, Role, Workload};
+use bench::{EngineRole, Guarantee, LoadCaller, Workload};
 
 /// Callers that send singles, each over its own connection.
 const CALLERS: u64 = 64;
@@ -55,7 +55,7 @@ fn main() -> Result<()> {
         binary,
         directory: directory.path().to_owned(),
         backing: Backing::Postgres,
-        roles: vec![Role::Serve],
+        roles: vec![EngineRole::Serve],
         has_links: false,
         engine_settings: Vec::new(),
         store_settings: vec![("max_wal_size", "8GB"), ("autovacuum_naptime", "5s")],

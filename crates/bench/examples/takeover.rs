@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use bench::cluster::{Backing, Cluster, ClusterSetup};
 use bench::rate::{median, per_window};
-use bench::{Guarantee, Role, Workload};
+use bench::{EngineRole, Guarantee, Workload};
 use provider_sim::journal::Reader;
 
 const ENGINES: usize = 4;
@@ -78,7 +78,7 @@ fn setup(binary: PathBuf, directory: PathBuf) -> ClusterSetup {
         binary,
         directory,
         backing: Backing::Postgres,
-        roles: [Role::Serve; ENGINES].to_vec(),
+        roles: [EngineRole::Serve; ENGINES].to_vec(),
         has_links: false,
         engine_settings: vec![
             setting("CHANNELS__IOS__CONCURRENCY", CONCURRENCY),

@@ -18,7 +18,7 @@ pub struct LoadCaller {
 
 /// The fields of an answer that are read.
 #[derive(Debug, Deserialize)]
-struct Seen {
+struct CallerAnswer {
     id: String,
     state: Option<String>,
 }
@@ -58,7 +58,7 @@ impl LoadCaller {
         self.stream.write_all(request.as_bytes())?;
         let (status, answer) = self.read_answer()?;
         ensure!(status.contains(" 201 "), "{status}{answer}");
-        let accepted: Seen = serde_json::from_str(&answer)?;
+        let accepted: CallerAnswer = serde_json::from_str(&answer)?;
         Ok(accepted.id)
     }
 
@@ -71,7 +71,7 @@ impl LoadCaller {
         self.stream.write_all(request.as_bytes())?;
         let (status, answer) = self.read_answer()?;
         ensure!(status.contains(" 200 "), "{status}{answer}");
-        let seen: Seen = serde_json::from_str(&answer)?;
+        let seen: CallerAnswer = serde_json::from_str(&answer)?;
         Ok(seen.state.as_deref() == Some("delivered"))
     }
 

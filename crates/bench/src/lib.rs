@@ -29,8 +29,10 @@ pub mod workload;
 
 pub use caller::LoadCaller;
 pub use client::{Audit, BenchClient};
-pub use process::{EngineProcess, EngineSettings, Role, SimulatorProcess, SimulatorReady, Watch};
-pub use tally::{Books, JournalTail, Tally};
+pub use process::{
+    EngineProcess, EngineRole, EngineSettings, SimulatorProcess, SimulatorReady, Watch,
+};
+pub use tally::{JournalBooks, JournalTail, Tally};
 pub use trial::{Finished, ImportRun, Setup, Trial};
 pub use usage::Usage;
 pub use workload::{Guarantee, Webhook, Workload};

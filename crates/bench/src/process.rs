@@ -55,7 +55,7 @@ pub struct EngineProcess {
 
 /// The role of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum EngineRole {
     /// Everything.
     Serve,
     /// Takes notifications in, and issues them.
@@ -76,7 +76,7 @@ pub struct EngineSettings<'a> {
     /// Added to the environment: `BELFRY__SECTION__KEY` overrides the configuration.
     pub environment: &'a [(String, String)],
     /// Its role.
-    pub role: Role,
+    pub role: EngineRole,
     /// Address of the store; `None` is a directory of its own.
     pub store: Option<&'a str>,
     /// Address of the queue; `None` is within the process.
@@ -137,9 +137,9 @@ impl SimulatorProcess {
     }
 }
 
-// === impl Role ===
+// === impl EngineRole ===
 
-impl Role {
+impl EngineRole {
     /// The command for it.
     pub const fn as_str(self) -> &'static str {
         match self {

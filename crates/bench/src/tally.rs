@@ -30,9 +30,9 @@ pub struct Tally {
 
 /// A journal, sorted by recipient.
 #[derive(Debug)]
-pub struct Books {
-    tokens: Vec<Seen>,
-    endpoints: HashMap<String, Seen>,
+pub struct JournalBooks {
+    tokens: Vec<Fate>,
+    endpoints: HashMap<String, Fate>,
 }
 
 /// Counts the lines of a journal while it grows.
@@ -45,27 +45,27 @@ pub struct JournalTail {
 
 /// The fate of one recipient.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct Fate {
     accepted: u32,
     processed: u32,
     refused: bool,
     first_accepted_us: u64,
 }
 
-// === impl Books ===
+// === impl JournalBooks ===
 
-impl Books {
+impl JournalBooks {
     /// Reads the journal at `path`.
     ///
     /// # Errors
     /// When it cannot be read, or names a recipient that the workload does not have.
     pub fn read(path: &Path, workload: &Workload) -> Result<Self> {
         let mut books = Self {
-            tokens: vec![Seen::default(); usize::try_from(workload.tokens)?],
+            tokens: vec![Fate::default(); usize::try_from(workload.tokens)?],
             endpoints: workload
                 .webhooks
                 .iter()
-                .map(|hook| (hook.path.clone(), Seen::default()))
+                .map(|hook| (hook.path.clone(), Fate::default()))
                 .collect(),
         };
         let mut journal = Reader::open(path)?;
@@ -90,7 +90,7 @@ impl Books {
         Tally::of(self.tokens.get(range).unwrap_or_default().iter())
     }
 
-    fn seen(&mut self, recipient: &str) -> Option<&mut Seen> {
+    fn seen(&mut self, recipient: &str) -> Option<&mut Fate> {
         match self.endpoints.get_mut(recipient) {
             Some(seen) => Some(seen),
             None => self.tokens.get_mut(usize::try_from(number_of(recipient)?).ok()?),
@@ -101,7 +101,7 @@ impl Books {
 // === impl Tally ===
 
 impl Tally {
-    fn of<'a>(everybody: impl Iterator<Item = &'a Seen>) -> Self {
+    fn of<'a>(everybody: impl Iterator<Item = &'a Fate>) -> Self {
         let mut tally = Self::default();
         for seen in everybody {
             tally.add(*seen);
@@ -124,7 +124,7 @@ impl Tally {
         self.accepted_at_us.get(rank).copied()
     }
 
-    fn add(&mut self, seen: Seen) {
+    fn add(&mut self, seen: Fate) {
         self.processed_max = self.processed_max.max(seen.processed);
         self.duplicates += u64::from(seen.accepted.saturating_sub(1));
         if seen.accepted > 0 {
@@ -138,9 +138,9 @@ impl Tally {
     }
 }
 
-// === impl Seen ===
+// === impl Fate ===
 
-impl Seen {
+impl Fate {
     fn note(&mut self, status: JournalStatus, received_us: u64) {
         if status.is_accepted() {
             self.accepted += 1;
@@ -203,7 +203,7 @@ mod tests {
             writeln!(journal, "{at}\t{channel}\t{status}\tid\t{recipient}").unwrap();
         }
         let webhooks = vec![Webhook { path: "/a".into(), payload: "{}".into() }];
-        let books = Books::read(journal.path(), &Workload { tokens: 4, webhooks }).unwrap();
+        let books = JournalBooks::read(journal.path(), &Workload { tokens: 4, webhooks }).unwrap();
         let tally = books.tally();
         let counted = (tally.accepted, tally.refused, tally.duplicates, tally.missing);
         assert_eq!(counted, (3, 1, 1, 1));
@@ -212,6 +212,6 @@ mod tests {
         assert_eq!(tally.accepted_by_us(0.0), Some(10));
         assert_eq!(tally.accepted_by_us(1.0), Some(16));
         let stranger = Workload { tokens: 1, webhooks: Vec::new() };
-        assert!(Books::read(journal.path(), &stranger).is_err());
+        assert!(JournalBooks::read(journal.path(), &stranger).is_err());
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::client::{Audit, feed};
-use crate::process::{EngineProcess, EngineSettings, Role, SimulatorProcess};
-use crate::tally::{Books, JournalTail};
+use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
+use crate::tally::{JournalBooks, JournalTail};
 use crate::usage::Usage;
 use crate::workload::{Guarantee, Workload};
 
@@ -42,7 +42,7 @@ pub struct Finished {
     /// The engine's own account.
     pub audit: Audit,
     /// The provider's books.
-    pub books: Books,
+    pub books: JournalBooks,
     /// The resources that all engines of the run used together; the peak of memory is the highest of any.
     pub engine: Usage,
     /// The resources that the simulator used.
@@ -174,14 +174,14 @@ impl Trial {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub fn books(&self, workload: &Workload) -> Result<Books> {
+    pub fn books(&self, workload: &Workload) -> Result<JournalBooks> {
         let mut journal = self.journal()?;
         let mut lines = journal.lines()?;
         loop {
             std::thread::sleep(LOOK_EVERY);
             let later = journal.lines()?;
             if later == lines {
-                return Books::read(&self.simulator.ready.journal, workload);
+                return JournalBooks::read(&self.simulator.ready.journal, workload);
             }
             lines = later;
         }
@@ -266,7 +266,7 @@ impl Trial {
         let used = self.engine.usage()?;
         self.engine.stop()?;
         let audit = self.audit()?;
-        let books = Books::read(&self.simulator.ready.journal, workload)?;
+        let books = JournalBooks::read(&self.simulator.ready.journal, workload)?;
         let simulator = self.simulator.usage()?;
         Ok(Finished { audit, books, engine: self.used_before.and(used), simulator })
     }
@@ -295,7 +295,7 @@ fn start_engine(
         directory: &setup.directory,
         listen,
         environment: &setup.engine_settings,
-        role: Role::Serve,
+        role: EngineRole::Serve,
         store,
         queue: None,
     };

@@ -28,7 +28,7 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(Pace::USUAL, job, |_| GateAdmission::Now, attempt).await;
+    drive_with(AttemptTimes::USUAL, job, |_| GateAdmission::Now, attempt).await;
 }
 
 /// [`drive`] where `admit` decides when each delivery joins those that wait for the gate. It is asked once per delivery, and for
@@ -42,7 +42,7 @@ pub(crate) async fn drive_admitted<'job, Admit, Make, Attempting>(
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(Pace::USUAL, job, admit, attempt).await;
+    drive_with(AttemptTimes::USUAL, job, admit, attempt).await;
 }
 
 /// [`drive`] for attempts that may take [`limits::PATIENT_ATTEMPT_TIMEOUT`].
@@ -51,7 +51,7 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(Pace::PATIENT, job, |_| GateAdmission::Now, attempt).await;
+    drive_with(AttemptTimes::PATIENT, job, |_| GateAdmission::Now, attempt).await;
 }
 
 /// When a delivery may join those that wait for the gate.
@@ -67,13 +67,13 @@ pub(crate) enum GateAdmission {
 
 /// How long attempts may take, and how much of a lease must be left for one to start.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct AttemptTimes {
     timeout: Duration,
     margin: Duration,
 }
 
 async fn drive_with<'job, Admit, Make, Attempting>(
-    pace: &'static Pace,
+    pace: &'static AttemptTimes,
     job: Job<'job>,
     admit: Admit,
     attempt: Make,
@@ -148,9 +148,9 @@ async fn wait_to_start(job: Job<'_>, admission: Option<&GateAdmission>) -> Optio
     Some(job.gate.enter().await)
 }
 
-// === impl Pace ===
+// === impl AttemptTimes ===
 
-impl Pace {
+impl AttemptTimes {
     const USUAL: &Self = &Self { timeout: limits::ATTEMPT_TIMEOUT, margin: limits::LEASE_MARGIN };
     const PATIENT: &Self =
         &Self { timeout: limits::PATIENT_ATTEMPT_TIMEOUT, margin: limits::PATIENT_LEASE_MARGIN };
@@ -164,7 +164,7 @@ impl Pace {
 /// so they are kept small: what is rarely needed is boxed.
 #[expect(clippy::manual_async_fn, reason = "an async fn would hold each argument twice")]
 fn run<'job, Make, Attempting>(
-    pace: &'static Pace,
+    pace: &'static AttemptTimes,
     job: &Job<'job>,
     delivery: &'job Delivery,
     attempt: &Make,

@@ -21,7 +21,7 @@ const NOW: Duration = Duration::from_hours(500_000);
 
 /// Takes as many batches as it has permits for.
 #[derive(Debug)]
-struct Settle {
+struct SettleDouble {
     batches: Semaphore,
     reports: RefCell<BTreeMap<u16, Report>>,
     sizes: RefCell<Vec<usize>>,
@@ -29,7 +29,7 @@ struct Settle {
 }
 
 #[async_trait(?Send)]
-impl Reports for Settle {
+impl Reports for SettleDouble {
     async fn report(&self, reports: Vec<(u16, Report)>) {
         self.batches.acquire().await.unwrap().forget();
         self.sizes.borrow_mut().push(reports.len());
@@ -39,7 +39,7 @@ impl Reports for Settle {
     }
 }
 
-impl Settle {
+impl SettleDouble {
     fn new(batches: usize) -> Self {
         let (batches, (_, stopping)) = (Semaphore::new(batches), watch::channel(false));
         Self { batches, reports: RefCell::default(), sizes: RefCell::default(), stopping }
@@ -83,7 +83,7 @@ fn chunk(clock: Clock, count: u16) -> Chunk {
     }
 }
 
-fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a Settle, clock: Clock) -> Job<'a> {
+fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a SettleDouble, clock: Clock) -> Job<'a> {
     let stopping = &reports.stopping;
     let (deliveries, worker_deadline) = (&chunk.deliveries, &flow::worker_deadline::UNLIMITED);
     Job { chunk, deliveries, gate, fence: None, reports, clock, stopping, worker_deadline }
@@ -97,7 +97,7 @@ fn accepted() -> Attempt {
 async fn what_finishes_together_is_reported_together_in_bounded_batches() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 600), Gate::new(Box::new(Fixed(1000))));
-    let settle = Settle::new(100);
+    let settle = SettleDouble::new(100);
     drive(job(&chunk, &gate, &settle, clock), async |_| {
         tokio::time::sleep(Duration::from_millis(10)).await;
         accepted()
@@ -113,7 +113,7 @@ async fn what_finishes_together_is_reported_together_in_bounded_batches() {
 async fn a_settle_that_does_not_keep_up_stops_the_starts() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 500), Gate::new(Box::new(Fixed(10))));
-    let settle = Settle::new(3);
+    let settle = SettleDouble::new(3);
     let started = Cell::new(0);
     let driving = drive(job(&chunk, &gate, &settle, clock), async |_| {
         started.set(started.get() + 1);
@@ -130,7 +130,7 @@ async fn a_settle_that_does_not_keep_up_stops_the_starts() {
 async fn an_attempt_that_panics_costs_its_own_delivery() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 3), Gate::new(Box::new(Fixed(10))));
-    let settle = Settle::new(100);
+    let settle = SettleDouble::new(100);
     drive(job(&chunk, &gate, &settle, clock), async |delivery: &Delivery| {
         assert_ne!(delivery.index, 1, "as planned");
         accepted()
@@ -144,7 +144,7 @@ async fn an_attempt_that_panics_costs_its_own_delivery() {
 async fn an_attempt_over_time_is_unknown_and_holds_no_other_up() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 40), Gate::new(Box::new(Fixed(2))));
-    let settle = Settle::new(100);
+    let settle = SettleDouble::new(100);
     let started = clock.monotonic();
     drive(job(&chunk, &gate, &settle, clock), async |delivery: &Delivery| {
         if delivery.index == 0 {
@@ -164,7 +164,7 @@ async fn an_attempt_over_time_is_unknown_and_holds_no_other_up() {
 async fn what_waits_behind_a_full_gate_expires_or_is_handed_back_in_time() {
     let clock = Clock::starting_at(NOW);
     let gate = Gate::new(Box::new(Fixed(1)));
-    let settle = Settle::new(100);
+    let settle = SettleDouble::new(100);
     let mut chunk = chunk(clock, 4);
     chunk.envelope.expires_at = Some(timestamp(clock).plus(Duration::from_secs(5)));
     let slow = async |_: &Delivery| {
@@ -186,7 +186,7 @@ async fn what_waits_behind_a_full_gate_expires_or_is_handed_back_in_time() {
 async fn other_tasks_get_a_turn_while_many_are_started() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 1000), Gate::new(Box::new(Fixed(1000))));
-    let settle = Settle::new(100);
+    let settle = SettleDouble::new(100);
     let started = Rc::new(Cell::new(0));
     let seen = Rc::clone(&started);
     let local = tokio::task::LocalSet::new();
@@ -214,7 +214,7 @@ async fn other_tasks_get_a_turn_while_many_are_started() {
 async fn a_later_job_gets_the_places_of_an_earlier_one_as_soon_as_that_runs_out_of_starts() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 10), Gate::new(Box::new(Fixed(4))));
-    let (one, other) = (Settle::new(100), Settle::new(100));
+    let (one, other) = (SettleDouble::new(100), SettleDouble::new(100));
     let started = clock.monotonic();
     let last_is_slow = async |delivery: &Delivery| {
         let seconds = if delivery.index == 9 { 10 } else { 1 };
@@ -234,7 +234,7 @@ async fn a_later_job_gets_the_places_of_an_earlier_one_as_soon_as_that_runs_out_
 async fn nothing_starts_after_the_deadline_of_the_worker() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(2))));
-    let settle = Settle::new(100);
+    let settle = SettleDouble::new(100);
     let worker_deadline = WorkerDeadline::passed();
     worker_deadline.extend(0, clock.boot(), Duration::from_secs(5));
     let job = Job { worker_deadline: &worker_deadline, ..job(&chunk, &gate, &settle, clock) };
@@ -254,7 +254,7 @@ async fn nothing_starts_after_the_deadline_of_the_worker() {
 async fn who_waits_to_be_admitted_holds_no_place_and_who_is_not_is_reported() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 4), Gate::new(Box::new(Fixed(1))));
-    let settle = Settle::new(100);
+    let settle = SettleDouble::new(100);
     let start = clock.monotonic();
     let second = Duration::from_secs(1);
     let admit = |delivery: &Delivery| match delivery.index {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use flow::Clock;
 use notification::{ChunkId, Epoch, Name, Settlement};
 use queue::Receipt;
-use store::{Settle as SettleStore, Settled, StoreError};
+use store::{Settled, Settlements, StoreError};
 use tokio::sync::{mpsc, watch};
 
 use crate::metrics::Metrics;
@@ -22,7 +22,7 @@ pub use policy::RetryPolicy;
 #[derive(Debug)]
 pub struct Settle {
     /// Where outcomes go.
-    pub store: Arc<dyn SettleStore>,
+    pub store: Arc<dyn Settlements>,
     /// Where reports come from.
     pub reports: mpsc::Receiver<Reported>,
     /// How often and when to try again, per channel; as it is when a report comes.

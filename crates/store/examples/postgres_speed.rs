@@ -21,7 +21,9 @@ use flow::Clock;
 use notification::{Chunk, limits};
 use store::conformance::{Shape, at, claim_request, name, the_books_balance};
 use store::postgres::Options;
-use store::{ClaimRequest, Claims, Ingest, Operations, Postgres, ReadStore, Settle, Suppression};
+use store::{
+    ClaimRequest, Claims, Ingest, Operations, Postgres, ReadStore, Settlements, Suppression,
+};
 use testbed::PostgresOptions;
 
 use speed::{cpu_us, parts, token};

@@ -18,7 +18,7 @@ use std::time::Instant;
 use notification::{ByteString, Chunk, limits};
 use store::conformance::{at, claim_request, the_books_balance};
 use store::sqlite::Options;
-use store::{ClaimRequest, Claims, ReadStore, Settle, Sqlite};
+use store::{ClaimRequest, Claims, ReadStore, Settlements, Sqlite};
 
 use speed::{cpu_us, parts};
 

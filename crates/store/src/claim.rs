@@ -142,7 +142,7 @@ pub trait Begin: Send + Sync + std::fmt::Debug {
 
 /// Writes outcomes. For settle alone.
 #[async_trait]
-pub trait Settle: Send + Sync + std::fmt::Debug {
+pub trait Settlements: Send + Sync + std::fmt::Debug {
     /// Writes log, retries and suppressions, accepts fallbacks, and answers in order. Each settlement applies whole or
     /// not at all, in one transaction; an index that is settled already makes it [`Settled::Stale`].
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;

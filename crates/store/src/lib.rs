@@ -1,7 +1,7 @@
 //! The store seam: where notifications are the truth.
 //!
 //! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage,
-//! [`Claims`] for dispatch, [`Begin`] for deliver, [`Settle`] for settle, [`ReadStore`] for questions and
+//! [`Claims`] for dispatch, [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for questions and
 //! [`Operations`] for what callers and operators change.
 //! [`Store`] is all of them.
 //!
@@ -31,7 +31,7 @@ pub mod sqlite;
 mod statements;
 mod suppression;
 
-pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settle, Settled};
+pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settled, Settlements};
 pub use cluster::{ClusterStatus, DrainedRows, Outbox, OutboxRow, Take, Validator, WorkerStatus};
 pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
@@ -54,6 +54,9 @@ pub use suppression::{
 use notification::Chunk;
 
 /// Everything a backend does.
-pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settle + ReadStore + Operations {}
+pub trait Store:
+    Ingest + Claims<Chunk> + Offer + Begin + Settlements + ReadStore + Operations
+{
+}
 
-impl<T: Ingest + Claims<Chunk> + Offer + Begin + Settle + ReadStore + Operations> Store for T {}
+impl<T: Ingest + Claims<Chunk> + Offer + Begin + Settlements + ReadStore + Operations> Store for T {}

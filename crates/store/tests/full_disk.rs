@@ -5,7 +5,7 @@ use notification::{Disposition, State, limits};
 use store::conformance::{Shape, at, claim_request, settle_all, the_books_balance};
 use store::sqlite::Options;
 use store::{ClaimRequest, Claims, Ingest, ReadStore, Recovery, Sqlite, StoreError};
-use testbed::disk::{End, Place, SmallDisk};
+use testbed::disk::{PartEnd, Place, SmallDisk};
 
 /// Of the file system: the reserve, the low-space mark, and what 100,000 notifications take.
 const DISK_MIB: u64 = 384;
@@ -16,7 +16,7 @@ const ALONE: usize = 2_000;
 #[test]
 fn a_disk_that_others_fill_stops_no_delivery_and_no_restart() {
     let parts =
-        [("fill_it_and_be_killed", End::Aborted), ("restart_on_the_full_disk", End::Passed)];
+        [("fill_it_and_be_killed", PartEnd::Aborted), ("restart_on_the_full_disk", PartEnd::Passed)];
     let told = SmallDisk::new(DISK_MIB).run(&parts).unwrap();
     print!("{told}");
 }

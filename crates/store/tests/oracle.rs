@@ -21,7 +21,8 @@ use store::conformance::{
 use store::sqlite::{Options, Synchronous};
 use store::{
     Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, Ending, History, Ingest,
-    LogPosition, Mark, Memory, Operations, ReadStore, Recovery, Settle, Sqlite, Store, Suppression,
+    LogPosition, Mark, Memory, Operations, ReadStore, Recovery, Settlements, Sqlite, Store,
+    Suppression,
 };
 use tempfile::TempDir;
 

@@ -13,7 +13,7 @@ use store::conformance::{
 };
 use store::{
     Admission, CancelTarget, Cancelled, Claim, Claims, Ingest, Operations, Postgres, ReadStore,
-    Settle, Settled, StoreError,
+    Settled, Settlements, StoreError,
 };
 use support::{accepted, deliver, delivered, fresh, open};
 use testbed::{Direction, Proxy};

@@ -12,7 +12,7 @@ use notification::{Disposition, State, limits};
 use store::conformance::{Shape, at, claim_request, settle_all, the_books_balance};
 use store::{Claims, Ingest, Postgres, ReadStore, StoreError};
 use testbed::PostgresOptions;
-use testbed::disk::{End, Place, SmallDisk};
+use testbed::disk::{PartEnd, Place, SmallDisk};
 
 const DISK_MIB: u64 = 64;
 const NOTIFICATIONS: usize = 20 * limits::BATCH_ITEMS;
@@ -21,7 +21,7 @@ const ROUNDS_MAX: usize = 1_000;
 
 #[test]
 fn a_full_disk_of_the_server_refuses_what_comes_in_and_loses_nothing() {
-    let parts = [("refuse_wait_and_go_on", End::Passed)];
+    let parts = [("refuse_wait_and_go_on", PartEnd::Passed)];
     SmallDisk::new(DISK_MIB).for_own_user().run(&parts).unwrap();
 }
 

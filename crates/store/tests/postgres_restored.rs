@@ -11,7 +11,7 @@ use notification::{Disposition, State};
 use store::conformance::{Shape, at, claim_all, name, the_books_balance};
 use store::{
     Change, EventPosition, FeedCursor, Lift, LogPosition, Operations, Outbox, Postgres,
-    PostgresReader, ReadStore, Settle, StoreError, Suppression, Validator,
+    PostgresReader, ReadStore, Settlements, StoreError, Suppression, Validator,
 };
 use support::{deliver, delivered, open};
 use testbed::Database;

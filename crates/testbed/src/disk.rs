@@ -22,7 +22,7 @@ pub struct SmallDisk {
 
 /// How a part ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum PartEnd {
     /// As a test that passes.
     Passed,
     /// By SIGABRT: the process was killed at work.
@@ -61,7 +61,7 @@ impl SmallDisk {
     ///
     /// # Errors
     /// When this user may not mount a file system in a namespace of its own, or a part does not end as said.
-    pub fn run(self, parts: &[(&str, End)]) -> Result<String> {
+    pub fn run(self, parts: &[(&str, PartEnd)]) -> Result<String> {
         let place = tempfile::tempdir()?;
         std::fs::create_dir(place.path().join(DISK))?;
         // A server that runs as another user passes through.
@@ -80,7 +80,7 @@ impl SmallDisk {
         );
         ensure!(output.status.success(), "{}: {printed}", output.status);
         // A name that no test has is no failure of the binary.
-        let passing = parts.iter().filter(|(_, end)| *end == End::Passed).count();
+        let passing = parts.iter().filter(|(_, end)| *end == PartEnd::Passed).count();
         let passed = printed.matches("1 passed").count();
         ensure!(passed == passing, "{passed} of {passing} parts ran: {printed}");
         Ok(printed)
@@ -96,7 +96,7 @@ impl SmallDisk {
     }
 
     /// `$0` is the binary of the tests, `$1` and `$2` are the user and the group that run it.
-    fn script(self, parts: &[(&str, End)]) -> String {
+    fn script(self, parts: &[(&str, PartEnd)]) -> String {
         let mib = self.mib;
         let mut script = format!(
             "mount -t tmpfs -o size={mib}m,mode=1777 tmpfs \"${PLACE}/{DISK}\" || exit {NOT_MOUNTED}\nas=\n"
@@ -106,9 +106,9 @@ impl SmallDisk {
         }
         for (name, end) in parts {
             let status = match end {
-                End::Passed => "0",
+                PartEnd::Passed => "0",
                 // 128 and the number of the signal.
-                End::Aborted => "134",
+                PartEnd::Aborted => "134",
             };
             let run = format!("$as \"$0\" --ignored --exact {name} --nocapture");
             script.extend([&*run, "\n[ $? -eq ", status, " ] || exit 1\n"]);

@@ -11,7 +11,7 @@ use notification::{
 };
 use store::{
     ClaimRequest, Claims, ClusterStatus, FeedCursor, Ingest as _, Operations as _, ReadStore as _,
-    Settle, WorkerStatus,
+    Settlements, WorkerStatus,
 };
 
 use crate::support::{Fixture, JSON, fixture, notification};

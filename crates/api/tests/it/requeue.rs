@@ -3,7 +3,7 @@
 use axum::http::Method;
 use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
 use serde_json::{Value, json};
-use store::{ClaimRequest, Claims, Settle};
+use store::{ClaimRequest, Claims, Settlements};
 
 use crate::support::{Fixture, JSON, fixture, notification};
 

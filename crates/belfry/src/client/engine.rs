@@ -29,7 +29,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// A request body: known in whole, or made while it is sent.
-pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The address of the engine, and the API key to call it with.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct EngineApi {
 /// An open connection. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct EngineConnection {
-    sender: SendRequest<Body>,
+    sender: SendRequest<RequestBody>,
     _driver: Tasks,
 }
 
@@ -128,7 +128,11 @@ impl EngineApi {
     }
 
     /// Posts lines of JSON that are made while they are sent, for as long as that takes.
-    pub(crate) async fn upload(&self, path: &str, body: Body) -> Result<EngineAnswer, CallError> {
+    pub(crate) async fn upload(
+        &self,
+        path: &str,
+        body: RequestBody,
+    ) -> Result<EngineAnswer, CallError> {
         let mut connection = self.open().await?;
         let mut request = self.request(Method::POST, path, body);
         let lines = HeaderValue::from_static("application/x-ndjson");
@@ -148,7 +152,7 @@ impl EngineApi {
         CallError::Unreachable { url: self.url.clone(), reason }
     }
 
-    fn request(&self, method: Method, path: &str, body: Body) -> Request<Body> {
+    fn request(&self, method: Method, path: &str, body: RequestBody) -> Request<RequestBody> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         // Paths are made of our own words and of identifiers that were parsed.
@@ -178,7 +182,7 @@ impl EngineApi {
 // === impl EngineConnection ===
 
 enum UnsentRequest {
-    Returned(Box<Request<Body>>, String),
+    Returned(Box<Request<RequestBody>>, String),
     Lost(String),
 }
 
@@ -196,7 +200,10 @@ impl EngineConnection {
         Ok(Self { sender, _driver: driver })
     }
 
-    async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, UnsentRequest> {
+    async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, UnsentRequest> {
         let sent = async {
             if let Err(error) = self.sender.ready().await {
                 return Err(UnsentRequest::Returned(Box::new(request), error.to_string()));

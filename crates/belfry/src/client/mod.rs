@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::exit::CliError;
 
 pub(crate) use answer::EngineAnswer;
-pub(crate) use engine::{Body, CallError, EngineApi, EngineConnection};
+pub(crate) use engine::{CallError, EngineApi, EngineConnection, RequestBody};
 
 /// The engine, one call at a time.
 #[derive(Debug)]
@@ -67,7 +67,11 @@ impl Client {
     }
 
     /// Posts lines of JSON that are made while they are sent.
-    pub(crate) fn upload<T: DeserializeOwned>(&self, path: &str, body: Body) -> anyhow::Result<T> {
+    pub(crate) fn upload<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: RequestBody,
+    ) -> anyhow::Result<T> {
         let call = self.engine.upload(path, body);
         self.runtime.block_on(call).map_err(CliError::from)?.into_result()?.json()
     }

@@ -56,11 +56,11 @@ pub(super) struct BatchReading {
     stops: bool,
 }
 
-type Input = BufReader<Box<dyn io::Read + Send>>;
+type RowSource = BufReader<Box<dyn io::Read + Send>>;
 
 enum BatchRows {
-    Ndjson(Ndjson<Input>),
-    Csv(Csv<Input>),
+    Ndjson(Ndjson<RowSource>),
+    Csv(Csv<RowSource>),
 }
 
 // === impl BatchReading ===

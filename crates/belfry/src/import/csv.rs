@@ -52,10 +52,10 @@ enum Column {
 enum Field {
     /// The text of a cell as JSON, or the JSON of a cell as it is written.
     Leaf(Box<RawValue>),
-    Object(Fields),
+    Object(CsvFields),
 }
 
-type Fields = BTreeMap<String, Field>;
+type CsvFields = BTreeMap<String, Field>;
 
 /// Cuts a file into records, in constant memory.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl<R: BufRead> Csv<R> {
                 format!("has {cells} cells, and the header names {columns} columns"),
             );
         }
-        let mut fields = Fields::new();
+        let mut fields = CsvFields::new();
         for (column, cell) in self.columns.iter().zip(self.records.cells(record)) {
             let Ok(cell) = std::str::from_utf8(cell) else {
                 return refuse(
@@ -195,7 +195,7 @@ impl Column {
     }
 
     /// Puts `cell` where it belongs; an empty one nowhere.
-    fn put(&self, cell: &str, fields: &mut Fields) -> Result<(), String> {
+    fn put(&self, cell: &str, fields: &mut CsvFields) -> Result<(), String> {
         if cell.is_empty() {
             return Ok(());
         }
@@ -215,7 +215,7 @@ impl Column {
 }
 
 /// Makes the objects on the way to the last of `steps`. `None` when something else is there already.
-fn nest(fields: &mut Fields, steps: &[String], leaf: Box<RawValue>) -> Option<()> {
+fn nest(fields: &mut CsvFields, steps: &[String], leaf: Box<RawValue>) -> Option<()> {
     match steps {
         [] => None,
         [last] if fields.contains_key(last) => None,
@@ -225,7 +225,7 @@ fn nest(fields: &mut Fields, steps: &[String], leaf: Box<RawValue>) -> Option<()
         }
         [step, rest @ ..] => {
             let inner = fields.entry(step.clone());
-            match inner.or_insert_with(|| Field::Object(Fields::new())) {
+            match inner.or_insert_with(|| Field::Object(CsvFields::new())) {
                 Field::Object(fields) => nest(fields, rest, leaf),
                 Field::Leaf(_) => None,
             }

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-use crate::client::Body;
+use crate::client::RequestBody;
 
 /// Bytes sent at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -19,7 +19,11 @@ const PIECES: usize = 8;
 
 /// A line of `head`, and a line per recipient in `file`; `-` is standard input. Blank lines are no
 /// recipients. If `may_be_objects`, lines that begin with a brace are JSON.
-pub(super) fn body(head: Vec<u8>, file: &Path, may_be_objects: bool) -> anyhow::Result<Body> {
+pub(super) fn body(
+    head: Vec<u8>,
+    file: &Path,
+    may_be_objects: bool,
+) -> anyhow::Result<RequestBody> {
     let input: Box<dyn io::Read + Send> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {

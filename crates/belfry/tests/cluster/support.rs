@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Audit, Books, Guarantee, JournalTail, SimulatorProcess, Watch, Workload};
+use bench::{Audit, Guarantee, JournalBooks, JournalTail, SimulatorProcess, Watch, Workload};
 use flow::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -156,9 +156,9 @@ impl Cluster {
     }
 
     /// The provider's books.
-    pub(crate) fn books(&self) -> Books {
+    pub(crate) fn books(&self) -> JournalBooks {
         let workload = Workload { tokens: self.tokens, webhooks: Vec::new() };
-        Books::read(&self.simulator.ready.journal, &workload).unwrap()
+        JournalBooks::read(&self.simulator.ready.journal, &workload).unwrap()
     }
 
     fn configuration(&self, listen: &str) -> String {

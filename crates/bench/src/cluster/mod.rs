@@ -20,8 +20,8 @@ use anyhow::{Context as _, Result, bail};
 use testbed::{Database, Nats, Postgres, PostgresOptions, Proxy, RabbitMq};
 
 use crate::client::BenchClient;
-use crate::process::{EngineSettings, Role, SimulatorProcess, configure};
-use crate::tally::{Books, JournalTail};
+use crate::process::{EngineRole, EngineSettings, SimulatorProcess, configure};
+use crate::tally::{JournalBooks, JournalTail};
 use crate::usage::cpu_of_tree;
 use crate::workload::Workload;
 
@@ -50,7 +50,7 @@ pub struct ClusterSetup {
     /// The servers.
     pub backing: Backing,
     /// One engine each.
-    pub roles: Vec<Role>,
+    pub roles: Vec<EngineRole>,
     /// Whether links lead through proxies, so that they can be broken.
     pub has_links: bool,
     /// Settings of every engine, as its environment has them: `BELFRY__CHANNELS__IOS__CONCURRENCY`.
@@ -105,11 +105,12 @@ impl Backing {
     pub const ALL: [Self; 3] = [Self::Postgres, Self::RabbitMq, Self::Nats];
 
     /// `producers` and `consumers` where there is a broker between them; that many engines that do both where not.
-    pub fn roles(self, producers: usize, consumers: usize) -> Vec<Role> {
+    pub fn roles(self, producers: usize, consumers: usize) -> Vec<EngineRole> {
         match self {
-            Self::Postgres => vec![Role::Serve; producers + consumers],
+            Self::Postgres => vec![EngineRole::Serve; producers + consumers],
             Self::RabbitMq | Self::Nats => {
-                [vec![Role::Produce; producers], vec![Role::Consume; consumers]].concat()
+                [vec![EngineRole::Produce; producers], vec![EngineRole::Consume; consumers]]
+                    .concat()
             }
         }
     }
@@ -217,8 +218,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When they cannot be read, or name a recipient that the workload does not have.
-    pub fn books(&self, workload: &Workload) -> Result<Books> {
-        Books::read(&self.simulator.ready.journal, workload)
+    pub fn books(&self, workload: &Workload) -> Result<JournalBooks> {
+        JournalBooks::read(&self.simulator.ready.journal, workload)
     }
 
     /// Waits until the account says that `expected` were accepted and nothing is pending.

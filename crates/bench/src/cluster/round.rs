@@ -11,9 +11,9 @@ use rustix::process::Signal;
 use super::faults::{ClusterFault, FaultedServer, Harm, PAST_LEASE, Plan, Planned};
 use super::{Backing, Cluster, ClusterSetup, ClusterWorker, at_once};
 use crate::client::Audit;
-use crate::process::Role;
+use crate::process::EngineRole;
 use crate::rate::{longest_silence, per_second};
-use crate::tally::Books;
+use crate::tally::JournalBooks;
 use crate::workload::{Guarantee, Workload};
 
 /// The settings of a round.
@@ -164,7 +164,7 @@ impl Round {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let (latency_ms, concurrency) = (random.u64(40..60), random.u64(6..11));
         let roles = self.backing.roles(PRODUCERS, CONSUMERS);
-        let engines = roles.iter().filter(|role| **role != Role::Produce).count() as u64;
+        let engines = roles.iter().filter(|role| **role != EngineRole::Produce).count() as u64;
         let lasts = self.within + PAST_LEASE;
         let notifications = engines * concurrency * 1000 / latency_ms * lasts.as_secs() / 2;
         LoadPace { latency_ms, concurrency, notifications }
@@ -349,7 +349,11 @@ fn note_outage(lasted: Duration, notes: &Mutex<Notes>) -> Result<()> {
 }
 
 /// Checks the promises after a round in which everything was accepted.
-fn judge(audit: &Audit, books: &Books, (least, most): (Range<u64>, Range<u64>)) -> Result<()> {
+fn judge(
+    audit: &Audit,
+    books: &JournalBooks,
+    (least, most): (Range<u64>, Range<u64>),
+) -> Result<()> {
     let all = most.end;
     let (least, most) = (books.tally_of(least), books.tally_of(most));
     ensure!(audit.balanced && audit.pending == 0, "the account does not balance: {audit:?}");
@@ -388,7 +392,8 @@ mod tests {
         for (number, status) in lines {
             writeln!(journal, "10\tapns\t{status}\tid\t{}", token(*number))?;
         }
-        let books = Books::read(journal.path(), &Workload { tokens: 4, webhooks: Vec::new() })?;
+        let books =
+            JournalBooks::read(journal.path(), &Workload { tokens: 4, webhooks: Vec::new() })?;
         let audit = Audit {
             accepted: 4,
             delivered: 4 - in_doubt,

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use testbed::Proxy;
 
 use crate::client::BenchClient;
-use crate::process::{EngineProcess, EngineSettings, Role, SimulatorReady};
+use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorReady};
 
 /// One engine. What befalls it goes through here.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct ClusterWorker {
     /// Its name in the output: `consume-3`.
     pub name: String,
     /// Its role.
-    pub role: Role,
+    pub role: EngineRole,
     pub(super) binary: PathBuf,
     pub(super) directory: PathBuf,
     pub(super) settings: Vec<(String, String)>,

@@ -16,7 +16,7 @@ use net::tcp::Anywhere;
 use net::tls;
 use notification::{Delivery, Report, Verdict};
 
-use super::config::{Checked, Settings};
+use super::config::{CheckedSettings, Settings};
 use super::oauth::Refused;
 use super::quotas::Quotas;
 use super::request::{Encoded, Encoder, FcmTarget, check_content};
@@ -83,8 +83,14 @@ impl FcmChannel {
         let tls =
             both(tls::client(ca_file, &[b"h2"], None), tls::client(ca_file, &[b"http/1.1"], None));
         let (checked, (tls, tls_http1)) = both(settings.check(), tls)?;
-        let Checked { account, project_id, origin, authority, token_uri, messages_per_minute } =
-            checked;
+        let CheckedSettings {
+            account,
+            project_id,
+            origin,
+            authority,
+            token_uri,
+            messages_per_minute,
+        } = checked;
         let tokens = TokenSource::new(account, token_uri, tls_http1);
         let destination: Arc<str> = format!("{authority}/{project_id}").into();
         Ok(Self {

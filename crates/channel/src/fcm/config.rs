@@ -52,7 +52,7 @@ pub struct Settings {
 
 /// The settings once they are checked.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckedSettings {
     pub(super) account: ServiceAccount,
     pub(super) project_id: String,
     pub(super) origin: Origin,
@@ -92,7 +92,7 @@ const fn connections_max_default() -> usize {
 
 impl Settings {
     /// Checks them, and reads the service account.
-    pub(super) fn check(&self) -> Result<Checked, ChannelError> {
+    pub(super) fn check(&self) -> Result<CheckedSettings, ChannelError> {
         let numbers = each([
             require(self.concurrency > 0, "concurrency", "must be at least 1"),
             require(self.connections_max > 0, "connections_max", "must be at least 1"),
@@ -105,7 +105,7 @@ impl Settings {
         });
         let (_, ((origin, authority), (account, token_uri, project_id))) =
             both(numbers, both(endpoint, account))?;
-        Ok(Checked {
+        Ok(CheckedSettings {
             account,
             project_id,
             origin,

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::route::Router;
 use super::session::{NoConnection, SmtpSession};
-use super::session_limits::{Refusal, SessionLimits};
+use super::session_limits::{LimitRefusal, SessionLimits};
 use super::transaction::quit;
 use crate::Tools;
 
@@ -144,15 +144,15 @@ impl SessionPool {
 
     /// Ends the connection, whose server takes no more mails over it. What it refused is tried over another one, and
     /// if that takes it, the refusal is to be [learned](Self::learn).
-    pub(super) fn retire(&self, session: PooledSession) -> Refusal {
+    pub(super) fn retire(&self, session: PooledSession) -> LimitRefusal {
         let PooledSession { connection, .. } = session;
         let (host, mails_taken) = (Arc::clone(&connection.host), connection.mails_taken);
         self.idle.end(connection);
-        Refusal { host, mails_taken }
+        LimitRefusal { host, mails_taken }
     }
 
     /// Ends later sessions with the host of `refusal` before they are refused.
-    pub(super) fn learn(&self, refusal: Refusal) {
+    pub(super) fn learn(&self, refusal: LimitRefusal) {
         self.session_limits.learn(refusal);
     }
 

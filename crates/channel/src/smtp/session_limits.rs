@@ -31,7 +31,7 @@ pub(super) struct SessionLimits {
 
 /// A session that was refused another mail, and what would be learned from that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct LimitRefusal {
     pub(super) host: Arc<str>,
     /// Mails that the session took before, at least 1.
     pub(super) mails_taken: u32,
@@ -65,8 +65,8 @@ impl SessionLimits {
     }
 
     /// Remembers the number of `refusal`, after another session with the host took the mail.
-    pub(super) fn learn(&self, refusal: Refusal) {
-        let Refusal { host, mails_taken: mails } = refusal;
+    pub(super) fn learn(&self, refusal: LimitRefusal) {
+        let LimitRefusal { host, mails_taken: mails } = refusal;
         let until = self.clock.monotonic() + USED_FOR;
         let mut by_host = self.by_host.borrow_mut();
         if by_host.len() >= HOSTS_MAX && !by_host.contains_key(&host) {
@@ -94,8 +94,8 @@ pub(super) fn may_end_session(stage: SmtpStage, reply: &SmtpReply) -> bool {
 mod tests {
     use super::*;
 
-    fn refusal(host: &str, mails_taken: u32) -> Refusal {
-        Refusal { host: host.into(), mails_taken }
+    fn refusal(host: &str, mails_taken: u32) -> LimitRefusal {
+        LimitRefusal { host: host.into(), mails_taken }
     }
 
     #[tokio::test(start_paused = true)]

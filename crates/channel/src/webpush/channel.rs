@@ -15,12 +15,12 @@ use notification::Delivery;
 
 use super::config::Settings;
 use super::encryption::{Ephemeral, encrypt};
+use super::encryption_turns::EncryptionTurns;
 use super::request::{Prepared, Terms, check_content};
 use super::response::{Advice, interpret};
 use super::routes::{PushDial, Routes};
 use super::subscription::Subscription;
 use super::vapid::{Proof, Vapid};
-use super::yield_budget::YieldBudget;
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
@@ -44,7 +44,7 @@ pub struct WebPushChannel {
 struct WebPushSender {
     channel: WebPushChannel,
     routes: Routes,
-    yield_budget: YieldBudget,
+    encryption_turns: EncryptionTurns,
     clock: Clock,
     log_throttle: LogThrottle,
 }
@@ -128,7 +128,7 @@ impl Channel for WebPushChannel {
         Ok(Box::new(WebPushSender {
             channel: self.clone(),
             routes: Routes::new(self.dial.clone(), tools),
-            yield_budget: YieldBudget::new(),
+            encryption_turns: EncryptionTurns::new(),
             clock: tools.clock,
             log_throttle: LogThrottle::default(),
         }))
@@ -187,7 +187,7 @@ impl WebPushSender {
             return Attempt::unsent("the Web Push key does not sign", None);
         };
         let encrypting = self
-            .yield_budget
+            .encryption_turns
             .run(|| encrypt(&prepared.plaintext, &keys, &Ephemeral::generate()?, *pad_to));
         let Ok(body) = encrypting.await else {
             return Attempt::impossible("the subscription's keys or the content cannot be used");

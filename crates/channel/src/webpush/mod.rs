@@ -16,6 +16,7 @@
 mod channel;
 mod config;
 mod encryption;
+mod encryption_turns;
 mod request;
 mod response;
 mod routes;
@@ -23,7 +24,6 @@ mod subscription;
 #[cfg(test)]
 mod suppression_tests;
 mod vapid;
-mod yield_budget;
 
 pub use channel::WebPushChannel;
 pub use config::Settings;

@@ -36,14 +36,14 @@ struct RenderQueue {
 /// Work that no thread has taken yet, given out round-robin over the tenants.
 #[derive(Default)]
 struct FairQueue {
-    of_tenants: HashMap<Name, VecDeque<Work>>,
+    of_tenants: HashMap<Name, VecDeque<RenderJob>>,
     /// The tenants that have work, the next one first.
     turns: VecDeque<Name>,
     count: usize,
     is_closed: bool,
 }
 
-type Work = Box<dyn FnOnce() + Send>;
+type RenderJob = Box<dyn FnOnce() + Send>;
 
 // === impl Renderer ===
 
@@ -109,7 +109,7 @@ impl Drop for QueueOwner {
 // === impl RenderQueue ===
 
 impl RenderQueue {
-    fn push(&self, tenant: &Name, work: Work) -> Result<(), IngestError> {
+    fn push(&self, tenant: &Name, work: RenderJob) -> Result<(), IngestError> {
         self.waiting().push(tenant, work)?;
         self.wake.notify_one();
         Ok(())
@@ -122,7 +122,7 @@ impl RenderQueue {
         }
     }
 
-    fn next(&self) -> Option<Work> {
+    fn next(&self) -> Option<RenderJob> {
         let idle = |waiting: &mut FairQueue| waiting.count == 0 && !waiting.is_closed;
         let waiting = self.wake.wait_while(self.waiting(), idle);
         waiting.unwrap_or_else(PoisonError::into_inner).pop()
@@ -136,7 +136,7 @@ impl RenderQueue {
 // === impl FairQueue ===
 
 impl FairQueue {
-    fn push(&mut self, tenant: &Name, work: Work) -> Result<(), IngestError> {
+    fn push(&mut self, tenant: &Name, work: RenderJob) -> Result<(), IngestError> {
         let retry_after = OVERLOAD_RETRY_AFTER;
         if self.count >= RENDER_WAITING {
             return Err(IngestError::Overloaded { retry_after });
@@ -155,7 +155,7 @@ impl FairQueue {
     }
 
     /// The next piece of work of the tenant whose turn it is, which goes to the end of the line.
-    fn pop(&mut self) -> Option<Work> {
+    fn pop(&mut self) -> Option<RenderJob> {
         let tenant = self.turns.pop_front()?;
         let of_tenant = self.of_tenants.get_mut(&tenant)?;
         let work = of_tenant.pop_front()?;

@@ -44,7 +44,7 @@ pub(crate) struct Apns {
 
 /// The headers that matter; an empty one is an absent one.
 #[derive(Debug, Default)]
-struct Fields<'a> {
+struct ApnsHeaders<'a> {
     authorization: &'a [u8],
     collapse_id: &'a [u8],
     expiration: &'a [u8],
@@ -66,7 +66,7 @@ impl Apns {
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
-        let fields = Fields::read(request.headers);
+        let fields = ApnsHeaders::read(request.headers);
         let recipient = request.path.strip_prefix(PATH_PREFIX).unwrap_or_default();
         let mut authenticated = false;
         let mut check = || {
@@ -108,7 +108,7 @@ impl Apns {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ApnsHeaders<'a> {
     /// One pass over the headers: cheaper than a look-up for each.
     fn read(headers: &'a HeaderMap) -> Self {
         let mut fields = Self::default();

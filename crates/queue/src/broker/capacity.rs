@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use super::error::BrokerError;
 
 /// Tickets that wait in the broker, by the code of their priority.
-pub type Waiting = [u64; Priority::ALL.len()];
+pub type WaitingTickets = [u64; Priority::ALL.len()];
 
 /// Whether tickets would be taken, by priority.
 #[derive(Debug)]
@@ -105,7 +105,11 @@ impl BrokerCapacity {
     ///
     /// # Errors
     /// When one of them was so again and again, and took nothing in between: what is wrong with it cannot be seen.
-    pub(crate) fn clear(&self, waiting: Waiting, tickets_max: u64) -> Result<(), BrokerError> {
+    pub(crate) fn clear(
+        &self,
+        waiting: WaitingTickets,
+        tickets_max: u64,
+    ) -> Result<(), BrokerError> {
         self.change(|state| {
             let queues = state.suspects.iter_mut().zip(&mut state.failed_probes);
             for ((suspect, failed_probes), waiting) in queues.zip(waiting) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use notification::{Priority, Ticket};
 use tokio::time::Instant;
 
-use super::capacity::{BrokerCapacity, Waiting};
+use super::capacity::{BrokerCapacity, WaitingTickets};
 use super::error::BrokerError;
 use super::held_tickets::{BrokerMessage, HeldTickets};
 
@@ -73,7 +73,7 @@ pub struct Timed {
 #[derive(Debug, Clone, Copy)]
 pub struct Declared {
     /// The tickets waiting.
-    pub waiting: Waiting,
+    pub waiting: WaitingTickets,
     /// How many of one priority may wait, as far as the broker says.
     pub tickets_max: u64,
 }

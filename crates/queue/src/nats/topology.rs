@@ -23,7 +23,7 @@ use async_nats::jetstream::{Context, ErrorCode};
 use futures_util::TryStreamExt;
 use notification::{Priority, limits};
 
-use crate::broker::capacity::Waiting;
+use crate::broker::capacity::WaitingTickets;
 use crate::broker::limits::{PREFETCH_TICKETS, TICKET_ANSWER_WAIT, TICKET_DELIVERIES};
 
 /// The names and bounds of one prefix.
@@ -87,13 +87,13 @@ impl Topology {
     }
 
     /// Tickets waiting per priority.
-    pub(super) async fn waiting(&self, jetstream: &Context) -> Result<Waiting, NatsError> {
+    pub(super) async fn waiting(&self, jetstream: &Context) -> Result<WaitingTickets, NatsError> {
         let stream = jetstream.get_stream_no_info(&self.prefix).await;
         let stream = stream.map_err(|error| NatsError::Other(error.to_string()))?;
         let filter = format!("{}.*", self.prefix);
         let counts = stream.info_with_subjects(filter).await;
         let mut counts = counts.map_err(|error| NatsError::Other(error.to_string()))?;
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingTickets::default();
         while let Some((subject, count)) =
             counts.try_next().await.map_err(|error| NatsError::Other(error.to_string()))?
         {

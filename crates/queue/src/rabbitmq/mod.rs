@@ -23,7 +23,7 @@ use lapin::{Channel, Connection, ConnectionProperties, Event};
 use notification::Priority;
 use tokio::time::Instant;
 
-use crate::broker::capacity::{BrokerCapacity, Waiting};
+use crate::broker::capacity::{BrokerCapacity, WaitingTickets};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::HeldTickets;
 use crate::broker::limits::PREFETCH_TICKETS;
@@ -201,7 +201,7 @@ impl RabbitMqLink {
 async fn declare(
     connection: &Connection,
     topology: &Topology,
-) -> lapin::Result<(Channel, Waiting)> {
+) -> lapin::Result<(Channel, WaitingTickets)> {
     let channel = connection.create_channel().await?;
     channel.confirm_select(ConfirmSelectOptions::default()).await?;
     let waiting = topology.declare(&channel).await?;

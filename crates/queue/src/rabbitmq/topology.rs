@@ -15,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
 use notification::Priority;
 
-use crate::broker::capacity::Waiting;
+use crate::broker::capacity::WaitingTickets;
 use crate::broker::limits::{DEAD_MESSAGES, DEAD_MESSAGES_AGE, TICKET_DELIVERIES};
 
 /// The names and bounds of one prefix.
@@ -44,11 +44,11 @@ impl Topology {
     }
 
     /// Declares what is missing. Gives the tickets waiting per priority.
-    pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<Waiting> {
+    pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<WaitingTickets> {
         self.declare_exchange(channel, &self.dead(), ExchangeKind::Headers).await?;
         self.declare_dead_queue(channel).await?;
         self.declare_exchange(channel, self.exchange(), ExchangeKind::Direct).await?;
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingTickets::default();
         for (waiting, priority) in waiting.iter_mut().zip(Priority::ALL) {
             let queue = self.declare_ticket_queue(channel, *priority).await?;
             *waiting = u64::from(queue.message_count());

@@ -7,7 +7,7 @@ use notification::{
 };
 
 use super::books::{Books, Piece};
-use crate::rows::blame::{self, End, Fate, InFlight};
+use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
 use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
 
@@ -209,7 +209,7 @@ impl Books {
                 piece.crashes = piece.crashes.min(limits::CRASHES_BEFORE_SUSPICION);
             }
         }
-        let fates = blame::judge(End { ending, before: now, now }, &in_flight);
+        let fates = blame::judge(ProcessEnd { ending, before: now, now }, &in_flight);
         for (id, fate) in returned.into_iter().zip(fates) {
             recovery.count(&fate, self.chunks.get(&id).map_or(0, |piece| piece.members.len()));
             self.follow(id, fate, now);

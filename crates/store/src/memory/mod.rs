@@ -27,7 +27,7 @@ use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
     Filter, History, Ingest, LaneStatus, Lift, LogPage, LogPosition, Mark, Offer, Operations, Page,
-    ParkedChannel, ReadStore, RecipientGroup, Recovery, Requeued, Settle, Settled, StoreError,
+    ParkedChannel, ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, StoreError,
     Suppression, SuppressionPage, Take,
 };
 use books::Books;
@@ -177,7 +177,7 @@ impl Begin for Memory {
 }
 
 #[async_trait]
-impl Settle for Memory {
+impl Settlements for Memory {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         Ok(self.change(|books| settlements.iter().map(|part| books.settle(part)).collect()))
     }

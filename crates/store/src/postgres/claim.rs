@@ -17,7 +17,7 @@ use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
-use crate::rows::listing::{self, Suppressed};
+use crate::rows::listing::{self, SuppressedMembers};
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
 use crate::{Claim, ClaimRequest, StoreError, Take};
@@ -229,7 +229,8 @@ impl Transaction<'_> {
                 let detail = |(delivery, place): (&Delivery, usize)| {
                     Some((delivery.index, suppressed.remove(&place)?))
                 };
-                let listed: Suppressed = deliveries.iter().zip(places).filter_map(detail).collect();
+                let listed: SuppressedMembers =
+                    deliveries.iter().zip(places).filter_map(detail).collect();
                 self.count_ended(State::Suppressed, listed.len());
                 writes.log(batch, &listing::log_row(&listed, now));
                 let is_listed = |delivery: &&Delivery| listed.contains_key(&delivery.index);

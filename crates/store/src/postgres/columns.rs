@@ -12,7 +12,7 @@ use crate::rows::model::ChunkRow;
 use crate::rows::new_chunk::NewChunk;
 
 /// New chunks by column.
-pub(super) struct Columns<'a> {
+pub(super) struct ChunkColumns<'a> {
     pub(super) batch: Vec<i64>,
     lane: Vec<i32>,
     partition: Vec<i16>,
@@ -35,9 +35,9 @@ macro_rules! select_chunk {
 }
 pub(super) use select_chunk;
 
-// === impl Columns ===
+// === impl ChunkColumns ===
 
-impl<'a> Columns<'a> {
+impl<'a> ChunkColumns<'a> {
     pub(super) fn new(chunks: &'a [NewChunk]) -> Self {
         Self {
             batch: chunks.iter().map(|chunk| chunk.batch.0.cast_signed()).collect(),

@@ -39,7 +39,7 @@ pub(super) struct Worker {
     clock: Clock,
     random: fastrand::Rng,
     stats: Option<Stats>,
-    pace: Pace,
+    pace: SettleRate,
     /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
     linked_since: Option<Duration>,
     /// When the last beat was sent that was answered, since boot.
@@ -50,7 +50,7 @@ pub(super) struct Worker {
 
 /// How fast this process settles, as of the last beats.
 #[derive(Debug)]
-struct Pace {
+struct SettleRate {
     measured_at: Instant,
     settled: u64,
     per_second: f32,
@@ -146,7 +146,7 @@ impl Worker {
             clock,
             random,
             stats: None,
-            pace: Pace { measured_at: clock.monotonic(), settled: 0, per_second: 0.0 },
+            pace: SettleRate { measured_at: clock.monotonic(), settled: 0, per_second: 0.0 },
             linked_since: None,
             beaten_at: clock.boot(),
             is_apart: false,
@@ -401,9 +401,9 @@ impl Worker {
     }
 }
 
-// === impl Pace ===
+// === impl SettleRate ===
 
-impl Pace {
+impl SettleRate {
     /// Deliveries per second since it was last measured; of the time before, while that is too short to tell.
     fn measure(&mut self, now: Instant, settled: u64) -> f32 {
         let passed = now.saturating_duration_since(self.measured_at);
@@ -481,7 +481,7 @@ mod tests {
     #[test]
     fn a_pace_is_measured_over_the_time_that_passed() {
         let start = Clock::system().monotonic();
-        let mut pace = Pace { measured_at: start, settled: 0, per_second: 0.0 };
+        let mut pace = SettleRate { measured_at: start, settled: 0, per_second: 0.0 };
         let mut check = |millis, settled, expect: f32| {
             let measured = pace.measure(start + Duration::from_millis(millis), settled);
             assert!((measured - expect).abs() < 0.1, "{measured} after {millis} ms");

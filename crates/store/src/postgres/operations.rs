@@ -10,7 +10,7 @@ use super::{Postgres, broadcast, cancel, claim, ingest, requeue, settle, suppres
 use crate::{
     Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, Claim,
     ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift, Mark, Operations, PostgresReader,
-    RecipientGroup, Requeued, Settle, Settled, StoreError, Suppression,
+    RecipientGroup, Requeued, Settled, Settlements, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -90,7 +90,7 @@ impl Begin for Postgres {
 }
 
 #[async_trait]
-impl Settle for Postgres {
+impl Settlements for Postgres {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         if settlements.is_empty() {
             return Ok(Vec::new());

@@ -6,7 +6,7 @@ use notification::{State, Timestamp, limits};
 use super::columns::{chunk_at, select_chunk, signed};
 use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
-use crate::rows::blame::{self, End, Fate, InFlight};
+use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -24,7 +24,7 @@ pub(super) struct ReapWorker {
 /// A worker whose lease is over.
 struct Expired {
     id: i64,
-    end: End,
+    end: ProcessEnd,
 }
 
 /// Chunks whose claims are ended in one transaction: all that one process delivers, and some tickets. A worker that held
@@ -109,7 +109,7 @@ impl ReapWorker {
             (None, false) => Ending::Killed,
         };
         let before = Timestamp::from_millis(row.try_get(2)?);
-        let end = End { ending, before, now: self.now };
+        let end = ProcessEnd { ending, before, now: self.now };
         Ok(Some(Expired { id: row.try_get(0)?, end }))
     }
 }
@@ -119,7 +119,7 @@ async fn judge(
     transaction: &mut Transaction<'_>,
     writes: &mut Writes,
     recovery: &mut Recovery,
-    (end, returned): (End, Vec<(ChunkRow, Members)>),
+    (end, returned): (ProcessEnd, Vec<(ChunkRow, Members)>),
 ) -> Result<(), Failure> {
     let in_flight: Vec<InFlight> =
         returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();

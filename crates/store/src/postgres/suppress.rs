@@ -36,7 +36,7 @@ pub(super) struct SuppressionReport {
 
 /// Entries of the list by column.
 #[derive(Debug, Default)]
-struct Columns<'a> {
+struct EntryColumns<'a> {
     channels: Vec<&'a str>,
     recipients: Vec<&'a str>,
     reasons: Vec<&'a str>,
@@ -199,8 +199,8 @@ impl Transaction<'_> {
         }
         let are_told: Vec<bool> = replaced.values().copied().collect();
         let replaced = replaced.keys().filter_map(|key| entries.get(key));
-        self.write_entries(REPLACE, Columns::new(replaced), &are_told).await?;
-        self.write_entries(TELL, Columns::new(told.iter()), &ats).await?;
+        self.write_entries(REPLACE, EntryColumns::new(replaced), &are_told).await?;
+        self.write_entries(TELL, EntryColumns::new(told.iter()), &ats).await?;
         self.effects.woke |= !told.is_empty();
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Transaction<'_> {
     async fn write_entries(
         &mut self,
         sql: &'static str,
-        columns: Columns<'_>,
+        columns: EntryColumns<'_>,
         more: &(dyn ToSql + Sync),
     ) -> Result<(), Error> {
         if columns.channels.is_empty() {
@@ -225,8 +225,8 @@ impl Transaction<'_> {
         &mut self,
         reports: Vec<SuppressionReport>,
     ) -> Result<Vec<SuppressionReport>, Failure> {
-        let Columns { channels, recipients, .. } =
-            Columns::new(reports.iter().map(|report| &report.reported));
+        let EntryColumns { channels, recipients, .. } =
+            EntryColumns::new(reports.iter().map(|report| &report.reported));
         let mut marks = HashMap::new();
         for row in self.rows(MARKS, &[&channels, &recipients]).await? {
             let place: i64 = row.try_get(0)?;
@@ -247,7 +247,7 @@ impl Transaction<'_> {
         if reports.is_empty() {
             return Ok(HashSet::new());
         }
-        let columns = Columns::new(reports.iter().map(|report| &report.reported));
+        let columns = EntryColumns::new(reports.iter().map(|report| &report.reported));
         let rows = self.rows(ADD, &columns.parameters()).await?;
         let key =
             |row: &Row| Ok((codes::name(row.try_get(0)?)?, row.try_get::<_, String>(1)?.into()));
@@ -264,7 +264,7 @@ impl Transaction<'_> {
             .iter()
             .map(|report| &report.reported)
             .filter(|reported| !new.contains(&key_of(reported)));
-        let Columns { channels, recipients, .. } = Columns::new(listed);
+        let EntryColumns { channels, recipients, .. } = EntryColumns::new(listed);
         if channels.is_empty() {
             return Ok(HashMap::new());
         }
@@ -316,9 +316,9 @@ impl Transaction<'_> {
     }
 }
 
-// === impl Columns ===
+// === impl EntryColumns ===
 
-impl<'a> Columns<'a> {
+impl<'a> EntryColumns<'a> {
     fn new(entries: impl Iterator<Item = &'a Suppression>) -> Self {
         let mut columns = Self::default();
         for Suppression { channel, recipient, reason, status, since } in entries {

@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
-use super::columns::{Columns, chunk_at, counted, select_chunk, signed};
+use super::columns::{ChunkColumns, chunk_at, counted, select_chunk, signed};
 use super::connection::Session;
 use super::growth::MANY;
 use super::notices::to_payloads;
@@ -314,7 +314,7 @@ impl<'a> Transaction<'a> {
         let kept = session.prepared(UPDATE_CHUNK).await?;
         let client = &session.client;
         let (batches, entries): (Vec<i64>, Vec<Vec<u8>>) = writes.log.into_iter().unzip();
-        let new = Columns::new(&writes.chunks);
+        let new = ChunkColumns::new(&writes.chunks);
         let (gone_ids, gone_epochs): (Vec<i64>, Vec<i64>) =
             writes.gone.iter().map(|gone| (gone.id, gone.epoch)).unzip();
         let (ids, epochs): (Vec<i64>, Vec<i64>) =

@@ -105,7 +105,7 @@ pub(super) enum Notices {
 }
 
 /// How a transaction came to its end.
-enum Ended {
+enum TransactionEnd {
     /// It is durable, and this follows; whether the connection is still good.
     Committed(Effects, bool),
     /// Nothing of it was done; the connection may be of no more use.
@@ -113,7 +113,7 @@ enum Ended {
 }
 
 /// A commit that was sent and not answered.
-struct Sent {
+struct UnansweredCommit {
     xid: u64,
     backend: i32,
     timeline: String,
@@ -290,13 +290,13 @@ impl Writer {
             // What is slow, and not lost, must come to an end.
             let longest = TRANSACTION_TIMEOUT * (1 << losses.min(TIMEOUT_DOUBLINGS));
             match self.attempt(&session, commands, longest).await? {
-                Ended::Committed(effects, is_good) => {
+                TransactionEnd::Committed(effects, is_good) => {
                     if is_good {
                         self.session = Some(session);
                     }
                     return Ok(effects);
                 }
-                Ended::Undone(Kind::Again, reason) if repeats < REPEATS_MAX => {
+                TransactionEnd::Undone(Kind::Again, reason) if repeats < REPEATS_MAX => {
                     repeats += 1;
                     tracing::debug!(reason, "a transaction is repeated");
                     let rollback = session.client.batch_execute("ROLLBACK");
@@ -305,7 +305,7 @@ impl Writer {
                     }
                     tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
                 }
-                Ended::Undone(Kind::Full, reason) => {
+                TransactionEnd::Undone(Kind::Full, reason) => {
                     tracing::warn!(reason, "the disk of the database is full");
                     refuse_for_space(commands, &reason);
                     let rollback = session.client.batch_execute("ROLLBACK");
@@ -316,12 +316,12 @@ impl Writer {
                         tokio::time::sleep(LOOK_FOR_SPACE_EVERY).await;
                     }
                 }
-                Ended::Undone(Kind::Lost, reason) => {
+                TransactionEnd::Undone(Kind::Lost, reason) => {
                     losses += 1;
                     self.available.send_replace(false);
                     tracing::warn!(reason, "the connection to the database was lost");
                 }
-                Ended::Undone(_, reason) => return Err(StoreError::Broken(reason)),
+                TransactionEnd::Undone(_, reason) => return Err(StoreError::Broken(reason)),
             }
             self.state.invalidate();
         }
@@ -344,32 +344,32 @@ impl Writer {
         session: &Session,
         commands: &mut [Box<dyn Command>],
         longest: Duration,
-    ) -> Result<Ended, StoreError> {
+    ) -> Result<TransactionEnd, StoreError> {
         let (backend, timeline) = (session.backend, session.timeline.clone());
         let transaction = run(session, &mut self.state, commands);
         let (kind, reason) = match tokio::time::timeout(longest, transaction).await {
-            Ok(Ok(())) => return Ok(Ended::Committed(self.state.committed(), true)),
+            Ok(Ok(())) => return Ok(TransactionEnd::Committed(self.state.committed(), true)),
             Ok(Err(Failure::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
             Ok(Err(Failure::Conflict(reason))) => (Kind::Again, reason.to_owned()),
             Ok(Err(Failure::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
             Err(_elapsed) => (Kind::Lost, "it fell silent".to_owned()),
         };
         let Some(committing) = self.state.committing() else {
-            return Ok(Ended::Undone(kind, reason));
+            return Ok(TransactionEnd::Undone(kind, reason));
         };
         // An answer that came says that the transaction was refused.
         if kind != Kind::Lost {
             self.state.undone();
-            return Ok(Ended::Undone(kind, reason));
+            return Ok(TransactionEnd::Undone(kind, reason));
         }
         self.available.send_replace(false);
         tracing::warn!(reason, "the connection to the database was lost during a commit");
-        let sent = Sent { xid: committing, backend, timeline };
+        let sent = UnansweredCommit { xid: committing, backend, timeline };
         if self.was_committed(&sent).await? {
-            return Ok(Ended::Committed(self.state.committed(), false));
+            return Ok(TransactionEnd::Committed(self.state.committed(), false));
         }
         self.state.undone();
-        Ok(Ended::Undone(Kind::Lost, reason))
+        Ok(TransactionEnd::Undone(Kind::Lost, reason))
     }
 
     /// How to go on after an error in a transaction. One that was refused for its notices is repeated, and then without them; so
@@ -382,7 +382,7 @@ impl Writer {
     }
 
     /// Asks the server what became of a transaction whose commit was not answered.
-    async fn was_committed(&mut self, sent: &Sent) -> Result<bool, StoreError> {
+    async fn was_committed(&mut self, sent: &UnansweredCommit) -> Result<bool, StoreError> {
         let xid = sent.xid.to_string();
         loop {
             let Some(session) = self.connected(&mut Vec::new()).await? else { return Ok(false) };

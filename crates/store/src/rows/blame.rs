@@ -20,7 +20,7 @@ pub(crate) struct InFlight {
 
 /// A process that ended with claims.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct End {
+pub(crate) struct ProcessEnd {
     pub(crate) ending: Ending,
     /// It ended at this instant or before.
     pub(crate) before: Timestamp,
@@ -53,7 +53,7 @@ pub(crate) const QUARANTINED: &str =
 const QUARANTINE: u16 = limits::CRASHES_BEFORE_SUSPICION + limits::WEIGHT_BEFORE_QUARANTINE;
 
 /// The fate of each chunk that a process had in flight, in their order.
-pub(crate) fn judge(end: End, in_flight: &[InFlight]) -> Vec<Fate> {
+pub(crate) fn judge(end: ProcessEnd, in_flight: &[InFlight]) -> Vec<Fate> {
     let suspects = suspects(in_flight);
     let (mut fates, mut apart) = (Vec::with_capacity(in_flight.len()), Vec::new());
     for (place, chunk) in in_flight.iter().enumerate() {
@@ -135,9 +135,9 @@ impl InFlight {
     }
 }
 
-// === impl End ===
+// === impl ProcessEnd ===
 
-impl End {
+impl ProcessEnd {
     /// The crashes held against `chunk` after this, where so many `suspects` were in flight; `None` when it is as before.
     fn holds_against(self, chunk: &InFlight, suspects: usize) -> Option<u16> {
         let weight = match self.ending {

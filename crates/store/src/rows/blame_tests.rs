@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
-const KILLED: End = End { ending: Ending::Killed, before: NOW, now: NOW };
-const FAULTED: End = End { ending: Ending::Faulted, ..KILLED };
+const KILLED: ProcessEnd = ProcessEnd { ending: Ending::Killed, before: NOW, now: NOW };
+const FAULTED: ProcessEnd = ProcessEnd { ending: Ending::Faulted, ..KILLED };
 const SUSPECT: u16 = limits::CRASHES_BEFORE_SUSPICION;
 
 const fn chunk(crashes: u16, count: usize) -> InFlight {
@@ -21,7 +21,7 @@ fn due(slot: u32) -> Timestamp {
 #[test]
 fn an_end_in_order_blames_nobody_and_clears_nobody() {
     let in_flight = [chunk(0, 1_000), chunk(SUSPECT, 1), chunk(SUSPECT + 20, 1)];
-    let left = End { ending: Ending::Left, ..KILLED };
+    let left = ProcessEnd { ending: Ending::Left, ..KILLED };
     assert_eq!(judge(left, &in_flight), [Fate::Returned, Fate::Returned, Fate::Returned]);
     assert!(!clears_others(Ending::Left, &[]));
 }
@@ -66,7 +66,7 @@ fn what_was_in_flight_for_long_is_not_the_cause_of_a_kill() {
         assert_eq!(judge(KILLED, &[long]), [Fate::Returned]);
         assert_ne!(judge(FAULTED, &[long]), [Fate::Returned], "a fault is somebody's");
         let before = claimed_at.plus(limits::SUSPECT_TRIAL);
-        assert_ne!(judge(End { before, ..KILLED }, &[long]), [Fate::Returned]);
+        assert_ne!(judge(ProcessEnd { before, ..KILLED }, &[long]), [Fate::Returned]);
     }
 }
 
@@ -143,7 +143,7 @@ impl World {
             }
         }
         self.now = now.plus(START);
-        let end = End { ending: Ending::Faulted, before: now, now: self.now };
+        let end = ProcessEnd { ending: Ending::Faulted, before: now, now: self.now };
         for (mut piece, fate) in hit.into_iter().zip(judge(end, &in_flight)) {
             match fate {
                 Fate::Returned => waiting.push(piece),

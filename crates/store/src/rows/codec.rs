@@ -101,7 +101,7 @@ pub(crate) struct LogRow {
 
 /// Reads numbers and slices from the front.
 #[derive(Debug, Clone, Copy)]
-struct Input<'a> {
+struct Decoder<'a> {
     bytes: &'a [u8],
     position: usize,
 }
@@ -179,14 +179,14 @@ impl Pieces {
     }
 
     fn number(&mut self) -> Result<u64, StoreError> {
-        let mut input = Input { bytes: &self.bytes, position: self.position };
+        let mut input = Decoder { bytes: &self.bytes, position: self.position };
         let number = input.number()?;
         self.position = input.position;
         Ok(number)
     }
 
     fn range(&mut self) -> Result<std::ops::Range<usize>, StoreError> {
-        let mut input = Input { bytes: &self.bytes, position: self.position };
+        let mut input = Decoder { bytes: &self.bytes, position: self.position };
         let length = input.slice()?.len();
         self.position = input.position;
         Ok(input.position - length..input.position)
@@ -350,7 +350,7 @@ pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
     if bytes.first() != Some(&VERSION) {
         return Err(damaged("a log row"));
     }
-    let mut input = Input { bytes, position: 1 };
+    let mut input = Decoder { bytes, position: 1 };
     let mut groups = Vec::new();
     while input.position < bytes.len() {
         groups.push(input.log_group()?);
@@ -358,9 +358,9 @@ pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
     Ok(groups)
 }
 
-// === impl Input ===
+// === impl Decoder ===
 
-impl<'a> Input<'a> {
+impl<'a> Decoder<'a> {
     fn number(&mut self) -> Result<u64, StoreError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {

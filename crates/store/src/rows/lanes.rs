@@ -14,7 +14,7 @@ use crate::ClaimRequest;
 /// `chunk_due`, but for as many as a page has.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    work: HashMap<LaneId, Work>,
+    work: HashMap<LaneId, LaneWork>,
     numbers: HashMap<Lane, LaneId>,
     /// Lanes whose next chunk was not due when a claim last looked, by priority and due time.
     waiting: BTreeMap<Priority, BTreeSet<(Timestamp, LaneId)>>,
@@ -36,17 +36,17 @@ pub(crate) struct Lanes {
 }
 
 #[derive(Debug)]
-struct Work {
+struct LaneWork {
     lane: Lane,
     /// Weight of what is claimed and unsettled.
     claimed: usize,
     next_due: Option<Timestamp>,
     turn: u64,
-    readiness: Readiness,
+    readiness: LaneReadiness,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Readiness {
+enum LaneReadiness {
     /// It has nothing to claim, or its channel is not offered.
     Idle,
     Waiting,
@@ -124,8 +124,8 @@ impl Lanes {
     pub(crate) fn add(&mut self, id: LaneId, lane: Lane) {
         self.turns += 1;
         self.numbers.insert(lane.clone(), id);
-        let (turn, readiness) = (self.turns, Readiness::Idle);
-        self.work.insert(id, Work { lane, claimed: 0, next_due: None, turn, readiness });
+        let (turn, readiness) = (self.turns, LaneReadiness::Idle);
+        self.work.insert(id, LaneWork { lane, claimed: 0, next_due: None, turn, readiness });
     }
 
     /// Forgets the lane if it has no work.
@@ -177,7 +177,7 @@ impl Lanes {
             self.offered.as_ref().is_none_or(|offered| offered.contains(&work.lane.channel));
         work.next_due = next_due.filter(|_| is_offered);
         if let Some(at) = work.next_due {
-            work.readiness = Readiness::Waiting;
+            work.readiness = LaneReadiness::Waiting;
             self.waiting.entry(work.lane.priority).or_default().insert((at, id));
             self.waiting_count += 1;
         }
@@ -276,7 +276,7 @@ impl Lanes {
                 waiting.pop_first();
                 self.waiting_count -= 1;
                 let Some(work) = self.work.get_mut(&id) else { continue };
-                work.readiness = Readiness::Ready;
+                work.readiness = LaneReadiness::Ready;
                 self.ready.insert((work.lane.priority, work.turn), id);
             }
         }
@@ -335,17 +335,17 @@ impl Lanes {
     fn dequeue(&mut self, id: LaneId) {
         let Some(work) = self.work.get_mut(&id) else { return };
         match (work.readiness, work.next_due) {
-            (Readiness::Waiting, Some(at)) => {
+            (LaneReadiness::Waiting, Some(at)) => {
                 if let Some(waiting) = self.waiting.get_mut(&work.lane.priority) {
                     waiting.remove(&(at, id));
                 }
                 self.waiting_count -= 1;
             }
-            (Readiness::Ready, _) => {
+            (LaneReadiness::Ready, _) => {
                 self.ready.remove(&(work.lane.priority, work.turn));
             }
-            (Readiness::Waiting | Readiness::Idle, _) => {}
+            (LaneReadiness::Waiting | LaneReadiness::Idle, _) => {}
         }
-        work.readiness = Readiness::Idle;
+        work.readiness = LaneReadiness::Idle;
     }
 }

@@ -9,7 +9,7 @@ use super::codec::{LogLine, LogRow};
 use crate::Suppression;
 
 /// Members that are not sent, and what the log says of each.
-pub(crate) type Suppressed = BTreeMap<u16, String>;
+pub(crate) type SuppressedMembers = BTreeMap<u16, String>;
 
 /// The entry of a listed recipient after another report of it.
 pub(crate) fn merged(listed: &Suppression, reported: &Suppression) -> Suppression {
@@ -28,7 +28,7 @@ pub(crate) fn is_news(before: &Suppression, after: &Suppression) -> bool {
 }
 
 /// The log of those that are not sent, which is found at `at`.
-pub(crate) fn log_row(suppressed: &Suppressed, at: Timestamp) -> LogRow {
+pub(crate) fn log_row(suppressed: &SuppressedMembers, at: Timestamp) -> LogRow {
     let mut indexes: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
     for (index, detail) in suppressed {
         indexes.entry(detail).or_default().push(*index);

@@ -9,7 +9,7 @@ use super::members::Members;
 use crate::{Attempted, Requeued};
 
 /// A request by batch: places in the request, and members.
-pub(crate) type Asked = BTreeMap<BatchId, Vec<(usize, NotificationId)>>;
+pub(crate) type MembersByBatch = BTreeMap<BatchId, Vec<(usize, NotificationId)>>;
 
 /// A batch of which something is to be requeued.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Deaths {
 }
 
 /// By batch, in the order of the batches.
-pub(crate) fn by_batch(ids: &[NotificationId]) -> Asked {
-    let mut asked = Asked::new();
+pub(crate) fn by_batch(ids: &[NotificationId]) -> MembersByBatch {
+    let mut asked = MembersByBatch::new();
     for (place, &id) in ids.iter().enumerate() {
         asked.entry(id.batch()).or_default().push((place, id));
     }

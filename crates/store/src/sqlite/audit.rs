@@ -34,7 +34,7 @@ pub(super) struct Auditing {
 
 /// Whether an audit goes on.
 #[derive(Debug)]
-pub(super) enum Slice {
+pub(super) enum AuditSlice {
     /// With the next slice.
     More(Auditing),
     /// It has its result.
@@ -89,7 +89,7 @@ impl Snapshot {
     }
 
     /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
-    pub(super) fn audit_slice(&self, mut auditing: Auditing) -> Result<Slice, StoreError> {
+    pub(super) fn audit_slice(&self, mut auditing: Auditing) -> Result<AuditSlice, StoreError> {
         let open_now = self.open_broadcasts()?;
         let waiting_now = self.waiting()?;
         let bounds = params![auditing.passed, auditing.batch_max];
@@ -105,7 +105,7 @@ impl Snapshot {
                 let end = auditing.batch_max.saturating_add(1);
                 chunks.report_strays(end, "chunk", &mut auditing.audit)?;
                 log.report_strays(end, "log row", &mut auditing.audit)?;
-                return Ok(Slice::Done(auditing.finish()));
+                return Ok(AuditSlice::Done(auditing.finish()));
             };
             let batch: i64 = row.get(0)?;
             let count = usize::from(row.get::<_, u16>(1)?);
@@ -142,7 +142,7 @@ impl Snapshot {
             auditing.passed = batch;
             passed += 1;
         }
-        Ok(Slice::More(auditing))
+        Ok(AuditSlice::More(auditing))
     }
 
     /// The broadcasts of which some batches wait: up to which one they are done, and whether they are withdrawn.

@@ -66,7 +66,8 @@ pub use reader::SqliteReader;
 use crate::rows::release::Slicing;
 use crate::{
     Begin, Begun, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader,
-    Lift, Mark, Offer, Operations, Recovery, Requeued, Settle, Settled, StoreError, Suppression,
+    Lift, Mark, Offer, Operations, Recovery, Requeued, Settled, Settlements, StoreError,
+    Suppression,
 };
 use files::WalBounds;
 use reader::Beside;
@@ -302,7 +303,7 @@ impl Begin for Sqlite {
 }
 
 #[async_trait]
-impl Settle for Sqlite {
+impl Settlements for Sqlite {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         if settlements.is_empty() {
             return Ok(Vec::new());

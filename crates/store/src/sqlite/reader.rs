@@ -12,7 +12,7 @@ use notification::{Account, BroadcastId, ByteString, Name, NotificationId};
 use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::audit::{SLICE_ROWS, Slice};
+use super::audit::{AuditSlice, SLICE_ROWS};
 use super::files::{WAL, WalBounds};
 use super::open::{open_reading, read_store_id};
 use super::read::Snapshot;
@@ -112,8 +112,8 @@ impl SqliteReader {
         loop {
             between().await;
             match self.read(move |snapshot| snapshot.audit_slice(auditing)).await? {
-                Slice::More(rest) => auditing = rest,
-                Slice::Done(audit) => return Ok(audit),
+                AuditSlice::More(rest) => auditing = rest,
+                AuditSlice::Done(audit) => return Ok(audit),
             }
         }
     }

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
-use crate::rows::blame::{self, End, Fate, InFlight};
+use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -35,7 +35,7 @@ impl Transaction<'_> {
         if blame::clears_others(ending, &in_flight) {
             self.clear_suspects()?;
         }
-        let fates = blame::judge(End { ending, before: now, now }, &in_flight);
+        let fates = blame::judge(ProcessEnd { ending, before: now, now }, &in_flight);
         for ((chunk, rest), fate) in returned.iter().zip(fates) {
             recovery.count(&fate, rest.len());
             self.follow(chunk, rest, fate, now)?;

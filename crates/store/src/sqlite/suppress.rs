@@ -7,7 +7,7 @@ use super::read::Snapshot;
 use super::rows::signed;
 use super::transaction::Transaction;
 use crate::rows::codes;
-use crate::rows::listing::{self, Suppressed};
+use crate::rows::listing::{self, SuppressedMembers};
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
     SuppressionPage,
@@ -125,8 +125,8 @@ impl Transaction<'_> {
         &self,
         channel: &Name,
         deliveries: &[Delivery],
-    ) -> Result<Suppressed, StoreError> {
-        let mut suppressed = Suppressed::default();
+    ) -> Result<SuppressedMembers, StoreError> {
+        let mut suppressed = SuppressedMembers::default();
         if self.state.suppressed.is_empty() {
             return Ok(suppressed);
         }

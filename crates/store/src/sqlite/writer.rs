@@ -68,7 +68,7 @@ pub(super) trait Job: Send {
 }
 
 /// A job that answers one caller. Dropped unused, it tells the caller that the store failed.
-struct Work<F, T> {
+struct Answering<F, T> {
     run: Option<F>,
     result: Option<Result<T, StoreError>>,
     answer: oneshot::Sender<Result<T, StoreError>>,
@@ -376,9 +376,9 @@ impl Wake for Nudge {
     }
 }
 
-// === impl Work ===
+// === impl Answering ===
 
-impl<F, T> Job for Work<F, T>
+impl<F, T> Job for Answering<F, T>
 where
     F: FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send,
     T: Send,
@@ -400,7 +400,7 @@ pub(super) fn job<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, StoreError>>,
     work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> Box<dyn Job> {
-    Box::new(Work { run: Some(work), result: None, answer })
+    Box::new(Answering { run: Some(work), result: None, answer })
 }
 
 /// A refusal is an answer; what ends the transaction is an error.

@@ -5,7 +5,7 @@
 use flow::Clock;
 use notification::{Chunk, Settlement};
 use store::postgres::Options;
-use store::{Postgres, ReadStore, Settle, Settled};
+use store::{Postgres, ReadStore, Settled, Settlements};
 use testbed::Database;
 
 /// An empty database of its own.

@@ -26,7 +26,7 @@ use super::transaction::{Failure, Transaction};
 use super::writer::{Request, WriterHandle};
 use super::xid::Xid;
 use crate::{Admission, DrainedRows, Outbox, OutboxRow, StoreError, Validator};
-use position::{Ended, Position, RowPosition, Span};
+use position::{EndedTransactions, Position, RowPosition, Span};
 
 /// Reads some of the rows that were committed since the last drain.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct ReadRows;
 struct Found {
     position: Position,
     /// The transactions that had ended when they were read.
-    ended: Ended,
+    ended: EndedTransactions,
     rows: Vec<(RowPosition, OutboxRow)>,
     bytes: usize,
     /// Whether there is more for lack of room.
@@ -48,7 +48,7 @@ struct Found {
 #[derive(Debug)]
 struct AcceptRows {
     position: Position,
-    ended: Ended,
+    ended: EndedTransactions,
     drafts: Vec<(RowPosition, Draft)>,
     rejected: Vec<(RowPosition, String)>,
     /// The last row that was validated, when there may be more behind it.
@@ -121,7 +121,8 @@ impl Request for ReadRows {
         let position = position_at(&transaction.row(SELECT, &[]).await?)?;
         // Asked after the position was read: it shows all that the last drain saw.
         let ended = "SELECT pg_current_snapshot()::text";
-        let ended: Ended = transaction.row(ended, &[]).await?.try_get::<_, &str>(0)?.parse()?;
+        let ended: EndedTransactions =
+            transaction.row(ended, &[]).await?.try_get::<_, &str>(0)?.parse()?;
         if ended.xmax < position.ended.xmax {
             return Err(copied().into());
         }

@@ -12,7 +12,7 @@ use crate::StoreError;
 
 /// Which transactions had ended, as `pg_snapshot` tells it: all below `xmax` but those that were running.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct EndedTransactions {
     pub(super) xmax: u64,
     pub(super) running: BTreeSet<u64>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Ended {
 /// The rows that were taken: all of the transactions that had ended, and some of one more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
-    pub(super) ended: Ended,
+    pub(super) ended: EndedTransactions,
     /// Of this transaction, the rows up to this id.
     pub(super) part: Option<RowPosition>,
 }
@@ -40,9 +40,9 @@ pub(super) struct Span {
     pub(super) after: RowPosition,
 }
 
-// === impl Ended ===
+// === impl EndedTransactions ===
 
-impl FromStr for Ended {
+impl FromStr for EndedTransactions {
     type Err = StoreError;
 
     fn from_str(text: &str) -> Result<Self, StoreError> {
@@ -58,7 +58,7 @@ impl FromStr for Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndedTransactions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let xmin = self.running.first().unwrap_or(&self.xmax);
         write!(formatter, "{xmin}:{}:", self.xmax)?;
@@ -75,7 +75,7 @@ impl fmt::Display for Ended {
 impl Position {
     /// Transactions that were running then and have ended by `now`, in the order in which they are to be taken: the one
     /// of which a part was taken comes first, so that there is never a second one.
-    pub(super) fn late(&self, now: &Ended) -> Vec<u64> {
+    pub(super) fn late(&self, now: &EndedTransactions) -> Vec<u64> {
         let mut late: Vec<u64> = self.ended.running.difference(&now.running).copied().collect();
         late.sort_by_key(|txid| (self.part.is_none_or(|part| part.txid != *txid), *txid));
         late
@@ -88,21 +88,21 @@ impl Position {
     }
 
     /// Transactions with numbers that were not given then, to be taken last; `None` when there are none yet.
-    pub(super) fn new_ones(&self, now: &Ended) -> Option<Span> {
+    pub(super) fn new_ones(&self, now: &EndedTransactions) -> Option<Span> {
         let first = self.ended.xmax;
         let span = || Span { first, last: now.xmax - 1, after: RowPosition { txid: first, id: 0 } };
         (first < now.xmax).then(span)
     }
 
     /// The position after everything that had ended by `now` was taken: all of it, or in order up to `stopped`.
-    pub(super) fn moved(&self, now: Ended, stopped: Option<RowPosition>) -> Self {
+    pub(super) fn moved(&self, now: EndedTransactions, stopped: Option<RowPosition>) -> Self {
         let Some(part) = stopped else { return Self { ended: now, part: None } };
         let late = self.late(&now);
         // What comes behind is left, and of the last one perhaps a part: they count as running still.
         let left = late.iter().skip_while(|txid| **txid != part.txid).chain([&part.txid]);
         let xmax = self.ended.xmax.max(part.txid + 1);
         let running = now.running.range(..xmax).chain(left).copied().collect();
-        Self { ended: Ended { xmax, running }, part: Some(part) }
+        Self { ended: EndedTransactions { xmax, running }, part: Some(part) }
     }
 }
 
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn a_snapshot_is_written_as_it_was_read() {
         for text in ["10:20:10,14,15", "100:100:", "3:4:3"] {
-            assert_eq!(text.parse::<Ended>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<EndedTransactions>().unwrap().to_string(), text);
         }
         for text in ["", "1", "1:2", "1:x:", "1:2:y"] {
-            assert!(text.parse::<Ended>().is_err(), "{text}");
+            assert!(text.parse::<EndedTransactions>().is_err(), "{text}");
         }
     }
 
@@ -131,18 +131,18 @@ mod tests {
     }
 
     impl Model {
-        fn ended(&self) -> Ended {
+        fn ended(&self) -> EndedTransactions {
             let running = |(xid, (_, end)): (usize, &(i64, Option<bool>))| {
                 end.is_none().then_some(xid as u64)
             };
-            Ended {
+            EndedTransactions {
                 xmax: self.transactions.len() as u64,
                 running: self.transactions.iter().enumerate().filter_map(running).collect(),
             }
         }
 
         /// The rows in a span that `now` shows, in order.
-        fn rows(&self, span: Span, now: &Ended) -> Vec<RowPosition> {
+        fn rows(&self, span: Span, now: &EndedTransactions) -> Vec<RowPosition> {
             let visible = (span.first..=span.last)
                 .filter(|xid| *xid < now.xmax && !now.running.contains(xid));
             let committed = visible
@@ -201,7 +201,7 @@ mod tests {
                     }
                     Step::Drain(room) => {
                         let text = position.ended.to_string();
-                        prop_assert_eq!(&text.parse::<Ended>().unwrap(), &position.ended);
+                        prop_assert_eq!(&text.parse::<EndedTransactions>().unwrap(), &position.ended);
                         position = model.drain(&position, room);
                     }
                 }

@@ -12,14 +12,14 @@ const AT_A_TIME: usize = 16;
 
 /// Lets attempts of one thread work one after the other, in the order in which they came, and yields now and then.
 #[derive(Debug)]
-pub(super) struct YieldBudget {
+pub(super) struct EncryptionTurns {
     turn: Semaphore,
     taken: Cell<usize>,
 }
 
-// === impl YieldBudget ===
+// === impl EncryptionTurns ===
 
-impl YieldBudget {
+impl EncryptionTurns {
     pub(super) fn new() -> Self {
         Self { turn: Semaphore::new(1), taken: Cell::new(0) }
     }
@@ -46,11 +46,11 @@ mod tests {
 
     #[tokio::test]
     async fn others_go_on_after_a_few() {
-        let budget = YieldBudget::new();
+        let turns = EncryptionTurns::new();
         let log = RefCell::new(Vec::new());
         let working = futures_util::future::join_all((0..40).map(|number| {
             let log = &log;
-            budget.run(move || log.borrow_mut().push(number))
+            turns.run(move || log.borrow_mut().push(number))
         }));
         let other = async {
             for _ in 0..2 {
