@@ -14,11 +14,14 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 /// section 10.2.3). The caller bounds it.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    // Not `parse` alone: it takes a sign as well, which a number of seconds never has (RFC 9110, section 10.2.3).
     let digits_only = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits_only {
         // More digits than fit are still a long time.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
+    // The preferred form of an HTTP date is a date of mail, too (RFC 9110, section 5.6.7). The
+    // two obsolete forms are not read.
     let parser = jiff::fmt::rfc2822::DateTimeParser::new();
     let instant = parser.parse_timestamp(text).ok()?;
     Some(Timestamp::from_millis(instant.as_millisecond()).since(now))
@@ -30,6 +33,7 @@ pub(crate) fn words(status: u16, body: &[u8]) -> String {
     let known = StatusCode::from_u16(status).ok();
     let reason = known.and_then(|status| status.canonical_reason()).unwrap_or("");
     let mut words = String::from(reason);
+    // No more than can be kept: no character gets shorter by being escaped.
     let read = body.get(..limits::DETAIL_BYTES).unwrap_or(body);
     let text = String::from_utf8_lossy(read);
     let text = text.trim();

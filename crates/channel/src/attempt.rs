@@ -103,6 +103,7 @@ impl From<Unsent<Report>> for Attempt {
     fn from(unsent: Unsent<Report>) -> Self {
         match unsent {
             Unsent::Forbidden(forbidden) => Self::impossible(forbidden.to_string()),
+            // A channel that speaks HTTP/1.1 as well has tried that by now.
             Unsent::Unreachable(words) | Unsent::NotSpoken(words) => Self::unsent(words, None),
             Unsent::Full => Self::handed_back(FULL_DELAY),
             Unsent::Declined(words) => Self::pushed_back(Answer::deferred(0, None, words)),

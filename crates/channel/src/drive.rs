@@ -99,6 +99,7 @@ async fn drive_with<'job, Admit, Make, Attempting>(
         if let Some(delivery) = next
             && reports.len() < limits::REPORT_ITEMS
         {
+            // Asked before the gate, so that what must not start any more needs no place to be handed back.
             let otherwise = pace.may_start(&job).report_otherwise();
             let otherwise = otherwise.map(GateAdmission::No).or_else(|| admission.take());
             match otherwise.unwrap_or_else(|| admit(delivery)) {
@@ -108,6 +109,7 @@ async fn drive_with<'job, Admit, Make, Attempting>(
                     continue;
                 }
                 GateAdmission::At(at) if job.clock.monotonic() < at => {
+                    // The place is free meanwhile for other jobs of the lane.
                     (held, admission) = (None, Some(GateAdmission::At(at)));
                 }
                 GateAdmission::Now | GateAdmission::At(_) => {
@@ -124,6 +126,8 @@ async fn drive_with<'job, Admit, Make, Attempting>(
                 }
             }
         }
+        // Nothing that is known stays here while the loop sleeps. And a full batch leaves before more is started, so a
+        // settle that cannot keep up holds new attempts back.
         if !reports.is_empty() {
             job.reports.report(std::mem::take(&mut reports)).await;
             continue;
@@ -131,6 +135,8 @@ async fn drive_with<'job, Admit, Make, Attempting>(
         if next.is_none() && under_way.is_empty() {
             return;
         }
+        // Answers come first here, too. The wait that loses is dropped, and a gate hands
+        // the wake-up of a dropped wait on.
         tokio::select! {
             biased;
             Some(report) = under_way.next(), if !under_way.is_empty() => reports.push(report),
@@ -180,6 +186,8 @@ where
             return (delivery.index, report);
         }
         let guarded = AssertUnwindSafe(async { attempt(delivery).await }).catch_unwind();
+        // The timeout polls the attempt before its timer: an answer that came while settle
+        // held this loop up still counts.
         let finished = match tokio::time::timeout(pace.timeout, guarded).await {
             Ok(Ok(finished)) => finished,
             Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),

@@ -52,6 +52,7 @@ impl Invalid {
 
     /// The part that the member names `path` lead to is wrong.
     pub(crate) fn within(path: &[&str], message: impl Into<String>) -> Self {
+        // In this order, or the `~` of each `~1` would be escaped again (RFC 6901, section 3).
         let escaped = path.iter().map(|name| name.replace('~', "~0").replace('/', "~1"));
         Self::at(escaped.fold(String::new(), |pointer, name| pointer + "/" + &name), message)
     }
@@ -78,6 +79,7 @@ impl ChannelError {
     pub(crate) fn and(self, other: Self) -> Self {
         let mut errors = self.each();
         for error in other.each() {
+            // One mistake can be found twice: two TLS clients of a channel read the same `ca_file`.
             if !errors.contains(&error) {
                 errors.push(error);
             }

@@ -71,10 +71,12 @@ impl Job<'_> {
     /// Whether an attempt may start now that needs `margin` of the lease.
     pub(crate) fn may_start_with(&self, margin: Duration) -> MayStart {
         let now = timestamp(self.clock);
+        // First of all: expiry is final, and to hand it back would only have it found expired by the next claim.
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
         if now.plus(margin) >= self.chunk.lease_until || *self.stopping.borrow() {
+            // Due at once: the next claim gives it a whole lease, in this process or in another.
             return MayStart::No { after: Duration::ZERO };
         }
         if !self.worker_deadline.allows(self.chunk.worker, self.clock) {

@@ -75,6 +75,7 @@ impl ApnsChannel {
         let client = |identity| tls::client(settings.ca_file.as_deref(), &[b"h2"], identity);
         let credential = both(credential(settings, tokens), client(None));
         let ((origin, authority), ((token, identity), tls)) = both(settings.check(), credential)?;
+        // Made without the identity first, so that a mistake in `ca_file` is named beside one in the credential.
         let tls = if identity.is_some() { client(identity)? } else { tls };
         let dial = Dial {
             provider: "APNs",

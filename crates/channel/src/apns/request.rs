@@ -143,6 +143,7 @@ impl Encoder {
             check_content(&content.payload, &content.options)?;
         let topic = match &options.topic {
             Some(topic) => Cow::Borrowed(topic.as_str()),
+            // The settings may name the whole topic of a channel for one push type.
             None if self.topic.ends_with(suffix) => Cow::Borrowed(self.topic.as_str()),
             None => Cow::Owned(format!("{}{suffix}", self.topic)),
         };
@@ -163,6 +164,7 @@ impl Encoder {
             headers.insert(APNS_EXPIRATION.clone(), HeaderValue::from(expiration));
         }
         let shows = matches!(push_type, "alert" | "background");
+        // What is sent at most once has no repetition to collapse with.
         let collapses_with_itself = options.collapse_id.is_none()
             && self.collapses_on_retry
             && common.is_repeatable
@@ -325,6 +327,7 @@ fn check_push_type(push_type: &str, options: &Options, asked: &Asked) -> Result<
 }
 
 fn read_payload(payload: &[u8]) -> Result<Asked, Invalid> {
+    // `serde` takes an array for a structure as well, value by value.
     let is_object = payload.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     if !is_object {
         return Err(Invalid::new("must be a JSON object such as {\"aps\":{\"alert\":\"...\"}}"));

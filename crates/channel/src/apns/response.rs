@@ -157,6 +157,7 @@ pub(super) fn interpret(reply: &Reply, delays: Delays, confirmed: Confirmed) -> 
             (Attempt::answered(deferred(Some(CREDENTIAL_DELAY), detail)), Advice::Alert)
         }
         Meaning::ConnectionSpent => {
+            // No wait is asked for: it is the connection that takes no more, and another one may.
             (Attempt::pushed_back(deferred(None, detail)), Advice::LeaveConnection)
         }
         Meaning::Throttled => {

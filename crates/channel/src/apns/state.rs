@@ -44,11 +44,14 @@ impl StateFile {
 
     fn try_write(&self, text: &str) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        // With the process in its name, since several may share the directory: each writes
+        // its own, and the rename decides.
         let unfinished = self.directory.join(format!(".{}.{}", self.name, std::process::id()));
         let mut options = OpenOptions::new();
         let mut file: File =
             options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.write_all(text.as_bytes())?;
+        // Before the rename: a crash leaves the former token or this one, and no empty file under its name.
         file.sync_all()?;
         fs::rename(unfinished, self.path())
     }

@@ -125,12 +125,15 @@ impl Token {
 
     fn is_like(&self, other: &Self) -> bool {
         let names = |token: &Self| (token.key_id.clone(), token.team_id.clone());
+        // Of two keys under one identifier one is a mistake, and must not sign for the channel that has the other.
         names(self) == names(other)
             && self.key.public_key().as_ref() == other.key.public_key().as_ref()
     }
 
     /// The `authorization` header as of `now`; `None` when the key does not sign.
     pub(super) fn authorization(&self, now: Timestamp) -> Option<HeaderValue> {
+        // Held over the signature and the file, once in 50 minutes: threads that come meanwhile
+        // would make tokens of their own.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |minted: &Minted| is_stale(minted.at, now, RENEW_AFTER);
         if state.current.as_ref().is_none_or(is_old) {
@@ -149,6 +152,7 @@ impl Token {
     /// that has happened already or would be too soon.
     pub(super) fn expired(&self, authorization: &HeaderValue, now: Timestamp) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Answers to requests with the former token still arrive after a renewal, and must not end the new one.
         let is_meant = |minted: &Minted| {
             minted.authorization == authorization && now.since(minted.at) >= RENEW_BEFORE_MIN
         };
@@ -189,11 +193,13 @@ impl Token {
         let header: Header = serde_json::from_slice(&decode(header)?).ok()?;
         let claims: JwtClaims = serde_json::from_slice(&decode(claims)?).ok()?;
         let at = Timestamp::from_millis(claims.iat.checked_mul(1000)?);
+        // Only the signature shows that a token out of a file is of this key, and undamaged.
         let is_ours = header.kid == self.key_id
             && claims.iss == self.team_id
             && UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key.public_key().as_ref())
                 .verify(signed.as_bytes(), &decode(signature)?)
                 .is_ok();
+        // A token of the future was made before the clock was set back, and APNs would not take it.
         let is_young = at <= now && now.since(at) < RENEW_AFTER;
         if is_ours && is_young { Minted::new(&jwt, at) } else { None }
     }

@@ -82,6 +82,7 @@ impl DryRunSender {
         if let Err(report) = Start::of(&job, delivery).begin().await {
             return Attempt::not_started(report);
         }
+        // Even a sleep of no length would go through the timer, which counts in whole milliseconds.
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }

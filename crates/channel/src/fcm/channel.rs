@@ -80,6 +80,7 @@ impl FcmChannel {
     /// nothing.
     pub fn new(settings: &Settings, quotas: &Quotas) -> Result<Self, ChannelError> {
         let ca_file = settings.ca_file.as_deref();
+        // Messages go over HTTP/2, and the token endpoint is asked in HTTP/1.1.
         let tls =
             both(tls::client(ca_file, &[b"h2"], None), tls::client(ca_file, &[b"http/1.1"], None));
         let (checked, (tls, tls_http1)) = both(settings.check(), tls)?;
@@ -218,7 +219,9 @@ impl FcmSender {
             Err(refused) => return unsent(&refused),
         };
         prepared.authorization.replace(renewed.clone());
+        // The acceptance that was noted was one of the former token.
         prepared.is_accepted.set(false);
+        // The token endpoint may have taken ten seconds.
         if let Some(report) = start.may_start().report_otherwise() {
             return Attempt::not_started(report);
         }
@@ -257,6 +260,7 @@ impl FcmSender {
     }
 
     async fn authorization(&self) -> Result<HeaderValue, Refused> {
+        // A fork, since a borrow of the generator must not last over the wait.
         let (clock, mut random) = (self.clock, self.random.borrow_mut().fork());
         let (authorization, renewal) = self.tokens.authorization(clock, &mut random).await?;
         if let Some(asking) = renewal {

@@ -85,6 +85,7 @@ const fn concurrency_default() -> usize {
 }
 
 const fn connections_max_default() -> usize {
+    // At 80 ms an answer, ten connections of 100 streams carry 12,500 messages a second.
     10
 }
 
@@ -135,6 +136,7 @@ impl Settings {
 
     fn project_id(&self, account: &ServiceAccount) -> Result<String, ChannelError> {
         let project_id = self.project_id.as_ref().unwrap_or(&account.project_id);
+        // Dots and colons stand in the identifiers of a domain's projects: `example.com:shop`.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
         let is_right = !project_id.is_empty() && project_id.bytes().all(is_plain);
         require(is_right, "project_id", "must be the project's identifier, such as shop-1a2b3")?;

@@ -73,6 +73,7 @@ pub(super) async fn exchange(
         Ok(answer) => answer.map_err(refuse)?,
         Err(_) => return Err(refuse("no answer within 10 s".to_owned())),
     };
+    // An assertion is good for an hour, and some endpoints repeat what they refuse.
     if !is_success(status)
         && let Some(shown) = redact::without(&body, &[assertion])
     {
@@ -118,6 +119,7 @@ async fn post(
     form: String,
 ) -> Result<Reply, String> {
     let origin = &uri.endpoint.origin;
+    // `host` is written here, since hyper's connections add none and HTTP/1.1 demands it (RFC 9112, section 3.2).
     let request = Request::post(uri.endpoint.path.as_str())
         .header(HOST, origin.authority())
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")

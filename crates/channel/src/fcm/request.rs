@@ -123,6 +123,8 @@ impl Encoded {
             expire(&mut message, expires_at, now);
         }
         let message = Value::Object(message).to_string();
+        // The target stands in front of them, so what follows it is the same for all
+        // recipients and copied in one piece.
         let members = message.trim_start_matches('{');
         let comma = if members == "}" { "" } else { "," };
         let head =
@@ -265,6 +267,7 @@ fn read_options(options: &[u8]) -> Result<bool, Invalid> {
 /// Says in the words of each platform until when the message is of use.
 fn expire(message: &mut Map<String, Value>, expires_at: Timestamp, now: Timestamp) {
     let seconds = (expires_at.seconds() - now.seconds()).clamp(0, TTL_SECONDS_MAX);
+    // 0 would mean that APNs keeps nothing, not even for a moment.
     let unix_seconds = expires_at.seconds().max(1).to_string();
     put_missing(message, &["android", "ttl"], format!("{seconds}s"));
     put_missing(message, &["apns", "headers", "apns-expiration"], unix_seconds);

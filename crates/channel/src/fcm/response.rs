@@ -107,6 +107,8 @@ pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt
         Meaning::Unregistered => {
             (Attempt::answered(Answer::refused(status, true, detail)), Advice::CarryOn)
         }
+        // This verdict counts only where no other token is tried, or that one is
+        // refused as well: then it is the account.
         Meaning::TokenRejected => {
             (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::RenewToken)
         }
@@ -178,11 +180,14 @@ impl Said {
         match (status, self.code.as_str()) {
             (400, "INVALID_ARGUMENT") if self.is_about_the_token() => Meaning::Unregistered,
             (404, "UNREGISTERED") => Meaning::Unregistered,
+            // The registration token is good, but for another project: the device is not gone.
             (403, "SENDER_ID_MISMATCH") => Meaning::Refused,
+            // A 404 without `UNREGISTERED` is about the address, in which only the project can be wrong.
             (401, "THIRD_PARTY_AUTH_ERROR") | (403 | 404, _) => Meaning::Credential,
             (401, _) => Meaning::TokenRejected,
             (429, _) if self.quota.contains("device") => Meaning::DeviceRate,
             (429, _) if self.quota.contains("topic") => Meaning::TopicRate,
+            // Not every answer says whose rate it was. Then it may be the project's, which concerns all messages.
             (429, _) => Meaning::ProjectRate,
             (408 | 409 | 425, _) => Meaning::ServerError,
             (400..=499, _) => Meaning::Refused,
@@ -195,6 +200,7 @@ impl Said {
     /// looked at the token, or found the message too long for it, which only its words tell apart.
     fn is_about_the_token(&self) -> bool {
         match &self.fields {
+            // Apple's word counts before FCM's: of its answers only 410 says that the device is gone.
             _ if self.apns_status.is_some() => self.apns_status == Some(410),
             // With another field beside it, that one may be what made the token look wrong.
             Some(fields) => {

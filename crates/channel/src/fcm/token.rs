@@ -92,6 +92,8 @@ impl TokenSource {
         random: &mut fastrand::Rng,
     ) -> Result<(HeaderValue, Option<Asking>), Refused> {
         loop {
+            // Made before the look: from here on it hears `notify_waiters`, so an answer
+            // between look and wait is not missed.
             let changed = self.changed.notified();
             match self.step(clock.monotonic()) {
                 TokenStep::Use(authorization) => return Ok((authorization, None)),
@@ -132,6 +134,8 @@ impl TokenSource {
         let is_paused = state.pause.as_ref().is_some_and(|(until, _)| now < *until);
         let may_ask = !state.is_asking && !is_paused;
         let step = match (&state.current, &state.pause) {
+            // A token that is due for renewal goes on serving while the next one is asked
+            // for, or must not be asked for yet.
             (Some(held), _) if now < held.renew_at || (now < held.good_until && !may_ask) => {
                 return TokenStep::Use(held.authorization.clone());
             }
@@ -142,6 +146,7 @@ impl TokenSource {
             (_, Some((_, refused))) if is_paused => return TokenStep::GiveUp(refused.clone()),
             _ => TokenStep::Ask,
         };
+        // Under the lock of the look, so that no other attempt is told to ask as well.
         state.is_asking = true;
         step
     }
@@ -160,6 +165,7 @@ impl TokenSource {
                     is_accepted: false,
                     since: now,
                     renew_at: now + lifetime.mul_f64(0.8),
+                    // The last twentieth is left out: a token must not end while a message with it is under way.
                     good_until: now + lifetime.mul_f64(0.95),
                 });
                 (state.failures, state.pause) = (0, None);

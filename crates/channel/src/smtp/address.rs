@@ -26,6 +26,7 @@ const NAME_BYTES_MAX: usize = 255;
 impl Mailbox {
     /// Reads `news@example.com` or `Example <news@example.com>`.
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
+        // The last one: a quoted name may hold others.
         let Some((name, rest)) = text.trim_matches(' ').rsplit_once('<') else {
             return Ok(Self {
                 name: None,
@@ -83,6 +84,7 @@ pub(super) fn canonical(address: &str) -> Result<Cow<'_, str>, Invalid> {
     if !is_domain(&ascii) || !matches!(Host::parse(&ascii), Ok(Host::Name(_))) {
         return refuse("has something after the @ that is not a domain such as example.com");
     }
+    // The case of the local part stays: only its own server knows whether it counts (RFC 5321, section 2.4).
     Ok(match ascii {
         Cow::Borrowed(_) => Cow::Borrowed(address),
         Cow::Owned(ascii) => Cow::Owned(format!("{local}@{ascii}")),
@@ -120,6 +122,7 @@ fn to_ascii(domain: &str) -> Result<Cow<'_, str>, Invalid> {
         };
         domain.split('.').all(is_same) && labels.next().is_none()
     };
+    // Bounds the work on what is too long for DNS anyway.
     let ascii = Some(domain).filter(|domain| domain.len() <= 4 * DOMAIN_BYTES_MAX);
     let ascii = ascii.and_then(|domain| idna::domain_to_ascii_strict(domain).ok());
     let Some(ascii) = ascii.filter(is_faithful) else {

@@ -215,6 +215,7 @@ impl SmtpSender {
             Err(invalid) => return Attempt::impossible(invalid.message),
         };
         let id = job.chunk.notification_id(delivery.index);
+        // Fixed for all attempts, since receivers know a repetition by it, and not before the mail was to leave.
         let date = job.chunk.accepted_at.max(job.chunk.envelope.due_at);
         let Some(message) = mail.message(&recipient, id, date, self.now()) else {
             return Attempt::unsent("the mail cannot be dated or signed", None);
@@ -261,6 +262,8 @@ impl SmtpSender {
                 // On an old connection the server speaks of that, and not of this mail.
                 MailEnd::Replied(stage, reply)
                     if session.is_reused && reply.is_closing() && stage != SmtpStage::Message => {}
+                // A server may end an idle connection at any moment. It does not have the whole
+                // mail, so another one can be tried.
                 MailEnd::Cut(_) if session.is_reused => {}
                 MailEnd::Replied(stage, reply)
                     if session.connection.mails_taken > 0 && may_end_session(stage, &reply) =>
@@ -268,6 +271,8 @@ impl SmtpSender {
                     refusal = Some(self.pool.retire(session));
                 }
                 MailEnd::Replied(stage, reply) => {
+                    // This session has taken the sender that the former one refused, so the
+                    // refusal was about that session.
                     if stage != SmtpStage::Mail
                         && let Some(refusal) = refusal
                     {
@@ -304,6 +309,7 @@ impl SmtpSender {
         match why {
             NoConnection::Unreachable(why) => Attempt::unsent(words::short(why), None),
             NoConnection::Busy(reply) => {
+                // 4yz passes by itself; anything else needs an operator.
                 if is_new && !matches!(reply.code, 400..=499) {
                     self.log_refusal(&reply.status());
                 }

@@ -283,6 +283,7 @@ impl Settings {
         let Some(username) = self.username.clone() else { return Ok(None) };
         let password = match (&self.password, &self.password_file) {
             (Some(password), _) => password.clone(),
+            // Editors end a file with a line break, which is no part of the password.
             (None, Some(path)) => Secret::new(read(path)?.trim_end_matches(['\r', '\n'])),
             (None, None) => return Ok(None),
         };

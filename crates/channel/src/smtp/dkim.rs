@@ -72,6 +72,8 @@ impl DkimSigner {
             }
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
+                // PKCS#8 holds keys of both kinds. Of two errors RSA's is kept, since only its keys can
+                // have the wrong number of bits.
                 Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
                     .map(DkimKey::Ed25519)
                     .or_else(|_| RsaKeyPair::from_pkcs8(der).map(DkimKey::Rsa))
@@ -122,10 +124,12 @@ impl DkimSigner {
             "v=1; a={algorithm}; c=relaxed/relaxed; d={domain}; s={selector};\r\n\tt={time}; bh={}; h={list};\r\n\tb=",
             body.0
         );
+        // The field itself comes last, with an empty `b=` and without a line's end (RFC 6376, section 3.7).
         input.push_str("dkim-signature:");
         input.push_str(&relaxed(&unsigned));
         let signature = BASE64_STANDARD.encode(self.key.sign(input.as_bytes())?);
         let mut field = format!("DKIM-Signature: {unsigned}").into_bytes();
+        // White space within `b=` does not count (RFC 6376, section 3.5), so a long signature is folded.
         for (i, line) in signature.as_bytes().chunks(BASE64_LINE_BYTES).enumerate() {
             if i > 0 {
                 field.extend_from_slice(b"\r\n\t");
@@ -211,6 +215,7 @@ fn relaxed_body(body: &[u8]) -> Vec<u8> {
     while output.ends_with(b"\r\n\r\n") {
         output.truncate(output.len() - 2);
     }
+    // Nothing is left of a body that is empty (section 3.4.4), other than in the `simple` form.
     if output == b"\r\n" { Vec::new() } else { output }
 }
 

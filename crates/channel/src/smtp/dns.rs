@@ -62,6 +62,7 @@ impl Dns {
 #[async_trait]
 impl Resolve for Dns {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        // The dot keeps the resolver from trying the search domains of this machine.
         let name = format!("{name}.");
         let (v4, v6) = tokio::join!(
             self.0.lookup(name.as_str(), RecordType::A),
@@ -99,6 +100,7 @@ impl ResolveMail for Dns {
         let mut exchangers = Vec::new();
         for record in found.answers() {
             if let RData::MX(mx) = &record.data {
+                // The root, which a null MX names (RFC 7505, section 3), becomes the empty text.
                 let host = mx.exchange.to_string().trim_end_matches('.').to_owned();
                 exchangers.push(Exchanger { preference: mx.preference, host });
             }

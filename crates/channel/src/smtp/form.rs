@@ -65,10 +65,12 @@ pub(super) fn read(payload: &[u8]) -> Result<Form<'_>, Invalid> {
         let pointer = if path == "." { String::new() } else { pointer(&path) };
         Invalid::at(pointer, error.inner().to_string())
     })?;
+    // Whatever follows the first value would pass unread.
     reader.end().map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
     if form.text.is_none() && form.html.is_none() {
         return Err(Invalid::new("needs `text`, `html` or both"));
     }
+    // NUL must be found here: composing would find it only when the mail is on its way.
     for (field, text) in [("/text", &form.text), ("/html", &form.html)] {
         if text.as_ref().is_some_and(|text| text.contains('\0')) {
             return Err(Invalid::at(field, "must not contain NUL"));

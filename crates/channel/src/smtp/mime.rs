@@ -172,6 +172,7 @@ pub(super) fn check_lines(bytes: &[u8]) -> Result<(), Invalid> {
 pub(super) fn stuffed(body: &[u8]) -> Option<Vec<u8>> {
     let mut output = Vec::new();
     let mut copied = 0;
+    // A body comes with the empty line before it, so its first line is seen like all others.
     for (i, window) in body.windows(2).enumerate() {
         if window == b"\n." {
             output.extend_from_slice(body.get(copied..=i).unwrap_or_default());

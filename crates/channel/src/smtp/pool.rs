@@ -123,6 +123,8 @@ impl SessionPool {
                 }
             }
         };
+        // A new one only where none is idle: so those in use and the idle ones together are never more than the
+        // permits.
         let (connection, is_reused) = match self.take_idle(&destination) {
             Some(connection) => (connection, true),
             None => (self.connect(&destination).await?, false),
@@ -136,6 +138,7 @@ impl SessionPool {
         if connection.transactions >= self.limits.deliveries_per_connection
             || self.is_full(&connection)
         {
+            // In the background: the next mail does not wait for the answer to QUIT.
             self.idle.end(connection);
             return;
         }
@@ -200,6 +203,7 @@ impl SessionPool {
     }
 
     async fn connect(&self, destination: &Destination) -> Result<SmtpSession, NoSession> {
+        // While a server cannot be reached it is called once after each pause, and not for each of its mails.
         if let Some((why, until)) = &*destination.closed.borrow()
             && *until > self.clock.monotonic()
         {

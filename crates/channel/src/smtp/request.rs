@@ -98,6 +98,7 @@ impl Composer {
         check_options(&content.options)?;
         let form = read(&content.payload)?;
         let (from, mut head) = self.head(&form)?;
+        // This adds the header fields of the body's form, so the head is checked once more.
         let body = split_body(encode_body(&form)?, &mut head)?;
         check_lines(&head)?;
         check_lines(&body)?;
@@ -235,6 +236,7 @@ fn write_text(head: &mut Vec<u8>, field: &str, text: &str) {
 fn encoded_words(text: &str) -> String {
     let (mut words, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
+        // Each word has to hold whole characters (RFC 2047, section 5).
         let (word, behind) = rest.split_at(rest.floor_char_boundary(ENCODED_WORD_BYTES));
         words.push(format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(word)));
         rest = behind;
@@ -276,6 +278,7 @@ fn write_custom(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Inval
 /// RFC 2369, section 3.2, and RFC 8058.
 fn write_unsubscribe(head: &mut Vec<u8>, form: &UnsubscribeForm<'_>) -> Result<(), Invalid> {
     let check = |field: &str, text: &str, is_start_good: bool, example: &str| {
+        // Any of `<>,"` would end the URL within the header field, or begin another one.
         let is_plain =
             text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>,\"".contains(&byte));
         if is_start_good && is_plain && text.len() <= WAY_BYTES_MAX {

@@ -44,6 +44,7 @@ pub(super) fn interpret(stage: SmtpStage, reply: &SmtpReply, delays: Delays) -> 
             Attempt::lost(format!("an unexpected reply: {}", reply.detail())),
             Advice::LeaveConnection,
         ),
+        // The conversation is out of step: the next reply would be taken for one to another command.
         200..=399 => {
             let detail = format!("an unexpected reply: {}", reply.detail());
             (Attempt::unsent(detail, None), Advice::LeaveConnection)
@@ -63,6 +64,7 @@ fn temporary(reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
     let after = if is_greylisting { delays.greylisted } else { delays.deferred };
     let answer = declined(reply, Some(after));
     match reply.enhanced {
+        // It is about this sender and this recipient, and says nothing of how much the server can take.
         _ if is_greylisting => (Attempt::answered(answer), Advice::CarryOn),
         // Policy: often a limit on how much or how fast.
         [_, 7, _] => (Attempt::pushed_back(answer), Advice::Alert),

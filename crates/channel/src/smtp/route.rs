@@ -96,6 +96,7 @@ impl Router {
     ) -> Result<SmtpSession, NoConnection> {
         let (mut passing, mut lasting) = (Vec::new(), None);
         for host in hosts.into_iter().take(LOOKED_UP_MAX) {
+            // In one spelling: what is learned of the limits of a host is found by its name.
             let server = SmtpServer { name: host.to_ascii_lowercase(), is_implicit: false };
             match self.begin(&server, async || exchangers.dial(&host).await).await {
                 Ok(connection) => return Ok(connection),
@@ -132,6 +133,7 @@ impl Router {
             && let Err(NoConnection::Misconfigured(why)) = &begun
         {
             tracing::debug!(server = server.name, why, "sends without encryption");
+            // Over a new connection: one whose handshake failed speaks neither protocol any more.
             let plain = SessionConfig { tls: TlsMode::Off, ..self.session_config.clone() };
             return self.begin_with(&plain, server, dial().await?).await;
         }
@@ -180,6 +182,7 @@ impl Exchangers {
             let why = format!("{domain} takes no mail (null MX, RFC 7505)");
             return Err(NoConnection::NullMx(why));
         }
+        // The sort is stable, so hosts of one preference stay in random order, as RFC 5321, section 5.1, demands.
         random.borrow_mut().shuffle(&mut found);
         found.sort_by_key(|exchanger| exchanger.preference);
         Ok(found.into_iter().map(|exchanger| exchanger.host).collect())

@@ -157,6 +157,8 @@ impl SessionConfig {
             let reply = ask(&mut wire, "STARTTLS").await?;
             if reply.code == 220 {
                 let tls = self.encrypt(wire.into_stream(), &server.name).await?;
+                // Introduced anew: what was announced in the clear may be forged, and is
+                // forgotten (RFC 3207, section 4.2).
                 return self.introduce(SmtpWire::new(tls), &helo, true).await;
             }
             if self.tls == TlsMode::Require || reply.is_closing() {
@@ -214,6 +216,7 @@ impl SessionConfig {
             let reply = authenticate(&mut wire, credentials, capabilities).await?;
             match reply.code {
                 235 => {}
+                // 454 is a failure of the server's own (RFC 4954, section 6): the password may be right.
                 400..=499 => return Err(NoConnection::Busy(self.redact(reply))),
                 _ => return Err(NoConnection::NotLoggedIn(reply)),
             }
@@ -302,6 +305,7 @@ impl MailCredentials {
 
     fn redact(&self, mut reply: SmtpReply) -> SmtpReply {
         let password = self.password.expose();
+        // In each form in which a login has sent them.
         let said =
             [self.plain(), self.bearer(), BASE64_STANDARD.encode(password), password.to_owned()];
         if let Some(shown) = redact::without(reply.text.as_bytes(), &said) {

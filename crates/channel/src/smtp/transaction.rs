@@ -92,6 +92,8 @@ pub(super) async fn transact(
     let answer = tokio::time::timeout(FINAL_TIMEOUT, connection.wire.reply());
     match answer.await {
         Ok(Ok(reply)) => {
+            // The reply to a final dot ends the transaction whatever it says (RFC 5321, section 4.1.1.4); after a BDAT
+            // that was refused its state is unknown (RFC 3030, section 2).
             connection.needs_reset = connection.capabilities.chunking() && !reply.is_positive();
             connection.mails_taken += u32::from(reply.is_positive());
             MailEnd::Replied(SmtpStage::Message, reply)
@@ -115,6 +117,7 @@ pub(super) async fn quit(mut connection: SmtpSession) {
 
 /// The parameters of MAIL beside the sender (RFC 1870).
 fn parameters(connection: &SmtpSession, message: &AddressedMail<'_>) -> Result<String, String> {
+    // Without doubled dots and the final one, which are no part of a message's size (RFC 1870).
     let (capabilities, bytes) = (connection.capabilities, message.len());
     if let Some(most) = capabilities.size_max.filter(|most| bytes > *most) {
         return Err(format!("the message has {bytes} bytes, and the server takes at most {most}"));
@@ -137,6 +140,7 @@ async fn open(
     if !connection.capabilities.chunking() {
         commands.push((SmtpStage::Data, "DATA\r\n".to_owned()));
     }
+    // True until the server has answered the whole message: a refusal before that leaves the transaction open.
     let needs_reset = std::mem::replace(&mut connection.needs_reset, true);
     if connection.capabilities.pipelining() {
         open_at_once(connection, &commands, needs_reset, refusal).await
@@ -191,6 +195,7 @@ async fn open_at_once(
         } else if refusal.is_none() && !goes_ahead {
             *refusal = Some((*stage, reply));
         }
+        // What stands behind it in the pipeline is not answered any more.
         if is_closing {
             return Err(WireError("the server closes the connection".into()));
         }

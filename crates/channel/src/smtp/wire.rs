@@ -109,6 +109,7 @@ impl<S: ByteStream> SmtpWire<S> {
     pub(super) fn is_quiet(&mut self) -> bool {
         use futures_util::FutureExt as _;
         let mut byte = [0];
+        // A read that is done would be the connection's end, or a word such as 421: in either case it takes no mail.
         self.unread.is_empty() && self.stream.read(&mut byte).now_or_never().is_none()
     }
 

@@ -134,6 +134,7 @@ impl WebhookSender {
             Ok(prepared) => prepared,
             Err(impossible) => return impossible,
         };
+        // Judged once more: the settings may have changed since it was handed in.
         let endpoint = match self.channel.endpoint(&delivery.recipient) {
             Ok(endpoint) => endpoint,
             Err(invalid) => return Attempt::impossible(invalid.message),

@@ -68,6 +68,7 @@ impl Endpoints {
         let mut tls = vec![tls];
         let mut special = Vec::new();
         for EndpointTable { prefix, signer, headers, tls: own_tls } in own {
+            // Connections are kept by origin and place: those on which a certificate was shown serve no other endpoint.
             let tls_place = if own_tls.is_some() { tls.len() } else { 0 };
             tls.extend(own_tls);
             let signer = signer.unwrap_or_else(|| usual.signer.clone());
@@ -120,6 +121,7 @@ impl Prefix {
 
     /// Whether `endpoint` is this URL or lies below its path.
     fn covers(&self, endpoint: &Endpoint) -> bool {
+        // `/hooks` must not cover `/hooks-of-another`, which would get its headers and signatures.
         let below = endpoint.path.path().strip_prefix(&self.path);
         self.origin == endpoint.origin
             && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

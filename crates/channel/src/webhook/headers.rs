@@ -35,6 +35,7 @@ pub(super) fn check_header(
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "is not a header name")?;
     let mut value =
         HeaderValue::from_str(value).map_err(|_| "must have visible ASCII characters only")?;
+    // It may hold a credential: `Debug` hides it then, and an answer that repeats it loses it.
     value.set_sensitive(true);
     Ok((name, value))
 }

@@ -48,6 +48,7 @@ impl Prepared {
     ) -> Option<Request<Full<Bytes>>> {
         let mut buffer = [0; 36];
         let id: &str = id.encode(&mut buffer);
+        // Of this attempt and not of the notification: receivers refuse what is some minutes old.
         let timestamp = now.seconds().to_string();
         let signature = profile.signer.sign(id, &timestamp, &self.payload);
         let mut request = Request::new(Full::new(self.payload.clone()));
@@ -55,6 +56,7 @@ impl Prepared {
         *request.uri_mut() = endpoint.path.clone().into();
         let headers = request.headers_mut();
         headers.clone_from(&profile.headers);
+        // These replace fields of the same name in the profile: a notification may say it otherwise.
         headers.extend(self.headers.clone());
         headers.insert(HOST, HeaderValue::from_str(&endpoint.origin.authority()).ok()?);
         headers.insert(WEBHOOK_ID.clone(), HeaderValue::from_str(id).ok()?);
@@ -66,6 +68,7 @@ impl Prepared {
 
 /// Checks a payload with its options.
 pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+    // Its bytes are signed and sent as they came, so whether they are JSON is all there is to check.
     serde_json::from_slice::<&RawValue>(payload)
         .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
     read_options(options).map(|_| ())

@@ -53,6 +53,7 @@ impl WebhookSigner {
                     BASE64_STANDARD.encode_string(context.sign(), &mut signatures);
                 }
                 WebhookKey::Pair(pair) => {
+                    // Ed25519 reads a message twice, and so wants it in one piece.
                     signatures.push_str("v1a,");
                     BASE64_STANDARD.encode_string(pair.sign(&parts.concat()), &mut signatures);
                 }

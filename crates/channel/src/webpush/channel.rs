@@ -186,6 +186,7 @@ impl WebPushSender {
             tracing::error!("the Web Push key does not sign");
             return Attempt::unsent("the Web Push key does not sign", None);
         };
+        // Last, since it is the dear part, and in vain without a route and a proof.
         let encrypting = self
             .encryption_turns
             .run(|| encrypt(&prepared.plaintext, &keys, &Ephemeral::generate()?, *pad_to));
@@ -194,6 +195,7 @@ impl WebPushSender {
         };
         let body = Bytes::from(body);
         let make = || {
+            // Made for each try: the time to live goes on while a stream is waited for.
             let terms = Terms {
                 priority: job.priority(),
                 expires_at: job.chunk.envelope.expires_at,

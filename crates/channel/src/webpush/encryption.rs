@@ -87,8 +87,10 @@ pub(super) fn encrypt(
     body.extend_from_slice(public.as_ref());
     body.extend_from_slice(plaintext);
     body.push(LAST_RECORD);
+    // Zeros behind the delimiter are the padding (RFC 8188, section 2).
     body.resize(HEADER_BYTES + padded_bytes + DELIMITER_BYTES, 0);
     let record = body.get_mut(HEADER_BYTES..).ok_or(Unspecified)?;
+    // Salt and key pair are fresh, so this nonce meets this key once.
     let nonce = Nonce::assume_unique_for_key(nonce);
     let tag = key.seal_in_place_separate_tag(nonce, Aad::empty(), record)?;
     body.extend_from_slice(tag.as_ref());

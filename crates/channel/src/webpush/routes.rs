@@ -99,6 +99,7 @@ impl Routes {
                 Err(Failure::Unsent(Unsent::NotSpoken(_))) => {
                     route.ask_at.set(Some(now + ASK_AGAIN_AFTER));
                 }
+                // Only that failure leads on: after another one the request may have left over HTTP/2 already.
                 Err(failure) => return Err(failure),
             }
         }
@@ -138,6 +139,7 @@ impl Routes {
             return Ok(Rc::clone(route));
         }
         if routes.len() >= ORIGINS_MAX {
+            // A route that an attempt holds stays: a second one to the same origin would have connections of its own.
             let idle = routes.iter().filter(|(_, route)| Rc::strong_count(route) == 1);
             let longest_idle = idle.min_by_key(|(_, route)| route.used_at.get());
             let longest_idle = longest_idle.map(|(origin, _)| origin.clone());
@@ -183,6 +185,7 @@ fn over_http1(
     body: &Bytes,
 ) -> Option<Request<Full<Bytes>>> {
     let mut request = request.map(|()| Full::new(body.clone()));
+    // HTTP/1.1 wants the path alone as its target, and the host in a field (RFC 9112, section 3.2).
     let path = request.uri().path_and_query()?.clone();
     *request.uri_mut() = Uri::from(path);
     request.headers_mut().insert(HOST, HeaderValue::from_str(route.authority.as_str()).ok()?);

@@ -75,6 +75,7 @@ impl Subscription {
                 Some(("auth", value)) => auth.replace(value),
                 _ => return Err(refuse()),
             };
+            // Readers differ in which of two values they take.
             if earlier.is_some() {
                 return Err(refuse());
             }

@@ -98,6 +98,7 @@ impl Vapid {
         {
             return Some(token.proof.clone());
         }
+        // It was the key that the service accepted, and the next token has the same.
         let is_accepted = earlier.map(|token| Arc::clone(&token.proof.is_accepted));
         let is_accepted = is_accepted.unwrap_or_default();
         if tokens.len() >= TOKENS_MAX {
