@@ -53,6 +53,7 @@ impl Endpoint {
     /// When it is not one, or another program could read it as another one.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let refuse = |message: &'static str| Err(Malformed(message.into()));
+        // Readers that follow WHATWG's URL standard take `\` for `/`, and so may find another host or path.
         if let Some(bad) = text.chars().find(|c| !matches!(c, '!'..='~') || matches!(c, '\\' | '#'))
         {
             let message = format!(
@@ -84,6 +85,7 @@ impl Endpoint {
         };
         let path = match uri.path_and_query() {
             Some(path) if path.as_str().starts_with('/') => path.clone(),
+            // `https://host?query` has no path, and a request needs one.
             Some(query) => PathAndQuery::try_from(format!("/{}", query.as_str()))
                 .map_err(|_| Malformed("has a query that is not one".into()))?,
             None => PathAndQuery::from_static("/"),

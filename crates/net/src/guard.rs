@@ -90,6 +90,7 @@ impl Resolve for System {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let permit = Arc::clone(&self.look_ups).acquire_owned().await.map_err(io::Error::other)?;
         let name = name.to_owned();
+        // The permit goes along: a look-up whose caller has given up still occupies its thread.
         let looking_up = tokio::task::spawn_blocking(move || {
             let addresses = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
             drop(permit);

@@ -98,6 +98,7 @@ impl Pool {
             if !matches!(tokio::time::timeout(READY_WITHIN, kept.ready()).await, Ok(Ok(()))) {
                 continue;
             }
+            // Not begun first: only what must be sent at most once has a mark to wait for, and never comes here.
             match self.try_over(Some(target), kept, request).await {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply { unsent: Some(unsent), .. }) => request = unsent,
@@ -111,6 +112,7 @@ impl Pool {
             let message = format!("{origin} did not complete a connection within 10 s");
             Err(Unsent::Unreachable(message))
         })?;
+        // With the connection in hand: what cannot be connected is not marked.
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
         let waited = self.clock.monotonic() - waiting_since;
@@ -139,6 +141,8 @@ impl Pool {
         match requests.try_send_request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
+                // The words of an acceptance are of no use, and those of a redirect are
+                // meant for clients that follow it.
                 let is_kept = !head.status.is_success() && !head.status.is_redirection();
                 let mut body = self.keep(next, requests, body, is_kept).await;
                 credentials.remove_from(&mut body);
@@ -253,6 +257,7 @@ pub async fn exchange_once(
         tokio::select! {
             biased;
             answer = &mut asking => return answer,
+            // The end of the connection is no answer: the request itself says what came of it.
             _ended = &mut moving => {}
         }
     }

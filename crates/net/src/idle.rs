@@ -52,6 +52,7 @@ impl<Key: Eq + 'static, Connection: Keep> Idle<Key, Connection> {
     pub fn take(&self, key: &Key) -> Option<Connection> {
         let mut connections = self.shelf.connections.borrow_mut();
         loop {
+            // The one used last is the likeliest to be open still, and the others grow old enough to be ended.
             let index = connections.iter().rposition(|(other, ..)| other == key)?;
             let (_, mut connection, _) = connections.remove(index)?;
             if connection.is_usable() {

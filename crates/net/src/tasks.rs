@@ -21,6 +21,7 @@ impl LocalTasks {
 
     /// Waits until all have ended.
     pub async fn join(&self) {
+        // Taken out, since a borrow must not last over the wait: a task that ends may spawn another.
         let mut tasks = self.0.take();
         while tasks.join_next().await.is_some() {}
     }

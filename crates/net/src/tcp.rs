@@ -96,6 +96,7 @@ async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream>
     let mut dialling = FuturesUnordered::new();
     loop {
         dialling.extend(left.next().map(TcpStream::connect));
+        // Behind the last address there is nothing to hurry to: only the caller's bound ends that wait.
         let answer = if left.len() > 0 {
             tokio::time::timeout(HEAD_START, dialling.next()).await
         } else {

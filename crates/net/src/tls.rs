@@ -134,6 +134,7 @@ pub fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
     for error in &native.errors {
         tracing::warn!(%error, "root certificates of this machine could not be read");
     }
+    // A machine's store may hold certificates that cannot be parsed. One of them must not end all connections.
     let (_added, _ignored) = roots.add_parsable_certificates(native.certs);
     if let Some(path) = ca_file {
         add_file(&mut roots, path)?;
@@ -335,6 +336,7 @@ fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
     let mut found = 0;
     let certificates = CertificateDer::pem_file_iter(path)
         .map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    // A file that the settings name has to be right as a whole: what is left out would show only in a handshake.
     for certificate in certificates {
         let certificate =
             certificate.map_err(|error| refuse(format!("is not valid PEM: {error}")))?;

@@ -179,6 +179,7 @@ impl Dial {
         }
         let (requests, mut connection) = h2::client::Builder::new()
             .enable_push(false)
+            // Until the peer's SETTINGS say how many.
             .initial_max_send_streams(1)
             .initial_connection_window_size(ANSWERS_WINDOW_BYTES)
             .max_header_list_size(16 * 1024)
@@ -198,6 +199,7 @@ impl Dial {
                 pong.map_err(|error| self.failed(&error))?;
             }
         }
+        // The pong has come behind SETTINGS, a peer's first frame (RFC 9113, section 3.4): what it grants is known now.
         let load = Rc::new(Load::default());
         let (provider, priming) = (self.provider, self.priming);
         let wire = Wire { provider, connection, pings, load: Rc::clone(&load) };
@@ -253,9 +255,11 @@ impl Connection {
             let response = started.map_err(|_| NoReply::NotProcessed { leave: true })?;
             let awaited = Awaited { load: &self.load, is_answered: false };
             let answer = response.await;
+            // A reset counts as well: a peer that resets a stream is responsive.
             awaited.end();
             let answer = answer.map_err(|error| no_reply(&error))?;
             self.load.answers.set(self.load.answers.get().wrapping_add(1));
+            // 403 is how APNs refuses a token or a certificate.
             if answer.status() != StatusCode::FORBIDDEN {
                 self.proven.set(true);
             }
@@ -317,6 +321,7 @@ impl Wire {
     /// Closes gracefully. To be called when the sending side was dropped.
     pub(super) async fn close(self) {
         match tokio::time::timeout(CLOSE_WITHIN, self.connection).await {
+            // No request is under way any more, so a peer that takes its time is not waited for.
             Ok(Ok(())) | Err(_) => {}
             Ok(Err(error)) => tracing::debug!(provider = self.provider, %error, "connection ended"),
         }

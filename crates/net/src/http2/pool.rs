@@ -111,6 +111,7 @@ impl Pool {
             if stream.waited {
                 permit.may_send().map_err(Unsent::Withheld)?;
             }
+            // Made before it is begun: what cannot be written must not be marked as sent.
             let request = make().ok_or(Unsent::Unwritable)?;
             permit.begin().await.map_err(Unsent::Withheld)?;
             // The connection's task writes the request in the same turn of the thread.
@@ -152,6 +153,7 @@ impl Pool {
         priority: Priority,
         since: &mut Option<Instant>,
     ) -> Result<Stream, Unsent<Refusal>> {
+        // A free stream belongs to a request that came before this one, or is more urgent.
         if self.shared.waiting.none_before(priority)
             && let Some(stream) = self.take(false)
         {
@@ -169,6 +171,7 @@ impl Pool {
             self.grow();
             queued.queue.turn.notified().await;
             if let Some(stream) = self.take(true) {
+                // First, since a connection is opened for requests that wait, and this one waits no more.
                 drop(queued);
                 self.grow();
                 return Ok(stream);
@@ -184,6 +187,7 @@ impl Pool {
 
     fn take(&self, waited: bool) -> Option<Stream> {
         let connections = self.shared.connections.borrow();
+        // The first with room: when there is less to do, the last ones fall idle and close.
         let connection = connections.iter().find(|connection| connection.free_streams() > 0)?;
         connection.take_stream();
         let connection = Rc::clone(connection);
@@ -196,11 +200,14 @@ impl Pool {
         let may_grow = shared.connecting.borrow().is_none() && shared.waiting.is_any() && {
             let connections = shared.connections.borrow();
             connections.len() < shared.connections_max
+                // A connection that is not settled yet will have more streams than its
+                // one, so none is opened beside it.
                 && connections.iter().all(|one| one.is_settled() && one.free_streams() == 0)
         };
         if !may_grow {
             return;
         }
+        // What an earlier connect found out is not told to requests that wait for this one.
         shared.forbidden.set(None);
         shared.is_spoken.set(true);
         shared.connecting.replace(Some(self.tasks.spawn(live(Rc::clone(shared)))));
