@@ -68,6 +68,7 @@ impl<T: Item + Clone> Memory<T> {
     /// Takes no more items. Consumers get what is queued or comes back, and then the end.
     pub fn close(&self) {
         self.state().closed = true;
+        // Publishers wait for a change of the capacity: this wakes them although it is the same.
         self.inner.capacity.send_modify(|_| ());
         self.inner.arrived.notify_waiters();
     }
@@ -99,6 +100,7 @@ impl<T: Item + Clone> Memory<T> {
             messages.push(Message { item, receipt: Receipt::new(receipt) });
         }
         state.unacknowledged += messages.len();
+        // What is not acknowledged may come back, so until then there is no end.
         let ended = state.closed && state.unacknowledged == 0;
         (ended || !messages.is_empty()).then_some(messages)
     }
@@ -141,6 +143,7 @@ impl<T: Item + Clone> Memory<T> {
     async fn put(&self, mut item: T) -> Result<(), QueueError> {
         let mut capacity = self.inner.capacity.subscribe();
         loop {
+            // Before the look, so that room made in between ends the wait.
             capacity.mark_unchanged();
             if self.state().closed {
                 return Err(QueueError::Closed);
@@ -223,6 +226,7 @@ impl<T: Item + Clone> Drop for ItemReceipt<T> {
         state.unacknowledged = state.unacknowledged.saturating_sub(1);
         let came_back = self.item.is_some();
         if let Some(item) = self.item.take() {
+            // Its weight and bytes stay counted: it is in memory as before.
             state.push(item, VecDeque::push_back);
         }
         let has_ended = state.closed && state.unacknowledged == 0;

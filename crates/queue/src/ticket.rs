@@ -65,6 +65,7 @@ pub fn decode(bytes: &[u8]) -> Result<Ticket, NotATicket> {
         bytes.try_into().map_err(|_wrong| NotATicket::Length(bytes.len()))?;
     let (magic, rest) = split::<3>(rest)?;
     let ([version, priority, zero], rest) = split::<3>(rest)?;
+    // Before the fields, which may mean something else in another version.
     if magic != MAGIC || version != VERSION {
         return Err(NotATicket::Magic);
     }

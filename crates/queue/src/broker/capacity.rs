@@ -53,6 +53,7 @@ impl BrokerCapacity {
     pub(crate) fn set_linked(&self, linked: bool) {
         self.change(|state| {
             (state.linked, state.blocked) = (linked, None);
+            // The failed probes stay: a new link makes a queue that takes nothing no better.
             state.suspects = Default::default();
         });
     }
@@ -60,6 +61,7 @@ impl BrokerCapacity {
     /// The broker says that it takes nothing, and why; or that it takes everything again.
     pub fn set_blocked(&self, reason: Option<String>) {
         self.change(|state| state.blocked = reason);
+        // What waits for a suspect waits for the end of this as well.
         self.suspected.notify_one();
     }
 
@@ -79,6 +81,7 @@ impl BrokerCapacity {
     /// A ticket of `priority` was not taken, by reason of `error`: there is no capacity for it until its queue was probed.
     pub(crate) fn suspect(&self, priority: Priority, error: &BrokerError) {
         self.change(|state| {
+            // Thousands of tickets may be refused with the same words.
             if state.refusal.as_ref() != Some(error) {
                 state.refusal = Some(error.clone());
             }

@@ -87,6 +87,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
         let is_first = state.held.len() == 1;
         drop(state);
         self.arrived.notify_waiters();
+        // Only `in_use` waits for something to be held. The other waits are for less.
         if is_first {
             self.changed.notify_waiters();
         }
@@ -171,6 +172,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
     /// The tickets to receive now; `None` while there are none and more may come.
     fn take(self: &Arc<Self>, lowest: Priority, items: usize) -> Option<Vec<Message<Ticket>>> {
         let mut state = self.state();
+        // What still waits is given back to the broker, for another consumer.
         if state.closed {
             return Some(Vec::new());
         }
@@ -232,6 +234,7 @@ impl<M> HeldState<M> {
 impl<M: BrokerMessage> Acknowledge for TicketReceipt<M> {
     async fn acknowledge(&mut self) -> Result<(), QueueError> {
         match self.held.remove(self.key) {
+            // Removed before it is acknowledged, or dropping the receipt would give it back.
             Some(held) => {
                 held.message.acknowledge().map_err(|error| QueueError::Unconfirmed(error.0))
             }

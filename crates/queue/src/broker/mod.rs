@@ -289,6 +289,7 @@ impl<L: Link> BrokerState<L> {
 
 impl<L: Link> Control for BrokerState<L> {
     fn close(&self) {
+        // First, so that all that is woken by the rest sees why.
         self.status.closed.send_replace(true);
         self.capacity.set_linked(false);
         self.held.close();

@@ -46,6 +46,7 @@ impl<L: Link> BrokerState<L> {
             if self.status.is_closed() {
                 return Err(QueueError::Closed);
             }
+            // At once: a broker that takes nothing for an hour must not cost each publication its whole time.
             if let Some(BrokerError(reason)) = self.capacity.blocked() {
                 return Err(QueueError::Unconfirmed(reason));
             }
@@ -73,6 +74,7 @@ impl<L: Link> BrokerState<L> {
         let mut taken = [false; Priority::ALL.len()];
         let mut confirmed = link.publish(&timed, deadline).await.into_iter();
         let mut answer = |ticket: &Ticket| {
+            // By the same `now` as above, since the answers are matched to the tickets by their order.
             if Timed::at(now, *ticket).is_none() {
                 return Err(QueueError::Unconfirmed("its lease is over".to_owned()));
             }

@@ -95,6 +95,7 @@ impl NatsConsumer {
     /// Consumes no more, and holds what was under way.
     pub(super) async fn stop(&self, held: &Arc<HeldTickets<NatsMessage>>) {
         let mut subscriber = self.subscriber.lock().await;
+        // The server sends nothing after this, and what it sent before still comes.
         if subscriber.drain().await.is_err() {
             return;
         }
@@ -128,6 +129,7 @@ impl NatsConsumer {
                     missing -= 1;
                     self.put(message, held);
                 }
+                // The server ends a request in this way when its time is over.
                 Some(StatusCode::TIMEOUT) => return Ok(()),
                 Some(StatusCode::NO_RESPONDERS) => {
                     return Err(NatsError::Other("its consumer was deleted".to_owned()));
@@ -166,6 +168,7 @@ impl NatsMessage {
         if !is_connected(&self.client) {
             return Err(BrokerError("the connection that it came by is gone".to_owned()));
         }
+        // Without the task's budget: once it is used up, a connection with room would look as if it had none.
         match unconstrained(self.acker.ack_with(kind)).now_or_never() {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => Err(BrokerError(error.to_string())),

@@ -77,6 +77,7 @@ impl Topology {
         };
         let config = &stream.cached_info().config;
         self.check(config)?;
+        // The server writes -1 or 0 where there is no bound.
         let bound =
             |limit| u64::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u64::MAX);
         let tickets_max = bound(config.max_messages_per_subject).min(self.tickets_max);
@@ -112,6 +113,8 @@ impl Topology {
             subjects: self.subjects(),
             retention: RetentionPolicy::WorkQueue,
             storage: StorageType::File,
+            // A lost ticket is issued anew (decision 0007), so copies would buy little. A
+            // stream that is there may have them.
             num_replicas: 1,
             max_age: limits::TICKET_LEASE,
             max_messages: -1,

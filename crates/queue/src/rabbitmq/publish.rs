@@ -32,6 +32,7 @@ pub(super) async fn publish(
         channel.basic_publish(topology.exchange().into(), key, options, body, properties(timed))
     });
     let Ok(sent) = timeout_at(deadline, join_all(started)).await else {
+        // Some may be on their way. They are issued anew all the same, and the store refuses the second by its epoch.
         return vec![Err(late()); tickets.len()];
     };
     let mut answers = Vec::with_capacity(tickets.len());
