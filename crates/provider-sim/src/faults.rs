@@ -114,6 +114,7 @@ impl Outage {
         if self.requests.fetch_add(1, Ordering::Relaxed) < after {
             return false;
         }
+        // The first request beyond the number begins it for all threads.
         let began = self.began_us.compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
         let began_us = began.map_or_else(|earlier| earlier, |_| now_us);
         now_us.saturating_sub(began_us) < self.lasts_us

@@ -66,6 +66,7 @@ async fn answer(
         tokio::time::sleep(Duration::from_micros(wait_us)).await;
     }
     let SimReply::Answer(answer) = verdict.reply else {
+        // An error makes hyper close the connection, which is all that HTTP/1.1 has for these faults.
         return Err(Abort::Unanswered);
     };
     let mut response = answer.into_response(Full::new);

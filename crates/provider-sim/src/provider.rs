@@ -93,9 +93,11 @@ impl Provider {
     }
 
     fn decide(&self, finding: &Finding<'_>, now_us: u64) -> SimReply {
+        // First, since it counts every request, and not only good ones.
         if self.outage.strikes(now_us) {
             return self.trouble(Trouble::Unavailable, now_us);
         }
+        // Before the dice: they fall for good requests only, so bad ones do not change what those meet.
         if let Some(rejection) = &finding.rejection {
             return SimReply::Answer(rejection.clone());
         }

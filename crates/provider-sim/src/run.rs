@@ -25,6 +25,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         .block_on(async {
             let mut terminate = signal(SignalKind::terminate())?;
             let mut interrupt = signal(SignalKind::interrupt())?;
+            // After the signals are watched: a reader of the line may end the process at once.
             announce(&running, subscriptions)?;
             tokio::select! {
                 _ = terminate.recv() => {}

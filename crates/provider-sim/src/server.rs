@@ -264,6 +264,7 @@ impl ServerThread {
             }
         });
         runtime.block_on(serving)?;
+        // The connections are gone, and what they added last is not written yet.
         journal.write_rest().map_err(|source| Error::Journal { path, source })
     }
 }
@@ -345,6 +346,7 @@ fn listen(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<StdListe
     let mut listeners = Vec::new();
     for _ in 0..count {
         let listener = bind(address, count > 1).map_err(failed)?;
+        // Port 0 is now the one that the first listener got.
         address = listener.local_addr().map_err(failed)?;
         listeners.push(listener);
     }
@@ -355,6 +357,8 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {
     let socket =
         Socket::new(Domain::for_address(address), Type::STREAM, Some(SocketProtocol::TCP))?;
     socket.set_reuse_address(true)?;
+    // Only where threads share the address: another simulator could listen there as well, and
+    // take a part of the connections.
     socket.set_reuse_port(is_shared)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

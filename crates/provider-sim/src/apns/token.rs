@@ -72,6 +72,7 @@ impl ApnsTokens {
                 issued_s
             }
         };
+        // On every request: a token that is known grows old all the same.
         check_age(issued_s, now_us)
     }
 

@@ -136,11 +136,13 @@ impl Fcm {
         };
         if request.path == TOKEN_PATH {
             let answer = self.shared.tokens.exchange(request, now_us);
+            // Good or bad, it is given as a rejection: the dice fall for messages only.
             return Finding { id: Cow::Borrowed(TOKEN_ID), ..finding("", Some(answer)) };
         }
         let project = request.path.strip_prefix(PATH_PREFIX);
         let project = project.and_then(|rest| rest.strip_suffix(PATH_SUFFIX));
         let Some(project) = project.filter(|_| request.method == Method::POST) else {
+            // Google answers an unknown path with a page, and not with JSON.
             return finding(
                 "",
                 Some(SimAnswer::new(StatusCode::NOT_FOUND, Bytes::from("<html>404"))),
@@ -217,6 +219,7 @@ fn read(body: &[u8]) -> Result<&str, FcmProblem> {
         return Err(invalid("Invalid value at 'message.data'", "message.data"));
     }
     match (message.token, message.topic, message.condition) {
+        // FCM has two kinds of 400: this one is about the token, and comes without `BadRequest`.
         (Some(""), None, None) => Err(FcmProblem {
             status: StatusCode::BAD_REQUEST,
             name: "INVALID_ARGUMENT",

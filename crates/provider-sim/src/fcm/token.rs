@@ -103,6 +103,7 @@ impl FcmTokens {
         if text("iss").is_empty() || text("scope") != SCOPE {
             return Err("Invalid JWT: iss and scope are needed");
         }
+        // By which name a client reaches this machine is not known here.
         if !text("aud").starts_with("https://") || !text("aud").ends_with(TOKEN_PATH) {
             return Err("Invalid JWT: the audience is another");
         }

@@ -63,6 +63,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), 
     let end = poll_fn(|context| connection.poll(context)).await?;
     if let ConnectionEnd::Abrupt { last_stream } = end {
         let wire = connection.wire.clone();
+        // With it goes h2, which shares the wire that the goodbye needs alone.
         drop(connection);
         // However the goodbye ends, the connection is closed by then.
         drop(tokio::time::timeout(LINGER, wire.goodbye(last_stream)).await);
@@ -241,6 +242,7 @@ impl SimConnection {
         let mut sent = 0;
         while let Some((record, _)) = self.recording.front() {
             let written = self.provider.journal.poll_written(*record, context);
+            // What stands behind it in the journal is not written either.
             if written.is_pending() {
                 break;
             }
@@ -274,6 +276,7 @@ impl SimConnection {
                 let wait = Duration::from_micros(next_us - now_us);
                 self.timer = Some((next_us, Box::pin(tokio::time::sleep(wait))));
             }
+            // A new timer wakes this task only once it was polled.
             match self.timer.as_mut().map(|(_, timer)| timer.as_mut().poll(context)) {
                 Some(Poll::Ready(())) => self.timer = None,
                 Some(Poll::Pending) | None => break,

@@ -72,6 +72,7 @@ impl SingleStream {
         if self.has_sent_settings {
             return None;
         }
+        // SETTINGS are the first that h2 writes, in one piece.
         self.has_sent_settings = true;
         let mut settings = bytes.to_vec();
         for setting in settings.get_mut(HEADER_BYTES..)?.chunks_exact_mut(SETTING_BYTES) {
@@ -112,6 +113,7 @@ impl SingleStream {
             }
             if kind == KIND_SETTINGS && flags & FLAG_ACK != 0 {
                 self.acknowledged += 1;
+                // The first acknowledgement is for the SETTINGS of h2 itself.
                 if self.acknowledged == 2 {
                     self.unparsed.advance(HEADER_BYTES);
                     self.stage = SingleStreamStage::Over;

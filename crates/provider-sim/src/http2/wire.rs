@@ -146,6 +146,7 @@ impl FlushedWire {
             return Poll::Ready(Ok(()));
         }
         if single_stream.is_over() {
+            // From here on bytes reach h2 without a copy.
             self.single_stream = None;
             return Pin::new(&mut self.tls).poll_read(context, buffer);
         }
@@ -164,6 +165,7 @@ impl FlushedWire {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_own(context))?;
         ready!(Pin::new(&mut self.tls).poll_flush(context))?;
+        // Everything of h2 has left, so this frame stands between two of its own.
         let frame = self.single_stream.as_mut().and_then(SingleStream::take_settings);
         if let Some(frame) = frame {
             self.own.extend_from_slice(&frame);

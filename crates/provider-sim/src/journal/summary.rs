@@ -82,6 +82,7 @@ impl Summary {
 
 impl Names {
     fn add(&mut self, channel: JournalChannel, name: &str, status: JournalStatus) {
+        // The hasher of the standard library gives 64 bits.
         let half = |salt: u8| {
             let mut hasher = DefaultHasher::new();
             (salt, channel, name).hash(&mut hasher);

@@ -22,6 +22,7 @@ pub(crate) fn open(path: &Path) -> Result<File, Error> {
     let failed = |source| Error::Journal { path: path.to_owned(), source };
     let mut file =
         OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+    // Before anything is cut off: what looks torn may be a line that another process is writing.
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -75,6 +76,7 @@ impl Journal {
             return Poll::Ready(());
         }
         let waker = context.waker();
+        // Once for all records of a connection's turn: it asks for each of them.
         if !state.answering.last().is_some_and(|last| last.will_wake(waker)) {
             state.answering.push(waker.clone());
         }
@@ -119,6 +121,7 @@ impl Journal {
     }
 
     async fn write(&self, group: Vec<u8>) -> io::Result<Vec<u8>> {
+        // Into the page cache, which waits for no disk: this thread can do it.
         if !self.fsync {
             (&*self.file).write_all(&group)?;
             return Ok(group);
@@ -156,6 +159,7 @@ fn whole_lines_bytes(file: &mut File) -> io::Result<u64> {
     let mut block = [0; 4096];
     let mut end = file.seek(SeekFrom::End(0))?;
     while end > 0 {
+        // From behind: a journal may have gigabytes, and a torn line is short.
         let start = end.saturating_sub(4096);
         file.seek(SeekFrom::Start(start))?;
         let wanted = usize::try_from(end - start).map_err(io::Error::other)?;

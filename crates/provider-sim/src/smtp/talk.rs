@@ -231,12 +231,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         let bytes = words.next().and_then(|bytes| bytes.parse::<usize>().ok());
         let Some(bytes) = bytes.filter(|bytes| *bytes <= MESSAGE_BYTES_MAX - self.chunks.len())
         else {
+            // The connection ends with this: the bytes that follow would be read as commands.
             self.say("552 5.3.4 too long");
             self.flush().await?;
             return Ok(false);
         };
         let is_last = words.next().is_some_and(|word| word.eq_ignore_ascii_case("LAST"));
         let start = self.chunks.len();
+        // Read in any case: they follow their command, whether or not there is a recipient for them.
         self.chunks.resize(start + bytes, 0);
         if let Some(space) = self.chunks.get_mut(start..) {
             self.stream.read_exact(space).await?;
