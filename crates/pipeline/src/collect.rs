@@ -61,6 +61,7 @@ impl Collect {
             tokio::select! {
                 biased;
                 () = stopped => return Ok(()),
+                // The receive asks for what there was room for before: it is dropped, which loses nothing, and made anew.
                 changed = capacity.changed() => if changed.is_err() { return Ok(()) },
                 messages = receive => {
                     if messages.is_empty() {

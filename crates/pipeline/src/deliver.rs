@@ -77,6 +77,7 @@ impl Deliver {
                 messages = queue.receive(Priority::Bulk, RECEIVE_CHUNKS) => messages,
                 Some(ended) = chunks.join_next() => { log_panic(ended); continue }
                 Ok(()) = channels.changed() => {
+                    // In a task: closing a replaced channel waits for its servers, and chunks are received meanwhile.
                     let thread = Rc::clone(&thread);
                     chunks.spawn_local(async move { thread.channels.follow().await });
                     continue;

@@ -64,6 +64,7 @@ impl Metrics {
             let labels = OutcomeLabels { channel: channel.to_owned(), outcome };
             self.outcomes.get_or_create(&labels).inc_by(group.indexes.len() as u64);
             if group.disposition == Disposition::Ended(State::Delivered) {
+                // A notification may be due before it was accepted: `send_at` may lie a minute back.
                 let waited = at.since(chunk.envelope.due_at.max(chunk.accepted_at));
                 self.observe(channel, waited, group.indexes.len());
             }
@@ -72,6 +73,7 @@ impl Metrics {
 
     fn observe(&self, channel: &str, waited: Duration, deliveries: usize) {
         let histogram = self.latency.get_or_create(&ChannelLabels { channel: channel.to_owned() });
+        // The library counts one observation at a time.
         for _ in 0..deliveries {
             histogram.observe(waited.as_secs_f64());
         }

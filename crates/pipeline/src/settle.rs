@@ -66,7 +66,9 @@ impl Settle {
         match reported {
             Reported::Deliveries { chunk, reports } => {
                 let channel = &chunk.envelope.lane.channel;
+                // A channel that was taken out of the configuration meanwhile has the usual policy.
                 let policy = self.policies.borrow().get(channel).copied().unwrap_or_default();
+                // A chunk may be reported under two epochs at once: the store takes one of them and refuses the other.
                 let decision = batch
                     .decisions
                     .entry((chunk.id, chunk.epoch))
@@ -85,6 +87,7 @@ impl Settle {
         let decisions: Vec<Decision> = batch.decisions.into_values().collect();
         let settlements: Vec<Settlement> =
             decisions.iter().filter_map(|decision| decision.settlement(at)).collect();
+        // Receipts alone need no transaction.
         let answers = if settlements.is_empty() {
             Vec::new()
         } else {

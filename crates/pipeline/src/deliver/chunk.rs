@@ -40,6 +40,7 @@ pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk
     }
     // Settle is gone only when the process is on its way out: the store knows what is unsettled.
     let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
+    // This chunk may have been the last on a channel that was replaced.
     thread.channels.close_retired().await;
 }
 
@@ -84,6 +85,7 @@ impl ChunkRun<'_> {
         let let_next_begin = async {
             fence.last_asked().await;
             drop(beginning);
+            // Never ends by itself: the `select!` below ends when the sender does.
             std::future::pending::<()>().await;
         };
         // Marks are written while the sender runs, on the same task: neither outlives the other.

@@ -75,6 +75,7 @@ impl<'a> ChunkFence<'a> {
                 Ok(Begun::Granted) => self.begun.set(end),
                 // The rest of the chunk belongs to who holds it now.
                 Ok(Begun::Stale) => self.is_refused.set(true),
+                // Whether the mark was written is not known, so nothing is sent on it.
                 Err(error) => {
                     tracing::error!(%error, "nothing was sent: it cannot be marked as begun");
                     self.is_refused.set(true);
@@ -136,6 +137,7 @@ impl channel::Fence for ChunkFence<'_> {
             }
         }
         loop {
+            // Made before the look: it hears of every answer from here on, also before it is first polled.
             let answer = self.answer.notified();
             if self.is_begun(index) {
                 return Ok(());

@@ -71,6 +71,7 @@ impl OpenChannels {
     pub(super) async fn close_retired(&self) {
         // The list's own handle is the last one when no chunk holds the channel.
         let is_unused = |channel: &mut Rc<OpenChannel>| Rc::strong_count(channel) == 1;
+        // Taken out first: no borrow is held while a channel closes.
         let unused: Vec<_> = self.retired.borrow_mut().extract_if(.., is_unused).collect();
         for channel in unused {
             channel.sender.close().await;
@@ -93,6 +94,7 @@ impl OpenChannels {
         let removed = open.extract_if(.., |name, _| newest.get(name.as_str()).is_none());
         retired.extend(removed.map(|(_name, channel)| channel));
         for (name, channel) in newest.iter() {
+            // A channel whose settings stayed is the same object in both sets: it keeps its connections (decision 0014).
             if open.get(name).is_some_and(|opened| Arc::ptr_eq(&opened.channel, channel)) {
                 continue;
             }

@@ -52,9 +52,11 @@ impl Budget {
         held: &mut Reservation,
     ) -> Result<(), IngestError> {
         let retry_after = OVERLOAD_RETRY_AFTER;
+        // More than a semaphore can count is refused like anything that finds no room.
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         let of_tenant = self.of_tenant(tenant).try_acquire_many_owned(permits);
         let of_tenant = of_tenant.map_err(|_| IngestError::TenantOverloaded { retry_after })?;
+        // When there is no room beyond the tenant's share, the permit of the share is dropped, and so given back.
         let common = Arc::clone(&self.common).try_acquire_many_owned(permits);
         let is_small = held.bytes() + bytes <= INGEST_SMALL;
         match common {
@@ -87,6 +89,7 @@ impl Budget {
             Reservation { of_tenant, common, reserve: None }
         };
         timeout(IDLE_TIMEOUT, room).await.map_err(|_| {
+            // What was lacking decides whose fault it is: the tenant's (429) or all tenants' together (503).
             if share.available_permits() < bytes {
                 return IngestError::TenantOverloaded { retry_after };
             }
@@ -100,6 +103,7 @@ impl Budget {
         if let Some(share) = of_tenants.get(tenant) {
             return Arc::clone(share);
         }
+        // A permit holds its semaphore, so one that only the map holds is not in use.
         of_tenants.retain(|_, share| Arc::strong_count(share) > 1);
         let share = Arc::new(Semaphore::new(INGEST_TENANT_BYTES));
         of_tenants.insert(tenant.clone(), Arc::clone(&share));

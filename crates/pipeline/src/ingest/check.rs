@@ -77,6 +77,7 @@ impl<'a> CheckedFields<'a> {
             let message = format!("must have 1 to {KEY_BYTES} bytes, has {}", key.len());
             return Err(InvalidField::new("/idempotency_key", message));
         }
+        // Keys with a control character are the engine's own: those of fallbacks and of the feed.
         if key.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(InvalidField::new("/idempotency_key", "must not have control characters"));
         }
@@ -87,7 +88,9 @@ impl<'a> CheckedFields<'a> {
     fn fingerprint(&self, submission: &Submission<'_>, to: &str) -> [u8; 32] {
         let time = |instant: Option<Timestamp>| instant.map(|at| at.millis().to_be_bytes());
         let (send_at, expires_at) = (time(self.send_at), time(self.expires_at));
+        // Codes and not texts: a default that is left out is the same as one that is written.
         let codes = [self.guarantee.code(), self.priority.code(), self.late.code()];
+        // The fields as they were sent, and not what is rendered: a retry after a reload is still the same request.
         let parts: [&[u8]; 7] = [
             self.name.as_str().as_bytes(),
             to.as_bytes(),
@@ -108,6 +111,7 @@ impl<'a> CheckedFields<'a> {
         });
         let mut context = Context::new(&SHA256);
         for part in parts.into_iter().chain(template).chain(fallback) {
+            // With its length before each part, bytes cannot move from one field to the next unnoticed.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }

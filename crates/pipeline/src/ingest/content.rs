@@ -33,6 +33,7 @@ pub(super) fn check_content(channel: &dyn Channel, content: &Content) -> Result<
 /// Whether valid JSON is nested deeper than [`CONTENT_DEPTH`].
 fn is_too_deep(json: &[u8]) -> bool {
     let opens = |byte: &u8| matches!(byte, b'[' | b'{');
+    // Most contents open fewer brackets than there may be levels, strings included: those need no closer look.
     if json.iter().filter(|byte| opens(byte)).count() <= CONTENT_DEPTH {
         return false;
     }
@@ -40,6 +41,7 @@ fn is_too_deep(json: &[u8]) -> bool {
     for byte in json {
         match byte {
             _ if is_escaped => is_escaped = false,
+            // In valid JSON a backslash stands within strings only.
             b'\\' => is_escaped = true,
             b'"' => is_text = !is_text,
             b'[' | b'{' if !is_text => depth += 1,

@@ -52,6 +52,7 @@ pub(super) fn preview(
     now: Timestamp,
 ) -> Result<DraftPreview, InvalidField> {
     let rendered = Rendered::new(catalog, submission, now)?;
+    // Kept for the case that the channel refuses it: it is rendered once, and the bytes are shared.
     let content = rendered.content.clone();
     match complete((catalog, tenant, submission), to, now, rendered) {
         Ok(draft) => Ok(DraftPreview { content: draft.content, refused: None }),
@@ -93,6 +94,7 @@ pub(super) fn broadcast(
     now: Timestamp,
 ) -> Result<(BroadcastDraft, BroadcastContent), InvalidField> {
     let checked = CheckedFields::new(catalog, submission, now)?;
+    // The recipients are no part of what the key stands for: they are not known yet.
     let idempotency = checked.idempotency(submission, "")?;
     let (due_at, expires_at) = (checked.due_at(now), checked.ends_at());
     let source = (Arc::clone(checked.channel), checked.source);

@@ -80,6 +80,7 @@ pub(super) fn alternatives(
     variables: &Variables,
 ) -> Result<Vec<Alternative>, InvalidField> {
     let mut next = Vec::with_capacity(sources.len());
+    // A recipient of a broadcast may have fewer addresses than there are fallbacks: the last ones do not reach it.
     for (index, (source, to)) in sources.iter().zip(addresses).enumerate() {
         let Some(to) = to else { continue };
         let alternative = source.alternative(to, variables);

@@ -70,6 +70,7 @@ pub fn text(value: &RawValue) -> Result<Cow<'_, str>, &'static str> {
     let json = value.get();
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         None => Err("must be a string"),
+        // Without an escape the text is what stands in the JSON, so it can be shared.
         Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
         Some(_) => serde_json::from_str(json)
             .map(Cow::Owned)
@@ -215,6 +216,7 @@ impl<'de> Visitor<'de> for ListSeed {
         {
             values.push(value);
         }
+        // Counted and not kept: the answer says how many there are, and memory stays bounded.
         let mut count = values.len();
         while list.next_element::<IgnoredAny>()?.is_some() {
             count += 1;
@@ -228,5 +230,6 @@ impl<'de> Visitor<'de> for ListSeed {
 /// A fault of the field called `name`, which may be anything.
 fn wrong(name: &str, message: impl Into<String>) -> InvalidField {
     let name: String = name.chars().take(64).collect();
+    // `~` before `/`, or the `~1` that stands for a slash would be escaped again (RFC 6901, section 3).
     InvalidField::new(format!("/{}", name.replace('~', "~0").replace('/', "~1")), message)
 }

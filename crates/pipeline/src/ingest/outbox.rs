@@ -74,8 +74,10 @@ fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, Str
     let tenant: Name = row.tenant.parse().map_err(|error| format!("tenant: {error}"))?;
     let recipient = ByteString::from(row.recipient.as_str());
     let checked = submission(row, now).and_then(|(submission, asked_at)| {
+        // The database hands its JSON over in UTF-8.
         let text = ByteString::try_from(row.fallback.clone()).unwrap_or_default();
         let fallback = match text.trim_ascii() {
+            // An application may write the JSON `null` where it has none: the API takes that for absent, too.
             "" | "null" => Vec::new(),
             json => parse::fallback(json, &text, RecipientField::Here)?,
         };

@@ -26,10 +26,12 @@ pub(super) fn check_recipient(
         let message = format!("must have 1 to {RECIPIENT_BYTES} bytes, has {}", to.len());
         return Err(InvalidField::new("/to", message));
     }
+    // A recipient gets into SMTP commands and header fields, where a line end would begin another one.
     if to.bytes().any(|byte| byte.is_ascii_control()) {
         return Err(InvalidField::new("/to", "must not have control characters"));
     }
     let below = |invalid| InvalidField::below("/to", invalid);
+    // A recipient that is spelled right stays a part of the request's text and is not copied.
     let respelled = match channel.canonical(&to).map_err(below)? {
         Cow::Borrowed(_as_given) => None,
         Cow::Owned(canonical) => Some(canonical),

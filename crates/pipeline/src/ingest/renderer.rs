@@ -77,6 +77,7 @@ impl Renderer {
     ) -> Result<T, IngestError> {
         let (reply, done) = oneshot::channel();
         let work = Box::new(move || {
+            // A panic is the caller's: it must not end the thread that renders for all.
             let outcome = catch_unwind(AssertUnwindSafe(work));
             // A caller that has gone wants no answer.
             let _unheard = reply.send(outcome);
@@ -161,6 +162,7 @@ impl FairQueue {
         let work = of_tenant.pop_front()?;
         self.count -= 1;
         if of_tenant.is_empty() {
+            // Forgotten without work, since the number of tenants has no bound.
             self.of_tenants.remove(&tenant);
         } else {
             self.turns.push_back(tenant);

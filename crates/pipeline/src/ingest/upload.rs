@@ -144,6 +144,7 @@ impl Upload {
         let now = intake.now();
         self.calls
             .push(Box::pin(async move { intake.store.add_recipients(id, groups, now).await }));
+        // Futures here run only when they are polled: this starts the new call, and takes what has ended.
         while let Poll::Ready(Some(done)) = futures_util::poll!(self.calls.next()) {
             done?;
         }
@@ -157,6 +158,7 @@ impl Upload {
     pub async fn seal(mut self) -> Result<u64, IngestError> {
         let sealed = self.try_seal().await;
         if sealed.is_err() {
+            // One that was sealed although the answer was lost is open no more, and nothing of it is removed.
             self.abandon().await;
         }
         sealed
@@ -165,12 +167,14 @@ impl Upload {
     /// Gives the broadcast up: nothing of it stays.
     pub async fn abandon(self) {
         let intake = Arc::clone(&self.intake);
+        // The drop puts it on the list of what is swept.
         drop(self);
         intake.sweep().await;
     }
 
     async fn try_seal(&mut self) -> Result<u64, IngestError> {
         self.flush().await?;
+        // A recipient that is stored after the sealing would be refused.
         while let Some(done) = self.calls.next().await {
             done?;
         }
@@ -202,6 +206,7 @@ impl Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         if !self.is_closed {
+            // A drop cannot wait for the store: `Intake::sweep` does.
             self.intake.left_open().push(self.id);
         }
     }

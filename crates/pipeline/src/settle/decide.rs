@@ -88,6 +88,7 @@ impl Decision {
         let fallback = |&index: &u16| {
             let deliveries = &self.chunk.deliveries;
             let place = deliveries.binary_search_by_key(&index, |delivery| delivery.index).ok()?;
+            // The content that a chunk shares is a broadcast's without fallbacks: with them, each recipient has its own.
             let content = deliveries.get(place)?.content.as_ref()?;
             let id = self.chunk.notification_id(index);
             Draft::in_place_of(id, &self.chunk.envelope, content, at)
@@ -160,6 +161,7 @@ impl Decision {
     fn end(&self, event: Event) -> Disposition {
         let state = State::Begun.after(event, self.chunk.envelope.guarantee);
         debug_assert!(state.is_some_and(State::is_terminal), "{event} ends a begun delivery");
+        // The table has a state for each of these. If it had none, dead is the end that an operator sees and can undo.
         Disposition::Ended(state.unwrap_or(State::Dead))
     }
 }

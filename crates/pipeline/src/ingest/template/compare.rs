@@ -39,6 +39,7 @@ pub(super) enum ComparedToken<'a> {
 /// Whether the tag, without its braces, has a step that may look at more than one value.
 pub(super) fn compares(tag: &str) -> bool {
     let tokens = tokens(tag);
+    // A sign at the start (`{%- for`) trims white space and is no part of the statement.
     let is_for = tokens
         .iter()
         .find(|token| **token != ComparedToken::Sign("-") && **token != ComparedToken::Sign("+"))
@@ -109,6 +110,7 @@ fn is_with_literal(tokens: &[ComparedToken<'_>], at: usize) -> bool {
         Some(ComparedToken::Sign(_)) | None => false,
     };
     let left = is_literal(before(1)) && before(2) != Some(&ComparedToken::Sign("."));
+    // A negative number is a sign and a number.
     let next = at + 1 + usize::from(tokens.get(at + 1) == Some(&ComparedToken::Sign("-")));
     let is_changed =
         matches!(tokens.get(next + 1), Some(ComparedToken::Sign("|" | "[" | "." | "(")));

@@ -31,13 +31,17 @@ struct BoundedWriter<'a, 'b>(&'a mut Output<'b>);
 
 /// An environment without templates.
 pub(super) fn environment() -> Environment<'static> {
+    // Set up once: a clone shares the filters.
     static BASE: LazyLock<Environment<'static>> = LazyLock::new(|| {
         let mut base = Environment::new();
+        // `range` makes values of any size and `dict` objects, `namespace` keeps values, and `debug` shows all variables.
         for function in ["range", "dict", "debug", "namespace"] {
             base.remove_global(function);
         }
         work::limit_filters(&mut base);
+        // A text with a gap must not be sent: a missing variable is an error.
         base.set_undefined_behavior(UndefinedBehavior::Strict);
+        // The engine would drop a line end at the end of a text.
         let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
         base.set_syntax(syntax.unwrap_or_default());
         base.set_recursion_limit(RECURSION);
@@ -121,6 +125,7 @@ impl Object for Scope {
 impl io::Write for Limited<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.target.len() + bytes.len() > self.bytes_max {
+            // The engine makes a write failure of it, by which `Slot::render` knows that the result is too long.
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.target.extend_from_slice(bytes);

@@ -150,6 +150,7 @@ impl Template {
         if !self.compares || weight <= share {
             return Cow::Borrowed(&self.environment);
         }
+        // The steps are a setting of the environment, which other renders share.
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(self.steps * share / weight));
         Cow::Owned(environment)
@@ -242,6 +243,7 @@ impl Slot {
         let written =
             template.render_captured_to(variables.clone(), Limited { target, bytes_max }).map(drop);
         written.map_err(|error| {
+            // Looked for after a failure only: it takes a walk over the template.
             let missing = || engine::missing(&template, variables).map(TemplateReason::Missing);
             if error.kind() == ErrorKind::WriteFailure {
                 return TemplateReason::Other(format!(

@@ -82,6 +82,7 @@ fn pointer(open: &[OpenString]) -> String {
     for step in open {
         let written = match step {
             OpenString::Object(key) => {
+                // `~` before `/`, or the `~1` that stands for a slash would be escaped again (RFC 6901, section 3).
                 let key = key.as_deref().unwrap_or_default();
                 write!(pointer, "/{}", key.replace('~', "~0").replace('/', "~1"))
             }

@@ -54,6 +54,7 @@ pub(super) fn vet(template: &str) -> Result<bool, String> {
             continue;
         };
         let inside = opened.get(1..).unwrap_or_default();
+        // Nothing in a comment runs.
         if kind == b'#' {
             rest = inside.split_once("#}").map_or("", |(_, behind)| behind);
             continue;

@@ -113,6 +113,7 @@ fn count_and_apply(
 
 /// Takes units from those that are left.
 fn charge(state: &mut State<'_, '_>, work: u64) -> Result<(), Error> {
+    // With the first filter of a render the units are set, from all its steps: those taken and those left.
     let (used, left) = state.fuel_levels().unwrap_or_default();
     let left = state.get_or_insert_extension_with(|| Left(TEMPLATE_UNITS * (used + left)));
     left.0 = left.0.checked_sub(work).ok_or_else(|| Error::from(ErrorKind::OutOfFuel))?;
