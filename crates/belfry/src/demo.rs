@@ -74,6 +74,7 @@ pub(crate) fn run(options: &DemoArgs) -> Result<ExitCode> {
     } else {
         report.print_table()?;
     }
+    // After a bad run the store and the provider's books are the evidence.
     if !options.keep && report.is_good() {
         std::fs::remove_dir_all(&directory)?;
     }

@@ -92,6 +92,7 @@ async fn serve(
     let mut hangup = signal(SignalKind::hangup())?;
     let mut engine = tokio::select! {
         started = Engine::start(role, config, Clock::system()) => started?,
+        // Nothing was taken in or claimed before the end of the start.
         _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
         _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
     };

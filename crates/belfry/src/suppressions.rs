@@ -246,6 +246,7 @@ impl FeedReading {
                 } else {
                     output::line(plain(&line.to_text()))?;
                 }
+                // With each line, so that an interrupt between two says where the next one is.
                 (self.position, self.count) = (position, self.count + 1);
                 let count = self.count;
                 self.line.say(|| format!("{count} changes, up to {at} (position {position})"));

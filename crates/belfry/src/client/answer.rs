@@ -104,6 +104,7 @@ impl FieldError {
         let place = self.pointer.strip_prefix("/to/").and_then(|index| index.parse::<usize>().ok());
         let Some(place) = place else { return self };
         match lines.get(place) {
+            // Counted as in the body of a broadcast, whose head is the first line: `Display` takes it off.
             Some(line) => Self { pointer: String::new(), line: Some(line + 1), ..self },
             None => Self { pointer: "/to".to_owned(), ..self },
         }
@@ -131,6 +132,7 @@ impl std::fmt::Display for FieldError {
 
 fn field_of(pointer: &str) -> String {
     let steps = pointer.trim_start_matches('/').split('/');
+    // `~1` before `~0`, or the `~` that `~0` stands for would begin another escape (RFC 6901, section 4).
     let steps: Vec<String> = steps.map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
     steps.join(".")
 }

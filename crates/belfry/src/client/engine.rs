@@ -81,7 +81,9 @@ impl EngineApi {
             CliError::new(FailureKind::Usage, message)
         };
         let uri: Uri = url.parse().map_err(|_| refuse())?;
+        // Calls name their paths from the root: one in the address would be lost.
         let authority = uri.authority().filter(|_| uri.path() == "/").ok_or_else(refuse)?;
+        // An IPv6 address stands in brackets in a URL, and without them in a socket address.
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let (tls, usual_port) = match uri.scheme_str() {
             Some("http") => (None, 80),
@@ -115,6 +117,7 @@ impl EngineApi {
         if let Some(mut connection) = idle.take() {
             match connection.send(request).await {
                 Ok(response) => return read(response, connection, idle).await,
+                // The engine had closed the idle connection: nothing was sent, so it is sent anew without doubt.
                 Err(UnsentRequest::Returned(returned, _)) => request = *returned,
                 Err(UnsentRequest::Lost(reason)) => return Err(CallError::Lost(reason)),
             }
@@ -133,6 +136,7 @@ impl EngineApi {
         path: &str,
         body: RequestBody,
     ) -> Result<EngineAnswer, CallError> {
+        // Over a fresh connection: a body that is made while it is sent cannot be sent a second time.
         let mut connection = self.open().await?;
         let mut request = self.request(Method::POST, path, body);
         let lines = HeaderValue::from_static("application/x-ndjson");
@@ -231,6 +235,7 @@ async fn read(
     let body = timeout(ANSWER_TIMEOUT, Limited::new(body, ANSWER_BYTES).collect()).await;
     let body = body.map_err(|_| CallError::Lost("the answer did not end".to_owned()))?;
     let body = body.map_err(|error| CallError::Lost(error.to_string()))?.to_bytes();
+    // Only with the whole answer read is the connection good for another call.
     *idle = Some(connection);
     Ok(EngineAnswer::new(&head, body))
 }

@@ -29,6 +29,7 @@ impl Client {
     /// A client of the engine at `--url`, or where the configuration has it listen. Connects to nothing yet.
     pub(crate) fn new(global: &Global, config: &Config) -> anyhow::Result<Self> {
         let mut listen = config.server.listen;
+        // `0.0.0.0` stands for every address of this machine: the engine is called at one of them.
         if listen.ip().is_unspecified() {
             listen.set_ip([127, 0, 0, 1].into());
         }

@@ -153,6 +153,7 @@ impl ChannelSettings for smtp::Settings {
     }
 
     fn attempts(&self) -> u16 {
+        // Mail that is put off is tried every 30 min by default: that makes five days (RFC 5321, section 4.5.4.1).
         240
     }
 

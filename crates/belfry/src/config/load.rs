@@ -237,6 +237,7 @@ fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<Mistake>) 
     let names: Vec<String> = layer.iter().map(|setting| setting.path.join(".")).collect();
     for [said, other] in RIVALS {
         let says = |key: &str| names.iter().any(|name| name == key);
+        // A place that says both contradicts itself, which the check names.
         if says(said) && !says(other) {
             take_out(table, other);
         }
@@ -264,6 +265,7 @@ fn variable_path(name: &str) -> Vec<String> {
 
 fn literal(value: &str) -> Value {
     let line = format!("value = {value}");
+    // A line end in the value could set further keys: then it is a text.
     let table = line.parse::<Table>().ok().filter(|table| table.len() == 1);
     table
         .and_then(|mut table| table.remove("value"))

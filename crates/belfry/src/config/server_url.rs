@@ -143,6 +143,7 @@ impl ServerAddress {
         let mut text = format!("{before}:");
         for byte in password.bytes() {
             match byte {
+                // Only unreserved characters stay as they are (RFC 3986, section 2.3): another one could end the password.
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                     text.push(byte.into());
                 }
@@ -179,6 +180,7 @@ impl FromStr for ServerAddress {
                 "has an @ after the host: in a user or password write / ? # @ , as %2F %3F %23 %40 %2C",
             );
         }
+        // The last one, so that no part of a password is shown as the host.
         let user_end = authority.rfind('@').map_or(0, |at| at + 1);
         let host_start = scheme.len() + "://".len() + user_end;
         Ok(Self { text: text.to_owned(), scheme_end: scheme.len(), host_start })

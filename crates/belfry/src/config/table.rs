@@ -22,11 +22,13 @@ pub(super) fn read_table<T: DeserializeOwned>(
         let message = error.inner().message();
         let segments: Vec<Segment> = error.path().iter().cloned().collect();
         let path = join(prefix, &segments);
+        // A field that was taken out as wrong is missing in the next round, and was named already.
         let is_missing_by_removal = quoted(message, "missing field ")
             .is_some_and(|field| removed.contains(&dotted(&path, field)));
         if !is_missing_by_removal {
             problems.push(Mistake::new(path.clone(), explain(message)));
         }
+        // Each round takes something out, so there is a last one.
         if !remove(&mut table, &segments) {
             return None;
         }

@@ -52,6 +52,7 @@ impl TemplateConfig {
                     .map_err(|error| wrong(format!("cannot read {}: {error}", file.display())))?;
                 serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)
                     .map_err(|error| wrong(format!("{} is not JSON: {error}", file.display())))?;
+                // A line end at the end of the file would be sent with every notification.
                 Bytes::copy_from_slice(bytes.trim_ascii())
             }
             _ => {

@@ -82,9 +82,11 @@ pub(crate) fn run(command: &CredentialCommand, config: Option<&Path>) -> anyhow:
 
 fn make(file: &Path) -> anyhow::Result<ExitCode> {
     let key = sealed::generate()?;
+    // Created with its mode: there is no moment in which another user could open it.
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     let written = created.and_then(|mut created| {
         created.write_all(format!("{key}\n").as_bytes())?;
+        // What is sealed with a key that a power cut took away is lost.
         created.sync_all()
     });
     written.map_err(|error| {
@@ -112,6 +114,7 @@ fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     }
     let refuse = |message: &str| CliError::new(FailureKind::BadInput, message);
     let mut secret = String::new();
+    // One byte more than is allowed tells a secret that is too long.
     let read = io::stdin().take(SECRET_BYTES + 1).read_to_string(&mut secret);
     read.map_err(|error| {
         if error.kind() == io::ErrorKind::InvalidData {
@@ -240,12 +243,14 @@ fn replace(file: &Path, text: &str) -> Result<(), CliError> {
         fail(format!("{}: {error}{advice}", beside.display()))
     })?;
     let mut write = || -> io::Result<()> {
+        // All before the rename: the file that takes the place has its owner, its mode and its whole content.
         fchown(&created, Some(before.uid()), Some(before.gid()))?;
         created.set_permissions(before.permissions())?;
         created.write_all(text.as_bytes())?;
         created.sync_all()?;
         fs::rename(&beside, file)?;
         match file.parent() {
+            // A rename is durable when its directory is.
             Some(directory) => fs::File::open(directory)?.sync_all(),
             None => Ok(()),
         }

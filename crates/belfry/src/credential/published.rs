@@ -48,6 +48,7 @@ pub(crate) fn refusal(secret: &str) -> Option<String> {
             "is the placeholder of the documentation: put a secret of your own here".to_owned(),
         );
     }
+    // Anywhere in it: a secret may stand behind `whsec_`, or within a PEM text.
     let (_, place) = PUBLISHED.iter().find(|(published, _)| secret.contains(published))?;
     Some(format!("is {place}, which everybody knows: make one of your own"))
 }

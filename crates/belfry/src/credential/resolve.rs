@@ -144,6 +144,7 @@ impl Credentials {
         if !is_sealed(text) {
             return Ok(None);
         }
+        // Before it is opened: a complaint about another setting may show what was in it (decision 0014).
         if settings::at(place.kind, &place.setting).next().is_none() {
             return Err("is sealed, and no secret: write it in the clear".to_owned());
         }
@@ -262,6 +263,7 @@ impl OpenedSecrets {
     /// `message` if it shows nothing that was sealed; otherwise words without it. What reads a setting does not know that
     /// it was sealed, and may repeat a part of it.
     pub(crate) fn conceal(&self, message: String) -> String {
+        // Piece by piece: a message may repeat one line of a PEM text.
         let pieces = self.0.iter().flat_map(|secret| secret.expose().split_whitespace());
         let mut pieces = pieces.filter(|piece| piece.len() >= RECOGNIZED_BYTES);
         if pieces.any(|piece| message.contains(piece)) {

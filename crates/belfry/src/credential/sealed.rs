@@ -199,6 +199,7 @@ impl MasterKey {
         }
         for key in keys {
             let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| damaged())?;
+            // A copy for each key: a failed opening may leave anything in it.
             let mut data = sealed.to_vec();
             let Ok(opened) = key.open_in_place(nonce, aad(), &mut data) else { continue };
             let secret = std::str::from_utf8(opened);

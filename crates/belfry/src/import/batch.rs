@@ -86,6 +86,7 @@ impl BatchReading {
         let mut input = BufReader::with_capacity(256 * 1024, input);
         let start =
             input.fill_buf().with_context(|| format!("cannot read {}", name(&args.file)))?;
+        // The byte order mark that spreadsheets write is no part of the first row.
         if start.starts_with(b"\xef\xbb\xbf") {
             input.consume(3);
         }

@@ -281,6 +281,7 @@ impl<R: BufRead> Records<R> {
             match result {
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
+                    // Read to its end over the same buffers, so that the next row is found.
                     (filled, record.cells, record.is_too_long) = (0, 0, true);
                 }
                 ReadRecordResult::Record => break,

@@ -94,6 +94,7 @@ pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode
         let import = Import { args, engine, idle, rejects, progress, summary, stop: None };
         import.run(batches).await
     })?;
+    // The receiver went with the import, so a reader that is not at the end stops at its next message.
     if reader.join().is_err() {
         anyhow::bail!("the reading thread panicked: this is a defect, please report it");
     }
@@ -130,6 +131,7 @@ impl Import<'_> {
         let mut under_way = FuturesUnordered::new();
         let mut at_end = false;
         loop {
+            // After a stop nothing more is sent, and what is under way is waited for: its answers say what was accepted.
             let may_start = !at_end && self.stop.is_none() && under_way.len() < limit;
             tokio::select! {
                 Some(submitted) = under_way.next(), if !under_way.is_empty() => {

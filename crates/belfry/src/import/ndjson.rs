@@ -43,6 +43,7 @@ impl<R: BufRead> Ndjson<R> {
             }
             self.line += 1;
             self.offset += bytes;
+            // Of a line that is too long only the start is here: blank so far, it may still hold something.
             if self.line < from
                 || (raw.iter().all(u8::is_ascii_whitespace) && raw.len() <= LINE_BYTES)
             {

@@ -68,9 +68,11 @@ impl Row {
             return self;
         }
         let Some(fields) = self.json.trim_end().strip_suffix('}') else { return self };
+        // Written into the text: read and written anew, numbers and the order of fields could change.
         let comma = if fields.trim_end().ends_with('{') { "" } else { "," };
         let key = serde_json::Value::from(key);
         let json = format!("{fields}{comma}\"idempotency_key\":{key}}}");
+        // A row that is rejected goes to the rejects as it was, without the key.
         let raw = self.raw.take().unwrap_or_else(|| std::mem::take(&mut self.json).into_bytes());
         Self { line: self.line, json, raw: Some(raw) }
     }

@@ -91,6 +91,7 @@ pub(super) async fn submit(
                 }
                 tokio::time::sleep(wait).await;
             }
+            // Each such answer names one of the rows at least, so there is a last one.
             SubmitReply::Bad(errors) => rows = take_out(rows, &errors, on_error, &mut result.bad),
             SubmitReply::Failed { is_unknown, failure } => {
                 result.broken = broken(&rows, is_unknown, failure);

@@ -158,6 +158,7 @@ impl Backend {
     pub(super) async fn end(&self, ending: Ending) {
         match self {
             Self::Sqlite(store) => {
+                // Before the close, which notes an end in order: a byte behind that note says that there was a fault.
                 if ending == Ending::Faulted
                     && let Err(error) = store.fault_mark().and_then(|mut mark| mark.write_all(b"X"))
                 {

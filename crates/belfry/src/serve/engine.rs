@@ -46,11 +46,13 @@ impl Engine {
     /// then the process lives and is not ready.
     pub(super) async fn start(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Self> {
         role.check(config)?;
+        // Files are read and channels built before anything is connected to: a mistake ends the start at once.
         let live = Live::new(config)?;
         if role.consumes() {
             live.warn_of_forgetful();
         }
         let mut random = fastrand::Rng::with_seed(seed(clock));
+        // Before the store is opened: it tells other workers the address, and probes are answered while it is waited for.
         let listener = TcpListener::bind(config.server.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.server.listen))?;
@@ -62,9 +64,11 @@ impl Engine {
         let (site, sites) = watch::channel(api::starting(readiness.clone()));
         stages.serve(listener, sites)?;
         let backend = Backend::open(role, config, listen, clock, random.u64(..)).await?;
+        // From here on the time of all who share the store: its database's (decision 0022).
         let clock = backend.clock(clock);
         // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
         backend.set_working(config.queue.url.is_none());
+        // Before anything is claimed: what waits for a channel that is not configured stays parked.
         backend.store().offer(live.channel_names()).await?;
         let link = BrokerLink::open(role, &config.queue, clock, &mut random).await?;
         for (name, available) in
@@ -163,9 +167,11 @@ impl Engine {
     /// wire is answered and settled, and what was not started is handed back. A cluster learns of it at once: other workers take
     /// the partitions over while this process finishes.
     pub(super) async fn drain(&mut self) -> Result<(), &'static str> {
+        // Not ready from now on, so that a load balancer sends no more requests.
         self.works.send_replace(false);
         self.stages.stop();
         self.backend.set_working(false);
+        // Only the stages use the link from here on: when they have ended, tickets that were not received go back.
         let broker = self.link.take().map(BrokerLink::release);
         while let Some(ended) = self.stages.senders.next().await {
             if let Err(error) = ended {
@@ -176,6 +182,7 @@ impl Engine {
         if let Some(broker) = broker {
             broker::close(broker).await;
         }
+        // A store that failed has not written everything that was reported, however the stages ended.
         let failed = self.backend.failed().borrow().is_some();
         self.backend.close().await;
         if failed { Err("the store failed meanwhile") } else { Ok(()) }

@@ -73,6 +73,7 @@ impl Live {
         listen: SocketAddr,
     ) -> anyhow::Result<Changes> {
         let keys = new.server.api_keys();
+        // The address stays until a restart: if it is beyond loopback, taking the last key away would open it to all.
         api::check_listen(listen, &keys)
             .context("server.keys: the address stays until a restart")?;
         let channels =
@@ -91,6 +92,7 @@ impl Live {
         intake.replace(Arc::new(channels), templates);
         self.keys.send_replace(keys);
         self.templates = sources;
+        // What needs a restart stays as it was at the start, so the next reload names it again.
         self.config.follow(new);
         Ok(Changes { made, left })
     }

@@ -23,6 +23,7 @@ impl Senders {
         let senders = Self::default();
         for (number, seed) in (0..count).zip(deliver.seed..) {
             let (ended, end) = oneshot::channel();
+            // The factor, 2^64 divided by the golden ratio, spreads neighbouring numbers over all bits.
             let deliver =
                 Deliver { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..deliver.clone() };
             std::thread::Builder::new().name(format!("sender-{number}")).spawn(move || {

@@ -216,6 +216,7 @@ impl Stages {
             seed: parts.random.u64(..),
         };
         self.senders = Senders::start(parts.config.delivery.threads(), &deliver)?;
+        // It holds a sender of reports: settle ends when the last one is gone, and the threads have theirs.
         drop(deliver);
         let settle = Settle {
             store: parts.backend.store() as _,
@@ -238,6 +239,7 @@ impl Stages {
         let failing = self.failing.clone();
         self.tasks.spawn(name, async move {
             if let Err(error) = run.await {
+                // The engine ends by the first reason: one that finds no room is not needed.
                 let _told_already = failing.try_send(format!("{name}: {error}"));
             }
         });
