@@ -78,6 +78,7 @@ fn build(root: &Path, selection: &[&str]) -> anyhow::Result<Vec<Program>> {
     let mut programs = Vec::new();
     for message in Message::parse_stream(std::io::BufReader::new(messages)) {
         let Message::CompilerArtifact(artifact) = message? else { continue };
+        // Binaries and examples are built as well, and are no tests.
         let Some(executable) = artifact.executable.filter(|_| artifact.profile.test) else {
             continue;
         };
@@ -102,6 +103,7 @@ fn run_all(programs: Vec<Program>, out: &mut (impl Write + Send)) -> anyhow::Res
     let ended = Mutex::new((out, Vec::new()));
     let work = || -> anyhow::Result<()> {
         loop {
+            // A statement of its own: the lock is free again while the program runs.
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(program) = next else { return Ok(()) };
             let outcome = program.run()?;
@@ -129,6 +131,7 @@ impl Program {
     fn run(&self) -> anyhow::Result<ProgramRun> {
         let began = Instant::now();
         let mut command = Command::new(&self.executable);
+        // Cargo runs tests in the folder of their package, and tests read files from there.
         let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot run {}", self.executable.display()))?;
         let printed = [output.stdout, output.stderr].concat();

@@ -115,6 +115,7 @@ impl Workspace {
                 let module = self.module(from)?;
                 let child = (krate.clone(), [place.as_slice(), &[name.to_owned()]].concat());
                 if self.module(&child).is_some()
+                    // An import that begins with the name that it gives (`use feed::feed`) would lead back here.
                     || module.imported.get(name).is_some_and(|target| target != path)
                 {
                     return self.lookup(from, path, steps);
@@ -147,6 +148,7 @@ impl Workspace {
             let target = [glob.as_slice(), path].concat();
             self.resolve(at, &target, steps).filter(|found| self.defines(found, path))
         };
+        // What is found nowhere, such as an item that a macro makes, counts as defined here.
         module.globs.iter().find_map(through).or(Some(here))
     }
 
@@ -199,6 +201,7 @@ struct Found {
 /// The sets of files that reach each other, in order.
 fn circles(imports: &BTreeSet<Import>) -> BTreeSet<Vec<&str>> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    // A module names its parts, and they take from it: that is nesting and no circle.
     for import in imports.iter().filter(|import| !import.is_upward) {
         next.entry(&import.from.file).or_default().insert(&import.to.file);
     }

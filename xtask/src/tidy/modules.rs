@@ -225,6 +225,7 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
+        // A single name is defined here or was imported, and a `use` is read by itself.
         if path.segments.len() > 1 {
             let segments = path.segments.iter().map(|segment| segment.ident.to_string());
             self.named.insert(segments.collect());
