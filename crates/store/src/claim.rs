@@ -82,7 +82,9 @@ impl ClaimRequest {
     /// do not answer (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
     /// switches", 1998).
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
+        // Urgent lanes fill more than the window of the other ones, and a lane's last chunk may go beyond either.
         let left = self.total_window_of(priority).saturating_sub(of_all);
+        // Rounded up, so that the last place of the window is still given to a lane that has nothing.
         priority <= self.lowest && of_lane < self.lane_window.min(left.div_ceil(2))
     }
 

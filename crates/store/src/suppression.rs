@@ -151,8 +151,11 @@ impl FromStr for EventPosition {
     type Err = PositionError;
 
     fn from_str(text: &str) -> Result<Self, PositionError> {
+        // The text is as long as a caller made it, and the message quotes it.
         let refuse = || PositionError(text.chars().take(80).collect());
+        // A number alone is taken as well: users name the start `0`.
         let (transaction, event) = text.split_once('-').unwrap_or((text, "0"));
+        // Both databases keep signed numbers: a larger one would be negative there, and stand before the start.
         let number =
             |digits: &str| digits.parse::<i64>().ok().and_then(|it| u64::try_from(it).ok());
         let number = |digits| number(digits).ok_or_else(refuse);

@@ -27,6 +27,7 @@ const PROBLEMS: usize = 100;
 impl Audit {
     pub(crate) fn report(&mut self, problem: String) {
         self.problem_count += 1;
+        // A damaged store may have a problem for each batch, and all of them are held until the end.
         if self.problems.len() < PROBLEMS {
             self.problems.push(problem);
         }
@@ -59,6 +60,7 @@ impl<'a> BatchAudit<'a> {
             self.audit.report(format!("batch {batch}: a chunk of {count} has {found} members"));
         }
         for index in members.iter() {
+            // What is claimed or begun counts as pending in the totals, too.
             self.account(index, State::Pending);
         }
     }
@@ -66,6 +68,7 @@ impl<'a> BatchAudit<'a> {
     /// Accounts for what a row of the log ended.
     pub(crate) fn add_log(&mut self, entries: &[u8]) -> Result<(), StoreError> {
         for group in decode_log(entries)? {
+            // A requeue may undo a death, in this row or another one: `finish` accounts for those that stay.
             self.deaths.add(&group);
             if group.attempted.state.is_terminal() && group.attempted.state != State::Dead {
                 for index in group.indexes {
@@ -84,6 +87,7 @@ impl<'a> BatchAudit<'a> {
                 self.audit
                     .report(format!("batch {batch}: member {index} was requeued and not dead"));
             }
+            // Two deaths without a requeue between them are two ends: the second one is reported.
             for _ in 0..deaths {
                 self.account(index, State::Dead);
             }

@@ -54,6 +54,7 @@ const QUARANTINE: u16 = limits::CRASHES_BEFORE_SUSPICION + limits::WEIGHT_BEFORE
 
 /// The fate of each chunk that a process had in flight, in their order.
 pub(crate) fn judge(end: ProcessEnd, in_flight: &[InFlight]) -> Vec<Fate> {
+    // Counted by what was known before: what this crash makes a suspect was not tried as one.
     let suspects = suspects(in_flight);
     let (mut fates, mut apart) = (Vec::with_capacity(in_flight.len()), Vec::new());
     for (place, chunk) in in_flight.iter().enumerate() {
@@ -62,6 +63,7 @@ pub(crate) fn judge(end: ProcessEnd, in_flight: &[InFlight]) -> Vec<Fate> {
             None => Fate::Returned,
             Some(crashes) if crashes < limits::CRASHES_BEFORE_SUSPICION => Fate::Counted(crashes),
             Some(crashes) if crashes < QUARANTINE => {
+                // Divided below with the suspects of all other chunks: no two parts may be due at the same time.
                 apart.push((place, *chunk));
                 Fate::Suspected { crashes, parts: Vec::new() }
             }
@@ -78,6 +80,7 @@ pub(crate) fn judge(end: ProcessEnd, in_flight: &[InFlight]) -> Vec<Fate> {
 
 /// Whether suspects that wait are cleared of the crashes in which they were alone: the process ends without any of them.
 pub(crate) fn clears_others(ending: Ending, in_flight: &[InFlight]) -> bool {
+    // An end in order is no crash, and says nothing of what waits.
     ending != Ending::Left && suspects(in_flight) == 0
 }
 
@@ -96,6 +99,7 @@ fn divide(
     let total: usize = suspects.iter().map(|(_, chunk)| chunk.count).sum();
     let size = total.div_ceil(limits::SUSPECT_PARTS).max(1);
     let mut parts = Vec::new();
+    // The first part waits as well: a process that it ends must not start again too often for its supervisor.
     let (mut due_at, mut room) = (now.plus(limits::SUSPECT_PAUSE), size);
     for (place, chunk) in suspects {
         let mut left = chunk.count;
@@ -149,7 +153,9 @@ impl ProcessEnd {
             Ending::Faulted => limits::FAULT_WEIGHT,
         };
         match (chunk.is_suspect(), suspects) {
+            // Only a crash with no other suspect in flight says something of a single delivery.
             (true, 1) => Some(chunk.crashes + weight),
+            // Nothing more is held against it, but it is divided again: `None` would return it whole.
             (true, _) => Some(chunk.crashes),
             (false, 0) => Some(chunk.crashes + 1),
             // If it is the cause after all, it soon ends a process without the suspects.

@@ -280,6 +280,7 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
 
 /// The address of a content.
 pub(crate) fn address_of(payload: &Bytes, options: &Bytes) -> ContentAddress {
+    // The address of an empty slice means nothing: two of them are the same content wherever they point to.
     let start = |bytes: &Bytes| if bytes.is_empty() { 0 } else { bytes.as_ptr().addr() };
     [start(payload), payload.len(), start(options), options.len()]
 }
@@ -289,6 +290,7 @@ pub(crate) fn address_of(payload: &Bytes, options: &Bytes) -> ContentAddress {
 impl<'a> Table<'a> {
     fn position(&mut self, payload: &'a Bytes, options: &'a Bytes) -> u64 {
         let next = self.contents.len() as u64;
+        // All contents are borrowed for as long as the table lives, so no address is used for another one meanwhile.
         *self.positions.entry(address_of(payload, options)).or_insert_with(|| {
             self.contents.push((payload, options));
             next
@@ -363,6 +365,7 @@ pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
 impl<'a> Decoder<'a> {
     fn number(&mut self) -> Result<u64, StoreError> {
         let mut number = 0;
+        // Ten bytes hold 64 bits: a longer number is damage.
         for shift in (0..64).step_by(7) {
             let &byte = self.bytes.get(self.position).ok_or_else(|| damaged("a number"))?;
             self.position += 1;

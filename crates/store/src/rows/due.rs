@@ -42,11 +42,13 @@ impl DueCursor {
 
     /// When its span begins.
     pub(crate) const fn begins_at(self) -> Timestamp {
+        // The spans of `START` and `END` lie beyond all instants.
         Timestamp::from_millis(self.span.saturating_mul(1 << SPAN_BITS))
     }
 }
 
 pub(crate) const fn span_of(at: Timestamp) -> i64 {
+    // Rounded down below zero as well, as `due_at >> 14` is in the index.
     at.millis() >> SPAN_BITS
 }
 

@@ -77,6 +77,7 @@ impl Lanes {
     /// Where the next page of lanes begins, if some may be due that are not known: to be read before a claim. Nothing needs to
     /// be known while nothing may be claimed.
     pub(crate) fn unread(&mut self, request: &ClaimRequest) -> Option<DueCursor> {
+        // Noted even when nothing is to be read: `keeps` goes by it until the next claim.
         self.span_now = span_of(request.now);
         let is_wanted = self.read_to.span <= self.span_now && self.has_room(request);
         is_wanted.then_some(self.read_to)
@@ -88,6 +89,7 @@ impl Lanes {
             self.add(id, lane);
         }
         self.read_to = DueCursor::of(at, id).max(self.read_to);
+        // Not by `add_due`: a page may reach into later spans, and the cursor passes them, so all it brings is kept.
         self.note_due(id, at);
     }
 
@@ -99,13 +101,16 @@ impl Lanes {
     /// Whether a due time of a lane is to be kept in memory. What is not is found in `chunk_due` when its span begins.
     pub(crate) fn keeps(&mut self, id: LaneId, at: Timestamp) -> bool {
         let place = DueCursor::of(at, id);
+        // What is due now must not wait until the cursor has come through a backlog.
         if place.span <= self.span_now {
             return true;
         }
+        // The cursor has not been there: the lane is read when the span begins.
         if place > self.read_to {
             return false;
         }
         if self.waiting_count >= LANES_PER_PAGE {
+            // The cursor has been there, and would not find the lane again: it goes back.
             self.read_to = DueCursor::before(place.span);
             return false;
         }
@@ -122,6 +127,7 @@ impl Lanes {
 
     /// Makes a lane known that has no work yet.
     pub(crate) fn add(&mut self, id: LaneId, lane: Lane) {
+        // A new lane comes behind those that wait for their turn already.
         self.turns += 1;
         self.numbers.insert(lane.clone(), id);
         let (turn, readiness) = (self.turns, LaneReadiness::Idle);
@@ -131,6 +137,7 @@ impl Lanes {
     /// Forgets the lane if it has no work.
     pub(crate) fn forget_if_idle(&mut self, id: LaneId) {
         if let Some(work) = self.work.get(&id)
+            // What is claimed is counted here alone: a lane that was forgotten would never give it back to all lanes.
             && work.claimed == 0
             && work.next_due.is_none()
         {
@@ -177,6 +184,7 @@ impl Lanes {
             self.offered.as_ref().is_none_or(|offered| offered.contains(&work.lane.channel));
         work.next_due = next_due.filter(|_| is_offered);
         if let Some(at) = work.next_due {
+            // Even what is due waits: which lanes are ready is decided by the time of the claim that asks.
             work.readiness = LaneReadiness::Waiting;
             self.waiting.entry(work.lane.priority).or_default().insert((at, id));
             self.waiting_count += 1;
@@ -232,6 +240,7 @@ impl Lanes {
     pub(crate) fn remove_claimed(&mut self, id: LaneId, items: usize, is_gone: bool) {
         let weight = items + if is_gone { limits::CHUNK_WEIGHT } else { 0 };
         if let Some(work) = self.work.get_mut(&id) {
+            // A wrong count makes a window a little wrong; an underflow would close it, or end the process.
             debug_assert!(work.claimed >= weight, "more was settled than claimed");
             let weight = weight.min(work.claimed);
             work.claimed -= weight;
@@ -277,6 +286,7 @@ impl Lanes {
                 self.waiting_count -= 1;
                 let Some(work) = self.work.get_mut(&id) else { continue };
                 work.readiness = LaneReadiness::Ready;
+                // By turn, and not by due time: a lane with an old backlog would come first again and again.
                 self.ready.insert((work.lane.priority, work.turn), id);
             }
         }
@@ -285,6 +295,7 @@ impl Lanes {
 
     /// The lane had its turn: it goes behind the other lanes of its priority.
     pub(crate) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+        // Before the turn changes, which is part of the lane's key among the ready ones.
         self.dequeue(id);
         self.turns += 1;
         if let Some(work) = self.work.get_mut(&id) {
@@ -302,6 +313,7 @@ impl Lanes {
             lanes.iter().map(|(_, id)| *id).find(|id| self.is_open(*id, request))
         });
         let due = |id: LaneId| self.work.get(&id).and_then(|work| work.next_due);
+        // Lanes that are not known yet may have work from the beginning of the cursor's span on.
         let is_unread = self.read_to < DueCursor::END && self.has_room(request);
         let unread = is_unread.then(|| self.read_to.begins_at().max(request.now));
         ready.into_iter().chain(waiting).filter_map(due).chain(unread).min()
@@ -310,6 +322,7 @@ impl Lanes {
     /// The lanes that are due and whose windows are not full, in turn. Those that are passed have something claimed, so they
     /// are not more than the common window has room for.
     fn open_lanes(&self, request: &ClaimRequest) -> impl Iterator<Item = LaneId> {
+        // Lanes stand in order of priority, and windows only get smaller: behind the first that is full none has room.
         let with_room = self
             .ready
             .iter()

@@ -30,6 +30,7 @@ pub(crate) fn is_news(before: &Suppression, after: &Suppression) -> bool {
 /// The log of those that are not sent, which is found at `at`.
 pub(crate) fn log_row(suppressed: &SuppressedMembers, at: Timestamp) -> LogRow {
     let mut indexes: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
+    // In order of index, in which a row of the log takes them.
     for (index, detail) in suppressed {
         indexes.entry(detail).or_default().push(*index);
     }

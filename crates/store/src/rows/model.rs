@@ -96,12 +96,14 @@ impl BatchHistory {
         for delivery in deliveries(&self.batch, wanted)? {
             let batch = &self.batch;
             let id = NotificationId::new(batch.accepted_at, store_id, batch.id, delivery.index);
+            // Groups are written with their indexes in order.
             let of_this = |group: &&LogGroup| group.indexes.binary_search(&delivery.index).is_ok();
             let of_this = self.log.iter().filter(of_this);
             let mut attempts: Vec<Attempted> =
                 of_this.map(|group| group.attempted.clone()).collect();
             let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
             if chunk.is_none() && attempts.is_empty() {
+                // Its broadcast was withdrawn, and a later slice brings this line to the log.
                 attempts.extend(self.waiting.and_then(Waiting::attempted));
             }
             if chunk.is_none() {
@@ -128,6 +130,7 @@ impl BatchHistory {
                 state,
                 next_attempt_at,
                 attempts,
+                // A look-up for each: the caller makes it for those that it shows.
                 fallback_id: None,
             });
         }
@@ -181,6 +184,7 @@ fn detach(delivery: &Delivery) -> Delivery {
         recipient: ByteString::from(&*alternative.recipient),
         payload: copy(&alternative.payload),
         options: copy(&alternative.options),
+        // Channel and destination were not parts of the row's bytes.
         ..alternative.clone()
     };
     let fallback = |fallback: &Arc<Fallback>| {

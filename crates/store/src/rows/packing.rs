@@ -69,6 +69,7 @@ impl BatchPacker {
         drafts: Vec<Draft>,
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
+        // Before any draft is placed: batches are shared by callers, and a refusal must leave nothing in them.
         self.check_keys(store, &drafts)?;
         let mut admissions = Vec::with_capacity(drafts.len());
         for draft in drafts {
@@ -78,10 +79,12 @@ impl BatchPacker {
             };
             let key = (draft.envelope.tenant.clone(), idempotency.key.clone());
             let fingerprint = idempotency.fingerprint;
+            // A key that came in earlier in this transaction is not in the store yet.
             let known = match self.keys.get(&key) {
                 Some(&(_, id)) => Some(id),
                 None => match store.key_use(&key.0, &key.1)? {
                     Some((KeyUse::Notification(id), _)) => Some(id),
+                    // `check_keys` has refused the key of a broadcast.
                     Some((KeyUse::Broadcast(_), _)) | None => None,
                 },
             };
@@ -121,6 +124,7 @@ impl BatchPacker {
     fn place(&mut self, store: &mut impl Batches, draft: Draft, now: Timestamp) -> NotificationId {
         let Draft { envelope, recipient, content, idempotency: _ } = draft;
         let fits = |batch: &BatchBuilder| batch.fits(&recipient, &content);
+        // Most drafts follow others with their envelope: to compare it costs less than to hash it.
         let last = self.batches.get(self.last).filter(|batch| batch.envelope == envelope);
         let position = match last {
             Some(batch) if fits(batch) => self.last,
@@ -183,6 +187,7 @@ impl BatchBuilder {
     /// Whether one more stays within the bounds of a batch.
     pub(crate) fn fits(&self, recipient: &ByteString, content: &Content) -> bool {
         let (bytes, _) = self.with(recipient, content);
+        // A single one goes in whatever its size: the bounds of a request are below those of a batch (`limits`).
         self.items.is_empty()
             || (self.items.len() < limits::BATCH_ITEMS && bytes <= limits::BATCH_BYTES)
     }
@@ -191,11 +196,13 @@ impl BatchBuilder {
     pub(crate) fn push(&mut self, recipient: ByteString, content: Content) -> u16 {
         let index = u16::try_from(self.items.len()).unwrap_or(u16::MAX);
         (self.bytes, self.is_shared) = self.with(&recipient, &content);
+        // With the first fallback all contents move to a table, those of the items before it as well.
         if content.fallback.is_some() && self.listed.is_empty() {
             self.listed =
                 self.items.iter().flat_map(|(_, content)| addresses_of(content)).collect();
         }
         if content.fallback.is_some() || !self.listed.is_empty() {
+            // An address stands for its content only while that is alive, and the items hold it from here on.
             self.listed.extend(addresses_of(&content));
         }
         self.items.push((recipient, content));
@@ -213,9 +220,11 @@ impl BatchBuilder {
             return (grown + common + self.bytes_with_fallbacks(content), false);
         }
         match self.items.first() {
+            // While all share one content it stands beside the items, once, and is not counted.
             None => (grown, true),
             Some((_, first)) if self.is_shared && is_same(first, content) => (grown, true),
             Some((_, first)) if self.is_shared => {
+                // Shared no longer: each item before has a copy of its own now.
                 let first_bytes = first.bytes_stored();
                 (grown + first_bytes * self.items.len() + content_bytes, false)
             }

@@ -59,6 +59,7 @@ impl Owned {
         let mut members = Members::default();
         for &(place, id) in asked {
             let index = id.index();
+            // An id also tells the store and the time of acceptance: one that does not fit was never given here.
             let same = NotificationId::new(self.accepted_at, store_id, self.id, index);
             let answer = if same != id || index >= self.count {
                 Requeued::Unknown

@@ -37,6 +37,7 @@ pub(crate) fn apply<'a>(chunk: &ChunkRow, settlement: &'a Settlement) -> Option<
     }
     let mut rest = chunk.members();
     let mut indexes = settlement.groups.iter().flat_map(|group| &group.indexes);
+    // One that is settled already, or named twice, makes all of it stale: a part of it must not apply.
     if !indexes.all(|&index| rest.remove(index)) {
         return None;
     }
@@ -94,6 +95,7 @@ impl<'a> Applied<'a> {
         };
         match group.disposition {
             Disposition::Ended(state) => {
+                // A delivery that is reported as expired was not sent.
                 let attempt = if state == State::Expired { 0 } else { chunk.attempt };
                 self.log.push(&line(attempt, state), indexes());
                 self.ended.push((state, group.indexes.len()));
