@@ -79,17 +79,20 @@ impl Snapshot {
         let mut withdrawn = self.waiting()?;
         withdrawn.retain(|_, (_, is_withdrawn)| *is_withdrawn);
         let mut audit = Audit::default();
+        // What lies behind the last batch is looked at now: later there are rows of batches that came in meanwhile.
         for (sql, what) in [(CHUNKS, "chunk"), (LOG, "log row")] {
             let mut beyond = self.connection.prepare_cached(sql)?;
             let mut beyond = Side::new(beyond.query(params![batch_max, i64::MAX])?)?;
             beyond.report_strays(i64::MAX, what, &mut audit)?;
         }
+        // Not zero: a row of a batch with a number that is never given is to be found, too.
         let passed = i64::MIN;
         Ok(Auditing { audit, totals, open, withdrawn, batch_max, log_max, passed, rows_max })
     }
 
     /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
     pub(super) fn audit_slice(&self, mut auditing: Auditing) -> Result<AuditSlice, StoreError> {
+        // Asked with each slice: its chunks and its log are those of this moment as well.
         let open_now = self.open_broadcasts()?;
         let waiting_now = self.waiting()?;
         let bounds = params![auditing.passed, auditing.batch_max];
@@ -122,6 +125,7 @@ impl Snapshot {
             // What was withdrawn since, and is not in the log, is put back by this.
             let state = if was_withdrawn { State::Cancelled } else { State::Pending };
             let waiting = is_behind(&waiting_now).then_some(state);
+            // Nothing of an open broadcast is accepted, so each chunk and each line of it is one too many.
             let expected = if is_open { 0 } else { count };
             let mut members = BatchAudit::new(batch, expected, waiting, &mut of_batch);
             while let Some(chunk) = chunks.take(batch)? {
@@ -173,12 +177,15 @@ impl Auditing {
         was_open: bool,
         since: &[Vec<u8>],
     ) -> Result<(), StoreError> {
+        // Those that are not told in words; `report` counts the other ones.
         self.audit.problem_count += of_batch.problem_count - of_batch.problems.len() as u64;
         of_batch.problems.into_iter().for_each(|problem| self.audit.report(problem));
+        // If it was sealed since, the totals of the start still have nothing of it.
         if was_open {
             return Ok(());
         }
         let mut account = of_batch.account;
+        // Backwards: of a dead one that was requeued and then ended, the end is put back first.
         for entries in since.iter().rev() {
             for group in decode_log(entries)?.into_iter().rev() {
                 if group.attempted.state.is_terminal() {

@@ -27,6 +27,7 @@ impl Transaction<'_> {
         draft: &BroadcastDraft,
     ) -> Result<BroadcastOpened, StoreError> {
         let idempotency = draft.idempotency.as_ref();
+        // A caller is told before it uploads its recipients; a key that is used meanwhile is found by sealing.
         if let Some(idempotency) = idempotency
             && let Some((known, fingerprint)) = self.key_use(&draft.tenant, &idempotency.key)?
         {
@@ -57,6 +58,7 @@ impl Transaction<'_> {
                 &*draft.content.options,
                 &*draft.content.payload,
             ])?;
+        // Counts have a row of their own: SQLite would write the broadcast's content again with each change of one.
         self.sql("INSERT INTO unreleased (broadcast) VALUES (?1)")?.execute([id])?;
         Ok(BroadcastOpened::Opened(BroadcastId(id.cast_unsigned())))
     }
@@ -92,6 +94,7 @@ impl Transaction<'_> {
             if !batch.is_empty() {
                 self.store_batch(&batch, lane)?;
             }
+            // Nothing of it is due before it is sealed, and the lanes of a large broadcast would fill the memory.
             self.state.lanes.forget_if_idle(lane);
             added += group.recipients.len();
         }
@@ -108,6 +111,7 @@ impl Transaction<'_> {
         let OpenBroadcast { envelope, key } = self.open(id)?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
+            // Used by another caller since this one was opened.
             if self.key_use(&envelope.tenant, &key)?.is_some() {
                 return Err(StoreError::KeyReused { index: 0 });
             }
@@ -144,6 +148,7 @@ impl Transaction<'_> {
         if removed == size {
             return Ok(false);
         }
+        // The broadcast goes last: cut off before, the next start finds it open and removes the rest.
         self.sql("DELETE FROM unreleased WHERE broadcast = ?1")?.execute([number])?;
         self.sql("DELETE FROM broadcast WHERE id = ?1")?.execute([number])?;
         Ok(true)

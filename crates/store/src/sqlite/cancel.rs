@@ -58,6 +58,7 @@ impl Transaction<'_> {
             .optional()?;
         let Some((accepted_at, count, broadcast)) = batch else { return Ok(None) };
         let accepted_at = Timestamp::from_millis(accepted_at);
+        // The number of a batch can be guessed, and another store has the same: all of the id must fit.
         let same = NotificationId::new(accepted_at, self.state.store_id, id.batch(), id.index());
         if same != id || id.index() >= count {
             return Ok(None);
@@ -79,6 +80,7 @@ impl Transaction<'_> {
                 cancelled.cancelled = 1;
             }
         }
+        // Of an accepted batch that waits for nothing, what is in no chunk has ended.
         cancelled.ended = 1 - cancelled.under_way - cancelled.cancelled;
         Ok(Some(cancelled))
     }
@@ -102,6 +104,7 @@ impl Transaction<'_> {
         }
         let line = LogLine::unattempted(now, State::Cancelled);
         self.end(batch, &line, &Members::from_iter([index]))?;
+        // Withdrawing the broadcast counts those that wait by this number: this one is counted here.
         self.sql("UPDATE unreleased SET waiting = waiting - 1 WHERE broadcast = ?1")?
             .execute([broadcast])?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
@@ -121,6 +124,7 @@ impl Transaction<'_> {
             None => self.begin_cancel(id, tenant, now, &mut slice)?,
         };
         let Some(CancelCursor { after, until }) = place else { return Ok(None) };
+        // The index is named: by the order alone SQLite might take the table, and walk over the batches of all others.
         let mut select = self.sql(
             "SELECT id, count FROM batch INDEXED BY batch_of_broadcast \
              WHERE broadcast = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
@@ -172,15 +176,18 @@ impl Transaction<'_> {
             Ok((counts, row.get(2)?, Waiting::new(row.get(3)?)))
         });
         let Some(((recipients, waits), passed, waiting)) = row.optional()? else {
+            // Every batch has its chunk.
             return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
         };
         slice.recipients = Some(recipients.cast_unsigned());
+        // Asked a second time, those that wait are cancelled already, and in the totals.
         if waiting == Waiting::Pending {
             self.sql("UPDATE unreleased SET withdrawn_at = ?2 WHERE broadcast = ?1")?
                 .execute([number, now.millis()])?;
             self.count_ended(State::Cancelled, usize::try_from(waits).unwrap_or(usize::MAX));
             slice.counted.cancelled = waits.cast_unsigned();
         }
+        // Behind `passed` no batch has a chunk, and from now on none gets one.
         Ok(Some(CancelCursor { after: 0, until: passed }))
     }
 
@@ -196,6 +203,7 @@ impl Transaction<'_> {
         }
         self.end(chunk.batch, &LogLine::unattempted(now, State::Cancelled), members)?;
         self.shrink(chunk.id, &rest)?;
+        // It may have been the chunk that was due next.
         self.reset_due(chunk.lane)
     }
 

@@ -33,6 +33,7 @@ impl Transaction<'_> {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         let now = request.now;
         if self.state.room == Room::Spent {
+            // What is left of the reserve is for settling. Room that was made meanwhile is found by claiming again.
             return Ok(Claim { chunks: Vec::new(), next_at: Some(now.plus(limits::DISK_LOOK)) });
         }
         for chunk in self.leases_ended(now)? {
@@ -47,11 +48,14 @@ impl Transaction<'_> {
             && let Some(lane) = self.state.lanes.next(&request)
         {
             let (first, next_due) = self.first_ready(lane)?;
+            // A transaction that was undone may have noted work that is not there.
             let Some(first) = first.filter(|first| first.due_at <= now) else {
                 self.reset_due(lane)?;
                 continue;
             };
+            // The first one goes whatever its size, or a chunk larger than what is wanted would never be claimed.
             let room = if items == 0 { usize::MAX } else { request.items.saturating_sub(items) };
+            // Accepted chunk by chunk: those of all chunks of a claim could fill the memory.
             let mut fallbacks = Vec::new();
             let taken = self.take(&first, request, room, &mut fallbacks)?;
             let next_due = if fallbacks.is_empty() {
@@ -62,9 +66,11 @@ impl Transaction<'_> {
                 rows::next_due(self.connection, lane)?
             };
             match taken {
+                // The lane keeps its turn, so the next claim begins with it.
                 Taken::Left => break,
                 Taken::Ended(count) => {
                     ended += count;
+                    // It was given nothing to send, so it keeps its turn.
                     self.state.lanes.set_next_due(lane, next_due);
                 }
                 Taken::Leased(chunk) => {
@@ -79,6 +85,7 @@ impl Transaction<'_> {
             }
         }
         let next_due = self.state.lanes.next_at(&request);
+        // Only a transaction looks at the disk: without one an idle process would not learn that there is room again.
         let look = (self.state.room != Room::Plenty).then(|| now.plus(limits::DISK_LOOK));
         let next_at = next_due.into_iter().chain(self.next_lease_end()?).chain(look).min();
         Ok(Claim { chunks, next_at })
@@ -125,11 +132,13 @@ impl Transaction<'_> {
         let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
         let mut batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
         let mut members = chunk.members();
+        // Before its size is looked at: what has expired needs no room.
         if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &members)?;
             self.shrink(chunk.id, &Members::default())?;
             return Ok(Taken::Ended(chunk.count));
         }
+        // Before it is decoded, which a chunk that is left would cost with every claim.
         if chunk.count > room {
             return Ok(Taken::Left);
         }
@@ -233,6 +242,7 @@ impl Transaction<'_> {
     }
 
     pub(super) fn begin_chunk(&mut self, mark: Mark) -> Result<Begun, StoreError> {
+        // The epoch stays when a lease ends, so it alone would not refuse a holder that is late.
         let mut select = self.sql(
             "SELECT guarantee, begun_through FROM chunk JOIN batch ON batch.id = chunk.batch \
              WHERE chunk.id = ?1 AND epoch = ?2 AND lease_until IS NOT NULL",

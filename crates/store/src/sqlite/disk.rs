@@ -64,6 +64,7 @@ const BLOCK: usize = 1024 * 1024;
 
 impl FreeSpace for Statvfs {
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        // Not `f_bfree`: the blocks that are kept for root are no use to another user.
         let disk = rustix::fs::statvfs(directory)?;
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
@@ -87,6 +88,7 @@ impl Disk {
             directory: directory.to_owned(),
             free_space,
             reserve: Reserve { file, bytes },
+            // As if there had been room before, so that a start goes by the lower of both marks.
             room: Room::Plenty,
             accepts: watch::Sender::new(true),
         };
@@ -110,6 +112,7 @@ impl Disk {
         let mut free = self.free()?;
         while free < limits::DISK_TRANSACTION && self.reserve.bytes > 0 {
             self.reserve.give_back(limits::DISK_STEP).map_err(|error| self.failed(&error))?;
+            // Asked, and not added up: a neighbour may have taken what was given back.
             free = self.free()?;
         }
         let room = self.judge(free, owed);
@@ -129,6 +132,7 @@ impl Disk {
             Room::Plenty => limits::DISK_LOW,
             Room::Low | Room::Spent => limits::DISK_RESUME,
         };
+        // What the database is owed does not count here: a checkpoint can wait for room, and a settlement cannot.
         if free < limits::DISK_TRANSACTION && self.reserve.bytes <= limits::DISK_RESERVE_LAST {
             Room::Spent
         } else if free.saturating_sub(owed) < mark {
@@ -190,6 +194,7 @@ impl Reserve {
         let filled = self.allocate().and_then(|()| self.file.sync_all());
         match filled {
             Ok(()) => self.bytes = limits::DISK_RESERVE,
+            // Most likely the disk is full now: what was taken of it is given back at once.
             Err(_) => self.file.set_len(self.bytes)?,
         }
         filled

@@ -37,6 +37,7 @@ impl RecipientFilter {
     }
 
     pub(super) fn insert(&mut self, channel: &str, recipient: &str) {
+        // Made with the first entry: a store without a list spares the memory.
         if self.is_empty {
             self.is_empty = false;
             self.bits = vec![0; usize::try_from(FILTER_BITS / 64).unwrap_or(usize::MAX)];
@@ -57,6 +58,7 @@ impl RecipientFilter {
 
 /// The bits of one recipient: disjoint parts of one hash.
 fn places(channel: &str, recipient: &str) -> impl Iterator<Item = (usize, u64)> {
+    // Keyed by no secret: recipients that are made to collide cost look-ups, and nothing else.
     let mut hasher = DefaultHasher::new();
     (channel, recipient).hash(&mut hasher);
     let hash = hasher.finish();

@@ -44,6 +44,7 @@ impl Ingest for Sqlite {
         groups: Vec<RecipientGroup>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        // They are written like notifications, and so count towards the size of a transaction.
         let items = groups.iter().map(|group| group.recipients.len()).sum();
         let add = move |transaction: &mut Transaction<'_>| {
             transaction.add_recipients(broadcast, &groups, now)
@@ -60,6 +61,7 @@ impl Ingest for Sqlite {
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        // In slices, so that other commands have their turn. On a full disk as well: to remove something makes room.
         while !self
             .write(Synced, move |transaction| transaction.abandon_broadcast(broadcast))
             .await?

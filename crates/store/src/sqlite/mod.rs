@@ -131,12 +131,15 @@ impl Sqlite {
         let mut opened = open::open(path, options, free_space, now)?;
         opened.state.slicing = slicing;
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        // After the migrations: a reader refuses a schema that is not up to date.
         let reader = SqliteReader::open(path, Beside::Writer)?;
         let log = path.join(files::WAL);
+        // Weak: the writer ends when its last sender is gone, and holds this one itself.
         let nudge = Waker::from(Arc::new(Nudge(commands.downgrade())));
         let wal = WriteAheadLog::new(log, bounds, reader.pool(), nudge);
         let (changes, changes_receiver) = watch::channel(0);
         let (failed, failed_receiver) = watch::channel(None);
+        // Nothing is ever sent: that the sender is gone tells the end of the thread, whatever it was.
         let (ending, ended) = std_mpsc::sync_channel(1);
         let panicked = failed.clone();
         let accepts = opened.disk.accepts();
@@ -154,9 +157,11 @@ impl Sqlite {
         };
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| writer.run(queue))).is_err() {
+                // The writer's own sender is gone with it, and without a reason the store would look closed.
                 let reason = StoreError::Broken("its writer panicked".to_owned());
                 panicked.send_replace(Some(reason));
             }
+            // Last of all: then the files are closed, and the directory is free for the next owner.
             drop((panicked, ending));
         };
         let thread = std::thread::Builder::new().name("store-writer".to_owned());
@@ -281,6 +286,7 @@ impl Claims<Chunk> for Sqlite {
 impl Offer for Sqlite {
     async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError> {
         let offer = move |transaction: &mut Transaction<'_>| {
+            // Nothing is written: this is a command because the lanes are the writer's.
             transaction.state.lanes.offer(Some(channels));
             transaction.woke = true;
             Ok(())
@@ -382,6 +388,7 @@ impl Operations for Sqlite {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
+            // By `Pool::interrupt`. The question can be asked again.
             return Self::Unavailable("it took so long to read that it was interrupted".to_owned());
         }
         if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {

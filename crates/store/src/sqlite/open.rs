@@ -96,6 +96,7 @@ pub(super) fn open(
     now: Timestamp,
 ) -> Result<Opened, StoreError> {
     assert_library()?;
+    // Recipients and contents are not for other users of the machine.
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(directory).map_err(|error| io(directory, &error))?;
     let (mut lock, ending) = Owner::take(directory)?;
@@ -106,6 +107,7 @@ pub(super) fn open(
     configure(&connection, options)?;
     migrate(&mut connection, directory)?;
     let store_id = store_id(&connection, options.seed)?;
+    // Not the largest number that is there: those of batches that were removed must not be given again.
     let next_batch: Option<i64> = connection
         .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'batch'", [], |row| row.get(0))
         .optional()?;
@@ -136,6 +138,7 @@ pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
             format!("there is no store in {}: start `belfry serve` first", directory.display());
         return Err(StoreError::Schema(message));
     }
+    // The pool gives a connection to one question at a time, so it needs no lock of its own.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -147,6 +150,7 @@ pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
 
 /// The id of this store, which is part of every identifier.
 pub(super) fn read_store_id(connection: &Connection) -> Result<Option<u16>, StoreError> {
+    // The key has the name that the id had in the first stores.
     let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = 'realm'")?;
     Ok(select.query_row([], |row| row.get(0)).optional()?)
 }
@@ -155,6 +159,7 @@ fn store_id(connection: &Connection, seed: u64) -> Result<u16, StoreError> {
     if let Some(store_id) = read_store_id(connection)? {
         return Ok(store_id);
     }
+    // An identifier has 12 bits for it.
     let store_id = fastrand::Rng::with_seed(seed).u16(0..1 << 12);
     connection.execute("INSERT INTO meta (key, value) VALUES ('realm', ?1)", [store_id])?;
     Ok(store_id)
@@ -164,10 +169,12 @@ fn configure(connection: &Connection, options: Options) -> Result<(), StoreError
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let set = |name: &str, value: i64| connection.pragma_update(None, name, value);
+    // Before the journal mode: a database in WAL mode keeps the page size that it has.
     set("page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // `WriteAheadLog` makes the checkpoints, and sees their errors.
     set("wal_autocheckpoint", 0)?;
     set("cache_size", -WRITER_CACHE_KIB)?;
     if let Some(bytes) = options.size_max {
@@ -179,6 +186,7 @@ fn configure(connection: &Connection, options: Options) -> Result<(), StoreError
 
 fn migrate(connection: &mut Connection, directory: &Path) -> Result<(), StoreError> {
     if stored_version(connection)?.is_some_and(|version| version > known_version()) {
+        // The runner would only say that a migration is missing.
         return check_schema(connection, directory);
     }
     let failed = |error| StoreError::Schema(format!("{}: {error}", directory.display()));

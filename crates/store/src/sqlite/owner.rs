@@ -32,11 +32,13 @@ impl Owner {
     pub(super) fn take(directory: &Path) -> Result<(Self, Ending), StoreError> {
         let path = directory.join(LOCK);
         let mut options = OpenOptions::new();
+        // Not truncated: the record says how the owner before ended.
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let failed =
             |error: std::io::Error| StoreError::Broken(format!("{}: {error}", path.display()));
         let mut file = options.open(&path).map_err(failed)?;
         let locked = file.try_lock();
+        // Read even if another process has the lock: it names that process.
         let mut record = String::new();
         let is_read = file.read_to_string(&mut record).is_ok();
         match locked {
@@ -65,19 +67,23 @@ impl Owner {
 
     /// Replaces the record, and whatever follows it.
     fn write(&mut self, record: &str) -> std::io::Result<()> {
+        // Not synced: after a power cut the machine's id is another one, which says enough.
         self.file.rewind()?;
         writeln!(self.file, "{record:<width$}", width = RECORD - 1)?;
         self.file.set_len(RECORD as u64)
     }
 
     fn end(&mut self) -> std::io::Result<()> {
+        // The start came to nothing: the record of the owner before stays for the next one.
         if !self.is_signed {
             return Ok(());
         }
+        // The writer panicked, and its thread is unwinding.
         if std::thread::panicking() {
             self.file.seek(std::io::SeekFrom::End(0))?;
             return self.file.write_all(b"X");
         }
+        // What was written to the fault mark must outlive an end that looks orderly.
         let has_failed = self.file.metadata()?.len() > RECORD as u64;
         if has_failed { Ok(()) } else { self.write(ENDED) }
     }

@@ -42,6 +42,7 @@ impl Snapshot {
         &self,
         question: impl FnOnce(&Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        // Unchecked: the pool lends the connection to one question at a time.
         let transaction = self.connection.unchecked_transaction()?;
         let answer = question(self)?;
         transaction.finish()?;
@@ -81,6 +82,7 @@ impl Snapshot {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         let mut page = Page { items: Vec::new(), next: None };
+        // The batch of `after` once more: some of its members may come behind.
         let first = after.map_or(0, |id| id.batch().0);
         let batches = self.batches_from(filter, first)?;
         let looked_at_all = batches.len() < PAGE_BATCHES;
@@ -100,12 +102,14 @@ impl Snapshot {
                     page.items.push(self.linked(history)?);
                 }
             }
+            // Even when none of it was left to look at: the next page begins behind it.
             if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
                 let accepted_at = batch_history.batch.accepted_at;
                 page.next = Some(NotificationId::new(accepted_at, self.store_id, batch, last));
             }
         }
         if looked_at_all {
+            // Fewer than a page may have were found in this stretch of numbers: the next page begins behind it.
             let end = first + PAGE_BATCHES_PASSED;
             let is_last = self.count("SELECT coalesce(max(id), 0) >= ?1 FROM batch", end)? == 0;
             let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
@@ -238,6 +242,7 @@ impl Snapshot {
                 .ok_or_else(|| StoreError::Damaged(format!("{code} is no state")))?;
             let count = row.get::<_, i64>(1)?.cast_unsigned();
             account.add(state, count);
+            // Each notification stands in one state, so together they are all that were accepted.
             account.accepted += count;
         }
         Ok(account)
@@ -270,6 +275,7 @@ impl Snapshot {
         &self,
         offered: &BTreeSet<Name>,
     ) -> Result<Vec<ParkedChannel>, StoreError> {
+        // From channel to channel by a seek: one may have any number of lanes.
         let mut next =
             self.connection.prepare_cached("SELECT min(channel) FROM lane WHERE channel > ?1")?;
         let mut count = self.connection.prepare_cached(

@@ -94,6 +94,7 @@ impl SqliteReader {
         let permit = Arc::clone(&self.pool.permits).acquire_owned().await;
         let permit = permit.map_err(|error| gone(&error))?;
         let pool = Arc::clone(&self.pool);
+        // The permit goes along: the read goes on when its caller is gone, and `shut` must wait for it.
         let answer = tokio::task::spawn_blocking(move || {
             let answer = pool.read(question);
             drop(permit);
@@ -135,7 +136,9 @@ impl Pool {
         };
         let number = lock(&self.active).begin(snapshot.connection.get_interrupt_handle());
         let answer = snapshot.answer(question);
+        // Before the connection is idle: an interrupt that comes late would hit its next question.
         lock(&self.active).handles.remove(&number);
+        // A connection on which a question failed is not used again.
         let answer = answer?;
         lock(&self.idle).push(snapshot);
         Ok(answer)
@@ -145,8 +148,10 @@ impl Pool {
     pub(super) fn shut(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
         let permits = Arc::clone(&self.permits);
         async move {
+            // The semaphore is fair: reads that come later wait behind this.
             match permits.acquire_many_owned(READERS).await {
                 Ok(all) => all,
+                // It is never closed.
                 Err(_closed) => std::future::pending().await,
             }
         }
@@ -175,6 +180,7 @@ impl Pool {
             looks += 1;
         }
         if looks > 0 {
+            // A log that another reader keeps from beginning anew must not hold up every question from now on.
             self.made_way_at.store(bytes(), Ordering::Relaxed);
         }
     }

@@ -42,6 +42,7 @@ impl ChunkRow {
             lease_until: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
             begun_through: row.get(8)?,
             count: usize::from(row.get::<_, u16>(9)?),
+            // One process claims, and keeps in memory what the bytes of its chunks weigh.
             weight: 0,
             members: members.map(Members::from_blob),
         })
@@ -67,6 +68,7 @@ impl BatchRow {
             (ValueRef::Blob(options), ValueRef::Blob(payload)) => Some(Content {
                 payload: Bytes::copy_from_slice(payload),
                 options: Bytes::copy_from_slice(options),
+                // A content with fallbacks is never shared: it stands with its item.
                 fallback: None,
             }),
             _ => None,

@@ -30,6 +30,7 @@ impl Transaction<'_> {
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
         if remaining == 0 {
+            // The bytes of a chunk stay in memory until all of it is settled.
             self.state.lanes.remove_bytes(chunk.lane, chunk.id);
         }
         self.state.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);

@@ -46,6 +46,7 @@ impl Transaction<'_> {
              DO UPDATE SET reason = excluded.reason, status = excluded.status, since = excluded.since";
         let since = since.millis();
         self.sql(upsert)?.execute(params![channel, recipient, reason, status, since])?;
+        // If the transaction is undone, the filter says "perhaps" for nothing, which costs a look-up.
         self.state.suppressed.insert(channel, recipient);
         if listed.is_some_and(|listed| !listing::is_news(&listed, &entry)) {
             return Ok(());
@@ -88,6 +89,7 @@ impl Transaction<'_> {
             self.woke = true;
         }
         if is_lifted || registered_at.is_some() {
+            // An application may report registrations in any order: the latest one counts.
             let upsert = "INSERT INTO suppression_lift (channel, recipient, lifted_at) \
                  VALUES (?1, ?2, ?3) ON CONFLICT (channel, recipient) \
                  DO UPDATE SET lifted_at = max(lifted_at, excluded.lifted_at)";

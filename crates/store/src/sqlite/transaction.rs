@@ -74,6 +74,7 @@ impl<'a> Transaction<'a> {
         connection: &'a Connection,
         state: &'a mut WriterState,
     ) -> Result<Self, StoreError> {
+        // The right to write is had at once: what begins as a read may be refused it half-way.
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         state.new_lanes.clear();
         Ok(Self { connection, state, woke: false, totals: BTreeMap::new() })
@@ -89,6 +90,7 @@ impl<'a> Transaction<'a> {
             .execute(params![state, change])?;
         }
         self.sql("COMMIT")?.execute([])?;
+        // Also where the changes cancel each other out: the log has ends that a reader must not see undone.
         Ok(Committed { woke: self.woke, counted: !self.totals.is_empty() })
     }
 

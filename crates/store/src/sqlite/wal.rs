@@ -68,18 +68,21 @@ impl WriteAheadLog {
     /// Copies the log to the database when it is long. Errors count: a failed sync here is as bad as one in a commit, which
     /// is why SQLite's own checkpoints, which hide them, are off.
     pub(super) fn keep_short(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        // It copies nothing, and tells the pages of the log and how many of them are in the database.
         let mut measure = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
         let (pages, copied): (i64, i64) =
             measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
         drop(measure);
         self.pages = (pages, copied);
         if pages < self.tried_at {
+            // SQLite has begun it anew by itself, for no reader was in the way.
             self.begun_anew();
         }
         if pages >= self.max {
             self.make_room(connection, pages)?;
         } else if pages - copied.max(self.tried_at) >= self.bounds.checkpoint {
             checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+            // Even if a reader was in the way of a part: not every transaction is to pay for another try.
             self.tried_at = pages;
         }
         Ok(())
@@ -124,6 +127,7 @@ impl WriteAheadLog {
             self.begun_anew();
             return Ok(());
         }
+        // A process that is not asked reads: those of this one may read until the log has grown by as much again.
         self.tried_at = pages;
         self.max = pages + self.bounds.checkpoint;
         if pages >= 2 * self.told_at {
@@ -145,8 +149,10 @@ impl WriteAheadLog {
 
 /// A checkpoint that waits for no reader; whether one was in its way, or a full disk.
 pub(super) fn checkpoint(connection: &Connection, pragma: &str) -> Result<bool, StoreError> {
+    // A checkpoint waits for readers as long as this says, and all writes wait with it.
     connection.busy_timeout(Duration::ZERO)?;
     let is_busy = connection.query_row(pragma, [], |row| row.get(0));
+    // Before the result is looked at: transactions need it also after an error.
     connection.busy_timeout(BUSY_TIMEOUT)?;
     match is_busy.map_err(StoreError::from) {
         // The disk is too full for the database to grow; the log has it all.

@@ -120,6 +120,7 @@ impl Writer {
                     Command::LookAgain => {}
                 }
             }
+            // In this order: callers have their answers before a slice or a checkpoint takes its time.
             let done = self
                 .perform(work)
                 .and_then(|()| self.slice())
@@ -171,11 +172,13 @@ impl Writer {
         if !self.has_slice() {
             return Ok(());
         }
+        // Once more: the transaction of the callers has taken room.
         self.state.room = self.disk.look(self.wal.owed())?;
         self.is_held_up = self.state.room == Room::Spent || self.wal.refusal().is_some();
         if self.is_held_up {
             return Ok(());
         }
+        // Chunks that a power cut undoes are made again; what is logged is synced below.
         self.set_synced(false)?;
         let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
         let made = transaction.make_slice().and_then(|made| Ok((made, transaction.commit()?)));
@@ -212,6 +215,7 @@ impl Writer {
             None => self.transaction(incoming, syncs_now)?,
         };
         let done = self.transaction(ongoing, syncs_later)?;
+        // What goes on had the reserve, too. If that was not enough, only a restart with more room helps.
         let committed = done.committed.clone()?;
         if committed.counted && !self.is_synced {
             // A claim that ended something.
@@ -260,6 +264,7 @@ impl Writer {
 
     /// Undoes what the disk had no room for.
     fn undo(&mut self) -> Result<(), StoreError> {
+        // A commit that finds no room rolls back by itself.
         if !self.connection.is_autocommit() {
             self.connection.execute_batch("ROLLBACK")?;
         }
@@ -277,6 +282,7 @@ impl Writer {
                 accept.result = Some(unless_undone(admissions)?);
             }
         }
+        // Before the jobs: one that seals a broadcast must find the keys that came in with drafts.
         transaction.store_packed(packer)?;
         for command in commands {
             if let Command::Job { job, .. } = command {
@@ -301,6 +307,7 @@ impl Writer {
         let broken = if matches!(error, StoreError::Broken(_)) {
             error.clone()
         } else {
+            // Of another kind it would have callers try again, or tell them that they were wrong.
             StoreError::Broken(error.to_string())
         };
         self.failed.send_replace(Some(broken));
@@ -309,6 +316,7 @@ impl Writer {
     fn close(self) -> Result<(), StoreError> {
         checkpoint(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         self.connection.close().map_err(|(_, error)| error)?;
+        // Last: the next owner must find the files closed.
         drop(self.lock);
         Ok(())
     }
@@ -407,6 +415,7 @@ pub(super) fn job<T: Send + 'static>(
 fn unless_undone<T>(result: Result<T, StoreError>) -> Result<Result<T, StoreError>, StoreError> {
     match result {
         Err(error) if error.kind() == ErrorKind::Fatal => Err(error),
+        // It may have written a part of its rows, and a transaction is undone as a whole only.
         Err(error @ StoreError::NoSpace(_)) => Err(error),
         result => Ok(result),
     }
