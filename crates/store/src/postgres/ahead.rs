@@ -101,6 +101,7 @@ impl LookAhead {
         }
         let (due_at, _) = known.end?;
         let due_at = Timestamp::from_millis(due_at);
+        // Behind what is not due nothing is wanted, and a claim passes so many chunks of other workers at most.
         (due_at > now || self.left <= 0).then_some(Next::NotBefore(due_at))
     }
 
@@ -115,6 +116,7 @@ impl LookAhead {
     /// How many chunks the next look at the lane is to give, and to look at.
     fn step(&mut self, lane: LaneId) -> (i64, i64) {
         let Some(known) = self.lanes.get(&lane) else { return (LOOK_AHEAD, LOOK_AT) };
+        // Where chunks of other workers lay in between it looks further; where there were many of ours it takes more.
         let (limit, looked_at) = match known.end {
             Some(_) => (known.limit, 4 * known.looked_at),
             None => (4 * known.limit, known.looked_at),
@@ -165,8 +167,10 @@ impl Transaction<'_> {
     ) -> Result<(), Failure> {
         let (limit, looked_at) = ahead.step(lane);
         let claiming = &self.state.claiming;
+        // A statement looks as far in each lane that it names, so a long look is for this lane alone.
         let more = if looked_at > LOOK_AT { 0 } else { LANES_AHEAD };
         let mut wanted = claiming.lanes.open(request, more);
+        // What was read of a lane and is not chosen yet would be replaced below.
         wanted.retain(|other| *other != lane && !ahead.lanes.contains_key(other));
         wanted.push(lane);
         let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));
@@ -180,12 +184,14 @@ impl Transaction<'_> {
         let rows = self.rows(SELECT_READY, &parameters).await?;
         for lane in &wanted {
             let (chunks, end) = (VecDeque::new(), None);
+            // A lane without a row has nothing ready behind its watermark.
             ahead.lanes.insert(*lane, Ahead { chunks, limit, looked_at, end, is_all: true });
         }
         for row in &rows {
             let mut chunk = chunk_at(row)?;
             let Some(known) = ahead.lanes.get_mut(&chunk.lane) else { continue };
             let (is_ours, is_last): (bool, bool) = (row.try_get(13)?, row.try_get(14)?);
+            // The last of as many as may be looked at need not be the lane's last.
             known.is_all = is_last && row.try_get::<_, i64>(15)? < looked_at;
             if is_last {
                 known.end = Some((chunk.due_at.millis(), chunk.id.0.cast_signed()));
@@ -198,6 +204,7 @@ impl Transaction<'_> {
             }
         }
         for lane in wanted {
+            // With chunks in hand the watermark moves as they are chosen.
             if let Some(known) = ahead.lanes.get(&lane)
                 && known.chunks.is_empty()
                 && let Some(end) = known.end

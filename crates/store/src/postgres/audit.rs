@@ -36,6 +36,7 @@ const ROWS: i32 = 512;
 impl Snapshot<'_> {
     /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
     pub(super) async fn audit(&self) -> Result<Audit, StoreError> {
+        // What these statements read, and so how long they take, grows with the store.
         self.transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
         let mut audit = Audit::default();
         let open = "SELECT id FROM broadcast WHERE sealed_at IS NULL";
@@ -50,6 +51,7 @@ impl Snapshot<'_> {
         while let Some((batch, row)) = batches.advance().await? {
             let broadcast: Option<i64> = row.try_get(2)?;
             let is_open = open.contains(&broadcast);
+            // Nothing of an open broadcast is accepted, so each chunk and each line of it is one too many.
             let expected = if is_open { 0 } else { count(&row)? };
             chunks.report_strays(batch, "chunk", &mut audit).await?;
             log.report_strays(batch, "log row", &mut audit).await?;

@@ -53,6 +53,7 @@ impl Request for OpenBroadcast {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let draft = &self.0;
         transaction.look_up(self.keys()).await?;
+        // A caller is told before it uploads its recipients; a key that is used meanwhile is found by sealing.
         if let Some(idempotency) = &draft.idempotency {
             let key = (draft.tenant.clone(), idempotency.key.clone());
             match transaction.key_uses.get(&key) {
@@ -70,6 +71,7 @@ impl Request for OpenBroadcast {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id) \
              INSERT INTO unreleased (broadcast) SELECT id FROM opened RETURNING broadcast";
         let idempotency = draft.idempotency.as_ref();
+        // It lives with its worker, which alone adds to it and seals it: it is abandoned when the worker is reaped.
         let worker = transaction.state.membership.borrow().worker;
         let row = transaction
             .row(
@@ -144,6 +146,7 @@ impl Request for AddRecipients {
     }
 
     fn items(&self) -> usize {
+        // One more for each group: its first batch has a number before it has a recipient.
         self.groups.iter().map(|group| group.recipients.len() + 1).sum()
     }
 }
@@ -159,6 +162,7 @@ impl Request for SealBroadcast {
         if let Some((key, fingerprint)) = key {
             let owned = (envelope.tenant.clone(), key.clone());
             transaction.look_up(vec![owned.clone()]).await?;
+            // A draft of this transaction may have the key: it is written with the commit.
             if transaction.key_uses.contains_key(&owned)
                 || transaction.packer.keys.contains_key(&owned)
             {
@@ -168,6 +172,7 @@ impl Request for SealBroadcast {
                  VALUES ($1, $2, $3, $4)";
             let tenant = envelope.tenant.as_str();
             transaction.execute(insert, &[&tenant, &&*key, &&fingerprint[..], &number]).await?;
+            // For the requests that come behind in this transaction: the key is not looked up again.
             transaction.key_uses.insert(owned, (KeyUse::Broadcast(id), fingerprint));
         }
         let row = transaction.row(SEAL, &[&number, &now.millis()]).await?;

@@ -47,6 +47,7 @@ impl Request for CancelNotification {
         let rows = transaction.rows(select, &[&number, &self.tenant.as_str()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let accepted_at = Timestamp::from_millis(row.try_get(0)?);
+        // The number of a batch can be guessed, and another store has the same: all of the id must fit.
         let same =
             NotificationId::new(accepted_at, transaction.state.store_id, id.batch(), id.index());
         if same != id || i32::from(id.index()) >= row.try_get(1)? {
@@ -72,6 +73,7 @@ impl Request for CancelNotification {
             }
         }
         transaction.write(writes).await?;
+        // `pending_of` has found it in a chunk or as ended.
         cancelled.ended = 1 - cancelled.under_way - cancelled.cancelled;
         Ok(Some(cancelled))
     }
@@ -162,6 +164,7 @@ impl CancelNotification {
             "SELECT withdrawn_at FROM unreleased WHERE broadcast = $1 AND passed < $2 FOR UPDATE";
         let rows = transaction.rows(select, &[&broadcast, &number]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
+        // The task that makes slices may have passed the row over while it was locked here: it looks again.
         transaction.effects.waits = true;
         let is_withdrawn = row.try_get::<_, Option<i64>>(0)?.is_some();
         let logged = transaction.logged(&[number]).await?;
@@ -173,6 +176,7 @@ impl CancelNotification {
         let line = LogLine::unattempted(self.now, State::Cancelled);
         transaction.end(&mut writes, batch, &line, &Members::from_iter([index]));
         transaction.write(writes).await?;
+        // Withdrawing the broadcast counts those that wait by this number: this one is counted here.
         let update = "UPDATE unreleased SET waiting = waiting - 1 WHERE broadcast = $1";
         transaction.execute(update, &[&broadcast]).await?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
@@ -198,10 +202,13 @@ impl CancelBroadcastSlice {
              WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
         let rows = transaction.rows(select, &[&number]).await?;
         let Some(row) = rows.first() else {
+            // Every batch has its chunk.
             return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
         };
+        // The lines of the log are still to be written, and the row may have been passed over while it was locked.
         transaction.effects.waits = true;
         slice.recipients = Some(row.try_get::<_, i64>(0)?.cast_unsigned());
+        // Asked a second time, those that wait are cancelled already, and in the totals.
         if row.try_get::<_, Option<i64>>(3)?.is_none() {
             let waiting = row.try_get::<_, i64>(1)?.cast_unsigned();
             let update = "UPDATE unreleased SET withdrawn_at = $2 WHERE broadcast = $1";
@@ -210,6 +217,7 @@ impl CancelBroadcastSlice {
                 .count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
             slice.counted.cancelled = waiting;
         }
+        // Behind `passed` no batch has a chunk, and from now on none gets one.
         Ok(Some(CancelCursor { after: 0, until: row.try_get(2)? }))
     }
 }
@@ -252,6 +260,7 @@ impl Transaction<'_> {
             }
             missing.retain(|_, members| !members.is_empty());
             self.remove_ended(&mut missing).await?;
+            // Each statement sees what was committed before it: the next look finds what came in their place.
             if missing.is_empty() {
                 return Ok(chunks);
             }

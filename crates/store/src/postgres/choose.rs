@@ -46,6 +46,7 @@ impl Request for OfferChannels {
     type Answer = ();
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+        // Kept beside the lanes as well: those are made anew when they are read again.
         transaction.state.offered = Some(Arc::clone(&self.0));
         transaction.state.claiming.lanes.offer(transaction.state.offered.clone());
         transaction.effects.woke = true;
@@ -101,11 +102,13 @@ impl Transaction<'_> {
             };
             let is_more =
                 items + first.count > request.items || bytes + of_first > limits::CLAIM_BYTES;
+            // The first one goes whatever its size, or a chunk larger than what is wanted would never be claimed.
             if items > 0 && is_more {
                 break;
             }
             items += first.count;
             bytes += of_first;
+            // Before it is leased: if the lease is lost, or the transaction, all of this is read anew.
             if let Some(place) = ahead.pop(lane) {
                 self.move_watermark(lane, place, request.now);
             }
@@ -175,6 +178,7 @@ impl Transaction<'_> {
             let until = Timestamp::from_millis(row.try_get(5)?);
             claiming.leases.insert((until, ChunkId(0)));
         }
+        // Only now: if the look fails, the next claim looks again.
         self.state.claiming.read_for = now_for;
         Ok(())
     }

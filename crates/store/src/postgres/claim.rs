@@ -117,6 +117,7 @@ impl Request for TakeChunks {
             is_good.then(|| chunks.remove(&ticket.chunk)).flatten()
         };
         let good: Vec<ChunkRow> = self.tickets.iter().filter_map(good).collect();
+        // Not guarded: any consumer may take a ticket, of any partition.
         let lease = Lease { until: now.plus(self.lease), is_ticket: false, is_guarded: false };
         let leased = transaction.lease(&good, lease).await?;
         let (good, refused): (Vec<ChunkRow>, Vec<ChunkRow>) =
@@ -292,6 +293,7 @@ impl Transaction<'_> {
             }
             batches.insert(batch.id, batch);
         }
+        // In the end, since any of a broadcast's rows may be the one that has its content.
         for (id, broadcast) in sharing {
             if let Some(batch) = batches.get_mut(&id) {
                 batch.content = shared.get(&broadcast).cloned();

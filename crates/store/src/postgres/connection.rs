@@ -73,6 +73,7 @@ impl Connector {
         config
             .application_name(format!("belfry {name}"))
             .connect_timeout(CONNECT_TIMEOUT)
+            // A dead link is noticed by these probes while it is idle, and by the time-out below while it sends.
             .keepalives_idle(SILENCE_MAX / 2)
             .keepalives_interval(SILENCE_MAX / 5)
             .keepalives_retries(2)
@@ -88,6 +89,7 @@ impl Connector {
 
     /// The first connection: brings the schema up to date, and says in full what is wrong.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
+        // Without the settings of a session: a migration, or the wait for that of another process, may take longer.
         let mut session = self.open(None).await.map_err(|error| self.at_start(&error))?;
         schema::prepare(&mut session.client).await
     }
@@ -123,6 +125,7 @@ impl Connector {
         let mut driver = Tasks::default();
         driver.spawn("store-connection", async move {
             loop {
+                // Message by message: awaited as a whole, the connection would drop notifications.
                 match poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notification(notification))) => {
                         if let Some(on_notification) = &on_notification {
@@ -131,6 +134,7 @@ impl Connector {
                     }
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
+                        // What uses the session gets an error as well, and tells of it.
                         tracing::debug!(error = %errors::in_words(&error), "lost a connection");
                         return;
                     }
@@ -158,6 +162,7 @@ impl Connector {
 impl Session {
     /// The prepared form of `sql`.
     pub(super) async fn prepared(&self, sql: &'static str) -> Result<Statement, Error> {
+        // The lock must not be held while the server prepares it.
         let known = self.statements().get(sql).cloned();
         if let Some(statement) = known {
             return Ok(statement);

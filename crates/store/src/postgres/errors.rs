@@ -33,6 +33,7 @@ impl Kind {
     /// States of the server, see <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
     fn of_code(code: &SqlState) -> Self {
         match *code {
+            // Among them the limits of the session itself, and a key that another transaction was the first to use.
             SqlState::T_R_SERIALIZATION_FAILURE
             | SqlState::T_R_DEADLOCK_DETECTED
             | SqlState::LOCK_NOT_AVAILABLE
@@ -52,6 +53,7 @@ impl Kind {
     }
 
     fn without_code(error: &Error) -> Self {
+        // The library has no question for its own time-outs: they are known by their words.
         let is_of_link = error.is_closed()
             || io_error(error).is_some()
             || error.to_string() == silence().to_string();
@@ -146,6 +148,7 @@ pub(super) fn in_words(error: &Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
+        // Some errors have their cause in their own words already.
         if !words.contains(&more) {
             words = format!("{words}: {more}");
         }
@@ -157,6 +160,7 @@ pub(super) fn in_words(error: &Error) -> String {
 /// Where the servers are, as the address names them.
 fn place(config: &Config) -> String {
     let ports = config.get_ports();
+    // One port may stand for all hosts.
     let port = |position: usize| ports.get(position).or(ports.first()).copied().unwrap_or(5432);
     let name = |(position, host): (usize, &Host)| match host {
         Host::Tcp(host) => format!("{host}:{}", port(position)),

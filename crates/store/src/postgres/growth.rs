@@ -65,6 +65,7 @@ impl Sizes {
         for (table, pages) in TABLES.iter().zip(self.pages.unwrap_or_default()) {
             let is_large = pages == PAGES_MAX;
             let written = if is_large && !is_of_all {
+                // No size: `learn` keeps the one that is known.
                 write!(question, ", -1")
             } else {
                 write!(question, ", pg_relation_size('{table}')")
@@ -82,6 +83,7 @@ impl Sizes {
             // It was not asked for.
             _ => then,
         });
+        // The first answer comes with the session's first transaction, before any statement is planned.
         let Some(known) = self.pages else {
             self.pages = Some(pages);
             return false;
@@ -91,6 +93,7 @@ impl Sizes {
             .zip(&pages)
             .any(|(&then, &now)| now != then && (now >= 2 * then || 2 * now <= then));
         if is_other {
+            // Only now: compared with the last look, a table that grows slowly would never have doubled.
             self.pages = Some(pages);
         }
         is_other

@@ -59,7 +59,9 @@ impl Request for IngestDrafts {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         transaction.look_up(self.keys()).await?;
+        // Before packing, which cannot ask the server: each draft may need a batch of its own.
         transaction.reserve_batches(self.drafts.len()).await?;
+        // Copied: if the transaction comes to nothing, the same drafts are packed again.
         Ok(transaction.pack(self.drafts.clone(), self.now)?)
     }
 
@@ -94,6 +96,7 @@ impl WriterState {
     /// The next of the reserved numbers.
     pub(super) fn next_batch(&mut self) -> BatchId {
         while let Some(last) = self.batch_numbers.last_mut() {
+            // A number that was given is spent, even if its transaction comes to nothing: gaps do no harm.
             if let Some(number) = last.next() {
                 return BatchId(number);
             }
@@ -142,6 +145,7 @@ impl Transaction<'_> {
         }
         let draw = "SELECT nextval('batch_number') FROM generate_series(1, $1::int4)";
         let missing = i32::try_from(missing).unwrap_or(i32::MAX);
+        // Numbers are taken from the last range, so the lowest goes there.
         for row in self.rows(draw, &[&missing]).await?.iter().rev() {
             let first = row.try_get::<_, i64>(0)?.cast_unsigned();
             self.state.batch_numbers.push(first..first + NUMBERS);

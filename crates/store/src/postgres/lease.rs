@@ -74,6 +74,7 @@ impl Transaction<'_> {
             // Another process took some, or took the partitions over: what is in memory is old.
             self.state.invalidate();
         }
+        // Before the commit: if that fails, all of this is read anew.
         let own = leased.iter().map(|chunk| (until, *chunk));
         self.state.claiming.leases.extend(own);
         Ok(leased)
@@ -85,8 +86,10 @@ impl Transaction<'_> {
         if claiming.leases.first().is_none_or(|(until, _)| *until > now) {
             return Ok(());
         }
+        // The largest number, so that what ends right now is among those that are over.
         let rest = claiming.leases.split_off(&(now, ChunkId(u64::MAX)));
         claiming.leases = rest;
+        // From the last look on only: the index still has the entries of claims that were settled long ago.
         let before = claiming.checked.replace(now).map_or(i64::MIN, Timestamp::millis);
         let partitions = self.state.membership.borrow().partitions.clone();
         let rows = self.rows(SELECT_OVERDUE, &[&before, &now.millis(), &partitions]).await?;
@@ -101,6 +104,7 @@ impl Transaction<'_> {
             self.state.claiming.add_due(chunk.lane, chunk.due_at);
             unleased.push(chunk);
         }
+        // Before the writes: those delete the chunks of which nothing is left, and each must still be found here.
         self.unlease(&unleased).await?;
         self.write(writes).await?;
         // The next lease to end: of a claim by another process, or of a chunk that was locked just now.
@@ -112,6 +116,7 @@ impl Transaction<'_> {
         let look_at = if next > now {
             next
         } else {
+            // The next look begins right before the one that was locked.
             claiming.checked = Some(Timestamp::from_millis(next.millis() - 1));
             now.plus(LOOK_AGAIN_AFTER)
         };

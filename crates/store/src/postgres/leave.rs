@@ -19,6 +19,7 @@ impl Postgres {
         self.intent.send_replace(Intent::Leave(ending));
         let mut tasks = self.tasks.lock().await;
         while let Some(ended) = tasks.next().await {
+            // It is the one that gives back what this process has; the other ones have no end, and are dropped below.
             if ended == Ok("store-worker") {
                 break;
             }

@@ -69,6 +69,7 @@ impl Listener {
                 "belfry_cluster" => cluster.notify_one(),
                 "belfry_outbox" => outbox.send_modify(|change| *change += 1),
                 _ => {
+                    // Called by the task of the connection, which must not wait.
                     if received.try_send(notification.payload().to_owned()).is_err() {
                         missed.notify_one();
                     }
@@ -78,6 +79,7 @@ impl Listener {
         let channels = "LISTEN belfry_work; LISTEN belfry_cluster; LISTEN belfry_outbox";
         session.client.batch_execute(channels).await?;
         *failures = 0;
+        // After LISTEN: what was committed before is found by looking, and what follows is told.
         self.reload_everything();
         let mut looked_at = self.clock.monotonic();
         // Whatever comes meanwhile puts off neither.
@@ -91,6 +93,7 @@ impl Listener {
                 },
                 () = overflowed.notified() => self.reload_everything(),
                 _ = checks.tick() => {
+                    // A link that is dead without a word shows only when something is asked.
                     let answer = session.client.batch_execute("");
                     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
                         Ok(answer) => answer?,

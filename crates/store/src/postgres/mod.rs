@@ -301,6 +301,7 @@ impl Parts {
         random: fastrand::Rng,
     ) -> WriterHandle {
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        // Intake writes nothing to the log, and its long transactions must not hold up the log's readers.
         let logs = matches!(notices, Notices::Claimer(_));
         let (notify, slicing) = (Arc::clone(&self.notify), self.slicing);
         let membership = self.membership.clone();

@@ -76,6 +76,7 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
         let word = match notice {
             Notice::Due(lane, at) => format!(" d{lane}:{}", at.millis()),
             Notice::Freed(partition, lane, weight) => format!(" f{partition}:{lane}:{weight}"),
+            // No notice has this word, and what a process does not understand is everything to it.
             Notice::Everything => return vec![format!("{worker} *")],
         };
         if payload.len() + word.len() > PAYLOAD_BYTES {

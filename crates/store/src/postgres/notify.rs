@@ -78,6 +78,7 @@ impl NotifyPolicy {
         }
         let now = self.clock.boot();
         let mut muted_until = self.lock();
+        // If another writer has begun the pause, it is neither made longer nor told twice.
         if *muted_until <= now {
             let reason = errors::in_words(error);
             tracing::warn!(
@@ -88,6 +89,7 @@ impl NotifyPolicy {
             );
             *muted_until = now + MUTED_FOR;
         }
+        // The notices of this transaction are not sent either.
         self.has_missed.store(true, Ordering::Release);
         true
     }

@@ -52,6 +52,7 @@ impl Ingest for Postgres {
     }
 
     async fn abandon_broadcast(&self, broadcast: BroadcastId) -> Result<(), StoreError> {
+        // In slices, so that other requests have their turn.
         while !self.intake.run_or_give_up(broadcast::AbandonBroadcast(broadcast)).await? {}
         Ok(())
     }
@@ -95,6 +96,7 @@ impl Settlements for Postgres {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
+        // Never given up: these outcomes are known here alone, and what has none is sent again, or in doubt.
         self.work.run(settle::SettleChunks(settlements)).await
     }
 }

@@ -103,6 +103,7 @@ impl<'a> Snapshot<'a> {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         let mut page = Page { items: Vec::new(), next: None };
+        // The batch of `after` once more: some of its members may come behind.
         let first = after.map_or(0, |id| id.batch().0);
         let batches = self.batches_from(filter, first).await?;
         let looked_at_all = batches.len() < PAGE_BATCHES;
@@ -122,6 +123,7 @@ impl<'a> Snapshot<'a> {
                     page.items.push(self.linked(history).await?);
                 }
             }
+            // Even when none of it was left to look at: the next page begins behind it.
             if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
                 let accepted_at = batch_history.batch.accepted_at;
                 page.next = Some(NotificationId::new(accepted_at, self.store_id, batch, last));
@@ -207,6 +209,7 @@ impl<'a> Snapshot<'a> {
         // Batch by batch: a join would read all of the log while nothing is known of it.
         let select = "SELECT entries FROM batch \
              CROSS JOIN LATERAL (SELECT entries FROM log WHERE log.batch = batch.id OFFSET 0) AS its WHERE broadcast = $1";
+        // Row by row: the log of a large broadcast is not to be in memory as a whole.
         let mut entries = pin!(self.transaction.query_raw(select, [number]).await?);
         let mut requeued = 0;
         while let Some(row) = entries.try_next().await? {
@@ -237,6 +240,7 @@ impl<'a> Snapshot<'a> {
             let state = state.ok_or_else(|| StoreError::Damaged("a state in the totals".into()))?;
             let count = unsigned(&row, 1)?;
             account.add(state, count);
+            // Each notification stands in one state, so together they are all that were accepted.
             account.accepted += count;
         }
         Ok(account)
@@ -310,6 +314,7 @@ impl<'a> Snapshot<'a> {
             let rows = self.transaction.query_portal(&portal, LOG_ROWS).await?;
             for row in &rows {
                 let txid = unsigned(row, 0)?;
+                // A position is the number of a transaction: what is left of one behind a page would never be read.
                 if page.entries.len() >= entries && txid != page.next.0 {
                     return Ok((page, is_sure));
                 }
@@ -338,6 +343,7 @@ impl<'a> Snapshot<'a> {
              (SELECT coalesce(sum(count), 0)::int8 FROM chunk WHERE chunk.worker = worker.id AND NOT is_ticket) \
              FROM worker ORDER BY id";
         let rows = self.transaction.query(select, &[]).await?;
+        // Rejected rows are counted up to a bound: they stay until an operator removes them.
         let rest = "SELECT (SELECT count(*) FROM partition WHERE owner IS NULL OR owner NOT IN (SELECT worker.id FROM worker)), \
              (SELECT count(*) FROM (SELECT FROM outbox_rejected LIMIT 10000) AS counted)";
         let rest = self.transaction.query_one(rest, &[]).await?;

@@ -104,7 +104,9 @@ impl Pool {
     async fn take(&self) -> Result<(SemaphorePermit<'_>, Session), StoreError> {
         let closed = |error: AcquireError| StoreError::Broken(error.to_string());
         let permit = self.permits.acquire().await.map_err(closed)?;
+        // With a permit in hand, so there are never more sessions than permits.
         while let Some(session) = self.next_idle() {
+            // It may have been cut while it was idle: a question need not fail for that.
             if session.client.check_connection().await.is_ok() {
                 return Ok((permit, session));
             }

@@ -79,17 +79,20 @@ impl Request for ReapWorker {
             transaction.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
             if is_ticket {
+                // What stood on a ticket was not in flight: nothing is held against it.
                 recovery.returned += rest.len() as u64;
             } else if !rest.is_empty() {
                 returned.push((chunk.clone(), rest));
             }
             ended.push(chunk);
         }
+        // Before the writes: those delete the chunks of which nothing is left, and each must still be found here.
         transaction.unlease(&ended).await?;
         judge(transaction, &mut writes, &mut recovery, (worker.end, returned)).await?;
         transaction.write(writes).await?;
         // Before the broadcasts, which may take several transactions: the partitions have new owners meanwhile.
         transaction.free_partitions(&[worker.id]).await?;
+        // Else it may hold more: it stays expired, and is reaped again.
         if rows.len() < CHUNKS_PER_TRANSACTION {
             recovery.abandoned_broadcasts = transaction.forget_workers(&[worker.id]).await?;
         }
@@ -123,6 +126,7 @@ async fn judge(
 ) -> Result<(), Failure> {
     let in_flight: Vec<InFlight> =
         returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();
+    // None of those in flight is a suspect then, so what they have against them is not touched.
     if blame::clears_others(end.ending, &in_flight) {
         transaction.execute(CLEAR_SUSPECTS, &[]).await?;
     }
@@ -156,6 +160,7 @@ async fn judge(
             }
         }
     }
+    // Before the writes as well: a chunk that is cut gets a new epoch, and is found by the old one here.
     if !counted.is_empty() {
         transaction.change(COUNT, counted.len(), &[&counted, &epochs, &crashes, &dues]).await?;
     }
@@ -185,6 +190,7 @@ impl Transaction<'_> {
              ORDER BY id FOR UPDATE";
         let rows = self.rows(select, &[]).await?;
         let open: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        // The worker's row stays until the last batch is gone: by it the rest is found.
         if !self.remove_batches(&open).await? {
             return Ok(0);
         }

@@ -126,6 +126,7 @@ impl Releaser {
 
     /// Makes one slice; whether there was one. Requests of callers have their turn before the next.
     pub(super) async fn make_slice(&self) -> Result<bool, StoreError> {
+        // Each by the writer that may: that of `work` alone writes to the log.
         Ok(self.intake.run(ReleaseSlice).await? || self.work.run(LogWithdrawn).await?)
     }
 }
@@ -206,6 +207,7 @@ impl Transaction<'_> {
         let passed = batches.last().map_or(0, |batch| batch.id);
         let done: usize = batches.iter().map(|batch| batch.rest.len()).sum();
         self.execute(update, &[broadcast, &passed, &signed(done)]).await?;
+        // Sealing makes the first slice only: the task that makes the rest is told.
         self.effects.waits = true;
         Ok(())
     }

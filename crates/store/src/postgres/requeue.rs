@@ -45,6 +45,7 @@ impl Request for RequeueNotifications {
             }
             writes.log(owned.id, &log_row(&members, self.now));
             *transaction.totals.entry(State::Dead.code()).or_default() -= signed(members.len());
+            // They are pending again, as what is accepted is; all states together have as many as before.
             transaction.count_accepted(members.len());
             let requeued = (members.len(), Some(&members));
             writes.chunk(NewChunk::first(owned.id, lane, self.now, requeued));

@@ -33,6 +33,7 @@ const GIVEN_SINCE: i64 = 1 << 32;
 
 /// Brings new numbers behind those that the rows have. Every process does so before it opens the store.
 pub(super) async fn renumber(client: &Client) -> Result<(), StoreError> {
+    // The caller holds the lock of migrations, so two processes never raise it both.
     if let Some(shift) = missing_shift(client).await? {
         client.execute(SHIFT, &[&shift]).await?;
         tracing::warn!(

@@ -27,6 +27,7 @@ const LOCK: i64 = 0x6265_6c66_7279;
 /// for nothing else: closing it ends whatever is left.
 pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
     let login = check_server(client).await?;
+    // Of the session, not of a transaction: each migration is a transaction of its own.
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
     let prepared = prepare_alone(client, &login).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
@@ -54,6 +55,7 @@ pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
 
 async fn prepare_alone(client: &mut Client, login: &Login) -> Result<(), StoreError> {
     create_schema(client, login).await?;
+    // Migrations and their history name no schema.
     client.batch_execute("SET search_path = belfry, pg_catalog").await?;
     let known = known_version();
     match stored_version(client, login).await? {
@@ -78,6 +80,7 @@ async fn check_server(client: &Client) -> Result<Login, StoreError> {
             "this is PostgreSQL {told}: belfry needs version 14 or later"
         )));
     }
+    // Recipients and templates may have any character, which no other encoding holds.
     if encoding != "UTF8" {
         let database = &login.database;
         return Err(StoreError::Schema(format!(

@@ -57,6 +57,7 @@ impl Request for SettleChunks {
             transaction.freed(chunk, chunk.count - remaining, remaining == 0);
             transaction.effects.settled += (chunk.count - remaining) as u64;
             answers.push(Settled::Applied { remaining });
+            // A settlement behind this one may be of the same chunk, and goes by what is left of it.
             if let Some(chunk) = chunks.get_mut(&settlement.chunk) {
                 chunk.count = remaining;
                 chunk.members = Some(applied.rest);
@@ -95,6 +96,7 @@ impl Request for BeginDeliveries {
                     answers.push(Begun::Stale);
                     continue;
                 }
+                // A mark behind this one in the same request is compared with it.
                 chunk.begun_through = Some(mark.through);
                 marked.push(mark.chunk.0.cast_signed());
                 throughs.push(i32::from(mark.through));
@@ -105,6 +107,7 @@ impl Request for BeginDeliveries {
             let update = "UPDATE chunk SET begun_through = mark.through FROM ( \
                  SELECT id, max(through) AS through FROM unnest($1::int8[], $2::int4[]) AS mark (id, through) \
                  GROUP BY id) AS mark WHERE chunk.id = mark.id";
+            // A chunk that is marked twice is changed once, to the higher mark.
             let distinct = marked.iter().collect::<HashSet<_>>().len();
             transaction.change(update, distinct, &[&marked, &throughs]).await?;
         }

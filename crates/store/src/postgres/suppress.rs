@@ -131,6 +131,7 @@ impl Request for LiftSuppressions {
         transaction.execute(LOCK_FOR_LIFTING, &[]).await?;
         let mut are_lifted = Vec::with_capacity(self.lifts.len());
         for lift in &self.lifts {
+            // A recipient with a NUL is never on the list, and to ask for it would fail the whole transaction.
             let is_listable = is_text(&lift.recipient);
             are_lifted.push(is_listable && transaction.lift(lift, self.now).await?);
         }
@@ -144,6 +145,7 @@ impl Request for MoveFeed {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<FeedCursor, Failure> {
         let feed = self.feed.as_str();
+        // So that there is a row to lock: of two processes that move a new feed only one may find it at its start.
         let start = "INSERT INTO feed (name) VALUES ($1) ON CONFLICT DO NOTHING";
         transaction.execute(start, &[&feed]).await?;
         let current = cursor_at(&transaction.row(LOCK_FEED, &[&feed]).await?)?;
@@ -178,6 +180,7 @@ impl Transaction<'_> {
         }
         self.execute(LOCK_FOR_SUPPRESSING, &[]).await?;
         let reports = self.without_outdated(reports).await?;
+        // Before the listed ones are read: a recipient that another transaction lists is waited for, and is there then.
         let new = self.add(&reports).await?;
         let mut entries = self.listed_among(&reports, &new).await?;
         let (mut told, mut ats, mut replaced) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -189,6 +192,7 @@ impl Transaction<'_> {
             };
             let before = entries.insert(key.clone(), after.clone());
             let is_news = before.as_ref().is_none_or(|before| listing::is_news(before, &after));
+            // `add` has written a new one as in its first report; only what a report changes is written again.
             if before.is_some_and(|before| before != after) {
                 *replaced.entry(key).or_insert(false) |= is_news;
             }
@@ -300,6 +304,7 @@ impl Transaction<'_> {
     ) -> Result<HashMap<usize, String>, Error> {
         let is_used: bool =
             self.row("SELECT EXISTS (SELECT FROM suppression)", &[]).await?.try_get(0)?;
+        // Where no list is used, the recipients are not even sent to the server.
         if !is_used || recipients.is_empty() {
             return Ok(HashMap::new());
         }

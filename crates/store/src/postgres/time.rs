@@ -62,6 +62,7 @@ impl DatabaseTime {
             let beside = beside.and_then(|_| row.get(1)).map(str::to_owned);
             Some((row.get(0)?.parse().ok()?, beside))
         });
+        // A server that answers without the row is as good as lost.
         let (told, beside): (i64, Option<String>) = told.ok_or_else(errors::silence)?;
         self.learn(asked, told);
         Ok((Timestamp::from_millis(told / 1_000), beside))

@@ -155,6 +155,8 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
 fn digest_of(algorithm: &[u8]) -> Option<&'static Algorithm> {
     const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
     const ECDSA: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
+    // RFC 8017, appendix A.2.4: 4 is MD5, 5 SHA-1, 11 SHA-256, 12 SHA-384, 13 SHA-512.
+    // RFC 5758, section 3.2: 2 is SHA-256, 3 SHA-384, 4 SHA-512.
     let rsa = algorithm.strip_prefix(RSA).and_then(<[u8]>::first);
     let ecdsa = algorithm.strip_prefix(ECDSA).and_then(<[u8]>::first);
     match (rsa, ecdsa) {
@@ -173,6 +175,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (digits, rest) = rest.split_at_checked(long)?;
     let length = match short {
         0..=0x7f => usize::from(short),
+        // Three digits are 16 MiB: no certificate is longer.
         0x81..=0x83 => digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)),
         _ => return None,
     };

@@ -95,6 +95,7 @@ impl<'a> Transaction<'a> {
         session.pause("BEGIN").await?;
         state.is_notifying = false;
         let lock = if state.logs { LOG_WRITERS } else { "" };
+        // Before the transaction has a number: one with a number and without the lock counts as one that writes no log.
         let begin = format!("BEGIN; {lock}");
         let question = session.sizes_query_at_begin();
         let (begun_at, sizes) =
@@ -127,8 +128,10 @@ impl<'a> Transaction<'a> {
         self.store_packed().await?;
         self.write_totals().await?;
         self.notify_processes().await?;
+        // Known before the commit is sent: if the answer is lost, the server is asked by it.
         let row = self.row("SELECT pg_current_xact_id_if_assigned()::text", &[]).await?;
         let xid: Option<String> = row.try_get(0)?;
+        // Without a number it has written nothing, and may be done again.
         let xid = xid.and_then(|xid| xid.parse().ok()).unwrap_or(0);
         self.state.commit_sent(xid, self.effects);
         self.session.pause("COMMIT").await?;
@@ -143,11 +146,13 @@ impl<'a> Transaction<'a> {
         if states.is_empty() {
             return Ok(());
         }
+        // A new row, and not a change of one: transactions of all processes would wait for each other there.
         let insert =
             "INSERT INTO totals_delta (state, change) SELECT * FROM unnest($1::int2[], $2::int8[])";
         self.execute(insert, &[&states, &changes]).await?;
         self.state.transactions += 1;
         if self.state.transactions.is_multiple_of(FOLD_EVERY) {
+            // By place in the table: it has no index, and a writer's session reads no table in sequence.
             self.execute(FOLD, &[]).await?;
         }
         Ok(())
@@ -162,6 +167,7 @@ impl<'a> Transaction<'a> {
         let worker = self.state.membership.borrow().worker;
         let payloads = to_payloads(worker, &notices);
         let tell = "SELECT pg_notify('belfry_work', payload) FROM unnest($1::text[]) AS payload";
+        // From here on an error may say that the server has no room for notices.
         self.state.is_notifying = true;
         self.rows(tell, &[&payloads]).await.map(drop)
     }
@@ -293,9 +299,11 @@ impl<'a> Transaction<'a> {
         let parameters: [&(dyn ToSql + Sync); 3] = [&channels, &destinations, &priorities];
         let inserted = self.execute(INSERT_LANES, &parameters).await?;
         self.follow_own_growth(inserted).await?;
+        // A statement of its own: it sees lanes that another process has committed while the first one waited.
         let rows = self.rows(SELECT_LANE_NUMBERS, &parameters).await?;
         for (lane, row) in new.into_iter().zip(&rows) {
             let id = i64::from(row.try_get::<_, i32>(0)?);
+            // Remembered with the commit only: a lane that is new is gone if the transaction is undone.
             self.effects.lanes.push((lane.clone(), id));
             numbers.insert(lane.clone(), id);
         }
@@ -378,6 +386,7 @@ impl Writes {
     /// Leaves only `rest` in a chunk; an empty chunk is gone.
     pub(super) fn shrink(&mut self, chunk: &ChunkRow, rest: &Members) {
         let (id, epoch) = (chunk.id.0.cast_signed(), i64::from(chunk.epoch.0));
+        // Several settlements may be of one chunk, and reaping cuts one twice: the last one says what is left.
         self.kept.retain(|kept| kept.id != id);
         self.gone.retain(|gone| gone.id != id);
         if rest.is_empty() {

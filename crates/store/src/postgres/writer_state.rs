@@ -150,6 +150,7 @@ impl WriterState {
     pub(super) fn committed(&mut self) -> Effects {
         let effects = self.committing.take().map(|(_, effects)| effects).unwrap_or_default();
         if self.lane_numbers.len() + effects.lanes.len() > LANE_NUMBERS_MAX {
+            // All of them: which ones will be used again is not known, and they are read again for little.
             self.lane_numbers.clear();
         }
         self.lane_numbers.extend(effects.lanes.iter().cloned());
@@ -162,6 +163,7 @@ impl WriterState {
         match *notice {
             Notice::Due(lane, at) => claiming.add_due(lane, at),
             Notice::Freed(partition, lane, weight) => {
+                // What other workers' partitions have claimed is not counted here.
                 if self.membership.borrow().partitions.contains(&partition) {
                     claiming.lanes.free(lane, weight);
                 }
@@ -197,6 +199,7 @@ impl Claiming {
     }
 
     pub(super) fn add_due(&mut self, lane: LaneId, at: Timestamp) {
+        // Even if the due time is not kept: the lane is read when its span begins, and looked at from here.
         self.lower_watermark(lane, at);
         if self.lanes.lane(lane).is_some() {
             self.lanes.add_due(lane, at);
@@ -216,6 +219,7 @@ impl Claiming {
         if let Some(watermark) = self.watermarks.get_mut(&lane)
             && (at.millis(), 0) <= *watermark
         {
+            // Before all chunks of that instant: numbers begin with one.
             *watermark = (at.millis(), 0);
         }
     }

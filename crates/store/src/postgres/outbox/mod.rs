@@ -115,6 +115,7 @@ impl Request for ReadRows {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, Failure> {
         if !transaction.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
+            // A slot that the last drain could not empty, because it was still written to, is emptied now.
             transaction.row(ROTATE, &[]).await?;
             return Ok(None);
         }

@@ -100,6 +100,7 @@ impl Position {
         let late = self.late(&now);
         // What comes behind is left, and of the last one perhaps a part: they count as running still.
         let left = late.iter().skip_while(|txid| **txid != part.txid).chain([&part.txid]);
+        // If it stopped among those that ended late, nothing of the new ones is taken, and the bound stays.
         let xmax = self.ended.xmax.max(part.txid + 1);
         let running = now.running.range(..xmax).chain(left).copied().collect();
         Self { ended: EndedTransactions { xmax, running }, part: Some(part) }
