@@ -170,6 +170,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
         [0x2001, 0, .., high, low] => (!high, !low),
         _ => return None,
     };
+    // `::` and `::1` look like addresses that are compatible with IPv4, and are none.
     let is_plain = matches!(segments, [0, 0, 0, 0, 0, 0, 0, 0 | 1]);
     (!is_plain).then(|| Ipv4Addr::from_bits(u32::from(bits.0) << 16 | u32::from(bits.1)))
 }

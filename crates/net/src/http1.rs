@@ -118,6 +118,7 @@ impl Pool {
         let waited = self.clock.monotonic() - waiting_since;
         let mut reply = self.try_over(next, fresh, request).await.map_err(|no_reply| {
             let NoReply { unsent, is_refused, message } = no_reply;
+            // Only of a new connection: one that was kept has its handshake behind it.
             if unsent.is_some() || is_refused {
                 Failure::Unsent(Unsent::Unreachable(message))
             } else {

@@ -225,6 +225,7 @@ pub fn is_of_tls(error: &io::Error) -> bool {
 /// The alert by which a server refuses the handshake: it has not read, and never will, what was sent behind it.
 /// With TLS 1.3 a client has sent its request by the time it hears that its certificate is not accepted.
 pub fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    // What the stream failed with is wrapped by the library of HTTP.
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut of_io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
     of_io.find(|error| {

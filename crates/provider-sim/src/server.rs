@@ -106,6 +106,7 @@ impl Simulator {
         let fcm = options.fcm.map(|address| listen(address, threads)).transpose()?;
         let (fcm_address, fcm) = fcm.unzip();
         let mut fcm = fcm.unwrap_or_default().into_iter();
+        // For all threads: a token that one of them gives is brought to any, and the quota is the project's.
         let fcm_shared =
             options.fcm.map(|_| fcm::FcmState::new(&options)).transpose()?.map(Arc::new);
         let smtp = options.smtp.map(|address| listen(address, threads)).transpose()?;

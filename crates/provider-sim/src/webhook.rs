@@ -43,6 +43,7 @@ impl Webhook {
         let status = match request.content {
             _ if request.method != Method::POST => Some(StatusCode::METHOD_NOT_ALLOWED),
             SimContent::TooLong => Some(StatusCode::PAYLOAD_TOO_LARGE),
+            // What is signed has a dot behind the identifier, which therefore has none.
             SimContent::Whole(_) if id.is_empty() || id.contains('.') => {
                 Some(StatusCode::BAD_REQUEST)
             }
@@ -80,6 +81,7 @@ impl Webhook {
         }
         let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
         let signatures = text(headers, "webhook-signature");
+        // A sender that changes its key signs with both for a while, and one right signature is enough.
         let any = |version: &str, is_right: &dyn Fn(Vec<u8>) -> bool| {
             let signatures = signatures.split(' ').filter_map(|one| one.strip_prefix(version));
             signatures.filter_map(|one| BASE64_STANDARD.decode(one).ok()).any(is_right)

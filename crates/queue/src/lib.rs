@@ -124,6 +124,7 @@ impl Item for Ticket {
     }
 
     fn bytes(&self) -> usize {
+        // Its chunk is in the store and not in memory.
         0
     }
 }

@@ -124,6 +124,7 @@ impl<S: ByteStream> SmtpWire<S> {
 impl SmtpReply {
     fn check(response: smtp_proto::Response<String>) -> Result<Self, WireError> {
         let smtp_proto::Response { code, esc: enhanced, message: text } = response;
+        // A reply begins with a digit from 2 to 5 (RFC 5321, section 4.2.1).
         if !(200..=599).contains(&code) {
             return Err(WireError("what the server says is not SMTP".into()));
         }

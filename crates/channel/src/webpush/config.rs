@@ -72,6 +72,7 @@ const fn connections_max_default() -> usize {
 impl Settings {
     /// Checks what needs no file.
     pub(super) fn check(&self) -> Result<(), ChannelError> {
+        // A sender's contact is either of the two (RFC 8292, section 2.1).
         let is_address = self.subject.strip_prefix("mailto:").is_some_and(|to| to.contains('@'));
         let is_page = self.subject.strip_prefix("https://").is_some_and(|rest| !rest.is_empty());
         let is_graphic = self.subject.bytes().all(|byte| byte.is_ascii_graphic());

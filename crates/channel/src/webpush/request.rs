@@ -137,6 +137,7 @@ impl Urgency {
 
 /// Checks a payload with its options.
 pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
+    // Its bytes reach the service worker as they came, so whether they are JSON is all there is to check.
     serde_json::from_slice::<&RawValue>(payload)
         .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
     let over = payload.len().saturating_sub(PLAINTEXT_BYTES_MAX);
@@ -160,6 +161,7 @@ fn read_options(options: &[u8]) -> Result<Options, Invalid> {
         let message = format!("must be at most {TTL_SECONDS_MAX} seconds (four weeks)");
         return Err(Invalid::at("/ttl", message));
     }
+    // A topic has at most 32 characters of base64url (RFC 8030, section 5.4).
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if let Some(topic) = &read.topic
         && !((1..=TOPIC_BYTES_MAX).contains(&topic.len()) && topic.bytes().all(is_plain))

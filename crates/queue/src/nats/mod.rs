@@ -196,6 +196,7 @@ impl ConnectionEvents {
 
     fn take(&mut self, event: Event) {
         match event {
+            // Lost for good, even if the library would connect again: the supervisor makes the next connection.
             Event::Disconnected | Event::Closed => self.lost = true,
             Event::ServerError(error) => self.note_error(error.to_string()),
             Event::ClientError(error) => self.note_error(error.to_string()),

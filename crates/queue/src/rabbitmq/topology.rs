@@ -65,6 +65,7 @@ impl Topology {
         let arguments = table([
             ("x-queue-type", text("quorum")),
             ("x-max-length", number(self.tickets_max)),
+            // The publisher hears of a full queue. With `drop-head` a ticket that was confirmed would go.
             ("x-overflow", text("reject-publish")),
             ("x-delivery-limit", number(TICKET_DELIVERIES.into())),
             ("x-dead-letter-exchange", text(&self.dead())),
