@@ -79,7 +79,7 @@ pub fn without<Secret: AsRef<[u8]>>(text: &[u8], secrets: &[Secret]) -> Option<V
     let (mut rest, mut is_changed) = (text, false);
     while let Some((first, behind)) = rest.split_first() {
         let lengths = secrets.iter().map(|secret| common(rest, secret.as_ref()));
-        // The longest, since one secret may be the beginning of another: a header and the token in it.
+        // The longest, since secrets may begin alike, as tokens do.
         match lengths.max().unwrap_or(0) {
             0 => {
                 shown.push(*first);
