@@ -15,8 +15,10 @@ const ALONE: usize = 2_000;
 
 #[test]
 fn a_disk_that_others_fill_stops_no_delivery_and_no_restart() {
-    let parts =
-        [("fill_it_and_be_killed", PartEnd::Aborted), ("restart_on_the_full_disk", PartEnd::Passed)];
+    let parts = [
+        ("fill_it_and_be_killed", PartEnd::Aborted),
+        ("restart_on_the_full_disk", PartEnd::Passed),
+    ];
     let told = SmallDisk::new(DISK_MIB).run(&parts).unwrap();
     print!("{told}");
 }

@@ -191,9 +191,14 @@ fn faults(plan: &Value) -> Vec<String> {
             } else if is_large && kind.starts_with("Index") && !node.contains_key("Index Cond") {
                 faults.push(format!("reads all of {}", text("Index Name")));
             }
+            // A bitmap scan of the table has its index below it.
+            let below = (kind == "Bitmap Heap Scan").then(|| &node["Plans"][0]);
+            let of_index = |key: &str| {
+                below.map_or_else(|| text(key), |scan| scan[key].as_str().unwrap_or_default())
+            };
             if is_large
                 && node.contains_key("Filter")
-                && !is_unique(text("Index Name"), text("Index Cond"))
+                && !is_unique(of_index("Index Name"), of_index("Index Cond"))
             {
                 faults.push(format!("passes rows of {table}: {}", text("Filter")));
             }
@@ -338,14 +343,15 @@ async fn no_statement_reads_what_it_does_not_return() {
     fill(&client).await;
     let mut found = Vec::new();
     let mut needed = BTreeSet::new();
-    for state in ["full", "full and analyzed"] {
+    // What autovacuum has done or not must not matter. A vacuum tells the planner how large indexes are: it takes bitmaps then.
+    for (state, next) in [("full", "ANALYZE"), ("analyzed", "VACUUM"), ("vacuumed", "")] {
         for session in [Session::Writer, Session::Other] {
             let statements = of(session);
             let new = session.connect(database.url(), &mut tasks).await;
             prepare(&new, &statements).await;
             found.extend(find((&new, &statements), state, &mut needed).await);
         }
-        client.batch_execute("ANALYZE").await.unwrap();
+        client.batch_execute(next).await.unwrap();
     }
     assert!(found.is_empty(), "{} findings:\n{}", found.len(), found.join("\n"));
     let bounded = BOUNDED.iter().map(|(file, beginning, _)| (*file, *beginning));
