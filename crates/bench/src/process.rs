@@ -128,6 +128,14 @@ impl SimulatorProcess {
         self.child.kill()
     }
 
+    /// Sends it a signal: between SIGSTOP and SIGCONT it answers nothing.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.child.signal(signal)
+    }
+
     /// The resources it has used so far.
     ///
     /// # Errors
@@ -198,7 +206,7 @@ impl EngineProcess {
     /// # Errors
     /// When it ends with another code than 0.
     pub fn stop(&mut self) -> Result<()> {
-        kill_process(self.child.pid()?, Signal::TERM)?;
+        self.child.signal(Signal::TERM)?;
         let status = self.child.child.wait()?;
         anyhow::ensure!(status.success(), "the engine ended with {status}");
         Ok(())
@@ -209,7 +217,7 @@ impl EngineProcess {
     /// # Errors
     /// When it is gone.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        Ok(kill_process(self.child.pid()?, signal)?)
+        self.child.signal(signal)
     }
 
     /// How it ended, if it did.
@@ -243,8 +251,9 @@ impl RunningProcess {
         Ok(())
     }
 
-    fn pid(&self) -> Result<Pid> {
-        Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a positive number")
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+        Ok(kill_process(pid.context("a process has a positive number")?, signal)?)
     }
 
     fn usage(&self) -> Result<Usage> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bench::Guarantee::AtLeastOnce;
 use bench::workload::token;
 use flow::Clock;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, Process, checked};
 
-/// How long the provider takes to answer: something can be done while a request is on the wire.
+/// How long the provider takes to answer a request that it has written down: long enough to stop it in between.
 const LATENCY: &str = "6s";
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -58,11 +59,13 @@ fn check(cluster: &Cluster) {
     cluster.drained(&engine, 1);
     cluster.broadcast(&engine, 0..4, AtLeastOnce);
     cluster.requested(5);
-    // While the provider's word that they have been gone for a day is on its way.
+    // While the provider's word that they have been gone for a day is on its way: it waits for as long as this takes.
+    cluster.signal_provider(Signal::STOP);
     assert!(!lift(cluster, &engine, 1, Some(HOUR)));
     assert!(!lift(cluster, &engine, 2, Some(48 * HOUR)));
     assert!(!lift(cluster, &engine, 3, None));
-    assert_eq!(settled(), json!(1), "the provider should have taken longer");
+    assert_eq!(settled(), json!(1), "the provider was stopped too late");
+    cluster.signal_provider(Signal::CONT);
     cluster.drained(&engine, 5);
     assert_eq!(
         listed(cluster, &engine),

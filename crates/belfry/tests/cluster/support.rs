@@ -155,6 +155,11 @@ impl Cluster {
         assert_eq!(lines, requests);
     }
 
+    /// Stops the provider, or lets it go on.
+    pub(crate) fn signal_provider(&self, signal: Signal) {
+        self.simulator.signal(signal).unwrap();
+    }
+
     /// The provider's books.
     pub(crate) fn books(&self) -> JournalBooks {
         let workload = Workload { tokens: self.tokens, webhooks: Vec::new() };
