@@ -22,7 +22,6 @@ use store::sqlite::{Options, Synchronous};
 use store::{
     Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, Ending, History, Ingest,
     LogPosition, Mark, Memory, Operations, ReadStore, Recovery, Settlements, Sqlite, Store,
-    Suppression,
 };
 use tempfile::TempDir;
 
@@ -350,8 +349,8 @@ impl<F: Fast> Pair<F> {
             if listed {
                 let reason = ["asked", "again"][usize::from(registered % 2 == 0)].to_owned();
                 let since = at(self.now - registered / 4);
-                let suppression = Suppression { channel, recipient, reason, status: 0, since };
-                store.suppress(vec![suppression], at(self.now)).await.unwrap();
+                let entry = store::Suppression { channel, recipient, reason, status: 0, since };
+                store.suppress(vec![entry], at(self.now)).await.unwrap();
             } else {
                 let registered_at = (registered > 0).then(|| at(self.now - registered));
                 let lift = store::Lift { channel, recipient, registered_at };
