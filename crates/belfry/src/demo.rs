@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     pub(crate) no_kill: bool,
 
-    /// Where everything goes; made anew, and removed at the end unless --keep
+    /// Where everything goes: empty, or a former demo's; removed at the end unless --keep
     #[arg(long, value_name = "DIRECTORY", default_value = ".demo")]
     pub(crate) directory: PathBuf,
 
@@ -54,6 +54,8 @@ pub(crate) struct DemoArgs {
     pub(crate) json: bool,
 }
 
+/// The file by which a demo knows a directory that a demo made.
+const MARKER: &str = ".belfry-demo";
 /// A run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(20);
 
@@ -81,11 +83,7 @@ pub(crate) fn run(options: &DemoArgs) -> Result<ExitCode> {
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn play(
-    options: &DemoArgs,
-    directory: &std::path::Path,
-    workload: &Workload,
-) -> Result<DemoReport> {
+fn play(options: &DemoArgs, directory: &Path, workload: &Workload) -> Result<DemoReport> {
     let clock = Clock::system();
     let stage = DemoProgress::new(options.json);
     stage.says("starting the provider and the engine");
@@ -169,19 +167,23 @@ impl DemoProgress {
     }
 }
 
-fn fresh(directory: &std::path::Path) -> Result<PathBuf> {
-    if directory.exists() {
-        let ours = directory.join("belfry.toml").exists()
-            || std::fs::read_dir(directory)?.next().is_none();
+/// Makes `directory` empty for this demo. What is in it is removed only if a demo made it: it could be an engine's data.
+fn fresh(directory: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(directory)?;
+    let directory = directory.canonicalize()?;
+    let marker = directory.join(MARKER);
+    if std::fs::read_dir(&directory)?.next().is_some() {
         anyhow::ensure!(
-            ours,
-            "{} is not empty and not of a demo: choose another --directory",
+            marker.is_file(),
+            "{} is not empty, and no demo made it ({MARKER} is missing): choose another --directory, or empty it first",
             directory.display()
         );
-        std::fs::remove_dir_all(directory)?;
+        std::fs::remove_dir_all(&directory)?;
+        std::fs::create_dir(&directory)?;
     }
-    std::fs::create_dir_all(directory)?;
-    Ok(directory.canonicalize()?)
+    // Before anything else, so that the next demo knows this one's directory wherever this one is cut off.
+    std::fs::write(marker, "Made by `belfry demo`, which removes everything here.\n")?;
+    Ok(directory)
 }
 
 fn guarantee(text: &str) -> Result<Guarantee, String> {
@@ -189,5 +191,38 @@ fn guarantee(text: &str) -> Result<Guarantee, String> {
         "at_least_once" => Ok(Guarantee::AtLeastOnce),
         "at_most_once" => Ok(Guarantee::AtMostOnce),
         _ => Err("write `at_least_once` or `at_most_once`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_no_demo_made_is_refused_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join(crate::config::USUAL_FILE);
+        std::fs::write(&config, "").unwrap();
+        let error = fresh(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("no demo made it"), "{error}");
+        assert!(config.is_file());
+    }
+
+    #[test]
+    fn the_directory_of_a_former_demo_is_made_anew() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("demo");
+        let left = directory.join("data");
+        fresh(&directory).unwrap();
+        std::fs::create_dir(&left).unwrap();
+        fresh(&directory).unwrap();
+        assert!(!left.exists());
+        fresh(&directory).unwrap();
+    }
+
+    #[test]
+    fn an_empty_directory_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        fresh(directory.path()).unwrap();
     }
 }
