@@ -34,7 +34,7 @@ pub(crate) use kinds::ChannelResources;
 pub(crate) use load::{USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
-pub(crate) use server_url::ServerUrl;
+pub(crate) use server_url::{BrokerKind, ServerUrl};
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 

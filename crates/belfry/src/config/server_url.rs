@@ -22,10 +22,15 @@ struct ServerAddress {
     host_start: usize,
 }
 
+/// The brokers that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BrokerKind {
+    RabbitMq,
+    Nats,
+}
+
 /// The stores that have a URL.
 const STORE_SCHEMES: [&str; 2] = ["postgres", "postgresql"];
-/// The brokers.
-const QUEUE_SCHEMES: [&str; 4] = ["amqp", "amqps", "nats", "tls"];
 
 /// Reads the URL of a store.
 pub(super) fn store<'de, D: Deserializer<'de>>(
@@ -49,7 +54,7 @@ pub(super) fn queue<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ServerUrl>, D::Error> {
     let url = read(deserializer)?;
-    if QUEUE_SCHEMES.contains(&url.scheme()) {
+    if url.broker().is_some() {
         return Ok(Some(url));
     }
     let scheme = url.scheme();
@@ -71,8 +76,17 @@ impl ServerUrl {
     }
 
     /// The scheme: the part before `://`.
-    pub(crate) fn scheme(&self) -> &str {
+    fn scheme(&self) -> &str {
         self.servers.first().map(ServerAddress::scheme).unwrap_or_default()
+    }
+
+    /// The broker that is at such a URL; `None` for a scheme that none has.
+    pub(crate) fn broker(&self) -> Option<BrokerKind> {
+        match self.scheme() {
+            "amqp" | "amqps" => Some(BrokerKind::RabbitMq),
+            "nats" | "tls" => Some(BrokerKind::Nats),
+            _ => None,
+        }
     }
 
     /// This URL with a password for its user.
@@ -226,6 +240,21 @@ mod tests {
         ] {
             let error = text.parse::<ServerUrl>().unwrap_err();
             assert!(!error.contains("canary") && !error.contains("ary@"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_broker_is_known_by_its_scheme_and_no_other_is_taken_for_one() {
+        let broker = |text: &str| text.parse::<ServerUrl>().unwrap().broker();
+        for (text, expect) in [
+            ("amqp://a", Some(BrokerKind::RabbitMq)),
+            ("amqps://a", Some(BrokerKind::RabbitMq)),
+            ("nats://a", Some(BrokerKind::Nats)),
+            ("tls://a", Some(BrokerKind::Nats)),
+            ("amqpx://a", None),
+            ("postgres://a", None),
+        ] {
+            assert_eq!(broker(text), expect, "{text}");
         }
     }
 

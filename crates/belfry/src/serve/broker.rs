@@ -1,16 +1,17 @@
 //! The link to the broker that carries tickets from producers to consumers.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use flow::Clock;
 use flow::tasks::Ended;
 use notification::Ticket;
-use queue::{Broker, BrokerOptions, Consume, Publish, QueueError};
+use queue::{Broker, BrokerOptions, Consume, Publish};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::{Role, START_PATIENCE};
-use crate::config::{QueueConfig, ServerUrl};
+use crate::config::{BrokerKind, QueueConfig, ServerUrl};
 use crate::exit::{CliError, FailureKind};
 
 /// A link to a broker, which comes back by itself when it is lost.
@@ -47,12 +48,12 @@ impl BrokerLink {
         let usual = BrokerOptions::new(url.expose(), config.prefix.as_str());
         let ca_file = config.ca_file.clone();
         let options = BrokerOptions { ca_file, consume: role.consumes(), ..usual };
-        let opened = if url.scheme().starts_with("amqp") {
-            queue::rabbitmq::open(&options, clock, random.fork())
-        } else {
-            queue::nats::open(&options, clock, random.fork())
+        let opened = match url.broker() {
+            Some(BrokerKind::RabbitMq) => queue::rabbitmq::open(&options, clock, random.fork()),
+            Some(BrokerKind::Nats) => queue::nats::open(&options, clock, random.fork()),
+            None => return Err(refused(url, "no broker has such URLs")),
         };
-        let broker = opened.map_err(|error| refused(url, &error))?;
+        let broker = opened.map_err(|error| refused(url, error))?;
         let mut available = broker.available();
         if timeout(START_PATIENCE, available.wait_for(|available| *available)).await.is_err() {
             let seconds = START_PATIENCE.as_secs();
@@ -112,7 +113,7 @@ pub(super) async fn close(broker: Arc<Broker>) {
     }
 }
 
-fn refused(url: &ServerUrl, error: &QueueError) -> CliError {
+fn refused(url: &ServerUrl, error: impl Display) -> CliError {
     CliError::new(FailureKind::Config, format!("the queue {url} cannot be used: {error}"))
 }
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::Role;
 use super::engine::Engine;
 use crate::client;
-use crate::config::{Config, Flags};
+use crate::config::{BrokerKind, Config, Flags};
 
 /// Anything that is waited for comes within this.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -45,12 +45,6 @@ enum Deployment {
     OneMachine,
     Shared,
     Behind(BrokerKind),
-}
-
-#[derive(Debug, Clone, Copy)]
-enum BrokerKind {
-    RabbitMq,
-    Nats,
 }
 
 /// One notification as the provider saw it: when it first arrived, microseconds since the Unix epoch, and how often.
