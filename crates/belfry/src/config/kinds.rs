@@ -125,7 +125,9 @@ impl ChannelSettings for apns::Settings {
 
     fn forgets_its_token(&self, shared: &ChannelResources) -> bool {
         let directory = self.state_directory.as_ref().or(shared.state_directory.as_ref());
-        self.certificate_file.is_none() && directory.is_none()
+        // With a certificate there is no token.
+        let has_token = self.certificate_file.is_none() && self.certificate.is_none();
+        has_token && directory.is_none()
     }
 }
 

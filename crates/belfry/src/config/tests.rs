@@ -263,6 +263,7 @@ fn a_token_for_apple_is_kept_where_there_is_a_place_and_what_has_none_is_named()
     assert_eq!(check(shared, "", Some("/var/lib/x"), Some("/var/lib/x/state")), nobody);
     assert_eq!(check(shared, "state_directory = \"s\"", None, None), nobody);
     assert_eq!(check(shared, "certificate_file = \"c.pem\"", None, None), nobody);
+    assert_eq!(check(shared, "certificate = \"PEM\"", None, None), nobody);
 }
 
 #[test]
