@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// A row that can be sent.
@@ -37,7 +37,8 @@ pub(super) type Parsed = Result<Row, BadRow>;
 /// The fields of a row that are needed before it is sent. Reading it checks the syntax of the whole.
 #[derive(Debug, Deserialize)]
 struct Probe<'a> {
-    #[serde(borrow)]
+    /// As it stands in the text, also a `null`.
+    #[serde(borrow, default, deserialize_with = "some_value")]
     idempotency_key: Option<&'a RawValue>,
 }
 
@@ -63,15 +64,23 @@ impl Row {
     /// Gives the row a key, unless it has one.
     #[must_use]
     pub(super) fn key(mut self, key: &str) -> Self {
-        let probe: Result<Probe, _> = serde_json::from_str(&self.json);
-        if !probe.is_ok_and(|probe| probe.idempotency_key.is_none()) {
-            return self;
-        }
-        let Some(fields) = self.json.trim_end().strip_suffix('}') else { return self };
-        // Written into the text: read and written anew, numbers and the order of fields could change.
-        let comma = if fields.trim_end().ends_with('{') { "" } else { "," };
+        let Ok(probe) = serde_json::from_str::<Probe>(&self.json) else { return self };
         let key = serde_json::Value::from(key);
-        let json = format!("{fields}{comma}\"idempotency_key\":{key}}}");
+        // Written into the text: read and written anew, numbers and the order of fields could change.
+        let json = match probe.idempotency_key.map(RawValue::get) {
+            // To the engine it is absent, and a second field of this name one too many.
+            Some(null @ "null") => {
+                let start = null.as_ptr().addr() - self.json.as_ptr().addr();
+                let (before, after) = self.json.split_at(start);
+                format!("{before}{key}{}", after.strip_prefix(null).unwrap_or(after))
+            }
+            Some(_) => return self,
+            None => {
+                let Some(fields) = self.json.trim_end().strip_suffix('}') else { return self };
+                let comma = if fields.trim_end().ends_with('{') { "" } else { "," };
+                format!("{fields}{comma}\"idempotency_key\":{key}}}")
+            }
+        };
         // A row that is rejected goes to the rejects as it was, without the key.
         let raw = self.raw.take().unwrap_or_else(|| std::mem::take(&mut self.json).into_bytes());
         Self { line: self.line, json, raw: Some(raw) }
@@ -118,5 +127,35 @@ impl fmt::Display for BadRow {
             "" => write!(formatter, "the row {}", self.message),
             field => write!(formatter, "field `{field}`: {}", self.message),
         }
+    }
+}
+
+// === helpers ===
+
+/// Reads a value that is there: `None` is left to a field that is not.
+fn some_value<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(reader).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_its_own_key_or_the_one_that_it_is_given_and_never_both() {
+        let check = |json: &str, expect: &str| {
+            let row = Row::from_json(1, json.into()).unwrap().key("k-1");
+            assert_eq!(row.json, expect);
+            let raw = (json != expect).then(|| json.as_bytes().to_vec());
+            assert_eq!(row.raw, raw, "a row that is rejected is written as it was");
+        };
+        check(r#"{"to":"a"}"#, r#"{"to":"a","idempotency_key":"k-1"}"#);
+        check("{ }", r#"{ "idempotency_key":"k-1"}"#);
+        check(r#"{"idempotency_key":"own","to":"a"}"#, r#"{"idempotency_key":"own","to":"a"}"#);
+        check(
+            r#"{"idempotency_key" : null, "to":1.0}"#,
+            r#"{"idempotency_key" : "k-1", "to":1.0}"#,
+        );
+        check(r#"{"to":"a","idempotency_key":null}"#, r#"{"to":"a","idempotency_key":"k-1"}"#);
     }
 }
