@@ -46,9 +46,10 @@ impl WorkerDeadline {
     pub fn extend(&self, worker: u64, from: Duration, span: Duration) {
         if let Some(shared) = &self.shared {
             shared.worker.store(worker, Ordering::Relaxed);
-            // The greater one counts, so that a late answer to an early heartbeat takes nothing back.
-            let until = (from + span).as_millis();
-            shared.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+            // The greater one counts, so that a late answer to an early heartbeat takes nothing back. Released after the
+            // number: who sees this deadline sees that number.
+            let until = u64::try_from((from + span).as_millis()).unwrap_or(u64::MAX);
+            shared.until.fetch_max(until, Ordering::Release);
         }
     }
 
@@ -61,12 +62,19 @@ impl WorkerDeadline {
 
     /// Whether the worker `worker` may start an attempt now.
     pub fn allows(&self, worker: u64, clock: Clock) -> bool {
+        self.allows_across(worker, clock, || {})
+    }
+
+    /// [`allows`](Self::allows), with what happens `between` its reads.
+    fn allows_across(&self, worker: u64, clock: Clock, between: impl FnOnce()) -> bool {
         self.shared.as_ref().is_none_or(|shared| {
+            // Before the number, which is then the one of this deadline or a later one. The other way round, an extension
+            // between the reads would lend the new deadline to the former number.
+            let until = shared.until.load(Ordering::Acquire);
+            between();
             // What was claimed under a former number may have been given to another worker since.
-            if worker != shared.worker.load(Ordering::Relaxed) {
-                return false;
-            }
-            clock.boot().as_millis() < u128::from(shared.until.load(Ordering::Relaxed))
+            worker == shared.worker.load(Ordering::Relaxed)
+                && clock.boot().as_millis() < u128::from(until)
         })
     }
 }
@@ -92,6 +100,17 @@ mod tests {
         deadline.extend(8, clock.boot(), Duration::from_secs(5));
         assert!(deadline.allows(8, clock) && !deadline.allows(7, clock));
         assert!(WorkerDeadline::unlimited().allows(7, clock));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_number_lends_its_deadline_to_no_former_one_that_is_asked_about_meanwhile() {
+        let clock = Clock::starting_at(Duration::ZERO);
+        let deadline = WorkerDeadline::passed();
+        let join = |worker| deadline.extend(worker, clock.boot(), Duration::from_secs(5));
+        join(7);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(!deadline.allows_across(7, clock, || join(8)));
+        assert!(deadline.allows(8, clock));
     }
 
     #[tokio::test(start_paused = true)]
