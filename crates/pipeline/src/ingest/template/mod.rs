@@ -226,7 +226,8 @@ impl Pattern {
 // === impl Slot ===
 
 impl Slot {
-    /// Appends to `rendered` what takes the string's place.
+    /// Appends to `rendered` what takes the string's place, unless it would have more than `bytes_max` then: what all strings
+    /// take together is bounded, not each alone.
     fn render(
         &self,
         environment: &Environment<'_>,
@@ -235,31 +236,33 @@ impl Slot {
         rendered: &mut Vec<u8>,
     ) -> Result<(), TemplateReason> {
         let other = |error| TemplateReason::Other(engine::in_words(&error));
+        let too_long = || {
+            TemplateReason::Other(format!(
+                "has more than {bytes_max} bytes when rendered, with all that stands before it"
+            ))
+        };
         let template = environment.get_template(&self.name).map_err(other)?;
-        let mut text = Vec::new();
-        let is_json = self.kind == TemplateKind::Json;
-        let target = if is_json { &mut *rendered } else { &mut text };
-        let bytes_max = bytes_max + 1;
-        let written =
-            template.render_captured_to(variables.clone(), Limited { target, bytes_max }).map(drop);
-        written.map_err(|error| {
+        let failed = |error: minijinja::Error| {
             // Looked for after a failure only: it takes a walk over the template.
             let missing = || engine::missing(&template, variables).map(TemplateReason::Missing);
             if error.kind() == ErrorKind::WriteFailure {
-                return TemplateReason::Other(format!(
-                    "has more than {} bytes when rendered",
-                    bytes_max - 1
-                ));
+                return too_long();
             }
             let is_undefined = error.kind() == ErrorKind::UndefinedError;
             is_undefined.then(missing).flatten().unwrap_or_else(|| other(error))
-        })?;
-        if !is_json {
-            let text = std::str::from_utf8(&text).unwrap_or_default();
-            serde_json::to_writer(rendered, text)
-                .map_err(|error| TemplateReason::Other(error.to_string()))?;
+        };
+        let render = |target: Limited<'_>| {
+            template.render_captured_to(variables.clone(), target).map(drop).map_err(failed)
+        };
+        if self.kind == TemplateKind::Json {
+            return render(Limited { target: rendered, bytes_max });
         }
-        Ok(())
+        let mut text = Vec::new();
+        // JSON makes a text longer, never shorter.
+        let bytes_left = bytes_max.saturating_sub(rendered.len());
+        render(Limited { target: &mut text, bytes_max: bytes_left })?;
+        let text = std::str::from_utf8(&text).unwrap_or_default();
+        serde_json::to_writer(Limited { target: rendered, bytes_max }, text).map_err(|_| too_long())
     }
 }
 

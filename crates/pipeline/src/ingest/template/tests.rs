@@ -140,6 +140,26 @@ fn steps_and_what_is_rendered_are_bounded() {
 }
 
 #[test]
+fn what_all_strings_are_rendered_to_is_bounded_together_and_as_json() {
+    let check = |template: &str, text: &str, strings: usize, pointer: Option<&str>| {
+        let strings = vec![format!("{:?}", template.repeat(4)); strings].join(",");
+        let variables = format!("{{\"text\": \"{text}\"}}");
+        let rendered = render(&format!("[{strings}]"), &variables);
+        assert_eq!(rendered.err().map(|invalid| invalid.pointer.to_string()).as_deref(), pointer);
+    };
+    // 4 times 15,000 bytes in each string: a fifth one is too much.
+    let text = "x".repeat(15_000);
+    for template in ["-{{ text }}", "{{ text }}{# #}"] {
+        check(template, &text, 4, None);
+        check(template, &text, TEMPLATE_STRINGS, Some("/content/4"));
+    }
+    // JSON has six bytes for each of these.
+    let text = "\\u0001".repeat(10_000);
+    check("-{{ text }}", &text, 1, None);
+    check("-{{ text }}", &text, TEMPLATE_STRINGS, Some("/content/1"));
+}
+
+#[test]
 fn values_that_are_no_texts_are_written_as_json_has_them_and_null_is_nothing() {
     let variables =
         r#"{"no": null, "yes": true, "n": 12.50, "big": 12345678901234567890123, "xs": [1, null]}"#;
