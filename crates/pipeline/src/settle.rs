@@ -3,6 +3,8 @@
 
 mod decide;
 mod policy;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,9 +86,13 @@ impl Settle {
 
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
         let at = channel::timestamp(self.clock);
-        let decisions: Vec<Decision> = batch.decisions.into_values().collect();
-        let settlements: Vec<Settlement> =
-            decisions.iter().filter_map(|decision| decision.settlement(at)).collect();
+        // An empty report decides nothing. Its decision goes with its settlement, so that answers and decisions stay in step.
+        let settled = |decision: Decision| {
+            let settlement = decision.settlement(at)?;
+            Some((decision, settlement))
+        };
+        let (decisions, settlements): (Vec<Decision>, Vec<Settlement>) =
+            batch.decisions.into_values().filter_map(settled).unzip();
         // Receipts alone need no transaction.
         let answers = if settlements.is_empty() {
             Vec::new()
