@@ -102,7 +102,6 @@ pub(super) fn open(
     let (mut lock, ending) = Owner::take(directory)?;
     // Everything after this may need room, be it for a process number.
     let volume = Disk::open(directory, free_space)?;
-    lock.sign();
     let mut connection = Connection::open(directory.join(DATABASE))?;
     configure(&connection, options)?;
     migrate(&mut connection, directory)?;
@@ -126,6 +125,8 @@ pub(super) fn open(
     let mut transaction = Transaction::begin(&connection, &mut state)?;
     let recovery = transaction.recover(ending, now)?;
     transaction.commit()?;
+    // Only now: a start that fails before leaves all that was in flight to the next one, and how it came to be left.
+    lock.sign();
     Ok(Opened { connection, state, lock, disk: volume, recovery })
 }
 
@@ -238,4 +239,32 @@ fn assert_library() -> Result<(), StoreError> {
 
 fn io(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Broken(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::Ending;
+    use crate::sqlite::disk::Statvfs;
+    use crate::sqlite::owner::fault_mark;
+
+    #[test]
+    fn a_start_that_fails_leaves_the_ending_of_the_last_process_to_the_next_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let now = Timestamp::from_millis(0);
+        let start = || open(directory.path(), Options::new(1), Arc::new(Statvfs), now);
+        let opened = start().unwrap();
+        fault_mark(directory.path()).unwrap().write_all(b"X").unwrap();
+        drop(opened);
+        let database = Connection::open(directory.path().join(DATABASE)).unwrap();
+        let newer = "INSERT INTO refinery_schema_history VALUES (99, 'later', '', '0')";
+        database.execute(newer, []).unwrap();
+        assert!(matches!(start(), Err(StoreError::Schema(_))));
+        assert_eq!(Owner::take(directory.path()).unwrap().1, Ending::Faulted);
+        database.execute("DELETE FROM refinery_schema_history WHERE version = 99", []).unwrap();
+        drop(start().unwrap());
+        assert_eq!(Owner::take(directory.path()).unwrap().1, Ending::Left, "recovered, and ended");
+    }
 }

@@ -44,7 +44,9 @@ impl Owner {
         match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let owner = record.split_whitespace().next().filter(|_| is_read).unwrap_or("?");
+                // While the other one starts, the record is still that of the owner before.
+                let is_number = |word: &&str| is_read && word.parse::<u32>().is_ok();
+                let owner = record.split_whitespace().next().filter(is_number).unwrap_or("?");
                 return Err(StoreError::InUse(format!(
                     "{} is in use by another belfry (pid {owner}): stop that one, or name another data directory",
                     directory.display()
@@ -57,7 +59,7 @@ impl Owner {
         Ok((Self { file, machine, is_signed: false }, ending))
     }
 
-    /// Puts this process down as the owner.
+    /// Puts this process down as the owner: what the one before left is recovered.
     pub(super) fn sign(&mut self) {
         self.is_signed = true;
         if let Err(error) = self.write(&format!("{} {}", std::process::id(), self.machine)) {
