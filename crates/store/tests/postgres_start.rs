@@ -5,8 +5,9 @@
 mod support;
 
 use flow::Clock;
+use notification::Account;
 use store::postgres::Options;
-use store::{ErrorKind, Postgres, ReadStore, StoreError};
+use store::{ErrorKind, LogPosition, Postgres, PostgresReader, ReadStore, StoreError};
 use support::{fresh, open};
 
 /// Opens a store at `url`, and says how it was refused.
@@ -127,4 +128,18 @@ async fn processes_that_start_at_once_make_one_schema() {
     }
     let left = database.query("SELECT count(*) FROM belfry.worker").unwrap();
     assert_eq!(left, "0");
+}
+
+#[tokio::test]
+async fn a_standby_answers_questions_and_does_no_work() {
+    let mut server = testbed::Postgres::start().unwrap();
+    let database = server.create_database().unwrap();
+    open(database.url()).await.close().await;
+    server.stop_immediate().unwrap();
+    server.start_as_standby().unwrap();
+    let told = refusal(database.url()).await;
+    assert!(told.contains("standby") && told.contains("name the primary"), "{told}");
+    let reader = PostgresReader::open(database.url(), None).await.unwrap();
+    assert_eq!(reader.totals().await, Ok(Account::default()));
+    assert_eq!(reader.log(LogPosition::default(), 1).await.unwrap().entries, []);
 }

@@ -159,6 +159,16 @@ impl Postgres {
         self.keeper.await_ready(SERVER, PATIENCE, || is_ready(&state, process))
     }
 
+    /// Starts it again after [`stop_immediate`](Self::stop_immediate) as a standby of no server: it answers questions
+    /// about what it has, and takes no writes.
+    ///
+    /// # Errors
+    /// As [`start_again`](Self::start_again).
+    pub fn start_as_standby(&mut self) -> Result<()> {
+        self.write_private("data/standby.signal", "")?;
+        self.start_again()
+    }
+
     /// The directory of `psql`, `pg_ctl` and the other programs of the server's version.
     pub fn bin_dir(&self) -> &Path {
         &self.programs

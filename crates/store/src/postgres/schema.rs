@@ -27,6 +27,7 @@ const LOCK: i64 = 0x6265_6c66_7279;
 /// for nothing else: closing it ends whatever is left.
 pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
     let login = check_server(client).await?;
+    check_takes_writes(client).await?;
     // Of the session, not of a transaction: each migration is a transaction of its own.
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
     let prepared = prepare_alone(client, &login).await;
@@ -69,8 +70,7 @@ async fn prepare_alone(client: &mut Client, login: &Login) -> Result<(), StoreEr
 
 async fn check_server(client: &Client) -> Result<Login, StoreError> {
     let select = "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
-                  current_setting('server_encoding'), current_user::text, current_database()::text, \
-                  pg_is_in_recovery()";
+                  current_setting('server_encoding'), current_user::text, current_database()::text";
     let row = client.query_one(select, &[]).await?;
     let version: i32 = row.try_get(0)?;
     let (told, encoding): (String, String) = (row.try_get(1)?, row.try_get(2)?);
@@ -87,12 +87,17 @@ async fn check_server(client: &Client) -> Result<Login, StoreError> {
             "the database {database} has the encoding {encoding}: create it with ENCODING 'UTF8' TEMPLATE template0"
         )));
     }
-    if row.try_get(5)? {
+    Ok(login)
+}
+
+/// Refuses a standby, which answers questions only.
+async fn check_takes_writes(client: &Client) -> Result<(), StoreError> {
+    if client.query_one("SELECT pg_is_in_recovery()", &[]).await?.try_get(0)? {
         return Err(StoreError::Refused(
             "this PostgreSQL is a standby and takes no writes: name the primary".to_owned(),
         ));
     }
-    Ok(login)
+    Ok(())
 }
 
 /// Asks first: `IF NOT EXISTS` needs the right to create even when there is nothing to do.
