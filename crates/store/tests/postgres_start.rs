@@ -143,3 +143,23 @@ async fn a_standby_answers_questions_and_does_no_work() {
     assert_eq!(reader.totals().await, Ok(Account::default()));
     assert_eq!(reader.log(LogPosition::default(), 1).await.unwrap().entries, []);
 }
+
+#[tokio::test]
+async fn a_start_that_fails_within_a_transaction_tells_its_cause() {
+    let database = fresh();
+    open(database.url()).await.close().await;
+    // As a dump brings it, so that the outbox is numbered anew, which fails here.
+    database
+        .query(
+            "UPDATE belfry.outbox_position SET snapshot = '900000000:900000000:'; \
+             CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN RAISE EXCEPTION ''as planned''; END'; \
+             CREATE TRIGGER fail BEFORE UPDATE ON belfry.outbox_position EXECUTE FUNCTION fail()",
+        )
+        .unwrap();
+    let error = Postgres::open(Options::new(database.url()), Clock::system()).await.err();
+    let told = error.map(|error| error.to_string()).unwrap_or_default();
+    assert!(told.contains("as planned"), "{told}");
+    database.query("DROP TRIGGER fail ON belfry.outbox_position").unwrap();
+    open(database.url()).await.close().await;
+}

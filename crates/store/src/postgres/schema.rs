@@ -30,9 +30,10 @@ pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
     check_takes_writes(client).await?;
     // Of the session, not of a transaction: each migration is a transaction of its own.
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
-    let prepared = prepare_alone(client, &login).await;
+    // What failed may have left a transaction open, in which nothing more can be said. The end of the session unlocks, too.
+    prepare_alone(client, &login).await?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
-    prepared
+    Ok(())
 }
 
 /// Whether the database has a store whose schema this program knows. Changes nothing.
