@@ -78,9 +78,9 @@ impl Problem {
         let detail = match errors.as_slice() {
             [only] => only.to_string(),
             several if several.len() >= FAULTS => {
-                format!("{FAULTS} or more invalid fields; the first ones are listed")
+                format!("{FAULTS} or more fields are invalid; the first ones are listed")
             }
-            several => format!("{} invalid_fields", several.len()),
+            several => format!("{} fields are invalid", several.len()),
         };
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
@@ -231,6 +231,18 @@ impl std::fmt::Display for Located {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_invalid_fields_are_counted_up_to_a_bound_and_one_is_named() {
+        let detail = |count: usize| {
+            let invalid = |_| InvalidField::new("/to", "is missing").into();
+            Problem::unprocessable((0..count).map(invalid).collect()).detail
+        };
+        assert_eq!(detail(1), "to: is missing");
+        assert_eq!(detail(3), "3 fields are invalid");
+        let most = format!("{FAULTS} or more fields are invalid; the first ones are listed");
+        assert_eq!(detail(FAULTS), most);
+    }
 
     #[test]
     fn a_full_disk_is_a_507_that_says_what_to_do_and_when_to_come_back() {
