@@ -37,7 +37,8 @@ impl Decision {
         &self.groups
     }
 
-    /// Decides about one delivery.     /// same: they stay one chunk, and the chunks spread.
+    /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the same: they stay
+    /// one chunk, and the chunks spread.
     pub(super) fn add(
         &mut self,
         index: u16,
