@@ -109,8 +109,8 @@ pub(crate) async fn suppress(
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let object = Object::read(&whole, SUPPRESS)?;
-        let reason = object.text("reason")?.unwrap_or("by an operator".into());
-        let reason: String = reason.chars().take(limits::DETAIL_BYTES).collect();
+        let mut reason = object.text("reason")?.unwrap_or("by an operator".into()).into_owned();
+        reason.truncate(reason.floor_char_boundary(limits::DETAIL_BYTES));
         let Named { channel, recipients } = named(&shared, &whole, &object, Strictness::Valid)?;
         let since = shared.intake.now();
         let suppression = |recipient| Suppression {

@@ -40,6 +40,16 @@ async fn suppressions_are_added_listed_and_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reason_is_cut_by_bytes_between_two_characters() {
+    let fixture = fixture(Vec::new());
+    let body =
+        json!({"channel": "ios", "to": "a1", "reason": format!("-{}", "\u{fc}".repeat(200))});
+    fixture.post("/v1/suppressions", JSON, body.to_string()).await;
+    let list = fixture.get("/v1/suppressions?channel=ios").await.json();
+    assert_eq!(list["items"][0]["reason"], format!("-{}", "\u{fc}".repeat(99)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_whole_list_is_exported_line_by_line() {
     let fixture = fixture(Vec::new());
     let digits: Vec<String> = (0..1_500).map(|number| format!("{number:x}")).collect();
