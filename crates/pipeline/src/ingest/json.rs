@@ -145,8 +145,8 @@ impl From<serde_json::Error> for ParseError {
     fn from(error: serde_json::Error) -> Self {
         match error.classify() {
             Category::Data => {
-                let message = error.to_string();
-                let message: String = message.chars().take(DETAIL_BYTES).collect();
+                let mut message = error.to_string();
+                message.truncate(message.floor_char_boundary(DETAIL_BYTES));
                 Self::Invalid(InvalidField::new("", message))
             }
             Category::Io | Category::Syntax | Category::Eof => {
@@ -232,4 +232,18 @@ fn wrong(name: &str, message: impl Into<String>) -> InvalidField {
     let name: String = name.chars().take(64).collect();
     // `~` before `/`, or the `~1` that stands for a slash would be escaped again (RFC 6901, section 3).
     InvalidField::new(format!("/{}", name.replace('~', "~0").replace('/', "~1")), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_quotes_the_text_is_cut_by_bytes() {
+        let text = format!("\"{}\"", "\u{fc}".repeat(DETAIL_BYTES));
+        let error = Object::read(&text, &["to"]);
+        let Err(ParseError::Invalid(invalid)) = error else { panic!("{error:?}") };
+        let bytes_cut = DETAIL_BYTES - invalid.message.len();
+        assert!(bytes_cut < '\u{fc}'.len_utf8(), "{invalid}");
+    }
 }
