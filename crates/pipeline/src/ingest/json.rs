@@ -49,13 +49,9 @@ struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The text of a request, checked to be UTF-8.
 pub fn utf8(bytes: Bytes) -> Result<ByteString, ParseError> {
-    match std::str::from_utf8(&bytes) {
-        Err(error) => {
-            Err(ParseError::Syntax(format!("not UTF-8 from byte {} on", error.valid_up_to() + 1)))
-        }
-        Ok(_) => ByteString::try_from(bytes)
-            .map_err(|error| ParseError::Syntax(format!("not UTF-8: {error}"))),
-    }
+    ByteString::try_from(bytes).map_err(|error| {
+        ParseError::Syntax(format!("not UTF-8 from byte {} on", error.valid_up_to() + 1))
+    })
 }
 
 /// The values of an array, at most `items_max`, and how many there are.
@@ -245,5 +241,13 @@ mod tests {
         let Err(ParseError::Invalid(invalid)) = error else { panic!("{error:?}") };
         let bytes_cut = DETAIL_BYTES - invalid.message.len();
         assert!(bytes_cut < '\u{fc}'.len_utf8(), "{invalid}");
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_refused_from_its_first_wrong_byte_on() {
+        let text = Bytes::from_static(b"\xc3\xbcber \xff");
+        let refused = Err(ParseError::Syntax("not UTF-8 from byte 7 on".to_owned()));
+        assert_eq!(utf8(text.slice(..6)).as_deref(), Ok("\u{fc}ber "));
+        assert_eq!(utf8(text), refused);
     }
 }
