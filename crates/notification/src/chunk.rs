@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytestring::ByteString;
 
-use crate::draft::{Content, Envelope};
+use crate::draft::{Content, Envelope, content_address};
 use crate::id::{BatchId, ChunkId, NotificationId};
 use crate::terms::Priority;
 use crate::time::Timestamp;
@@ -90,11 +90,11 @@ impl Chunk {
         let mut bytes = recipients;
         for content in contents() {
             // Contents are shared by reference: the same address is the same content (decision 0012).
-            if counted.insert(content.payload.as_ptr().addr()) {
+            if counted.insert(content_address(&content.payload, &content.options)) {
                 bytes += content.bytes();
             }
             for next in content.fallback.iter().flat_map(|fallback| &fallback.next) {
-                let is_new = counted.insert(next.payload.as_ptr().addr());
+                let is_new = counted.insert(content_address(&next.payload, &next.options));
                 bytes += if is_new { next.bytes() } else { next.address_bytes() };
             }
         }
@@ -104,5 +104,57 @@ impl Chunk {
     /// The content of `delivery`: its own, or the chunk's. `None` only in a damaged store.
     pub fn content_of<'a>(&'a self, delivery: &'a Delivery) -> Option<&'a Content> {
         delivery.content.as_ref().or(self.content.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::draft::{Fallback, Lane};
+    use crate::terms::Guarantee;
+
+    #[test]
+    fn what_deliveries_share_counts_once_and_options_of_their_own_count_each() {
+        let payload = Bytes::from_static(b"{\"shared\":1}");
+        let (fallback, at) = (Some(Arc::new(Fallback::default())), Timestamp::from_millis(0));
+        let chunk = |options: [&'static [u8]; 2]| {
+            let delivery = |(index, options)| {
+                let (payload, options) = (payload.clone(), Bytes::from_static(options));
+                let content = Some(Content { payload, options, fallback: fallback.clone() });
+                Delivery { index, recipient: "r".into(), content }
+            };
+            Chunk {
+                id: ChunkId(1),
+                epoch: Epoch(1),
+                lease_until: at,
+                worker: 0,
+                batch: BatchId(1),
+                store_id: 1,
+                accepted_at: at,
+                envelope: Envelope {
+                    tenant: "t".parse().unwrap(),
+                    lane: Lane {
+                        channel: "c".parse().unwrap(),
+                        destination: "d".into(),
+                        priority: Priority::Normal,
+                    },
+                    guarantee: Guarantee::AtLeastOnce,
+                    due_at: at,
+                    expires_at: None,
+                    broadcast: None,
+                },
+                attempt: 1,
+                content: None,
+                deliveries: (0..).zip(options).map(delivery).collect(),
+            }
+        };
+        let recipients = 2;
+        assert_eq!(chunk([b"", b""]).bytes(), recipients + payload.len());
+        let own = chunk([b"{\"a\":1}", b"{\"b\":2}"]);
+        assert_eq!(own.bytes(), recipients + 2 * (payload.len() + 7));
     }
 }

@@ -48,6 +48,9 @@ pub struct Content {
     pub fallback: Option<Arc<Fallback>>,
 }
 
+/// Where a content lies in memory: two that share their bytes have one address.
+pub type ContentAddress = [usize; 4];
+
 /// The place of a notification in a chain of fallbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Fallback {
@@ -168,4 +171,11 @@ impl Alternative {
     pub fn address_bytes(&self) -> usize {
         self.channel.as_str().len() + self.destination.len() + self.recipient.len()
     }
+}
+
+/// The address of the content with `payload` and `options`.
+pub fn content_address(payload: &Bytes, options: &Bytes) -> ContentAddress {
+    // The address of an empty slice means nothing: two of them are the same content wherever they point to.
+    let start = |bytes: &Bytes| if bytes.is_empty() { 0 } else { bytes.as_ptr().addr() };
+    [start(payload), payload.len(), start(options), options.len()]
 }

@@ -45,7 +45,10 @@ pub use account::Account;
 pub use bytes::Bytes;
 pub use bytestring::ByteString;
 pub use chunk::{Chunk, Delivery, Epoch, Ticket};
-pub use draft::{Alternative, Content, Draft, Envelope, Fallback, Idempotency, Lane};
+pub use draft::{
+    Alternative, Content, ContentAddress, Draft, Envelope, Fallback, Idempotency, Lane,
+    content_address,
+};
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
 pub use lifecycle::{Event, State};
 pub use outcome::{Disposition, OutcomeGroup, Settlement};

@@ -31,7 +31,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use notification::{
-    Alternative, ByteString, Bytes, Content, Fallback, NotificationId, State, Timestamp,
+    Alternative, ByteString, Bytes, Content, ContentAddress, Fallback, NotificationId, State,
+    Timestamp, content_address,
 };
 
 use super::codes;
@@ -70,11 +71,9 @@ struct Pieces {
 #[derive(Debug, Default)]
 struct Table<'a> {
     contents: Vec<(&'a Bytes, &'a Bytes)>,
+    /// By address: to compare the bytes would cost more.
     positions: HashMap<ContentAddress, u64>,
 }
-
-/// Where payload and options lie in memory. What is shared there is the same; to compare the bytes would cost more.
-pub(crate) type ContentAddress = [usize; 4];
 
 /// Deliveries of one log row that came to the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -278,20 +277,13 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
     Ok(Some(Arc::new(Fallback { of, next })))
 }
 
-/// The address of a content.
-pub(crate) fn address_of(payload: &Bytes, options: &Bytes) -> ContentAddress {
-    // The address of an empty slice means nothing: two of them are the same content wherever they point to.
-    let start = |bytes: &Bytes| if bytes.is_empty() { 0 } else { bytes.as_ptr().addr() };
-    [start(payload), payload.len(), start(options), options.len()]
-}
-
 // === impl Table ===
 
 impl<'a> Table<'a> {
     fn position(&mut self, payload: &'a Bytes, options: &'a Bytes) -> u64 {
         let next = self.contents.len() as u64;
         // All contents are borrowed for as long as the table lives, so no address is used for another one meanwhile.
-        *self.positions.entry(address_of(payload, options)).or_insert_with(|| {
+        *self.positions.entry(content_address(payload, options)).or_insert_with(|| {
             self.contents.push((payload, options));
             next
         })

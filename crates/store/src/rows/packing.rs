@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use notification::{
-    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Name, NotificationId, Timestamp,
-    limits,
+    BatchId, BroadcastId, ByteString, Content, ContentAddress, Draft, Envelope, Name,
+    NotificationId, Timestamp, content_address, limits,
 };
 
-use super::codec::{ContentAddress, Own, address_of, encode_items};
+use super::codec::{Own, encode_items};
 use crate::{Admission, StoreError};
 
 /// Packs the drafts of a transaction into batches.
@@ -239,7 +239,7 @@ impl BatchBuilder {
         let addresses = next.clone().map(|next| next.address_bytes() + 2 * PREFIX_BYTES);
         let contents = own.chain(next.map(|next| (&next.payload, &next.options)));
         let new = contents
-            .filter(|(payload, options)| !self.listed.contains(&address_of(payload, options)));
+            .filter(|(payload, options)| !self.listed.contains(&content_address(payload, options)));
         addresses.sum::<usize>()
             + new.map(|(payload, options)| payload.len() + options.len()).sum::<usize>()
     }
@@ -248,8 +248,8 @@ impl BatchBuilder {
 /// Where its own content and those of its fallbacks lie.
 fn addresses_of(content: &Content) -> impl Iterator<Item = ContentAddress> {
     let next = content.fallback.iter().flat_map(|fallback| &fallback.next);
-    let next = next.map(|next| address_of(&next.payload, &next.options));
-    [address_of(&content.payload, &content.options)].into_iter().chain(next)
+    let next = next.map(|next| content_address(&next.payload, &next.options));
+    [content_address(&content.payload, &content.options)].into_iter().chain(next)
 }
 
 /// Equal, and found so at once when they are the same bytes in memory.
