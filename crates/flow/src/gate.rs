@@ -1,4 +1,7 @@
-//! A gate in front of one destination: it lets in as many as its [`Limit`] says, first come, first served.
+//! A gate in front of one destination: it lets in as many as its [`Limit`] says.
+//!
+//! Those that wait are woken in the order in which they came. [`Gate::try_enter`] passes them: a place goes to the one that
+//! asks for it first, so what frees a place and goes on at once has it again.
 //!
 //! Lives on one thread: the senders are single-threaded, so it needs no lock. A sender thread has one gate
 //! per lane.

@@ -52,7 +52,7 @@ impl Metrics {
         registry.register("belfry_due_to_accepted_seconds", help, self.latency.clone());
     }
 
-    /// Counts what was settled of `chunk`. Once per batch, not per delivery.
+    /// Counts what was settled of `chunk`: a group of equal outcomes at once, and how long each delivery took.
     pub(crate) fn settled(&self, chunk: &Chunk, groups: &[OutcomeGroup], at: Timestamp) {
         let channel = chunk.envelope.lane.channel.as_str();
         for group in groups {

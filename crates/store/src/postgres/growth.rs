@@ -56,7 +56,7 @@ impl Sizes {
         is_asked.then(|| self.question())
     }
 
-    /// The sizes to ask for, bytes of each table separated by spaces, as an expression of SQL: zero for what is not looked
+    /// The sizes to ask for, bytes of each table separated by spaces, as an expression of SQL: -1 for what is not looked
     /// at this time.
     pub(super) fn question(&mut self) -> String {
         let is_of_all = self.looks.is_multiple_of(LOOK_AT_ALL_EVERY);

@@ -56,7 +56,7 @@ impl RecipientFilter {
     }
 }
 
-/// The bits of one recipient: disjoint parts of one hash.
+/// The bits of one recipient: three parts of one hash, 24 bits each. Two of them have two or three of its 64 bits in common.
 fn places(channel: &str, recipient: &str) -> impl Iterator<Item = (usize, u64)> {
     // Keyed by no secret: recipients that are made to collide cost look-ups, and nothing else.
     let mut hasher = DefaultHasher::new();
