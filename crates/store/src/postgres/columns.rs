@@ -8,11 +8,10 @@ use super::writer_state::partition_of;
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::members::Members;
-use crate::rows::model::ChunkRow;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::model::{ChunkRow, NewChunk};
 
 /// New chunks by column.
-pub(super) struct ChunkColumns<'a> {
+pub(super) struct ChunkColumns {
     pub(super) batch: Vec<i64>,
     lane: Vec<i32>,
     partition: Vec<i16>,
@@ -20,7 +19,7 @@ pub(super) struct ChunkColumns<'a> {
     attempt: Vec<i32>,
     crashes: Vec<i32>,
     count: Vec<i32>,
-    members: Vec<Option<&'a [u8]>>,
+    members: Vec<Option<Vec<u8>>>,
 }
 
 /// A statement whose rows [`chunk_at`] reads.
@@ -37,8 +36,8 @@ pub(super) use select_chunk;
 
 // === impl ChunkColumns ===
 
-impl<'a> ChunkColumns<'a> {
-    pub(super) fn new(chunks: &'a [NewChunk]) -> Self {
+impl ChunkColumns {
+    pub(super) fn new(chunks: &[NewChunk]) -> Self {
         Self {
             batch: chunks.iter().map(|chunk| chunk.batch.0.cast_signed()).collect(),
             lane: chunks.iter().map(|chunk| narrow(chunk.lane)).collect(),
@@ -46,8 +45,8 @@ impl<'a> ChunkColumns<'a> {
             due_at: chunks.iter().map(|chunk| chunk.due_at.millis()).collect(),
             attempt: chunks.iter().map(|chunk| i32::from(chunk.attempt)).collect(),
             crashes: chunks.iter().map(|chunk| i32::from(chunk.crashes)).collect(),
-            count: chunks.iter().map(|chunk| counted(chunk.count)).collect(),
-            members: chunks.iter().map(|chunk| chunk.members.as_deref()).collect(),
+            count: chunks.iter().map(|chunk| counted(chunk.members.len())).collect(),
+            members: chunks.iter().map(NewChunk::members_blob).collect(),
         }
     }
 

@@ -17,7 +17,8 @@ use super::transaction::{Failure, TenantKey, Transaction, Writes};
 use super::writer::Request;
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::members::Members;
+use crate::rows::model::NewChunk;
 use crate::rows::packing::{BatchBuilder, Batches, KeyUse};
 use crate::{Admission, StoreError};
 
@@ -189,8 +190,9 @@ impl Transaction<'_> {
         let lanes = self.lane_numbers(lanes).await?;
         for batch in packer.batches {
             let lane = number_of(&lanes, &batch.envelope.lane);
-            let of_all = (batch.items.len(), None);
-            writes.chunk(NewChunk::first(batch.id, lane, batch.envelope.due_at, of_all));
+            let all = Members::all(batch.items.len());
+            let chunk = NewChunk::first(batch.id, lane, batch.envelope.due_at, all);
+            writes.chunk(NewChunk { is_whole: true, ..chunk });
             self.count_accepted(batch.items.len());
             batches.push((lane, batch));
         }

@@ -9,9 +9,7 @@ use super::writer::Request;
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
-use crate::rows::model::ChunkRow;
-use crate::rows::new_chunk::NewChunk;
-use crate::rows::settlement::ChunkPart;
+use crate::rows::model::{ChunkRow, NewChunk};
 use crate::{Ending, Recovery};
 
 /// Reaps an expired worker, one whose lease on itself is over: ends its claims, frees its partitions, abandons its open
@@ -145,12 +143,12 @@ async fn judge(
             Fate::Returned => {}
             Fate::Counted(now_counted) => count(now_counted, chunk.due_at),
             Fate::Suspected { crashes, parts } => {
-                let mut parts = ChunkPart::divide(rest, chunk.attempt, crashes, parts);
+                let mut parts = NewChunk::divide(chunk, rest, crashes, parts);
                 if let Some(first) = parts.next() {
                     count(crashes, first.due_at);
                     writes.shrink(chunk, &first.members);
                 }
-                parts.for_each(|part| writes.chunk(NewChunk::part(chunk, &part)));
+                parts.for_each(|part| writes.chunk(part));
             }
             Fate::Quarantined => {
                 let (at, attempt, state) = (end.now, chunk.attempt, State::Dead);

@@ -16,7 +16,7 @@ use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::model::NewChunk;
 use crate::rows::release::{self, Slicing};
 
 /// Has slices made for as long as there are any.
@@ -162,9 +162,9 @@ impl Transaction<'_> {
         let mut writes = Writes::default();
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
-            let members = (!is_whole).then_some(&batch.rest);
-            let (id, rest) = (BatchId(batch.id.cast_unsigned()), (batch.rest.len(), members));
-            writes.chunk(NewChunk::first(id, batch.lane, batch.due_at, rest));
+            let (id, rest) = (BatchId(batch.id.cast_unsigned()), batch.rest.clone());
+            let chunk = NewChunk::first(id, batch.lane, batch.due_at, rest);
+            writes.chunk(NewChunk { is_whole, ..chunk });
         }
         self.write(writes).await?;
         self.pass(slice).await

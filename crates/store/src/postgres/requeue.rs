@@ -10,7 +10,7 @@ use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::model::NewChunk;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
 use crate::{Requeued, StoreError};
 
@@ -47,8 +47,7 @@ impl Request for RequeueNotifications {
             *transaction.totals.entry(State::Dead.code()).or_default() -= signed(members.len());
             // They are pending again, as what is accepted is; all states together have as many as before.
             transaction.count_accepted(members.len());
-            let requeued = (members.len(), Some(&members));
-            writes.chunk(NewChunk::first(owned.id, lane, self.now, requeued));
+            writes.chunk(NewChunk::first(owned.id, lane, self.now, members));
         }
         transaction.write(writes).await?;
         Ok(answers)

@@ -12,7 +12,6 @@ use super::writer::Request;
 use crate::rows::codes;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
-use crate::rows::new_chunk::NewChunk;
 use crate::rows::settlement;
 use crate::{Begun, Mark, Settled, Suppression};
 
@@ -46,8 +45,8 @@ impl Request for SettleChunks {
                 transaction.count_ended(state, items);
             }
             writes.log(chunk.batch, &applied.log);
-            for part in &applied.parts {
-                writes.chunk(NewChunk::part(chunk, part));
+            for part in applied.parts {
+                writes.chunk(part);
             }
             for group in applied.suppressed {
                 suppressed.push((chunk.clone(), group, settlement.at));

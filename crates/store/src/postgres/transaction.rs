@@ -18,8 +18,7 @@ use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::model::ChunkRow;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::packing::{BatchPacker, KeyUse};
 
 /// The transaction under way. It may come to nothing and be done again.

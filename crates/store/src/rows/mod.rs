@@ -11,7 +11,6 @@ mod lanes_tests;
 pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod model;
-pub(crate) mod new_chunk;
 pub(crate) mod packing;
 pub(crate) mod parked;
 pub(crate) mod release;

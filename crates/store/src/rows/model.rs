@@ -1,4 +1,4 @@
-//! Rows as both backends have them, and what they say.
+//! Rows as both backends have them and write them, and what they say.
 
 use std::sync::Arc;
 
@@ -32,6 +32,19 @@ pub(crate) struct ChunkRow {
     pub(crate) weight: usize,
     /// `None` means all of the batch, and then `count` is the batch's.
     pub(crate) members: Option<Members>,
+}
+
+/// A chunk to be stored, ready.
+#[derive(Debug)]
+pub(crate) struct NewChunk {
+    pub(crate) batch: BatchId,
+    pub(crate) lane: LaneId,
+    pub(crate) due_at: Timestamp,
+    pub(crate) attempt: u16,
+    pub(crate) crashes: u16,
+    /// Those of all of a batch are stored as their number alone.
+    pub(crate) members: Members,
+    pub(crate) is_whole: bool,
 }
 
 /// A row of `batch`.
@@ -80,6 +93,41 @@ impl ChunkRow {
             (Some(_), Some(through)) if index <= through => (State::Begun, None),
             (Some(_), _) => (State::Claimed, None),
         }
+    }
+}
+
+// === impl NewChunk ===
+
+impl NewChunk {
+    /// Members of a batch before their first attempt.
+    pub(crate) fn first(batch: BatchId, lane: LaneId, due_at: Timestamp, members: Members) -> Self {
+        Self { batch, lane, due_at, attempt: 1, crashes: 0, members, is_whole: false }
+    }
+
+    /// Members of `chunk` as a chunk of their own. What is known of the chunk is known of it.
+    pub(crate) fn part(chunk: &ChunkRow, due_at: Timestamp, members: Members) -> Self {
+        let ChunkRow { batch, lane, attempt, crashes, .. } = *chunk;
+        Self { batch, lane, due_at, attempt, crashes, members, is_whole: false }
+    }
+
+    /// Cuts `members` of a suspected chunk into parts of these sizes, due at these instants.
+    pub(crate) fn divide(
+        chunk: &ChunkRow,
+        members: &Members,
+        crashes: u16,
+        parts: Vec<(usize, Timestamp)>,
+    ) -> impl Iterator<Item = Self> {
+        let mut indexes = members.iter();
+        let part = move |(count, due_at)| {
+            let members = indexes.by_ref().take(count).collect();
+            Self { crashes, ..Self::part(chunk, due_at, members) }
+        };
+        parts.into_iter().map(part)
+    }
+
+    /// The members as they are stored.
+    pub(crate) fn members_blob(&self) -> Option<Vec<u8>> {
+        (!self.is_whole).then(|| self.members.to_blob())
     }
 }
 

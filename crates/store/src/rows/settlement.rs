@@ -4,7 +4,7 @@ use notification::{Disposition, OutcomeGroup, Settlement, State, Timestamp};
 
 use super::codec::{LogLine, LogRow};
 use super::members::Members;
-use super::model::ChunkRow;
+use super::model::{ChunkRow, NewChunk};
 
 /// The rows to write for a settlement that applies.
 #[derive(Debug)]
@@ -14,20 +14,11 @@ pub(crate) struct Applied<'a> {
     /// How many ended in which state.
     pub(crate) ended: Vec<(State, usize)>,
     /// New chunks, of the same batch and lane.
-    pub(crate) parts: Vec<ChunkPart>,
+    pub(crate) parts: Vec<NewChunk>,
     /// Groups whose recipients are to be suppressed.
     pub(crate) suppressed: Vec<&'a OutcomeGroup>,
     /// The members that are left in the chunk; empty: the chunk is gone.
     pub(crate) rest: Members,
-}
-
-/// Members of a chunk that become a chunk of their own, ready.
-#[derive(Debug)]
-pub(crate) struct ChunkPart {
-    pub(crate) due_at: Timestamp,
-    pub(crate) attempt: u16,
-    pub(crate) crashes: u16,
-    pub(crate) members: Members,
 }
 
 /// The changes of a settlement; `None` when it is stale.
@@ -61,25 +52,6 @@ pub(crate) fn begun_and_rest(chunk: &ChunkRow) -> (Members, Members) {
     (begun, rest)
 }
 
-// === impl ChunkPart ===
-
-impl ChunkPart {
-    /// Cuts `members` into parts of these sizes, due at these instants.
-    pub(crate) fn divide(
-        members: &Members,
-        attempt: u16,
-        crashes: u16,
-        parts: Vec<(usize, Timestamp)>,
-    ) -> impl Iterator<Item = Self> {
-        let mut indexes = members.iter();
-        let part = move |(count, due_at)| {
-            let members = indexes.by_ref().take(count).collect();
-            Self { due_at, attempt, crashes, members }
-        };
-        parts.into_iter().map(part)
-    }
-}
-
 // === impl Applied ===
 
 impl<'a> Applied<'a> {
@@ -87,12 +59,7 @@ impl<'a> Applied<'a> {
         let (status, detail) = (group.status, &*group.detail);
         let line = |attempt, state| LogLine { at, attempt, state, status, detail };
         let indexes = || group.indexes.iter().copied();
-        let part = |due_at, attempt, crashes| ChunkPart {
-            due_at,
-            attempt,
-            crashes,
-            members: indexes().collect(),
-        };
+        let part = |due_at| NewChunk::part(chunk, due_at, indexes().collect());
         match group.disposition {
             Disposition::Ended(state) => {
                 // A delivery that is reported as expired was not sent.
@@ -103,12 +70,11 @@ impl<'a> Applied<'a> {
             Disposition::Retry { at: due_at } => {
                 self.log.push(&line(chunk.attempt, State::Pending), indexes());
                 // It was sent, and the process goes on: whatever was held against it is void.
-                self.parts.push(part(due_at, chunk.attempt.saturating_add(1), 0));
+                let attempt = chunk.attempt.saturating_add(1);
+                self.parts.push(NewChunk { attempt, crashes: 0, ..part(due_at) });
             }
             // It was not sent, so nothing new is known of it.
-            Disposition::HandedBack { at: due_at } => {
-                self.parts.push(part(due_at, chunk.attempt, chunk.crashes));
-            }
+            Disposition::HandedBack { at: due_at } => self.parts.push(part(due_at)),
         }
         if group.suppress {
             self.suppressed.push(group);

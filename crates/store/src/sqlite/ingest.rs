@@ -11,7 +11,8 @@ use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use super::writer::{Accept, Command};
 use crate::rows::codes::LaneId;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::members::Members;
+use crate::rows::model::NewChunk;
 use crate::rows::packing::{BatchBuilder, BatchPacker, Batches, KeyUse};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
 
@@ -105,8 +106,9 @@ impl Transaction<'_> {
         for batch in &packer.batches {
             let lane = self.lane_number(&batch.envelope.lane)?;
             self.store_batch(batch, lane)?;
-            let of_all = (batch.items.len(), None);
-            self.add_chunk(&NewChunk::first(batch.id, lane, batch.envelope.due_at, of_all))?;
+            let all = Members::all(batch.items.len());
+            let chunk = NewChunk::first(batch.id, lane, batch.envelope.due_at, all);
+            self.add_chunk(&NewChunk { is_whole: true, ..chunk })?;
             self.count_accepted(batch.items.len());
         }
         let mut insert = self.sql(

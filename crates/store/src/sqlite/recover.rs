@@ -8,9 +8,7 @@ use super::transaction::Transaction;
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
-use crate::rows::model::ChunkRow;
-use crate::rows::new_chunk::NewChunk;
-use crate::rows::settlement::ChunkPart;
+use crate::rows::model::{ChunkRow, NewChunk};
 use crate::{Ending, Recovery, StoreError};
 
 impl Transaction<'_> {
@@ -66,12 +64,12 @@ impl Transaction<'_> {
                 self.sql(update)?.execute(params![number, crashes, chunk.due_at.millis()])?;
             }
             Fate::Suspected { crashes, parts } => {
-                let mut parts = ChunkPart::divide(rest, chunk.attempt, crashes, parts);
+                let mut parts = NewChunk::divide(chunk, rest, crashes, parts);
                 if let Some(first) = parts.next() {
                     self.sql(update)?.execute(params![number, crashes, first.due_at.millis()])?;
                     self.shrink(chunk.id, &first.members)?;
                 }
-                parts.try_for_each(|part| self.add_chunk(&NewChunk::part(chunk, &part)))?;
+                parts.try_for_each(|part| self.add_chunk(&part))?;
             }
             Fate::Quarantined => {
                 let (attempt, state) = (chunk.attempt, State::Dead);

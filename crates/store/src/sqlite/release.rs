@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::model::NewChunk;
 use crate::rows::release::{self, Waiting};
 
 /// Batches that wait, in order of their numbers.
@@ -101,8 +101,8 @@ impl Transaction<'_> {
                 continue;
             }
             let is_whole = rest.len() == batch.count;
-            let rest = (rest.len(), (!is_whole).then_some(&rest));
-            self.add_chunk(&NewChunk::first(batch.id, batch.lane, batch.due_at, rest))?;
+            let chunk = NewChunk::first(batch.id, batch.lane, batch.due_at, rest);
+            self.add_chunk(&NewChunk { is_whole, ..chunk })?;
         }
         self.pass(slice, released)
     }

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 use super::transaction::Transaction;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::model::NewChunk;
 use crate::rows::requeue::{Deaths, Owned, by_batch, log_row};
 use crate::{Requeued, StoreError};
 
@@ -26,8 +26,7 @@ impl Transaction<'_> {
             }
             self.add_log(batch, &log_row(&members, now))?;
             self.count_requeued(members.len());
-            let requeued = (members.len(), Some(&members));
-            self.add_chunk(&NewChunk::first(batch, lane, now, requeued))?;
+            self.add_chunk(&NewChunk::first(batch, lane, now, members))?;
         }
         Ok(answers)
     }

@@ -5,7 +5,6 @@ use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 use super::transaction::Transaction;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, deliveries};
-use crate::rows::new_chunk::NewChunk;
 use crate::rows::packing::BatchPacker;
 use crate::rows::settlement;
 use crate::{Settled, StoreError, Suppression};
@@ -21,7 +20,7 @@ impl Transaction<'_> {
         }
         self.add_log(chunk.batch, &applied.log)?;
         for part in &applied.parts {
-            self.add_chunk(&NewChunk::part(&chunk, part))?;
+            self.add_chunk(part)?;
         }
         for group in applied.suppressed {
             self.suppress_group(&chunk, group, settlement.at)?;

@@ -13,8 +13,7 @@ use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
 use crate::rows::lanes::Lanes;
 use crate::rows::members::Members;
-use crate::rows::model::ChunkRow;
-use crate::rows::new_chunk::NewChunk;
+use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::release::Slicing;
 
 /// The state of the writer: what it knows without asking the database. Read anew when a store is opened.
@@ -156,8 +155,8 @@ impl<'a> Transaction<'a> {
             chunk.due_at.millis(),
             chunk.attempt,
             chunk.crashes,
-            signed(chunk.count),
-            chunk.members,
+            signed(chunk.members.len()),
+            chunk.members_blob(),
         ])?;
         self.add_due(chunk.lane, chunk.due_at)
     }
