@@ -97,7 +97,8 @@ pub(crate) fn read(folder: &str, words: &[&str]) -> BTreeSet<Statement> {
     let (mut macros, mut constants) = (BTreeMap::new(), BTreeMap::new());
     for literal in files.iter().flat_map(|(_, literals)| literals) {
         if let Some(name) = literal.names("macro_rules! ", " {")
-            && literal.text.ends_with(" WHERE ")
+            && is_statement(&literal.text)
+            && literal.text.ends_with(' ')
         {
             macros.insert(format!("{name}!("), literal.text.clone());
         } else if let Some(name) = literal.names("const ", ": &str =") {

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use notification::{Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
-use super::columns::{chunk_at, narrow};
+use super::columns::{chunk_at, narrow, select_chunk};
 use super::transaction::{Failure, Transaction};
 use crate::ClaimRequest;
 use crate::rows::codes::LaneId;
@@ -67,19 +67,19 @@ const GO_ON_MAX: i64 = 16_384;
 const LANES_AHEAD: usize = 64;
 
 /// Ours among the next chunks of lanes, and the last one of these, whosever it is.
-const SELECT_READY: &str = "SELECT chunk.id, chunk.batch, chunk.lane, chunk.due_at, chunk.attempt, chunk.epoch, \
-     chunk.crashes, chunk.lease_until, chunk.begun_through, chunk.count, chunk.members, \
-     chunk.weight, (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) \
+const SELECT_READY: &str = select_chunk!(
+    ", (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) \
           + coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0) \
-        FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch), \
-     chunk.partition = ANY($4), chunk.is_last, chunk.place \
-     FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (lane, due_at, id) CROSS JOIN LATERAL ( \
+        FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch) AS bytes, \
+     partition = ANY($4) AS is_ours, is_last, place \
+     FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (of_lane, after_due, after_id) CROSS JOIN LATERAL ( \
        SELECT * FROM ( \
          SELECT *, row_number() OVER in_order AS place, lead(id) OVER in_order IS NULL AS is_last FROM ( \
-           SELECT * FROM chunk WHERE lane = wanted.lane AND lease_until IS NULL \
-             AND (due_at, id) > (wanted.due_at, wanted.id) ORDER BY due_at, id LIMIT $6) AS ready \
+           SELECT * FROM chunk WHERE lane = of_lane AND lease_until IS NULL \
+             AND (due_at, id) > (after_due, after_id) ORDER BY due_at, id LIMIT $6) AS ready \
          WINDOW in_order AS (ORDER BY due_at, id)) AS looked_at \
-       WHERE partition = ANY($4) OR is_last ORDER BY due_at, id LIMIT $5) AS chunk";
+       WHERE partition = ANY($4) OR is_last ORDER BY due_at, id LIMIT $5) AS chunk"
+);
 
 // === impl LookAhead ===
 
@@ -190,14 +190,15 @@ impl Transaction<'_> {
         for row in &rows {
             let mut chunk = chunk_at(row)?;
             let Some(known) = ahead.lanes.get_mut(&chunk.lane) else { continue };
-            let (is_ours, is_last): (bool, bool) = (row.try_get(13)?, row.try_get(14)?);
+            let (is_ours, is_last): (bool, bool) =
+                (row.try_get("is_ours")?, row.try_get("is_last")?);
             // The last of as many as may be looked at need not be the lane's last.
-            known.is_all = is_last && row.try_get::<_, i64>(15)? < looked_at;
+            known.is_all = is_last && row.try_get::<_, i64>("place")? < looked_at;
             if is_last {
                 known.end = Some((chunk.due_at.millis(), chunk.id.0.cast_signed()));
             }
             if is_ours {
-                let bytes = row.try_get::<_, Option<i64>>(12)?.unwrap_or(0);
+                let bytes = row.try_get::<_, Option<i64>>("bytes")?.unwrap_or(0);
                 let bytes = usize::try_from(bytes).unwrap_or(0);
                 chunk.weight = limits::weight_of_bytes(chunk.count, bytes);
                 known.chunks.push_back((chunk, bytes));

@@ -248,7 +248,7 @@ impl Transaction<'_> {
         batches: &[i64],
         wanted: &Members,
     ) -> Result<Vec<ChunkRow>, Failure> {
-        let locked = select_chunk!("batch = ANY($1) ORDER BY id FOR UPDATE");
+        let locked = select_chunk!("FROM chunk WHERE batch = ANY($1) ORDER BY id FOR UPDATE");
         loop {
             let mut missing = self.counts(batches, wanted).await?;
             let rows = self.rows(locked, &[&batches]).await?;

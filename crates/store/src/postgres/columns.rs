@@ -22,17 +22,20 @@ pub(super) struct ChunkColumns {
     members: Vec<Option<Vec<u8>>>,
 }
 
-/// A statement whose rows [`chunk_at`] reads.
+/// A statement whose rows [`chunk_at`] reads, from where the columns end. What it selects beside them is read by name.
 macro_rules! select_chunk {
-    ($condition:literal) => {
+    ($rest:literal) => {
         concat!(
-            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight, \
-             is_ticket FROM chunk WHERE ",
-            $condition
+            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight ",
+            $rest
         )
     };
 }
 pub(super) use select_chunk;
+
+/// Stores the rows of [`ChunkColumns`].
+pub(super) const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \
+     SELECT * FROM unnest($1::int8[], $2::int4[], $3::int2[], $4::int8[], $5::int4[], $6::int4[], $7::int4[], $8::bytea[])";
 
 // === impl ChunkColumns ===
 

@@ -36,7 +36,8 @@ const LEASE: &str = "WITH alive AS MATERIALIZED (SELECT id FROM worker \
 const UNLEASE: &str = "UPDATE chunk SET lease_until = NULL, worker = NULL, is_ticket = false, begun_through = NULL \
      FROM unnest($1::int8[], $2::int8[]) AS held (id, epoch) WHERE chunk.id = held.id AND chunk.epoch = held.epoch";
 const SELECT_OVERDUE: &str = select_chunk!(
-    "lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
+    "FROM chunk WHERE lease_until > $1 AND lease_until <= $2 AND partition = ANY($3) \
+     ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
 );
 
 /// When a chunk is looked at again whose lease has ended and that is locked. It is not waited for: the lock may be that of a

@@ -45,7 +45,7 @@ const LOG_ROWS: i32 = 256;
 /// Batches of an open broadcast are not accepted yet.
 const SELECT_BATCH: &str =
     select_batch!("batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)");
-const SELECT_CHUNKS: &str = select_chunk!("batch = $1");
+const SELECT_CHUNKS: &str = select_chunk!("FROM chunk WHERE batch = $1");
 /// Whether it waits for its chunk, and since when it was withdrawn.
 const SELECT_WAITING: &str = "SELECT withdrawn_at FROM unreleased \
      WHERE broadcast = (SELECT broadcast FROM batch WHERE id = $1) AND passed < $1";

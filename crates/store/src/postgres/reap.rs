@@ -48,7 +48,7 @@ const SELECT_EXPIRED: &str = "SELECT id, ended, (extract(epoch FROM alive_until)
      FROM worker WHERE alive_until < clock_timestamp() ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
 /// Chunks that were being delivered come before tickets, so that they are judged in one transaction.
 const SELECT_HELD: &str = select_chunk!(
-    "worker = $1 AND lease_until IS NOT NULL AND id IN ( \
+    ", is_ticket FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL AND id IN ( \
        SELECT id FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL ORDER BY is_ticket, id LIMIT $2) \
      ORDER BY id FOR UPDATE"
 );
@@ -72,7 +72,7 @@ impl Request for ReapWorker {
         let mut writes = Writes::default();
         let (mut ended, mut returned) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
-            let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get(12)?);
+            let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get("is_ticket")?);
             let rest = transaction.end_lease(&mut writes, &chunk, self.now, "process ended");
             transaction.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;

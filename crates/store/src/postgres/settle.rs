@@ -121,7 +121,7 @@ impl Transaction<'_> {
     /// same rows, and finds them begun, or ends their claims.
     async fn lock_held(&mut self, ids: &[i64]) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
         let select = select_chunk!(
-            "id = ANY($1) AND worker = $2 AND EXISTS ( \
+            "FROM chunk WHERE id = ANY($1) AND worker = $2 AND EXISTS ( \
                SELECT FROM worker WHERE worker.id = $2 AND alive_until >= clock_timestamp()) \
              ORDER BY id FOR UPDATE"
         );

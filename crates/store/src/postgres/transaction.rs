@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
-use super::columns::{ChunkColumns, chunk_at, counted, select_chunk, signed};
+use super::columns::{ChunkColumns, INSERT_CHUNK, chunk_at, counted, select_chunk, signed};
 use super::connection::Session;
 use super::growth::MANY;
 use super::notices::to_payloads;
@@ -271,7 +271,7 @@ impl<'a> Transaction<'a> {
         &mut self,
         ids: &[i64],
     ) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
-        let select = select_chunk!("id = ANY($1) ORDER BY id FOR UPDATE");
+        let select = select_chunk!("FROM chunk WHERE id = ANY($1) ORDER BY id FOR UPDATE");
         let rows = self.rows(select, &[&ids]).await?;
         let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
         Ok(chunks.collect::<Result<_, _>>()?)
@@ -357,8 +357,6 @@ const SELECT_LANE_NUMBERS: &str = "SELECT lane.id \
      JOIN lane USING (channel, destination, priority) ORDER BY place";
 const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
-const INSERT_CHUNK: &str = "INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, count, members) \
-     SELECT * FROM unnest($1::int8[], $2::int4[], $3::int2[], $4::int8[], $5::int4[], $6::int4[], $7::int4[], $8::bytea[])";
 /// Chunks are changed by number and epoch, and the transaction fails if one of them is another by now: a transaction that changes a chunk
 /// has locked it, and what the transaction says of its members is true of that epoch only.
 const DELETE_CHUNK: &str = "DELETE FROM chunk USING unnest($1::int8[], $2::int8[]) AS gone (id, epoch) \

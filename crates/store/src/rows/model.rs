@@ -104,7 +104,7 @@ impl NewChunk {
         Self { batch, lane, due_at, attempt: 1, crashes: 0, members, is_whole: false }
     }
 
-    /// Members of `chunk` as a chunk of their own. What is known of the chunk is known of it.
+    /// Members of `chunk` as a chunk of their own, with the attempt and the crashes of `chunk`.
     pub(crate) fn part(chunk: &ChunkRow, due_at: Timestamp, members: Members) -> Self {
         let ChunkRow { batch, lane, attempt, crashes, .. } = *chunk;
         Self { batch, lane, due_at, attempt, crashes, members, is_whole: false }

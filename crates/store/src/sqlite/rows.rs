@@ -6,13 +6,13 @@ use notification::{
     BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Lane, Timestamp,
 };
 use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::DueCursor;
 use crate::rows::members::Members;
-use crate::rows::model::{BatchRow, ChunkRow};
+use crate::rows::model::{BatchRow, ChunkRow, NewChunk};
 
 /// A statement whose rows [`ChunkRow::read`] reads.
 macro_rules! select_chunk {
@@ -46,6 +46,27 @@ impl ChunkRow {
             weight: 0,
             members: members.map(Members::from_blob),
         })
+    }
+}
+
+// === impl NewChunk ===
+
+impl NewChunk {
+    pub(super) fn insert(&self, connection: &Connection) -> Result<(), StoreError> {
+        let mut insert = connection.prepare_cached(
+            "INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count, members) \
+             VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)",
+        )?;
+        insert.execute(params![
+            self.batch.0.cast_signed(),
+            self.lane,
+            self.due_at.millis(),
+            self.attempt,
+            self.crashes,
+            signed(self.members.len()),
+            self.members_blob(),
+        ])?;
+        Ok(())
     }
 }
 

@@ -145,19 +145,7 @@ impl<'a> Transaction<'a> {
     }
 
     pub(super) fn add_chunk(&mut self, chunk: &NewChunk) -> Result<(), StoreError> {
-        self.sql(
-            "INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count, members) \
-             VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)",
-        )?
-        .execute(params![
-            chunk.batch.0.cast_signed(),
-            chunk.lane,
-            chunk.due_at.millis(),
-            chunk.attempt,
-            chunk.crashes,
-            signed(chunk.members.len()),
-            chunk.members_blob(),
-        ])?;
+        chunk.insert(self.connection)?;
         self.add_due(chunk.lane, chunk.due_at)
     }
 

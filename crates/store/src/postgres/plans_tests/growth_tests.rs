@@ -82,7 +82,8 @@ impl Seat {
 
     /// Plans every statement that intake has, with the tables as they are.
     async fn plan(&self) {
-        let is_of_intake = |file: &str| ["ingest.rs", "transaction.rs"].contains(&file);
+        let is_of_intake =
+            |file: &str| ["columns.rs", "ingest.rs", "transaction.rs"].contains(&file);
         for statement in statements().into_iter().filter(|it| is_of_intake(&it.file)) {
             self.session.prepared(statement.sql.leak()).await.unwrap();
         }
