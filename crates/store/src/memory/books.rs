@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Event,
-    Guarantee, Lane, Name, NotificationId, State, Timestamp,
+    BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Disposition, Envelope,
+    Epoch, Event, Guarantee, Lane, Name, NotificationId, State, Timestamp,
 };
 
 use crate::rows::codec::LogLine;
@@ -150,17 +150,7 @@ impl Books {
         let stored = self.batch(batch);
         let members = (0..=u16::MAX).take(stored.entries.len()).collect();
         let due_at = stored.envelope.due_at;
-        self.add_piece(Piece {
-            batch,
-            due_at,
-            attempt: 1,
-            epoch: Epoch(0),
-            crashes: 0,
-            lease_until: None,
-            bytes_weight: 0,
-            begun_through: None,
-            members,
-        });
+        self.add_piece(Piece::first(batch, due_at, members));
     }
 
     pub(super) fn add_piece(&mut self, piece: Piece) {
@@ -241,6 +231,39 @@ impl Books {
 // === impl Piece ===
 
 impl Piece {
+    /// Members of a batch before their first attempt, ready.
+    pub(super) fn first(batch: BatchId, due_at: Timestamp, members: Vec<u16>) -> Self {
+        Self {
+            batch,
+            due_at,
+            attempt: 1,
+            epoch: Epoch(0),
+            crashes: 0,
+            lease_until: None,
+            bytes_weight: 0,
+            begun_through: None,
+            members,
+        }
+    }
+
+    /// Some of its members as a chunk of their own, ready.
+    pub(super) fn part(&self, due_at: Timestamp, members: Vec<u16>) -> Self {
+        let Self { batch, attempt, crashes, .. } = *self;
+        Self { attempt, crashes, ..Self::first(batch, due_at, members) }
+    }
+
+    /// What becomes due again of members with this outcome.
+    pub(super) fn due_again(&self, disposition: Disposition, members: Vec<u16>) -> Option<Self> {
+        match disposition {
+            Disposition::Ended(_) => None,
+            Disposition::HandedBack { at } => Some(self.part(at, members)),
+            Disposition::Retry { at } => {
+                let attempt = self.attempt.saturating_add(1);
+                Some(Self { attempt, crashes: 0, ..self.part(at, members) })
+            }
+        }
+    }
+
     /// Whether a crash now leaves the member at `index` in doubt.
     pub(super) fn has_begun(&self, index: u16, guarantee: Guarantee) -> bool {
         guarantee == Guarantee::AtMostOnce

@@ -240,8 +240,7 @@ impl Books {
                     if part == 0 {
                         (piece.members, piece.due_at) = (part_members, due_at);
                     } else {
-                        let (epoch, members) = (Epoch(0), part_members);
-                        self.add_piece(Piece { due_at, epoch, members, ..piece.clone() });
+                        self.add_piece(piece.part(due_at, part_members));
                     }
                 }
             }

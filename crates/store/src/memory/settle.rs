@@ -1,7 +1,7 @@
 //! Outcomes and withdrawals.
 
 use notification::{
-    BatchId, BroadcastId, ChunkId, Disposition, Epoch, Event, Guarantee, Name, NotificationId,
+    BatchId, BroadcastId, ChunkId, Disposition, Event, Guarantee, Name, NotificationId,
     OutcomeGroup, Settlement, State, Timestamp,
 };
 
@@ -50,22 +50,8 @@ impl Books {
                 self.suppress(suppression, gone_since, at);
             }
         }
-        let fresh = Piece {
-            epoch: Epoch(0),
-            lease_until: None,
-            begun_through: None,
-            members: group.indexes.clone(),
-            ..piece.clone()
-        };
-        match group.disposition {
-            Disposition::Ended(_) => {}
-            Disposition::HandedBack { at } => {
-                self.add_piece(Piece { due_at: at, ..fresh });
-            }
-            Disposition::Retry { at } => {
-                let attempt = piece.attempt.saturating_add(1);
-                self.add_piece(Piece { due_at: at, attempt, crashes: 0, ..fresh });
-            }
+        if let Some(again) = piece.due_again(group.disposition, group.indexes.clone()) {
+            self.add_piece(again);
         }
     }
 
@@ -130,17 +116,7 @@ impl Books {
             index,
             LogLine { detail: "requeued", ..LogLine::unattempted(now, State::Pending) },
         );
-        self.add_piece(Piece {
-            batch,
-            due_at: now,
-            attempt: 1,
-            epoch: Epoch(0),
-            crashes: 0,
-            lease_until: None,
-            bytes_weight: 0,
-            begun_through: None,
-            members: vec![index],
-        });
+        self.add_piece(Piece::first(batch, now, vec![index]));
         Requeued::Requeued
     }
 
