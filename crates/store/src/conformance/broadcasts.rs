@@ -108,7 +108,7 @@ pub(super) async fn a_large_content_is_in_memory_once_and_counted_for_every_lane
     while claimed < LANES {
         let chunks = claim_all(store, 0).await;
         let bytes: usize = chunks.iter().map(Chunk::bytes).sum();
-        assert!(bytes > 0 && bytes <= limits::CLAIM_BYTES + limits::BATCH_BYTES, "{bytes}");
+        assert!(bytes > 0 && bytes <= limits::CLAIM_BYTES, "{bytes}");
         let sent = |chunk: &Chunk| chunk.content_of(&chunk.deliveries[0]).cloned().unwrap();
         assert!(chunks.iter().all(|chunk| sent(chunk) == content));
         let place = |chunk: &Chunk| sent(chunk).payload.as_ptr();

@@ -186,7 +186,7 @@ pub(super) async fn a_claim_stops_at_its_bytes_and_says_that_there_is_more(store
     while chunks < 12 {
         let claim = store.claim(claim_request(5)).await.unwrap();
         let bytes: usize = claim.chunks.iter().map(Chunk::bytes).sum();
-        assert!(bytes > 0 && bytes <= limits::CLAIM_BYTES + limits::BATCH_BYTES, "{bytes}");
+        assert!(bytes > 0 && bytes <= limits::CLAIM_BYTES, "{bytes}");
         chunks += claim.chunks.len();
         assert_eq!(claim.next_at.is_some_and(|next| next <= at(5)), chunks < 12, "{claim:?}");
     }

@@ -8,6 +8,7 @@ use notification::{
     Epoch, Event, Guarantee, Lane, Name, NotificationId, State, Timestamp,
 };
 
+use crate::rows::claim_load::ChunkLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::packing::KeyUse;
 use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
@@ -262,6 +263,11 @@ impl Piece {
                 Some(Self { attempt, crashes: 0, ..self.part(at, members) })
             }
         }
+    }
+
+    /// What a claim goes by, with so many `bytes` of it.
+    pub(super) fn load(&self, bytes: usize) -> ChunkLoad {
+        ChunkLoad { items: self.members.len(), bytes }
     }
 
     /// Whether a crash now leaves the member at `index` in doubt.

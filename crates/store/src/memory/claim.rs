@@ -8,6 +8,7 @@ use notification::{
 
 use super::books::{Books, Piece};
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
+use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codec::LogLine;
 use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
 
@@ -44,19 +45,17 @@ impl Books {
             self.end_lease(id, now, "lease ended");
         }
         let mut chunks = Vec::new();
-        let (mut items, mut bytes) = (0, 0);
-        while bytes < limits::CLAIM_BYTES
-            && let Some(id) = self.next_due(request)
-        {
+        let mut load = ClaimLoad::new(&request);
+        while let Some(id) = self.next_due(request) {
             if ended(self, id) {
                 continue;
             }
             let Some(piece) = self.chunks.get(&id).cloned() else { continue };
-            if items > 0 && items + piece.members.len() > request.items {
+            let of_piece = piece.load(self.chunk(id, &piece, now).bytes());
+            if !load.fits(of_piece) {
                 break;
             }
-            items += piece.members.len();
-            bytes += self.chunk(id, &piece, now).bytes();
+            load.add(of_piece);
             let piece = self.lease(id, piece, now.plus(request.lease));
             chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();

@@ -17,6 +17,7 @@ use super::columns::{lane_at, narrow, signed};
 use super::transaction::{Failure, Transaction};
 use super::writer::Request;
 use super::writer_state::Claiming;
+use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codes::LaneId;
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::model::ChunkRow;
@@ -82,13 +83,13 @@ impl Transaction<'_> {
         self.resolve_unknown_lanes().await?;
         let mut ahead = LookAhead::default();
         let mut chosen = Vec::new();
-        let (mut items, mut bytes) = (0, 0);
-        while items < limits::TRANSACTION_ITEMS
+        let mut load = ClaimLoad::new(&request);
+        while load.items() < limits::TRANSACTION_ITEMS
             && let Some(lane) = self.state.claiming.lanes.next(&request)
         {
             let next = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
-            let (first, of_first) = match next {
+            let (first, bytes) = match next {
                 Next::Chunk(first, bytes) if first.due_at <= request.now => (first, bytes),
                 Next::NotBefore(at) if at <= request.now => {
                     // The next claim goes on with it, when the other lanes have had their turns.
@@ -100,14 +101,11 @@ impl Transaction<'_> {
                     continue;
                 }
             };
-            let is_more =
-                items + first.count > request.items || bytes + of_first > limits::CLAIM_BYTES;
-            // The first one goes whatever its size, or a chunk larger than what is wanted would never be claimed.
-            if items > 0 && is_more {
+            let of_first = first.load(bytes);
+            if !load.fits(of_first) {
                 break;
             }
-            items += first.count;
-            bytes += of_first;
+            load.add(of_first);
             // Before it is leased: if the lease is lost, or the transaction, all of this is read anew.
             if let Some(place) = ahead.pop(lane) {
                 self.move_watermark(lane, place, request.now);

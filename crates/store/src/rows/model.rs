@@ -8,6 +8,7 @@ use notification::{
 };
 
 use super::blame::InFlight;
+use super::claim_load::ChunkLoad;
 use super::codec::{Items, LogGroup};
 use super::codes::LaneId;
 use super::members::Members;
@@ -77,6 +78,11 @@ const WASTE_BYTES: usize = 64 * 1024;
 impl ChunkRow {
     pub(crate) fn members(&self) -> Members {
         self.members.clone().unwrap_or_else(|| Members::all(self.count))
+    }
+
+    /// What a claim goes by, with so many `bytes` of it.
+    pub(crate) fn load(&self, bytes: usize) -> ChunkLoad {
+        ChunkLoad { items: self.count, bytes }
     }
 
     /// `rest` of it, as it was in flight.

@@ -1,13 +1,12 @@
 //! Claims, the fence before the first byte, and the end of leases.
 
-use notification::{
-    BroadcastId, Chunk, Content, Delivery, Draft, Epoch, Guarantee, State, Timestamp, limits,
-};
+use notification::{Chunk, Content, Delivery, Draft, Epoch, Guarantee, State, Timestamp, limits};
 use rusqlite::{OptionalExtension, params};
 
 use super::disk::Room;
 use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
+use crate::rows::claim_load::{ChunkLoad, ClaimLoad};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::LANES_PER_PAGE;
@@ -22,7 +21,7 @@ enum Taken {
     /// Nothing of it was left to send.
     Ended(usize),
     /// It is claimed.
-    Leased(Box<Chunk>),
+    Leased(Box<Chunk>, ChunkLoad),
     /// It is more than is wanted now.
     Left,
 }
@@ -41,10 +40,9 @@ impl Transaction<'_> {
         }
         self.read_due(&request)?;
         let mut chunks = Vec::new();
-        let (mut items, mut bytes, mut ended) = (0, 0, 0);
+        let (mut load, mut ended) = (ClaimLoad::new(&request), 0);
         // What ends here is bounded like all work of a transaction; the caller is told to come again at once.
         while ended < limits::TRANSACTION_ITEMS
-            && bytes < limits::CLAIM_BYTES
             && let Some(lane) = self.state.lanes.next(&request)
         {
             let (first, next_due) = self.first_ready(lane)?;
@@ -53,11 +51,9 @@ impl Transaction<'_> {
                 self.reset_due(lane)?;
                 continue;
             };
-            // The first one goes whatever its size, or a chunk larger than what is wanted would never be claimed.
-            let room = if items == 0 { usize::MAX } else { request.items.saturating_sub(items) };
             // Accepted chunk by chunk: those of all chunks of a claim could fill the memory.
             let mut fallbacks = Vec::new();
-            let taken = self.take(&first, request, room, &mut fallbacks)?;
+            let taken = self.take(&first, request, &load, &mut fallbacks)?;
             let next_due = if fallbacks.is_empty() {
                 next_due
             } else {
@@ -66,19 +62,16 @@ impl Transaction<'_> {
                 rows::next_due(self.connection, lane)?
             };
             match taken {
-                // The lane keeps its turn, so the next claim begins with it.
                 Taken::Left => break,
                 Taken::Ended(count) => {
                     ended += count;
                     // It was given nothing to send, so it keeps its turn.
                     self.state.lanes.set_next_due(lane, next_due);
                 }
-                Taken::Leased(chunk) => {
-                    items += chunk.deliveries.len();
-                    let (count, of_chunk) = (chunk.deliveries.len(), chunk.bytes());
-                    bytes += of_chunk;
-                    self.state.lanes.add_claimed(lane, count);
-                    self.state.lanes.add_bytes(lane, chunk.id, (count, of_chunk));
+                Taken::Leased(chunk, of_chunk) => {
+                    load.add(of_chunk);
+                    self.state.lanes.add_claimed(lane, of_chunk.items);
+                    self.state.lanes.add_bytes(lane, chunk.id, (of_chunk.items, of_chunk.bytes));
                     self.state.lanes.served(lane, next_due);
                     chunks.push(*chunk);
                 }
@@ -124,26 +117,63 @@ impl Transaction<'_> {
         &mut self,
         chunk: &ChunkRow,
         request: ClaimRequest,
-        room: usize,
+        load: &ClaimLoad,
         fallbacks: &mut Vec<Draft>,
     ) -> Result<Taken, StoreError> {
         let now = request.now;
         let lane = self.lane(chunk.lane)?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
         let mut batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
-        let mut members = chunk.members();
         // Before its size is looked at: what has expired needs no room.
         if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
-            self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &members)?;
+            self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;
             self.shrink(chunk.id, &Members::default())?;
             return Ok(Taken::Ended(chunk.count));
         }
         // Before it is decoded, which a chunk that is left would cost with every claim.
-        if chunk.count > room {
+        if !load.fits(chunk.load(0)) {
             return Ok(Taken::Left);
         }
-        let mut deliveries = deliveries(&batch, &members)?;
-        let suppressed = self.suppressed_of(&lane.channel, &deliveries)?;
+        let deliveries = self.end_suppressed(chunk, &batch, now, fallbacks)?;
+        if deliveries.is_empty() {
+            return Ok(Taken::Ended(chunk.count));
+        }
+        let leased = Chunk {
+            id: chunk.id,
+            epoch: Epoch(chunk.epoch.0.saturating_add(1)),
+            lease_until: now.plus(request.lease),
+            worker: 0,
+            batch: chunk.batch,
+            store_id: self.state.store_id,
+            accepted_at: batch.accepted_at,
+            content: self.content_of(&mut batch)?,
+            envelope: batch.envelope,
+            attempt: chunk.attempt,
+            deliveries,
+        };
+        let items = leased.deliveries.len();
+        let of_chunk = ChunkLoad { items, ..chunk.load(leased.bytes()) };
+        // What it holds is known only now.
+        if !load.fits(of_chunk) {
+            return Ok(Taken::Left);
+        }
+        self.sql("UPDATE chunk SET epoch = ?2, lease_until = ?3 WHERE id = ?1")?.execute(
+            params![chunk.id.0.cast_signed(), leased.epoch.0, leased.lease_until.millis()],
+        )?;
+        Ok(Taken::Leased(Box::new(leased), of_chunk))
+    }
+
+    /// Settles what is suppressed of a chunk, and takes it out; returns what is left to send.
+    fn end_suppressed(
+        &mut self,
+        chunk: &ChunkRow,
+        batch: &BatchRow,
+        now: Timestamp,
+        fallbacks: &mut Vec<Draft>,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let mut members = chunk.members();
+        let mut deliveries = deliveries(batch, &members)?;
+        let suppressed = self.suppressed_of(&batch.envelope.lane.channel, &deliveries)?;
         if !suppressed.is_empty() {
             self.count_ended(State::Suppressed, suppressed.len());
             self.add_log(chunk.batch, &listing::log_row(&suppressed, now))?;
@@ -152,45 +182,26 @@ impl Transaction<'_> {
             }
             let is_suppressed = |delivery: &Delivery| suppressed.contains_key(&delivery.index);
             let gone = deliveries.iter().filter(|delivery| is_suppressed(delivery));
-            fallbacks.extend(model::fallbacks(&batch, self.state.store_id, gone, now));
+            fallbacks.extend(model::fallbacks(batch, self.state.store_id, gone, now));
             deliveries.retain(|delivery| !is_suppressed(delivery));
             self.shrink(chunk.id, &members)?;
         }
-        if members.is_empty() {
-            return Ok(Taken::Ended(chunk.count));
-        }
-        let content = match (batch.content.take(), batch.envelope.broadcast) {
-            (None, Some(broadcast)) => Some(self.content_of(broadcast)?),
-            (content, _) => content,
-        };
-        let epoch = Epoch(chunk.epoch.0.saturating_add(1));
-        let lease_until = now.plus(request.lease);
-        self.sql("UPDATE chunk SET epoch = ?2, lease_until = ?3 WHERE id = ?1")?
-            .execute(params![chunk.id.0.cast_signed(), epoch.0, lease_until.millis()])?;
-        Ok(Taken::Leased(Box::new(Chunk {
-            id: chunk.id,
-            epoch,
-            lease_until,
-            worker: 0,
-            batch: chunk.batch,
-            store_id: self.state.store_id,
-            accepted_at: batch.accepted_at,
-            envelope: batch.envelope,
-            attempt: chunk.attempt,
-            content,
-            deliveries,
-        })))
+        Ok(deliveries)
     }
 
-    fn content_of(&mut self, broadcast: BroadcastId) -> Result<Content, StoreError> {
+    /// The content of all members, if they have one.
+    fn content_of(&mut self, batch: &mut BatchRow) -> Result<Option<Content>, StoreError> {
+        let (None, Some(broadcast)) = (&batch.content, batch.envelope.broadcast) else {
+            return Ok(batch.content.take());
+        };
         if let Some((last, content)) = &self.state.last_content
             && *last == broadcast
         {
-            return Ok(content.clone());
+            return Ok(Some(content.clone()));
         }
         let content = rows::broadcast_content(self.connection, broadcast)?;
         self.state.last_content = Some((broadcast, content.clone()));
-        Ok(content)
+        Ok(Some(content))
     }
 
     fn leases_ended(&self, now: Timestamp) -> Result<Vec<ChunkRow>, StoreError> {
