@@ -46,7 +46,12 @@ const BOTH: [&str; 1] = ["suppress.rs"];
 const APART: [&str; 3] = ["audit.rs", "restored.rs", "schema.rs"];
 /// Statements that read more than they give, rows and blocks, and why that is bounded: file, beginning, bound, reason.
 const READ_MORE: &[(&str, &str, f64, &str)] = &[
-    ("ahead.rs", "SELECT id, batch, lane", 700.0, "it looks at 256 chunks of a lane, and passes most"),
+    (
+        "ahead.rs",
+        "SELECT id, batch, lane",
+        700.0,
+        "it looks at 256 chunks of a lane, and passes most",
+    ),
     ("mod.rs", "SELECT outbox_rotate()", 800.0, "three slots are emptied"),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", 10_500.0, "it counts to 10,000"),
     ("read.rs", "SELECT batch.id, count", 40_000.0, "a page looks at 4,096 batches at most"),

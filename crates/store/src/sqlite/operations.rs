@@ -1,0 +1,128 @@
+//! The traits of the store, each call a command to its writer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use notification::{Chunk, Name, NotificationId, Settlement, Timestamp};
+use tokio::sync::watch;
+
+use super::transaction::Transaction;
+use super::writer::Durability::{Synced, WithTheNext};
+use super::{Sqlite, SqliteReader};
+use crate::{
+    Begin, Begun, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader,
+    Lift, Mark, Offer, Operations, Requeued, Settled, Settlements, StoreError, Suppression,
+};
+
+#[async_trait]
+impl Claims<Chunk> for Sqlite {
+    async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
+        self.write(WithTheNext, move |transaction| transaction.claim(request)).await
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+#[async_trait]
+impl Offer for Sqlite {
+    async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError> {
+        let offer = move |transaction: &mut Transaction<'_>| {
+            // Nothing is written: this is a command because the lanes are the writer's.
+            transaction.state.lanes.offer(Some(channels));
+            transaction.woke = true;
+            Ok(())
+        };
+        self.write(WithTheNext, offer).await
+    }
+}
+
+#[async_trait]
+impl Begin for Sqlite {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let begin = move |transaction: &mut Transaction<'_>| {
+            marks.into_iter().map(|mark| transaction.begin_chunk(mark)).collect()
+        };
+        self.write(Synced, begin).await
+    }
+}
+
+#[async_trait]
+impl Settlements for Sqlite {
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(Synced, move |transaction| {
+            settlements.iter().map(|part| transaction.settle(part)).collect()
+        })
+        .await
+    }
+}
+
+impl HasReader for Sqlite {
+    type Reader = SqliteReader;
+
+    fn reader(&self) -> &SqliteReader {
+        &self.reader
+    }
+}
+
+#[async_trait]
+impl Operations for Sqlite {
+    async fn cancel(
+        &self,
+        target: CancelTarget,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Option<Cancelled>, StoreError> {
+        match target {
+            CancelTarget::Notification(id) => {
+                self.write(Synced, move |transaction| transaction.cancel_one(id, &tenant, now))
+                    .await
+            }
+            CancelTarget::Broadcast(id) => self.cancel_broadcast(id, tenant, now).await,
+        }
+    }
+
+    async fn requeue(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Requeued>, StoreError> {
+        self.write(Synced, move |transaction| transaction.requeue(&ids, &tenant, now)).await
+    }
+
+    async fn suppress(
+        &self,
+        suppressions: Vec<Suppression>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let suppress = move |transaction: &mut Transaction<'_>| {
+            suppressions.iter().try_for_each(|one| transaction.suppress(one, None, now))
+        };
+        self.write(Synced, suppress).await
+    }
+
+    async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        self.write(Synced, move |transaction| {
+            lifts.iter().map(|lift| transaction.lift(lift, now)).collect()
+        })
+        .await
+    }
+
+    async fn move_feed(
+        &self,
+        feed: Name,
+        from: FeedCursor,
+        to: FeedCursor,
+    ) -> Result<FeedCursor, StoreError> {
+        self.write(Synced, move |transaction| transaction.move_feed(&feed, from, to)).await
+    }
+}
