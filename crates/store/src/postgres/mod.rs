@@ -35,7 +35,7 @@ mod notify;
 mod notify_tests;
 mod operations;
 mod outbox;
-mod pause;
+mod pause_points;
 #[cfg(test)]
 mod plans_tests;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::columns::{ChunkColumns, INSERT_CHUNK, chunk_at, counted, select_chunk
 use super::connection::Session;
 use super::growth::MANY;
 use super::notices::to_payloads;
-use super::pause::COMMITTED;
+use super::pause_points::COMMITTED;
 use super::writer_state::{Effects, WriterState, partition_of};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};

@@ -1,7 +1,7 @@
 //! Interleavings of several processes on a real PostgreSQL, made to happen.
 //!
 //! A schedule has two or three engines in one process, each with the writers of a real one, on one database. A writer
-//! stops before each statement, and before and after each commit ([`super::pause`]); a seeded generator decides who goes
+//! stops before each statement, and before and after each commit ([`super::pause_points`]); a seeded generator decides who goes
 //! on, what is asked of whom next, whose connection is lost, and who is declared dead ([`schedule`]). Who waits for a lock
 //! is known from the server ([`cluster`]), so nothing depends on time. What callers are answered is written down and
 //! compared, answer by answer and with the store at the end ([`book`], [`finish`]).

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-use super::super::pause::COMMITTED;
+use super::super::pause_points::COMMITTED;
 use super::book::Book;
 use super::calls::{Call, Caller, Heard};
 use super::cluster::{Cluster, Engine, WRITERS, are_blocked};
