@@ -113,12 +113,15 @@ impl<'a> Start<'a> {
         Self { job, index: delivery.index }
     }
 
-    /// To be called with the connection or stream in hand over which the delivery is sent, before its first byte; every time it
-    /// is tried. Does nothing but for deliveries that must be sent at most once.
+    /// To be called with the connection or stream in hand over which the delivery is sent, right before its first byte; every
+    /// time it is tried. Asks once more whether it may be sent: what it was let in for may have passed while it waited. Of a
+    /// delivery that must be sent at most once, it waits for the mark.
     ///
     /// # Errors
     /// The report instead, when it must not be sent.
     pub async fn begin(self) -> Result<(), Report> {
+        // Before the mark: what is not sent must not be marked as sent.
+        self.may_send()?;
         let Some(fence) = self.job.fence.filter(|fence| !fence.is_begun(self.index)) else {
             return Ok(());
         };
@@ -127,9 +130,12 @@ impl<'a> Start<'a> {
         self.may_send()
     }
 
-    /// Whether the attempt may start, as of now.
-    pub fn may_start(self) -> MayStart {
-        self.job.may_start()
+    /// Whether it may be sent, as of now.
+    ///
+    /// # Errors
+    /// The report instead, when it must not be sent.
+    pub(crate) fn may_send(self) -> Result<(), Report> {
+        self.job.may_start().report_otherwise().map_or(Ok(()), Err)
     }
 
     /// The number of the attempt.
@@ -147,10 +153,6 @@ impl Permit for Start<'_> {
 
     fn is_at_most_once(self) -> bool {
         self.job.fence.is_some()
-    }
-
-    fn may_send(self) -> Result<(), Report> {
-        self.may_start().report_otherwise().map_or(Ok(()), Err)
     }
 
     fn begin(self) -> impl Future<Output = Result<(), Report>> {

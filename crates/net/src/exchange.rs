@@ -18,16 +18,11 @@ pub trait Permit: Copy {
     /// Whether the server must never see the request twice.
     fn is_at_most_once(self) -> bool;
 
-    /// Asked when the request has waited for a stream or a connection.
+    /// Asked with the stream or connection in hand, right before the first byte of each try: to get there may have taken so
+    /// long that the answer is another one than before. It may wait.
     ///
     /// # Errors
-    /// When it must not be sent any more.
-    fn may_send(self) -> Result<(), Self::Refusal>;
-
-    /// Asked with the stream or connection in hand, right before the first byte of each try. It may wait.
-    ///
-    /// # Errors
-    /// When it must not be sent.
+    /// When it must not be sent, or not any more.
     fn begin(self) -> impl Future<Output = Result<(), Self::Refusal>>;
 }
 

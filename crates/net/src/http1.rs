@@ -98,7 +98,10 @@ impl Pool {
             if !matches!(tokio::time::timeout(READY_WITHIN, kept.ready()).await, Ok(Ok(()))) {
                 continue;
             }
-            // Not begun first: only what must be sent at most once has a mark to wait for, and never comes here.
+            if let Err(refusal) = permit.begin().await {
+                self.idle.put(target.clone(), kept);
+                return Err(Unsent::Withheld(refusal).into());
+            }
             match self.try_over(Some(target), kept, request).await {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply { unsent: Some(unsent), .. }) => request = unsent,
@@ -301,3 +304,7 @@ impl Keep for Requests {
     /// Dropped, it ends its connection.
     async fn end(self) {}
 }
+
+#[cfg(test)]
+#[path = "http1_tests.rs"]
+mod tests;

@@ -221,10 +221,6 @@ impl FcmSender {
         prepared.authorization.replace(renewed.clone());
         // The acceptance that was noted was one of the former token.
         prepared.is_accepted.set(false);
-        // The token endpoint may have taken ten seconds.
-        if let Some(report) = start.may_start().report_otherwise() {
-            return Attempt::not_started(report);
-        }
         match self.exchange(start, body, &renewed).await {
             Ok((attempt, advice)) => {
                 self.note(prepared, &renewed, &attempt);

@@ -247,12 +247,6 @@ impl SmtpSender {
                 }
                 Err(_elapsed) => break,
             };
-            if session.waited
-                && let Some(report) = start.may_start().report_otherwise()
-            {
-                self.pool.keep(session);
-                return Attempt::not_started(report);
-            }
             if let Err(report) = start.begin().await {
                 self.pool.keep(session);
                 return Attempt::not_started(report);

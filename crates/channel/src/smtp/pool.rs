@@ -60,8 +60,6 @@ pub(super) struct PooledSession {
     pub(super) connection: SmtpSession,
     /// Whether it carried a mail before.
     pub(super) is_reused: bool,
-    /// Whether it had to be waited for.
-    pub(super) waited: bool,
     destination: Rc<Destination>,
     _permit: OwnedSemaphorePermit,
 }
@@ -111,11 +109,9 @@ impl SessionPool {
     /// A session with `destination`, over an idle connection or a new one, when it may have another.
     pub(super) async fn session(&self, destination: &Arc<str>) -> Result<PooledSession, NoSession> {
         let destination = self.destination(destination);
-        let mut waited = false;
         let permit = match Arc::clone(&destination.sessions).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_none_free) => {
-                waited = true;
                 let permits = Arc::clone(&destination.sessions);
                 match tokio::time::timeout(SESSION_WAIT, permits.acquire_owned()).await {
                     Ok(Ok(permit)) => permit,
@@ -129,7 +125,7 @@ impl SessionPool {
             Some(connection) => (connection, true),
             None => (self.connect(&destination).await?, false),
         };
-        Ok(PooledSession { connection, is_reused, waited, destination, _permit: permit })
+        Ok(PooledSession { connection, is_reused, destination, _permit: permit })
     }
 
     /// Keeps the connection for the next mail, unless it has had its share.

@@ -13,7 +13,7 @@ use http::uri::Authority;
 use http::{HeaderValue, Request, Uri};
 use http_body_util::Full;
 use net::endpoint::Origin;
-use net::exchange::{Failure, Permit as _, Reply, Unsent};
+use net::exchange::{Failure, Reply, Unsent};
 use net::http1::{self, HttpTarget};
 use net::http2::{self, Priming};
 use net::tcp::Reach;
@@ -117,6 +117,7 @@ impl Routes {
         let waiting_since = self.tools.clock.monotonic();
         let permit = tokio::time::timeout(HTTP1_WAIT, route.http1_permits.acquire());
         let Ok(Ok(_permit)) = permit.await else { return Err(Unsent::Full.into()) };
+        // Asked here too, so that no connection is made for what is not sent.
         start.may_send().map_err(Unsent::Withheld)?;
         let request = make().and_then(|request| over_http1(request, route, body));
         let request = request.ok_or(Unsent::Unwritable)?;

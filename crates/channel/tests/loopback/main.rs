@@ -38,3 +38,5 @@ mod webhook;
 mod webpush;
 #[cfg(test)]
 mod webpush_faults;
+#[cfg(test)]
+mod withheld;

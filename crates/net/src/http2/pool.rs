@@ -39,8 +39,6 @@ pub struct Pool {
 #[derive(Debug)]
 pub struct Stream {
     connection: Rc<Connection>,
-    /// Whether it had to be waited for.
-    waited: bool,
     shared: Rc<PoolState>,
 }
 
@@ -108,9 +106,6 @@ impl Pool {
         let mut waiting_since = None;
         for _ in 0..TRIES_MAX {
             let stream = self.stream(permit.priority(), &mut waiting_since).await?;
-            if stream.waited {
-                permit.may_send().map_err(Unsent::Withheld)?;
-            }
             // Made before it is begun: what cannot be written must not be marked as sent.
             let request = make().ok_or(Unsent::Unwritable)?;
             permit.begin().await.map_err(Unsent::Withheld)?;
@@ -155,7 +150,7 @@ impl Pool {
     ) -> Result<Stream, Unsent<Refusal>> {
         // A free stream belongs to a request that came before this one, or is more urgent.
         if self.shared.waiting.none_before(priority)
-            && let Some(stream) = self.take(false)
+            && let Some(stream) = self.take()
         {
             return Ok(stream);
         }
@@ -170,7 +165,7 @@ impl Pool {
         loop {
             self.grow();
             queued.queue.turn.notified().await;
-            if let Some(stream) = self.take(true) {
+            if let Some(stream) = self.take() {
                 // First, since a connection is opened for requests that wait, and this one waits no more.
                 drop(queued);
                 self.grow();
@@ -185,13 +180,13 @@ impl Pool {
         }
     }
 
-    fn take(&self, waited: bool) -> Option<Stream> {
+    fn take(&self) -> Option<Stream> {
         let connections = self.shared.connections.borrow();
         // The first with room: when there is less to do, the last ones fall idle and close.
         let connection = connections.iter().find(|connection| connection.free_streams() > 0)?;
         connection.take_stream();
         let connection = Rc::clone(connection);
-        Some(Stream { connection, waited, shared: Rc::clone(&self.shared) })
+        Some(Stream { connection, shared: Rc::clone(&self.shared) })
     }
 
     /// Opens a connection if a request waits and the open ones have no stream for it.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{Fence, Job, Reports, Sender};
-use flow::{Clock, Fixed, Gate, Limit, Sample};
+use flow::worker_deadline::UNLIMITED;
+use flow::{Clock, Fixed, Gate, Limit, Sample, WorkerDeadline};
 use futures_util::future::LocalBoxFuture;
 use notification::{
     Answer, BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch,
@@ -105,7 +106,7 @@ pub(crate) async fn send(
     chunk: &Chunk,
     limit: usize,
 ) -> Vec<Report> {
-    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(limit))), None)).await
+    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(limit))), None, &UNLIMITED)).await
 }
 
 /// Sends all of `chunk`, one at a time and each behind `fence`, and gives the reports in order.
@@ -115,7 +116,17 @@ pub(crate) async fn send_behind(
     clock: Clock,
     chunk: &Chunk,
 ) -> Vec<Report> {
-    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(1))), Some(fence))).await
+    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(1))), Some(fence), &UNLIMITED)).await
+}
+
+/// Sends all of `chunk`, one at a time and each until `deadline`, and gives the reports in order.
+pub(crate) async fn send_until(
+    deadline: &WorkerDeadline,
+    sender: &dyn Sender,
+    clock: Clock,
+    chunk: &Chunk,
+) -> Vec<Report> {
+    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(1))), None, deadline)).await
 }
 
 /// Sends all of `chunk`, `limit` at a time, behind `fence` if there is one, and gives the samples in the order of the answers.
@@ -128,7 +139,7 @@ pub(crate) async fn sample(
     let recorder = Recorder { limit, samples: Rc::default() };
     let samples = Rc::clone(&recorder.samples);
     let gate = Gate::new(Box::new(recorder));
-    send_job(sender, clock, chunk, (&gate, fence)).await;
+    send_job(sender, clock, chunk, (&gate, fence, &UNLIMITED)).await;
     samples.take()
 }
 
@@ -136,7 +147,7 @@ async fn send_job(
     sender: &dyn Sender,
     clock: Clock,
     chunk: &Chunk,
-    (gate, fence): (&Gate, Option<&dyn Fence>),
+    (gate, fence, worker_deadline): (&Gate, Option<&dyn Fence>, &WorkerDeadline),
 ) -> Vec<Report> {
     let reports = Reported::default();
     let (_running, stopping) = tokio::sync::watch::channel(false);
@@ -148,7 +159,7 @@ async fn send_job(
         reports: &reports,
         clock,
         stopping: &stopping,
-        worker_deadline: &flow::worker_deadline::UNLIMITED,
+        worker_deadline,
     };
     sender.send(job).await;
     assert_eq!(gate.in_flight(), 0, "a pass was kept");
