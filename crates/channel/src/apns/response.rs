@@ -66,6 +66,9 @@ pub(super) enum Meaning {
     Credential,
     /// APNs takes no more over this connection: try again on another.
     ConnectionSpent,
+    /// Too much is sent to this device.
+    DeviceRate,
+    /// APNs wants less, without saying of what.
     Throttled,
     ServerError,
 }
@@ -116,7 +119,7 @@ pub(super) const REASONS: &[(u16, &str, Meaning)] = &[
     (410, "Unregistered", Meaning::Unregistered),
     (413, "PayloadTooLarge", Meaning::Refused),
     (429, "TooManyProviderTokenUpdates", Meaning::ConnectionSpent),
-    (429, "TooManyRequests", Meaning::Throttled),
+    (429, "TooManyRequests", Meaning::DeviceRate),
     (500, "InternalServerError", Meaning::ServerError),
     (503, "ServiceUnavailable", Meaning::ServerError),
     (503, "Shutdown", Meaning::ServerError),
@@ -159,6 +162,10 @@ pub(super) fn interpret(reply: &Reply, delays: Delays, confirmed: Confirmed) -> 
         Meaning::ConnectionSpent => {
             // No wait is asked for: it is the connection that takes no more, and another one may.
             (Attempt::pushed_back(deferred(None, detail)), Advice::LeaveConnection)
+        }
+        // Of the load that APNs as a whole can take, it says nothing.
+        Meaning::DeviceRate => {
+            (Attempt::answered(deferred(Some(delays.throttle), detail)), Advice::CarryOn)
         }
         Meaning::Throttled => {
             (Attempt::pushed_back(deferred(Some(delays.throttle), detail)), Advice::CarryOn)

@@ -106,6 +106,8 @@ fn push_back_is_told_from_an_ordinary_answer() {
     ] {
         assert_eq!(read(status, "").1, signal, "{status}");
     }
+    let of_one_device = read(429, r#"{"reason":"TooManyRequests"}"#);
+    assert_eq!(of_one_device.1, Signal::Answered);
 }
 
 #[test]
