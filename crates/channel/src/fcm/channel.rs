@@ -43,7 +43,7 @@ pub struct FcmChannel {
     project_id: String,
     destination: Arc<str>,
     tokens: Arc<TokenSource>,
-    quota: Option<Arc<Quota>>,
+    quota: Arc<Quota>,
     concurrency: usize,
     connections_max: usize,
 }
@@ -53,7 +53,7 @@ struct FcmSender {
     pool: Pool,
     encoder: Encoder,
     tokens: Arc<TokenSource>,
-    quota: Option<Arc<Quota>>,
+    quota: Arc<Quota>,
     clock: Clock,
     random: RefCell<fastrand::Rng>,
     /// Asks for the next token. Ends with the sender.
@@ -105,7 +105,7 @@ impl FcmChannel {
             authority,
             project_id,
             tokens: Arc::new(tokens),
-            quota: messages_per_minute.map(|count| quotas.of(&destination, count)),
+            quota: quotas.of(&destination, messages_per_minute),
             destination,
             concurrency: settings.concurrency,
             connections_max: settings.connections_max,
@@ -141,7 +141,7 @@ impl Channel for FcmChannel {
             pool: Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed),
             encoder,
             tokens: Arc::clone(&self.tokens),
-            quota: self.quota.clone(),
+            quota: Arc::clone(&self.quota),
             clock: tools.clock,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
             renewal: LocalTasks::default(),
@@ -267,9 +267,8 @@ impl FcmSender {
 
     /// When the next message of a job may go whose messages have waited for `waited` so far.
     fn admit(&self, waited: &Cell<Duration>) -> GateAdmission {
-        let Some(quota) = &self.quota else { return GateAdmission::Now };
         let now = self.clock.monotonic();
-        match quota.reserve(now, QUOTA_WAIT_MAX.saturating_sub(waited.get())) {
+        match self.quota.reserve(now, QUOTA_WAIT_MAX.saturating_sub(waited.get())) {
             Ok(Duration::ZERO) => GateAdmission::Now,
             Ok(wait) => {
                 waited.set(waited.get() + wait);
@@ -286,11 +285,7 @@ impl FcmSender {
     fn follow(&self, advice: Advice, attempt: Attempt) -> Attempt {
         match advice {
             Advice::CarryOn => {}
-            Advice::Pause(span) => {
-                if let Some(quota) = &self.quota {
-                    quota.pause(self.clock.monotonic(), span);
-                }
-            }
+            Advice::Pause(span) => self.quota.pause(self.clock.monotonic(), span),
             Advice::RenewToken | Advice::Alert => {
                 if self.log_throttle.admits(self.clock) {
                     tracing::error!(

@@ -58,8 +58,8 @@ pub(super) struct CheckedSettings {
     pub(super) origin: Origin,
     pub(super) authority: Authority,
     pub(super) token_uri: TokenUri,
-    /// `None`: without limit.
-    pub(super) messages_per_minute: Option<NonZeroU32>,
+    /// More than any process sends when there is no limit: the pauses that Google asks for hold all the same.
+    pub(super) messages_per_minute: NonZeroU32,
 }
 
 /// Where access tokens are got.
@@ -112,7 +112,8 @@ impl Settings {
             origin,
             authority,
             token_uri,
-            messages_per_minute: NonZeroU32::new(self.messages_per_minute),
+            messages_per_minute: NonZeroU32::new(self.messages_per_minute)
+                .unwrap_or(NonZeroU32::MAX),
         })
     }
 
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(checked.authority, "fcm.googleapis.com");
         assert_eq!(checked.token_uri.text, "https://oauth2.googleapis.com/token");
         assert_eq!(checked.project_id, "shop-1a2b3");
-        assert_eq!(checked.messages_per_minute, NonZeroU32::new(600_000));
+        assert_eq!(checked.messages_per_minute.get(), 600_000);
         assert!(!format!("{settings:?} {checked:?}").contains("PRIVATE"), "a key shows in no log");
     }
 

@@ -309,15 +309,20 @@ async fn messages_over_the_quota_wait_or_go_back() {
 
 #[tokio::test]
 async fn a_project_that_used_up_its_quota_sends_nothing_for_a_minute() {
-    let rig = Rig::new().await;
-    rig.run(answer_in_turn(Rc::clone(&rig.listener), vec![429]), async {
-        let wait = Duration::from_mins(1);
-        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Deferred { after: Some(wait) }]);
-        for report in rig.send(5).await {
-            assert!(matches!(report, Report::HandedBack { after } if after <= wait), "{report:?}");
-        }
-    })
-    .await;
+    // With a quota of our own, and without.
+    for messages_per_minute in [600_000, 0] {
+        let more = serde_json::json!({ "messages_per_minute": messages_per_minute });
+        let rig = Rig::with(&more).await;
+        rig.run(answer_in_turn(Rc::clone(&rig.listener), vec![429]), async {
+            let wait = Duration::from_mins(1);
+            assert_eq!(verdicts(&rig.send(1).await), [Verdict::Deferred { after: Some(wait) }]);
+            for report in rig.send(5).await {
+                let is_held_back = matches!(report, Report::HandedBack { after } if after <= wait);
+                assert!(is_held_back, "{messages_per_minute}: {report:?}");
+            }
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
