@@ -1,16 +1,19 @@
 //! APNs as a channel.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use flow::{Clock, LogThrottle};
+use http::HeaderValue;
 use http::uri::Authority;
+use net::exchange::Failure;
 use net::http2::{Dial, Pool, Priming, Stream};
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
-use notification::Delivery;
+use notification::{Delivery, Report};
 
 use super::config::{Credential, Settings};
 use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
@@ -62,6 +65,9 @@ struct ApnsSender {
 struct Prepared<'a> {
     job: Job<'a>,
     common: Common,
+    /// The current one: all deliveries that come after one that had to have it renewed use the new one. `None` where
+    /// connections have a certificate.
+    authorization: RefCell<Option<HeaderValue>>,
     /// The chunk's own content, if it has one.
     shared: Option<Result<Encoded, Invalid>>,
 }
@@ -171,18 +177,16 @@ impl Channel for ApnsChannel {
 #[async_trait(?Send)]
 impl Sender for ApnsSender {
     async fn send(&self, job: Job<'_>) {
-        let token = self.token.as_ref();
-        let authorization = token.map(|token| token.authorization(timestamp(self.clock)));
-        if authorization == Some(None) {
+        let authorization = self.authorization();
+        if self.token.is_some() && authorization.is_none() {
             tracing::error!("the APNs key does not sign");
             return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
                 .await;
         }
-        let authorization = authorization.flatten();
-        let common = Common::new(job.chunk, authorization);
+        let common = Common::new(job.chunk, authorization.is_some());
         let shared = job.chunk.content.as_ref();
         let shared = shared.map(|content| self.encoder.encode(content, &common));
-        let prepared = Prepared { job, common, shared };
+        let prepared = Prepared { job, common, authorization: RefCell::new(authorization), shared };
         drive(job, |delivery| self.attempt(&prepared, delivery)).await;
     }
 
@@ -193,7 +197,7 @@ impl Sender for ApnsSender {
 
 impl ApnsSender {
     async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
-        let Prepared { job, common, shared } = prepared;
+        let Prepared { job, common, shared, .. } = prepared;
         // Boxed: every attempt would carry the room for it.
         let own = delivery.content.as_ref();
         let own = own.map(|content| Box::new(self.encoder.encode(content, common)));
@@ -201,30 +205,63 @@ impl ApnsSender {
             Ok(encoded) => encoded,
             Err(impossible) => return impossible,
         };
-        let id = job.chunk.notification_id(delivery.index);
-        let make = || self.encoder.request(encoded, &delivery.recipient, id);
-        match self.pool.exchange(Start::of(job, delivery), &encoded.payload, &make).await {
-            Ok((reply, stream)) => {
-                let (attempt, advice) =
-                    interpret(&reply, self.delays, self.confirmations.so_far(encoded.is_own_topic));
-                if reply.status == 200 {
-                    self.confirmations.add(encoded.is_own_topic);
-                }
-                self.follow(advice, &attempt, &stream, common);
-                attempt.timed(reply.timing)
+        let authorization = prepared.authorization.borrow().clone();
+        match self.exchange(job, encoded, delivery, authorization.as_ref()).await {
+            // APNs checks the token first, so the notification was certainly not processed.
+            Ok((_, Advice::RenewToken)) if self.renew(prepared, authorization.as_ref()) => {
+                let renewed = prepared.authorization.borrow().clone();
+                // Boxed: every attempt would carry the room for it.
+                let again = Box::pin(self.exchange(job, encoded, delivery, renewed.as_ref()));
+                again.await.map_or_else(Attempt::from, |(attempt, _)| attempt)
             }
+            Ok((attempt, _)) => attempt,
             Err(failure) => failure.into(),
         }
     }
 
-    fn follow(&self, advice: Advice, attempt: &Attempt, stream: &Stream, common: &Common) {
+    /// One request and its answer, whose advice is followed but for a new token.
+    async fn exchange(
+        &self,
+        job: &Job<'_>,
+        encoded: &Encoded,
+        delivery: &Delivery,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<(Attempt, Advice), Failure<Report>> {
+        let id = job.chunk.notification_id(delivery.index);
+        let make = || self.encoder.request(encoded, &delivery.recipient, id, authorization);
+        let start = Start::of(job, delivery);
+        let (reply, stream) = self.pool.exchange(start, &encoded.payload, &make).await?;
+        let (attempt, advice) =
+            interpret(&reply, self.delays, self.confirmations.so_far(encoded.is_own_topic));
+        if reply.status == 200 {
+            self.confirmations.add(encoded.is_own_topic);
+        }
+        self.follow(advice, &attempt, &stream);
+        Ok((attempt.timed(reply.timing), advice))
+    }
+
+    /// The `authorization` header as of now; `None` where connections have a certificate, and when the key does not sign.
+    fn authorization(&self) -> Option<HeaderValue> {
+        self.token.as_ref()?.authorization(timestamp(self.clock))
+    }
+
+    /// Has the job go on with another token than `expired`. Says whether there is one: it may be too soon.
+    fn renew(&self, prepared: &Prepared<'_>, expired: Option<&HeaderValue>) -> bool {
+        if let (Some(token), Some(expired)) = (&self.token, expired) {
+            token.expired(expired, timestamp(self.clock));
+        }
+        let renewed = self.authorization();
+        let is_another = renewed.is_some() && renewed.as_ref() != expired;
+        if is_another {
+            prepared.authorization.replace(renewed);
+        }
+        is_another
+    }
+
+    fn follow(&self, advice: Advice, attempt: &Attempt, stream: &Stream) {
         match advice {
-            Advice::CarryOn => {}
-            Advice::RenewToken => {
-                if let (Some(token), Some(authorization)) = (&self.token, &common.authorization) {
-                    token.expired(authorization, timestamp(self.clock));
-                }
-            }
+            // A new token is a matter of the job.
+            Advice::CarryOn | Advice::RenewToken => {}
             Advice::LeaveConnection => {
                 stream.leave_connection();
             }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use http::header::AUTHORIZATION;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use notification::{
@@ -67,8 +68,8 @@ pub(super) struct Encoded {
 /// The parts that a job's deliveries share, whatever their content.
 #[derive(Debug)]
 pub(super) struct Common {
-    /// The `authorization` header; `None` where connections have a certificate.
-    pub(super) authorization: Option<HeaderValue>,
+    /// Whether requests say who sends; not where connections have a certificate.
+    has_token: bool,
     expires_at: Option<Timestamp>,
     priority: Priority,
     /// Whether it may be sent again when an answer is lost.
@@ -152,10 +153,10 @@ impl Encoder {
             HeaderValue::from_str(text).map_err(|_| Invalid::new("cannot be sent as a header"))
         };
         let mut headers = HeaderMap::with_capacity(8);
-        if let Some(authorization) = &common.authorization {
-            headers.insert(http::header::AUTHORIZATION, authorization.clone());
+        // Take the place until each request puts its own.
+        if common.has_token {
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(""));
         }
-        // Takes the place until each request puts its own.
         headers.insert(APNS_ID.clone(), HeaderValue::from_static(""));
         headers.insert(APNS_TOPIC.clone(), value(&topic)?);
         headers.insert(APNS_PUSH_TYPE.clone(), HeaderValue::from_static(push_type));
@@ -178,13 +179,14 @@ impl Encoder {
         Ok(Encoded { headers, collapses_with_itself, is_own_topic, payload })
     }
 
-    /// The request that sends `encoded` to the device with `token` as the notification `id`; `None` when
-    /// the token is not one.
+    /// The request that sends `encoded` to the device with `token` as the notification `id`, with the provider token
+    /// `authorization`, if there is one; `None` when the device's token is not one.
     pub(super) fn request(
         &self,
         encoded: &Encoded,
         token: &ByteString,
         id: NotificationId,
+        authorization: Option<&HeaderValue>,
     ) -> Option<Request<()>> {
         let mut block = self.block.borrow_mut();
         let mut buffer = [0; 36];
@@ -213,6 +215,9 @@ impl Encoder {
         *request.version_mut() = Version::HTTP_2;
         *request.uri_mut() = Uri::from_parts(uri).ok()?;
         *request.headers_mut() = encoded.headers.clone();
+        if let Some(authorization) = authorization {
+            *request.headers_mut().get_mut(AUTHORIZATION)? = authorization.clone();
+        }
         if encoded.collapses_with_itself {
             *request.headers_mut().get_mut(&APNS_COLLAPSE_ID)? = id.clone();
         }
@@ -224,11 +229,11 @@ impl Encoder {
 // === impl Common ===
 
 impl Common {
-    /// The parts that the deliveries of `chunk` share.
-    pub(super) fn new(chunk: &Chunk, authorization: Option<HeaderValue>) -> Self {
+    /// The parts that the deliveries of `chunk` share; `has_token` when they go with a provider token.
+    pub(super) fn new(chunk: &Chunk, has_token: bool) -> Self {
         let Envelope { expires_at, ref lane, guarantee, .. } = chunk.envelope;
         let is_repeatable = guarantee == Guarantee::AtLeastOnce;
-        Self { authorization, expires_at, priority: lane.priority, is_repeatable }
+        Self { has_token, expires_at, priority: lane.priority, is_repeatable }
     }
 
     /// Until when APNs keeps what it cannot deliver at once, in seconds since the Unix epoch; 0 is not at all. Without it

@@ -41,7 +41,7 @@ fn headers(priority: Priority, payload: &str, options: &str) -> HeaderMap {
 }
 
 fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &str) -> HeaderMap {
-    let common = Common::new(chunk, Some(HeaderValue::from_static("bearer x")));
+    let common = Common::new(chunk, true);
     let authority = Authority::from_static("localhost:8443");
     let encoder = Encoder::new(authority, "com.example".to_owned(), collapses_on_retry);
     let content = Content {
@@ -51,7 +51,8 @@ fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &
     };
     let shared = encoder.encode(&content, &common).unwrap();
     let id = chunk.notification_id(3);
-    let request = encoder.request(&shared, &TOKEN.into(), id).unwrap();
+    let bearer = HeaderValue::from_static("bearer x");
+    let request = encoder.request(&shared, &TOKEN.into(), id, Some(&bearer)).unwrap();
     assert_eq!(request.method(), Method::POST);
     assert_eq!(request.uri().to_string(), format!("https://localhost:8443/3/device/{TOKEN}"));
     assert_eq!(request.headers()["apns-id"], id.to_string());
@@ -235,14 +236,14 @@ fn a_content_that_apns_would_refuse_is_refused_with_its_place() {
 fn blocks_are_cut_without_mixing_requests_up() {
     let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
     let chunk = chunk(Priority::Bulk, None);
-    let common = Common::new(&chunk, None);
+    let common = Common::new(&chunk, false);
     let content =
         Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None };
     let shared = encoder.encode(&content, &common).unwrap();
     let requests: Vec<_> = (0..500u16)
         .map(|index| {
             let token = ByteString::from(format!("{index:064x}"));
-            encoder.request(&shared, &token, chunk.notification_id(index)).unwrap()
+            encoder.request(&shared, &token, chunk.notification_id(index), None).unwrap()
         })
         .collect();
     for (index, request) in (0..500u16).zip(&requests) {

@@ -27,7 +27,7 @@ pub(super) struct Delays {
 pub(super) enum Advice {
     /// Nothing.
     CarryOn,
-    /// The provider token is old.
+    /// The provider token is old, so the notification was not looked at.
     RenewToken,
     /// Nothing good will come over this connection any more.
     LeaveConnection,

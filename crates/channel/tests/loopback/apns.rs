@@ -11,7 +11,7 @@ use channel::{Channel as _, Sender, Tools};
 use flow::Clock;
 use notification::{Priority, Report, Verdict};
 
-const PAYLOAD: &str = r#"{"aps":{"alert":"hello"}}"#;
+pub(crate) const PAYLOAD: &str = r#"{"aps":{"alert":"hello"}}"#;
 pub(crate) const PLENTY: u32 = 1000;
 
 pub(crate) struct Rig {
@@ -25,8 +25,11 @@ impl Rig {
     }
 
     pub(crate) fn with(listener: &TlsListener, more: &serde_json::Value) -> Self {
+        Self::at(Clock::starting_at(NOW), listener, more)
+    }
+
+    pub(crate) fn at(clock: Clock, listener: &TlsListener, more: &serde_json::Value) -> Self {
         let settings = settings(listener, more);
-        let clock = Clock::starting_at(NOW);
         let channel = ApnsChannel::new(&settings, &ProviderTokens::default()).unwrap();
         Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
     }

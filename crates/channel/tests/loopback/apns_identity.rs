@@ -6,11 +6,12 @@ use std::rc::Rc;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use crate::apns::{PLENTY, Rig, answer_all, settings};
+use crate::apns::{PAYLOAD, PLENTY, Rig, answer_all, settings};
 use crate::support::TlsListener;
 use crate::support::frames::Peer;
-use crate::support::jobs::{answer, beside, verdicts};
+use crate::support::jobs::{NOW, answer, beside, chunk, send, tokens, verdicts};
 use channel::apns::{ApnsChannel, ProviderTokens};
+use flow::Clock;
 use notification::{Timestamp, Verdict};
 
 /// A certificate that `name` signs, with its key.
@@ -200,4 +201,40 @@ async fn a_restart_goes_on_with_the_token_of_before() {
     }
     tokens.dedup();
     assert_eq!(tokens.len(), 1, "a crash loop must not mint tokens");
+}
+
+#[tokio::test]
+async fn a_token_that_expires_within_a_job_costs_no_delivery_an_attempt() {
+    let listener = TlsListener::bind(b"h2").await;
+    let (clock, steering) = Clock::starting_at(NOW).steered();
+    let rig = Rig::at(clock, &listener, &serde_json::json!({}));
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
+        let (stream, _) = peer.request().await.unwrap();
+        // Old enough to be renewed; as old as this one was out of a file, it is too old for APNs.
+        steering.step(25 * 60_000);
+        peer.answer(stream, 200).await;
+        for status in [403, 200, 200] {
+            let (stream, _) = peer.request().await.unwrap();
+            peer.answer_with(stream, status, r#"{"reason":"ExpiredProviderToken"}"#).await;
+        }
+        assert!(peer.request().await.is_none(), "one more than is needed");
+    };
+    beside(server, async {
+        let chunk = chunk(clock, PAYLOAD, tokens(3));
+        let reports = send(&*rig.sender, clock, &chunk, 1).await;
+        assert_eq!(verdicts(&reports), [Verdict::Accepted; 3]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_young_token_that_is_called_expired_is_not_sent_again() {
+    let listener = TlsListener::bind(b"h2").await;
+    let rig = Rig::new(&listener);
+    let body = r#"{"reason":"ExpiredProviderToken"}"#;
+    beside(answer_all(listener, PLENTY, 403, body), async {
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Deferred { after: None }]);
+    })
+    .await;
 }
