@@ -205,14 +205,19 @@ impl SessionPool {
         {
             return Err(NoSession::Failed { why: why.clone(), is_new: false });
         }
+        let failures_before = destination.failures.get();
         match self.router.connect(&destination.name, &self.random).await {
             Ok(connection) => {
                 destination.failures.set(0);
                 destination.closed.take();
                 Ok(connection)
             }
+            // Of connects at the same time the first that fails speaks for all: together they are one failure in a row.
+            Err(why) if destination.failures.get() != failures_before => {
+                Err(NoSession::Failed { why, is_new: false })
+            }
             Err(why) => {
-                let failures = destination.failures.get().saturating_add(1);
+                let failures = failures_before.saturating_add(1);
                 destination.failures.set(failures);
                 let wait = self.backoff.delay(failures, None, &mut self.random.borrow_mut());
                 destination.closed.replace(Some((why.clone(), self.clock.monotonic() + wait)));

@@ -25,7 +25,7 @@ const PAYLOAD: &str = r#"{"aps":{}}"#;
 
 /// Keeps the paused clock from running ahead to the next timer while bytes are on their way, until it is dropped: the runtime
 /// does not do so beside a blocking task.
-fn still() -> oneshot::Sender<()> {
+pub(crate) fn still() -> oneshot::Sender<()> {
     let (still, over) = oneshot::channel();
     tokio::task::spawn_blocking(move || drop(over.blocking_recv()));
     still

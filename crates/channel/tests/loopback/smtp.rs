@@ -1,9 +1,11 @@
 //! The SMTP channel against servers that behave, refuse, and break off.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use notification::{Guarantee, Report, Verdict};
 
+use crate::samples::still;
 use crate::support::jobs::{answer, beside, verdicts};
 use crate::support::mail::{CHUNKING, CONTENT, MailServer, Manner, PIPELINING, Step};
 
@@ -337,4 +339,29 @@ async fn the_reply_to_a_message_has_ten_minutes() {
     };
     check(9, Verdict::Accepted).await;
     check(11, Verdict::Unknown).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_fail_at_the_same_time_are_one_failure_in_a_row() {
+    let _still = still();
+    let server = MailServer::bind().await;
+    let rig = server.rig_with(&serde_json::json!({ "connections_max": 8 }));
+    let listener = Rc::clone(&server.listener);
+    let serving = server.serve(|_| Manner { offers: PIPELINING, ..Manner::default() });
+    let failing_first = async move {
+        let mut waiting = Vec::new();
+        for _ in 0..8 {
+            waiting.push(listener.accept().await.unwrap());
+        }
+        drop(waiting);
+        serving.await;
+    };
+    beside(failing_first, async {
+        let reports = rig.send_with(8, 8, Guarantee::AtLeastOnce).await;
+        assert_eq!(verdicts(&reports), [BACK_OFF; 8]);
+        // The longest pause after one failure.
+        tokio::time::advance(Duration::from_millis(500)).await;
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
+    })
+    .await;
 }
