@@ -9,7 +9,7 @@ use channel::webhook::WebhookChannel;
 use channel::{Channel as _, Fence, Tools};
 use flow::{Clock, Sample, Signal};
 use notification::{Guarantee, Report, limits};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::time::advance;
 
@@ -18,7 +18,7 @@ use crate::support::TlsListener;
 use crate::support::frames::Peer;
 use crate::support::jobs::{NOW, beside, chunk, sample, tokens};
 use crate::support::mail::{CONTENT, MailServer, Manner, PIPELINING};
-use crate::webhook::{OK, read, settings};
+use crate::webhook::{OK, listen, read, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 const PAYLOAD: &str = r#"{"aps":{}}"#;
@@ -170,6 +170,35 @@ async fn the_making_of_a_connection_is_not_in_the_latency_of_a_webhook() {
         let chunk = chunk(clock, "{}", [url.clone(), url]);
         let samples = sample((&*sender, clock), &chunk, 1, None).await;
         assert_eq!(seconds(&samples), [(4, 2), (0, 1)]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_lost_on_a_dead_connection_is_a_wait() {
+    let _still = still();
+    let (listener, url) = listen().await;
+    let server = async move {
+        let (mut busy, _) = listener.accept().await.unwrap();
+        // Answered before it is read: the connection is kept, and still has the rest to write.
+        busy.read_u8().await.unwrap();
+        busy.write_all(OK.as_bytes()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read(&mut stream).await.unwrap();
+        advance(3 * SECOND).await;
+        stream.write_all(OK.as_bytes()).await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let channel = WebhookChannel::new(&settings(&serde_json::json!({}))).unwrap();
+    let clock = Clock::starting_at(NOW);
+    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    beside(server, async {
+        let long = chunk(clock, &format!("\"{}\"", "x".repeat(16 << 20)), [url.clone()]);
+        assert_eq!(seconds(&sample((&*sender, clock), &long, 1, None).await), [(0, 0)]);
+        let short = chunk(clock, "{}", [url]);
+        let (samples, ()) =
+            tokio::join!(sample((&*sender, clock), &short, 1, None), advance(SECOND));
+        assert_eq!(seconds(&samples), [(1, 3)]);
     })
     .await;
 }
