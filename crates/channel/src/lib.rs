@@ -18,6 +18,7 @@ mod error;
 pub mod fcm;
 mod fence;
 mod job;
+mod object;
 mod settings;
 pub mod smtp;
 #[cfg(test)]

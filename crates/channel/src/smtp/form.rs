@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::Invalid;
+use crate::object::Object;
 
 /// A mail.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
+#[serde(deny_unknown_fields)]
 pub(super) struct Form<'a> {
     #[serde(default, borrow)]
     pub(super) from: Option<Cow<'a, str>>,
@@ -22,11 +23,11 @@ pub(super) struct Form<'a> {
     #[serde(default, borrow)]
     pub(super) html: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
-    pub(super) attachments: Vec<AttachmentForm<'a>>,
+    pub(super) attachments: Vec<Object<AttachmentForm<'a>>>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
     #[serde(default, borrow)]
-    pub(super) unsubscribe: Option<UnsubscribeForm<'a>>,
+    pub(super) unsubscribe: Option<Object<UnsubscribeForm<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,11 +61,12 @@ const VALUE_BYTES_MAX: usize = 4096;
 /// The mistake in it, and its place.
 pub(super) fn read(payload: &[u8]) -> Result<Form<'_>, Invalid> {
     let mut reader = serde_json::Deserializer::from_slice(payload);
-    let form: Form<'_> = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let pointer = if path == "." { String::new() } else { pointer(&path) };
-        Invalid::at(pointer, error.inner().to_string())
-    })?;
+    let Object(form): Object<Form<'_>> =
+        serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+            let path = error.path().to_string();
+            let pointer = if path == "." { String::new() } else { pointer(&path) };
+            Invalid::at(pointer, error.inner().to_string())
+        })?;
     // Whatever follows the first value would pass unread.
     reader.end().map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
     if form.text.is_none() && form.html.is_none() {

@@ -321,6 +321,17 @@ fn what_is_wrong_with_an_attachment_is_named() {
 fn what_is_wrong_with_a_content_is_named() {
     let check = |form: Value, pointer: &str, message: &str| refuses(&form, pointer, message);
     check(json!([]), "", "expected an object");
+    check(json!(["a@b.example", null, "s", "t"]), "", "expected an object");
+    check(
+        json!({"subject": "s", "text": "t", "unsubscribe": ["https://a.example"]}),
+        "/unsubscribe",
+        "expected an object",
+    );
+    check(
+        json!({"subject": "s", "text": "t", "attachments": [["a", "a/b", ""]]}),
+        "/attachments/0",
+        "expected an object",
+    );
     check(json!({"text": "t"}), "", "missing field `subject`");
     check(json!({"subject": "s"}), "", "needs `text`, `html` or both");
     check(json!({"subject": "s", "text": 1}), "/text", "invalid type");

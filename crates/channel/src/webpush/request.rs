@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use crate::Invalid;
+use crate::object::Object;
 
 /// How long push services keep a message at most: four weeks, in seconds. Some refuse more.
 pub(super) const TTL_SECONDS_MAX: u64 = 28 * 24 * 3600;
@@ -154,7 +155,7 @@ fn read_options(options: &[u8]) -> Result<Options, Invalid> {
     if options.is_empty() {
         return Ok(Options::default());
     }
-    let read: Options = serde_json::from_slice(options).map_err(|error| {
+    let Object(read): Object<Options> = serde_json::from_slice(options).map_err(|error| {
         Invalid::new(format!("must be a JSON object with ttl, urgency, topic: {error}"))
     })?;
     if read.ttl.is_some_and(|seconds| seconds > TTL_SECONDS_MAX) {
@@ -244,6 +245,7 @@ mod tests {
         check("{", "", Some(("", "is not valid JSON")));
         check("", "", Some(("", "is not valid JSON")));
         check("{}", "[]", Some(("", "must be a JSON object")));
+        check("{}", r#"[60,"high","x"]"#, Some(("", "must be a JSON object")));
         check("{}", r#"{"tll":1}"#, Some(("", "unknown field `tll`")));
         check("{}", r#"{"ttl":-1}"#, Some(("", "ttl, urgency, topic")));
         check("{}", r#"{"ttl":2419201}"#, Some(("/ttl", "at most 2419200 seconds")));

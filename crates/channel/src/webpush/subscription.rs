@@ -11,6 +11,7 @@ use net::endpoint::Endpoint;
 use serde::Deserialize;
 
 use crate::Invalid;
+use crate::object::Object;
 
 /// A point on P-256 in its uncompressed form.
 pub(super) const POINT_BYTES: usize = 65;
@@ -47,7 +48,7 @@ pub(super) struct SubscriptionKeys {
 #[derive(Debug, Deserialize)]
 struct Json {
     endpoint: String,
-    keys: JsonKeys,
+    keys: Object<JsonKeys>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,8 +63,9 @@ impl Subscription {
     /// Reads either spelling. Does not look whether the point is on the curve: see [`SubscriptionKeys::check`].
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
         if text.starts_with('{') {
-            let Json { endpoint, keys: JsonKeys { p256dh, auth } } = serde_json::from_str(text)
+            let Json { endpoint, keys } = serde_json::from_str(text)
                 .map_err(|error| Invalid::new(format!("is not a subscription: {error}; {FORM}")))?;
+            let Object(JsonKeys { p256dh, auth }) = keys;
             return Self::new(&endpoint, &p256dh, &auth);
         }
         let refuse = || Invalid::new(format!("is not a subscription: {FORM}"));
@@ -190,6 +192,8 @@ mod tests {
         check("{}", "missing field `endpoint`");
         check(r#"{"endpoint":"https://p.example/"}"#, "missing field `keys`");
         check("[]", "is not a subscription");
+        let listed = format!(r#"{{"endpoint":"https://p.example/","keys":["{P256DH}","{AUTH}"]}}"#);
+        check(&listed, "expected an object");
         check(&with(P256DH, ""), "auth with 0 bytes instead of 16");
         check(&with(P256DH, "!"), "auth that is not base64url");
         check(&with("BCVx+/", AUTH), "p256dh that is not base64url");
