@@ -206,7 +206,7 @@ fn check_options(options: &[u8]) -> Result<(), Invalid> {
     let fields: BTreeMap<String, serde_json::Value> = serde_json::from_slice(options)
         .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
     match fields.keys().next() {
-        Some(key) => Err(Invalid::at(format!("/{key}"), "is unknown: an e-mail has no options")),
+        Some(key) => Err(Invalid::within(&[key], "is unknown: an e-mail has no options")),
         None => Ok(()),
     }
 }
@@ -251,20 +251,20 @@ fn start(head: &mut Vec<u8>, field: &str) {
 }
 
 fn write_custom(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Invalid> {
-    let pointer = format!("/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+    let refuse = |message: String| Invalid::within(&["headers", name], message);
     let lower = name.to_ascii_lowercase();
     let is_reserved = RESERVED.contains(&lower.as_str())
         || RESERVED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
     if is_reserved {
-        return Err(Invalid::at(pointer, "is set by Belfry itself"));
+        return Err(refuse("is set by Belfry itself".to_owned()));
     }
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_name) {
         let message =
             format!("is not a header name: 1 to {NAME_BYTES_MAX} letters, digits, - and _");
-        return Err(Invalid::at(pointer, message));
+        return Err(refuse(message));
     }
-    let value = plain(&pointer, value)?;
+    let value = plain("", value).map_err(|invalid| refuse(invalid.message))?;
     let fits = value.split(' ').all(|word| word.len() <= WORD_BYTES_MAX);
     if value.is_ascii() && fits {
         // Unencoded: mail programs read message identifiers and the like out of it (RFC 2047, section 5).

@@ -343,6 +343,11 @@ fn what_is_wrong_with_a_content_is_named() {
         "/headers/a b",
         "not a header name",
     );
+    check(
+        json!({"subject": "s", "text": "t", "headers": {"a/b~": "x"}}),
+        "/headers/a~1b~0",
+        "not a header name",
+    );
     check(json!({"subject": "s", "text": "t", "unsubscribe": {}}), "/unsubscribe", "needs `url`");
     check(
         json!({"subject": "s", "text": "t", "unsubscribe": {"url": "http://a.example"}}),
@@ -375,6 +380,8 @@ fn what_is_wrong_with_a_content_is_named() {
     assert_eq!(without.compose(&content(&form)).unwrap_err().pointer, "/from");
     let with_options = Content { options: Bytes::from_static(b"{\"ttl\":1}"), ..content(&form) };
     assert_eq!(composer().compose(&with_options).unwrap_err().pointer, "/ttl");
+    let with_options = Content { options: Bytes::from_static(b"{\"a/b~\":1}"), ..content(&form) };
+    assert_eq!(composer().compose(&with_options).unwrap_err().pointer, "/a~1b~0");
 }
 
 #[test]
