@@ -233,13 +233,13 @@ impl<M> HeldState<M> {
 #[async_trait]
 impl<M: BrokerMessage> Acknowledge for TicketReceipt<M> {
     async fn acknowledge(&mut self) -> Result<(), QueueError> {
-        match self.held.remove(self.key) {
-            // Removed before it is acknowledged, or dropping the receipt would give it back.
-            Some(held) => {
-                held.message.acknowledge().map_err(|error| QueueError::Unconfirmed(error.0))
-            }
-            None => Ok(()),
+        let message = self.held.state().held.get(&self.key).map(|held| Arc::clone(&held.message));
+        if let Some(message) = message {
+            // Held on when this fails: then it can be tried again, and is given back otherwise.
+            message.acknowledge().map_err(|error| QueueError::Unconfirmed(error.0))?;
+            self.held.remove(self.key);
         }
+        Ok(())
     }
 }
 
@@ -262,6 +262,9 @@ mod tests {
     /// The calls, in order.
     type Calls = Arc<Mutex<Vec<(&'static str, u64)>>>;
 
+    /// The number of a message that its broker does not forget.
+    const UNCONFIRMED: u64 = 9;
+
     #[derive(Debug)]
     struct RecordedMessage(u64, Calls);
 
@@ -273,6 +276,9 @@ mod tests {
 
     impl BrokerMessage for RecordedMessage {
         fn acknowledge(&self) -> Result<(), BrokerError> {
+            if self.0 == UNCONFIRMED {
+                return Err(BrokerError("the link is gone".to_owned()));
+            }
             self.record("acknowledged");
             Ok(())
         }
@@ -334,6 +340,19 @@ mod tests {
         assert!(held.receive(Priority::Bulk, 1).await.is_empty());
         assert!(held.settled().now_or_never().is_none());
         messages.remove(0).receipt.acknowledge().await.unwrap();
+        assert!(held.settled().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_acknowledgement_that_failed_is_tried_again_and_given_back_in_the_end() {
+        let (held, calls) = (Arc::new(HeldTickets::new()), Calls::default());
+        put(&held, &calls, UNCONFIRMED);
+        let message = held.receive(Priority::Bulk, 1).await.remove(0);
+        let (receipt, first) = message.receipt.acknowledge().await.unwrap_err();
+        let (receipt, second) = receipt.acknowledge().await.unwrap_err();
+        assert_eq!(first, second);
+        drop(receipt);
+        assert_eq!(*calls.lock().unwrap(), [("given back", UNCONFIRMED)]);
         assert!(held.settled().now_or_never().is_some());
     }
 
