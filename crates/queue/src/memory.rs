@@ -73,11 +73,15 @@ impl<T: Item + Clone> Memory<T> {
         self.inner.arrived.notify_waiters();
     }
 
-    /// Takes the item, unless there is no room for it now.
-    fn try_put(&self, item: T) -> Result<(), T> {
+    /// Takes the item; gives it back when there is no room for it now.
+    fn try_put(&self, item: T) -> Result<Option<T>, QueueError> {
         let mut state = self.state();
+        // Under the lock of the insertion: consumers that were told the end would not see what comes after it.
+        if state.closed {
+            return Err(QueueError::Closed);
+        }
         if lowest(state.weight, self.inner.weight_max) < Some(item.priority()) {
-            return Err(item);
+            return Ok(Some(item));
         }
         // Weight and bytes are given back at the acknowledgement, not at the receipt: a received chunk is still in memory.
         state.weight += item.weight();
@@ -86,7 +90,7 @@ impl<T: Item + Clone> Memory<T> {
         self.publish_capacity(&state);
         drop(state);
         self.inner.arrived.notify_waiters();
-        Ok(())
+        Ok(None)
     }
 
     /// The items to receive now; `None` while there are none and more may come.
@@ -145,13 +149,8 @@ impl<T: Item + Clone> Memory<T> {
         loop {
             // Before the look, so that room made in between ends the wait.
             capacity.mark_unchanged();
-            if self.state().closed {
-                return Err(QueueError::Closed);
-            }
-            item = match self.try_put(item) {
-                Ok(()) => return Ok(()),
-                Err(item) => item,
-            };
+            let Some(back) = self.try_put(item)? else { return Ok(()) };
+            item = back;
             // The sender lives in this queue.
             capacity.changed().await.map_err(|_gone| QueueError::Closed)?;
         }
@@ -263,6 +262,15 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none(), "received is not acknowledged");
         messages.remove(0).receipt.acknowledge().await.unwrap();
         assert_eq!(second.await, [Ok(())]);
+    }
+
+    #[test]
+    fn a_closed_queue_takes_nothing() {
+        let queue = queue(8);
+        queue.close();
+        // Where it is inserted, so that no close can come between the look and that.
+        let refused = queue.try_put(Ticket::sample(1, Priority::Normal));
+        assert_eq!(refused, Err(QueueError::Closed));
     }
 
     #[tokio::test]
