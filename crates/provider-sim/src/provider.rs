@@ -50,7 +50,7 @@ impl Provider {
         matches!(self.protocol, SimProtocol::Apns(_))
     }
 
-    /// Longest body that is read; a longer one is [`crate::exchange::Content::TooLong`].
+    /// Longest body that is read; a longer one is [`crate::exchange::SimContent::TooLong`].
     pub(crate) const fn content_bytes_max(&self) -> usize {
         match self.protocol {
             SimProtocol::Apns(_) => Apns::CONTENT_BYTES_MAX,

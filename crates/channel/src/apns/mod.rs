@@ -1,7 +1,7 @@
 //! Apple Push Notification service: HTTP/2 over TLS, with a provider token or a client certificate.
 //!
 //! ```text
-//! Tokens (one per process)
+//! ProviderTokens (one per process)
 //!   └─ Token                  the provider token of one team and key, kept over restarts
 //! ApnsChannel (shared)        settings, endpoint, TLS, its token, what is known of its environment
 //!   └─ ApnsSender (one per sender thread)

@@ -3,8 +3,8 @@
 //! ```text
 //! SmtpChannel (shared)      settings, TLS, DKIM key
 //!   └─ SmtpSender (one per sender thread)
-//!        ├─ Composer        content -> Mail, once per chunk; Mail -> Message per recipient (request, mime, dkim)
-//!        └─ Pool            up to `connections_max` connections per destination, one mail at a time on each
+//!        ├─ Composer        content -> Mail, once per chunk; Mail -> AddressedMail per recipient (request, mime, dkim)
+//!        └─ SessionPool     up to `connections_max` connections per destination, one mail at a time on each
 //!             ├─ Router     destination -> server: the relay, or MX (route, dns)
 //!             ├─ SessionConfig  greeting, EHLO, STARTTLS, AUTH (session)
 //!             └─ transact   MAIL RCPT DATA, message and dot (transaction), each reply's meaning (response)

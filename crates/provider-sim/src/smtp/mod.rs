@@ -10,7 +10,6 @@ mod talk;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 use rustls::ServerConfig;
 use tokio::io::BufReader;
@@ -65,10 +64,6 @@ impl MailServer {
     async fn record(&self, received_us: u64, status: JournalStatus, id: &str, recipient: &str) {
         let record = Record { received_us, channel: JournalChannel::Smtp, status, id, recipient };
         let number = self.journal.add(&record);
-        std::future::poll_fn(|context| match self.journal.poll_written(number, context) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
+        std::future::poll_fn(|context| self.journal.poll_written(number, context)).await;
     }
 }

@@ -41,7 +41,7 @@ pub struct BrokerOptions {
     /// Where the broker is, with user and password; several servers of one cluster, separated by commas.
     pub url: String,
     /// The prefix of its queues' names: up to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_`. All processes that work on one
-    /// store uses the same.
+    /// store use the same.
     pub prefix: String,
     /// More root certificates to trust, PEM; without it those of the system alone.
     pub ca_file: Option<PathBuf>,
