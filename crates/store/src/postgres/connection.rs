@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,8 +32,10 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// The server's process behind it. A session receives its own notifications, too.
     pub(super) backend: i32,
-    /// The history that the server writes on: another one after a failover; empty for a standby.
-    pub(super) timeline: String,
+    /// Its name, of no other session before or after it.
+    pub(super) id: String,
+    /// Transactions of this session that wrote a token, or would have if they had written anything.
+    transactions: AtomicI64,
     #[cfg(test)]
     pub(super) gate: Option<super::races::Gate>,
     statements: Mutex<HashMap<&'static str, Statement>>,
@@ -48,9 +51,8 @@ pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the other end may be silent before the system gives the connection up.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// The session's process, and the timeline of the server: the first eight digits of the name of a WAL file.
-const WHO: &str = "SELECT pg_backend_pid(), CASE WHEN pg_is_in_recovery() THEN '' \
-     ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END";
+/// The session's process, and a name for it: the process may be another one's later, and a random one is never given twice.
+const WHO: &str = "SELECT pg_backend_pid(), gen_random_uuid()::text";
 /// All names are looked for in our own schema. Locks are waited for less long than statements may take, and the server
 /// ends a transaction that its process forgot, so a process that was stopped holds up no other for long. What is
 /// answered is durable, even where the server's default is less.
@@ -143,11 +145,12 @@ impl Connector {
             }
         });
         let row = client.query_one(WHO, &[]).await?;
-        let (backend, timeline) = (row.try_get(0)?, row.try_get(1)?);
+        let (backend, id) = (row.try_get(0)?, row.try_get(1)?);
         Ok(Session {
             client,
             backend,
-            timeline,
+            id,
+            transactions: AtomicI64::new(0),
             #[cfg(test)]
             gate: self.gate.clone(),
             statements: Mutex::default(),
@@ -170,6 +173,11 @@ impl Session {
         let statement = self.client.prepare(sql).await?;
         self.statements().insert(sql, statement.clone());
         Ok(statement)
+    }
+
+    /// The number of a transaction, used once in this session.
+    pub(super) fn next_number(&self) -> i64 {
+        self.transactions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn statements(&self) -> MutexGuard<'_, HashMap<&'static str, Statement>> {

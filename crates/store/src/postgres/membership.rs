@@ -109,6 +109,9 @@ const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE 
 const RELEASE: &str = "UPDATE partition SET owner = NULL, epoch = epoch + 1 WHERE id IN ( \
      SELECT id FROM partition WHERE owner = $1 ORDER BY id DESC LIMIT $2 FOR UPDATE)";
 const OWNED: &str = "SELECT id FROM partition WHERE owner = $1 ORDER BY id";
+/// Tokens of sessions that have ended long ago: one that is looked for is younger, unless the database was away for so long.
+const FORGET_TOKENS: &str =
+    "DELETE FROM commit_token WHERE at < clock_timestamp() - interval '7 days'";
 const LOCK_SELF: &str = "SELECT FROM worker WHERE id = $1 FOR UPDATE";
 const END_SELF: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second', ended = $2 \
      WHERE id = $1 AND EXISTS (SELECT FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL)";
@@ -291,6 +294,7 @@ impl Worker {
                 .await?;
             self.membership = Membership { worker: row.try_get(0)?, ..Membership::default() };
             self.notify_cluster(session).await?;
+            client.execute(FORGET_TOKENS, &[]).await?;
             tracing::info!(worker = self.membership.worker, "joined the cluster");
         }
         let look = session.prepared(LOOK).await?;

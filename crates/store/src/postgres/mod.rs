@@ -19,6 +19,7 @@ mod cancel;
 mod choose;
 mod claim;
 mod columns;
+mod commit;
 mod connection;
 mod errors;
 mod growth;

@@ -52,6 +52,12 @@ const READ_MORE: &[(&str, &str, f64, &str)] = &[
         700.0,
         "it looks at 256 chunks of a lane, and passes most",
     ),
+    (
+        "membership.rs",
+        "DELETE FROM commit_token",
+        150_000.0,
+        "once for each process that joins, and each session leaves some hundred rows",
+    ),
     ("mod.rs", "SELECT outbox_rotate()", 800.0, "three slots are emptied"),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", 10_500.0, "it counts to 10,000"),
     ("read.rs", "SELECT batch.id, count", 40_000.0, "a page looks at 4,096 batches at most"),
@@ -241,6 +247,7 @@ async fn fill(client: &Client) {
          INSERT INTO worker (id, name, version, produces, consumes, alive_until) OVERRIDING SYSTEM VALUE SELECT n, n, '1', true, true, clock_timestamp() + CASE n WHEN 4 THEN -1 ELSE 1 END * interval '1 hour' FROM generate_series(1, 4) AS n; \
          UPDATE partition SET owner = CASE WHEN id < 63 THEN 1 + id % 4 END; \
          SELECT setval(pg_get_serial_sequence('worker', 'id'), 100); \
+         INSERT INTO commit_token SELECT '00000000-0000-0000-0000-000000000001'::uuid, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO feed (name) VALUES ('feed'); \
          INSERT INTO totals_delta VALUES (0, 1), (1, 1);"
     );

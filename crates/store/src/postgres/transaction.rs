@@ -9,6 +9,7 @@ use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
 use super::columns::{ChunkColumns, INSERT_CHUNK, chunk_at, counted, select_chunk, signed};
+use super::commit::SentCommit;
 use super::connection::Session;
 use super::growth::MANY;
 use super::notices::to_payloads;
@@ -128,11 +129,8 @@ impl<'a> Transaction<'a> {
         self.write_totals().await?;
         self.notify_processes().await?;
         // Known before the commit is sent: if the answer is lost, the server is asked by it.
-        let row = self.row("SELECT pg_current_xact_id_if_assigned()::text", &[]).await?;
-        let xid: Option<String> = row.try_get(0)?;
-        // Without a number it has written nothing, and may be done again.
-        let xid = xid.and_then(|xid| xid.parse().ok()).unwrap_or(0);
-        self.state.commit_sent(xid, self.effects);
+        let commit = SentCommit::prepare(self.session).await?;
+        self.state.commit_sent(commit, self.effects);
         self.session.pause("COMMIT").await?;
         self.session.client.batch_execute("COMMIT").await?;
         Ok(self.session.pause(COMMITTED).await?)

@@ -10,8 +10,8 @@ use flow::{Backoff, Clock};
 use notification::limits;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tokio_postgres::types::ToSql;
 
+use super::commit::{Outcome, SentCommit};
 use super::connection::{Connector, Session};
 use super::errors::{self, Kind};
 use super::notices::{NoticeReceiver, NoticeSender};
@@ -112,24 +112,13 @@ enum TransactionEnd {
     Undone(Kind, String),
 }
 
-/// A commit that was sent and not answered.
-struct UnansweredCommit {
-    xid: u64,
-    backend: i32,
-    timeline: String,
-}
-
 /// Every statement of a writer starts from a few keys and follows indexes. Its plan is made once, often while the tables
 /// are new, and must be as good when they are full: without the switches it would join all of a table by hash. What a plan
 /// reads is counted by a test, so they can hide no scan.
 pub(super) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off";
-/// Ends the session that a transaction is lost in. One that waits for a synchronous standby is left: what it has is
-/// committed here, and would be called so although no standby has it.
-const END_SESSION: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-     WHERE pid = $1 AND backend_xid = $2::text::xid8::xid AND wait_event IS DISTINCT FROM 'SyncRep'";
-/// How long a statement that touches no table may take.
+/// How long a statement may take that touches no table, or one row.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a request that may be given up waits for a database that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -345,7 +334,6 @@ impl Writer {
         commands: &mut [Box<dyn Command>],
         longest: Duration,
     ) -> Result<TransactionEnd, StoreError> {
-        let (backend, timeline) = (session.backend, session.timeline.clone());
         let transaction = run(session, &mut self.state, commands);
         let (kind, reason) = match tokio::time::timeout(longest, transaction).await {
             Ok(Ok(())) => return Ok(TransactionEnd::Committed(self.state.committed(), true)),
@@ -354,17 +342,13 @@ impl Writer {
             Ok(Err(Failure::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
             Err(_elapsed) => (Kind::Lost, "it fell silent".to_owned()),
         };
-        let Some(committing) = self.state.committing() else {
-            return Ok(TransactionEnd::Undone(kind, reason));
-        };
-        // An answer that came says that the transaction was refused.
-        if kind != Kind::Lost {
+        let Some(sent) = self.state.committing().filter(|_| kind == Kind::Lost) else {
+            // It was not sent, or an answer came that says it was refused.
             self.state.undone();
             return Ok(TransactionEnd::Undone(kind, reason));
-        }
+        };
         self.available.send_replace(false);
         tracing::warn!(reason, "the connection to the database was lost during a commit");
-        let sent = UnansweredCommit { xid: committing, backend, timeline };
         if self.was_committed(&sent).await? {
             return Ok(TransactionEnd::Committed(self.state.committed(), false));
         }
@@ -381,36 +365,21 @@ impl Writer {
         Kind::of(error)
     }
 
-    /// Asks the server what became of a transaction whose commit was not answered.
-    async fn was_committed(&mut self, sent: &UnansweredCommit) -> Result<bool, StoreError> {
-        let xid = sent.xid.to_string();
+    /// Asks the server what became of a commit that was not answered, for as long as it takes.
+    async fn was_committed(&mut self, sent: &SentCommit) -> Result<bool, StoreError> {
         loop {
             let Some(session) = self.connected(&mut Vec::new()).await? else { return Ok(false) };
-            if session.timeline != sent.timeline {
-                // There, the number may be another transaction's.
-                let reason =
-                    "the database failed over during a commit: nobody can say what became of it";
-                return Err(StoreError::Broken(reason.to_owned()));
-            }
-            let select = "SELECT pg_xact_status($1::text::xid8)";
-            if session.pause(select).await.is_err() {
-                continue;
-            }
-            let parameters: [&(dyn ToSql + Sync); 1] = [&xid];
-            let answer = session.client.query_one(select, &parameters);
-            let Ok(answer) = tokio::time::timeout(ANSWER_WITHIN, answer).await else { continue };
-            let status = answer.and_then(|row| row.try_get::<_, Option<String>>(0));
-            match status.as_ref().map(Option::as_deref) {
-                Ok(Some("committed")) => return Ok(true),
-                Ok(Some("in progress")) => {
-                    let ended = session.client.query(END_SESSION, &[&sent.backend, &xid]).await;
-                    tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
-                    tokio::time::sleep(LOOK_EVERY).await;
+            match tokio::time::timeout(ANSWER_WITHIN, sent.outcome(&session)).await {
+                Ok(Ok(Outcome::UnderWay)) => tokio::time::sleep(LOOK_EVERY).await,
+                Ok(Ok(outcome)) => {
+                    self.session = Some(session);
+                    return Ok(outcome == Outcome::Committed);
                 }
-                // It was rolled back, or the server has not come to it.
-                Ok(Some(_) | None) => return Ok(false),
-                Err(error) if Kind::of(error) == Kind::Fatal => return Ok(false),
-                Err(_lost_again) => continue,
+                Ok(Err(error)) if Kind::of(&error) == Kind::Fatal => {
+                    return Err(StoreError::Broken(errors::in_words(&error)));
+                }
+                // Lost again.
+                Ok(Err(_)) | Err(_) => continue,
             }
             self.session = Some(session);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use notification::{BatchId, ChunkId, Lane, Name, Timestamp, limits};
 use tokio::sync::watch;
 
+use super::commit::SentCommit;
 use super::notices::Notice;
 use super::notify::NotifyPolicy;
 use super::time::DatabaseTime;
@@ -48,8 +49,8 @@ pub(super) struct WriterState {
     pub(super) notify: Arc<NotifyPolicy>,
     /// Whether the transaction under way notifies other processes.
     pub(super) is_notifying: bool,
-    /// The transaction whose commit was sent, and what it means once it is durable.
-    committing: Option<(u64, Effects)>,
+    /// The commit that was sent, unless its transaction has written nothing, and what it means once it is durable.
+    committing: Option<(Option<SentCommit>, Effects)>,
 }
 
 /// The work in this process's partitions, as far as it is known.
@@ -131,14 +132,14 @@ impl WriterState {
         self.claiming.read_for = None;
     }
 
-    /// The commit of transaction `xid` is about to be sent.
-    pub(super) fn commit_sent(&mut self, xid: u64, effects: Effects) {
-        self.committing = Some((xid, effects));
+    /// The `commit` of a transaction is about to be sent.
+    pub(super) fn commit_sent(&mut self, commit: Option<SentCommit>, effects: Effects) {
+        self.committing = Some((commit, effects));
     }
 
-    /// The transaction of which it is not known whether it was committed.
-    pub(super) fn committing(&self) -> Option<u64> {
-        self.committing.as_ref().map(|(xid, _)| *xid)
+    /// The commit of which it is not known what became of it.
+    pub(super) fn committing(&self) -> Option<SentCommit> {
+        self.committing.as_ref().and_then(|(commit, _)| commit.clone())
     }
 
     /// It was not committed.

@@ -35,7 +35,7 @@ pub(super) struct Cluster {
     played: u64,
     time: DatabaseTime,
     _database: Database,
-    _server: testbed::Postgres,
+    server: Option<testbed::Postgres>,
 }
 
 /// A process.
@@ -68,7 +68,7 @@ const ARRIVALS: usize = 64;
 const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
      DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
-     DELETE FROM broadcast; DELETE FROM unreleased; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
+     DELETE FROM broadcast; DELETE FROM unreleased; DELETE FROM commit_token; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
      UPDATE outbox_position SET snapshot = pg_current_snapshot(), txid = NULL, id = NULL; \
      PERFORM setval(numbers, 1, false) FROM unnest(ARRAY['batch_number', 'lane_id_seq', 'chunk_id_seq', 'log_id_seq', \
        'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq', 'outbox_id_seq']::regclass[]) AS numbers; \
@@ -77,7 +77,7 @@ const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void L
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// Deleted rows stay in the tables until these are made anew.
 const RENEW: &str = "TRUNCATE lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
-     suppression_event, totals_delta, broadcast, unreleased, worker, feed, outbox, outbox_rejected; \
+     suppression_event, totals_delta, broadcast, unreleased, commit_token, worker, feed, outbox, outbox_rejected; \
      VACUUM partition; VACUUM outbox_position";
 /// Schedules between two of these.
 const RENEW_EVERY: u64 = 64;
@@ -90,9 +90,14 @@ const BLOCKERS: &str = "SELECT pid, pg_blocking_pids(pid) FROM unnest($1::int4[]
 
 impl Cluster {
     pub(super) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With further settings of the server.
+    pub(super) async fn start_with(settings: &'static [(&str, &str)]) -> Self {
         // On a server of its own: what ends in another database while events are read holds back what came after it.
-        let make = || {
-            let settings = [HASTE, &[("autovacuum", "off")]].concat();
+        let make = move || {
+            let settings = [HASTE, &[("autovacuum", "off")], settings].concat();
             let options = PostgresOptions { settings: &settings, tls: None };
             let server = testbed::Postgres::start_with(options);
             let server = server.unwrap();
@@ -124,7 +129,22 @@ impl Cluster {
             played: 0,
             time: DatabaseTime::new(Clock::system()),
             _database: database,
-            _server: server,
+            server: Some(server),
+        }
+    }
+
+    /// The server crashes and recovers: what it had not written to its log is lost.
+    pub(super) async fn crash(&mut self) {
+        let mut server = self.server.take().unwrap();
+        let crash = move || {
+            server.stop_immediate().unwrap();
+            server.start_again().unwrap();
+            server
+        };
+        self.server = Some(tokio::task::spawn_blocking(crash).await.unwrap());
+        self.control = self.connect().await;
+        for application in &mut self.applications {
+            *application = Application::new(self.connector.connect(None).await.unwrap()).await;
         }
     }
 

@@ -20,6 +20,12 @@ use crate::{
 const MEETINGS: u64 = 100;
 /// Batches, one more than are removed in a transaction.
 const BATCHES: usize = 2_001;
+/// Settings of a server that writes its log when a transaction is committed, and not before.
+const LOG_IN_MEMORY: &[(&str, &str)] =
+    &[("synchronous_commit", "on"), ("wal_level", "minimal"), ("max_wal_senders", "0")];
+/// The number of the transaction that has one.
+const NEWEST: &str =
+    "SELECT max(backend_xid::text) FROM pg_stat_activity WHERE datname = current_database()";
 const LOGGED: &str = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
 
 #[tokio::test]
@@ -118,6 +124,33 @@ async fn a_chunk_that_is_locked_when_its_lease_ends_is_looked_at_again_soon() {
     schedule.cluster.control.client.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(schedule.through(claim(61_000)).await.unwrap().chunks.len(), 1);
     drop(work);
+}
+
+/// The server gives the number of the transaction that it lost to the next one. That of another session is committed, or
+/// still under way, when the writer asks.
+#[tokio::test]
+async fn a_commit_that_the_server_lost_in_a_crash_is_done_again_whoever_has_its_number() {
+    for ends_first in [true, false] {
+        let mut cluster = Cluster::start_with(LOG_IN_MEMORY).await;
+        let mut schedule = Schedule::begin(&mut cluster, 1).await;
+        // On a page of the log that nobody has a reason to write.
+        schedule.cluster.ask("SELECT pg_switch_wal()::text").await;
+        let ingest = schedule.caller().ingest_like(0, &Shape::default());
+        schedule.go_until(ingest, "COMMIT").await;
+        let lost: String = schedule.cluster.ask(NEWEST).await.get(0);
+        schedule.cluster.crash().await;
+        let other = schedule.cluster.connect().await;
+        other.client.batch_execute("BEGIN").await.unwrap();
+        let xid = other.client.query_one("SELECT pg_current_xact_id()::xid::text", &[]).await;
+        assert_eq!(xid.unwrap().get::<_, String>(0), lost);
+        if ends_first {
+            other.client.batch_execute("COMMIT").await.unwrap();
+        }
+        schedule.finish_calls().await;
+        assert!(!schedule.book.accepted.is_empty(), "it is answered");
+        drop(other);
+        schedule.conclude().await.unwrap();
+    }
 }
 
 /// The one that cancels has its number of a transaction first, from the rest of the batch that it locks, and writes last: so the

@@ -313,6 +313,7 @@ fn may_wait(statement: &str) -> bool {
     let is_alone = ["BEGIN", "COMMIT", COMMITTED, ""].contains(&statement)
         || statement.starts_with("COPY batch")
         || statement.starts_with("INSERT INTO totals_delta")
+        || statement.starts_with("INSERT INTO commit_token")
         || statement.starts_with("WITH RECURSIVE");
     !only_reads && !is_alone
 }
