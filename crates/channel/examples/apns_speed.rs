@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let frame = r#"{"aps":{"alert":""}}"#.len();
     let alert = "x".repeat(body_bytes.saturating_sub(frame));
     let tokens = (0..1000).map(|number| format!("{number:064}"));
-    let chunk = chunk(format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#), tokens)?;
+    let chunk = chunk(&format!(r#"{{"aps":{{"alert":"{alert}"}}}}"#), tokens);
     let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
     say(&measure(&ApnsChannel::new(&settings, &ProviderTokens::default())?, &chunk, load)?
         .to_string());

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tokens = (0..1000).map(|number| format!("dQw4w9WgXcQ:{number:0130}"));
     let frame = r#"{"message":{"token":"","notification":{"title":""}}}"#.len() + 142;
     let title = "x".repeat(body_bytes.saturating_sub(frame));
-    let chunk = chunk(format!(r#"{{"notification":{{"title":"{title}"}}}}"#), tokens)?;
+    let chunk = chunk(&format!(r#"{{"notification":{{"title":"{title}"}}}}"#), tokens);
     let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
     say(&measure(&FcmChannel::new(&settings, &Quotas::default())?, &chunk, load)?.to_string());
     Ok(())

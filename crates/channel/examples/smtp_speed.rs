@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let doors = open_doors(directory.path(), sink.port())?;
     let content = content(arguments.body_bytes);
     let recipients = (0..1000).map(|number| format!("reader{number}@example.org"));
-    let chunk = chunk(content.clone(), recipients)?;
+    let chunk = chunk(&content, recipients);
     let ways = ways(&arguments, directory.path(), sink.port(), doors)?;
     let mut floors = Vec::new();
     let mut costs: Vec<Vec<Cost>> = ways.iter().map(|_| Vec::new()).collect();

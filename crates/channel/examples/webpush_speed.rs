@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(format!("{endpoint}/push/{number}#p256dh={key}&auth={auth}"))
     });
     let content = format!("\"{}\"", "x".repeat(body_bytes.saturating_sub(2)));
-    let chunk = chunk(content, recipients)?;
+    let chunk = chunk(&content, recipients);
     let before = key_exchange_cpu()?;
     let load = Load { warm_up: 5_000, requests, chunks_at_a_time: 2, threads };
     let measured = measure(&channel, &chunk, load)?;

@@ -5,14 +5,11 @@ use super::*;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Fixed, Gate, WorkerDeadline};
-use notification::{
-    Answer, BatchId, Chunk, ChunkId, Envelope, Epoch, Guarantee, Lane, Priority, Timestamp, Verdict,
-};
+use notification::{Answer, Chunk, Verdict, sample};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{Reports, timestamp};
@@ -54,33 +51,8 @@ impl SettleDouble {
     }
 }
 
-fn chunk(clock: Clock, count: u16) -> Chunk {
-    let now = timestamp(clock);
-    let delivery = |index| Delivery { index, recipient: "x".into(), content: None };
-    Chunk {
-        id: ChunkId(1),
-        epoch: Epoch(1),
-        lease_until: now.plus(limits::LEASE),
-        worker: 0,
-        batch: BatchId(1),
-        store_id: 1,
-        accepted_at: now,
-        envelope: Envelope {
-            tenant: "t".parse().unwrap(),
-            lane: Lane {
-                channel: "c".parse().unwrap(),
-                destination: Arc::from("d"),
-                priority: Priority::Normal,
-            },
-            guarantee: Guarantee::AtLeastOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at: None,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: None,
-        deliveries: (0..count).map(delivery).collect(),
-    }
+fn chunk(clock: Clock, count: usize) -> Chunk {
+    sample::chunk(timestamp(clock), vec!["x"; count])
 }
 
 fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a SettleDouble, clock: Clock) -> Job<'a> {

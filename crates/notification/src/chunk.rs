@@ -114,8 +114,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::draft::{Fallback, Lane};
-    use crate::terms::Guarantee;
+    use crate::draft::Fallback;
+    use crate::sample;
 
     #[test]
     fn what_deliveries_share_counts_once_and_options_of_their_own_count_each() {
@@ -127,30 +127,8 @@ mod tests {
                 let content = Some(Content { payload, options, fallback: fallback.clone() });
                 Delivery { index, recipient: "r".into(), content }
             };
-            Chunk {
-                id: ChunkId(1),
-                epoch: Epoch(1),
-                lease_until: at,
-                worker: 0,
-                batch: BatchId(1),
-                store_id: 1,
-                accepted_at: at,
-                envelope: Envelope {
-                    tenant: "t".parse().unwrap(),
-                    lane: Lane {
-                        channel: "c".parse().unwrap(),
-                        destination: "d".into(),
-                        priority: Priority::Normal,
-                    },
-                    guarantee: Guarantee::AtLeastOnce,
-                    due_at: at,
-                    expires_at: None,
-                    broadcast: None,
-                },
-                attempt: 1,
-                content: None,
-                deliveries: (0..).zip(options).map(delivery).collect(),
-            }
+            let deliveries = (0..).zip(options).map(delivery).collect();
+            Chunk { deliveries, ..sample::chunk(at, [""; 0]) }
         };
         let recipients = 2;
         assert_eq!(chunk([b"", b""]).bytes(), recipients + payload.len());

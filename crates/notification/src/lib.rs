@@ -37,6 +37,8 @@ pub mod id;
 pub mod lifecycle;
 pub mod limits;
 pub mod outcome;
+#[cfg(any(test, feature = "sample"))]
+pub mod sample;
 pub mod terms;
 pub mod time;
 pub mod verdict;

@@ -6,10 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use notification::{
-    BatchId, ByteString, Chunk, ChunkId, Delivery, Envelope, Epoch, Guarantee, Lane, Priority,
-    Ticket, Timestamp,
-};
+use notification::{Chunk, ChunkId, Epoch, Priority, Ticket, Timestamp, sample};
 
 use crate::{Consume, Item, Message, Publish, QueueError};
 
@@ -35,31 +32,9 @@ pub trait SampleItem: Item {
 
 impl SampleItem for Arc<Chunk> {
     fn sample(number: u64, priority: Priority) -> Self {
-        let name = |text: &str| text.parse().unwrap_or_else(|error| panic!("{error}"));
-        Self::new(Chunk {
-            id: ChunkId(number),
-            epoch: Epoch(1),
-            lease_until: Timestamp::MAX,
-            worker: 0,
-            batch: BatchId(number),
-            store_id: 0,
-            accepted_at: Timestamp::from_millis(0),
-            envelope: Envelope {
-                tenant: name("default"),
-                lane: Lane { channel: name("test"), destination: "here".into(), priority },
-                guarantee: Guarantee::AtLeastOnce,
-                due_at: Timestamp::from_millis(0),
-                expires_at: None,
-                broadcast: None,
-            },
-            attempt: 1,
-            content: None,
-            deliveries: vec![Delivery {
-                index: 0,
-                recipient: ByteString::from_static("someone"),
-                content: None,
-            }],
-        })
+        let mut chunk = sample::chunk(Timestamp::from_millis(0), ["recipient"]);
+        (chunk.id, chunk.envelope.lane.priority) = (ChunkId(number), priority);
+        Self::new(chunk)
     }
 
     fn number(&self) -> u64 {

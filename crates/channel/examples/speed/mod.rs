@@ -3,17 +3,14 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{Channel, Job, Reports, Sender, Tools};
 use flow::{Clock, Fixed, Gate};
 use futures_util::StreamExt as _;
-use notification::{
-    BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, Guarantee,
-    Lane, Priority, Report, Timestamp, Verdict, limits,
-};
+use notification::{Chunk, Report, Timestamp, Verdict, limits, sample};
 
 /// How much is sent.
 #[derive(Debug, Clone, Copy)]
@@ -117,40 +114,9 @@ fn run(
 }
 
 /// A chunk of `content` for `recipients`.
-pub(crate) fn chunk(
-    content: String,
-    recipients: impl Iterator<Item = String>,
-) -> Result<Chunk, Box<dyn Error>> {
-    let deliveries = (0..).zip(recipients).map(|(index, recipient)| Delivery {
-        index,
-        recipient: ByteString::from(recipient),
-        content: None,
-    });
-    let content = Content { payload: Bytes::from(content), options: Bytes::new(), fallback: None };
-    Ok(Chunk {
-        id: ChunkId(1),
-        epoch: Epoch(1),
-        lease_until: Timestamp::MAX,
-        worker: 0,
-        batch: BatchId(1),
-        store_id: 1,
-        accepted_at: channel::timestamp(Clock::system()),
-        envelope: Envelope {
-            tenant: "default".parse()?,
-            lane: Lane {
-                channel: "measured".parse()?,
-                destination: Arc::from("provider"),
-                priority: Priority::Normal,
-            },
-            guarantee: Guarantee::AtLeastOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at: None,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: Some(content),
-        deliveries: deliveries.collect(),
-    })
+pub(crate) fn chunk(content: &str, recipients: impl Iterator<Item = String>) -> Chunk {
+    let chunk = sample::chunk(channel::timestamp(Clock::system()), recipients);
+    Chunk { lease_until: Timestamp::MAX, content: Some(sample::content(content)), ..chunk }
 }
 
 /// The CPU time of this thread, as Linux counts it.

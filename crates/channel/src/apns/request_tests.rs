@@ -1,38 +1,16 @@
 //! Requests of callers, and the bytes that go over the wire.
 
-use std::sync::Arc;
-
 use super::*;
 use crate::test_support::content_check;
-use notification::{BatchId, ChunkId, Envelope, Epoch, Guarantee, Lane, Timestamp};
+use notification::{Timestamp, sample};
 
 const TOKEN: &str = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0";
 
 fn chunk(priority: Priority, expires_at: Option<Timestamp>) -> Chunk {
-    Chunk {
-        id: ChunkId(1),
-        epoch: Epoch(1),
-        lease_until: Timestamp::MAX,
-        worker: 0,
-        batch: BatchId(7),
-        store_id: 1,
-        accepted_at: Timestamp::from_millis(1_700_000_000_000),
-        envelope: Envelope {
-            tenant: "default".parse().unwrap(),
-            lane: Lane {
-                channel: "ios".parse().unwrap(),
-                destination: Arc::from("localhost"),
-                priority,
-            },
-            guarantee: Guarantee::AtLeastOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: None,
-        deliveries: Vec::new(),
-    }
+    let mut chunk = sample::chunk(Timestamp::from_millis(1_700_000_000_000), [""; 0]);
+    chunk.envelope.lane.priority = priority;
+    chunk.envelope.expires_at = expires_at;
+    chunk
 }
 
 fn headers(priority: Priority, payload: &str, options: &str) -> HeaderMap {

@@ -3,16 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::limit::{Limit, Sample};
 use flow::{Clock, Gate};
-use notification::{
-    BatchId, ByteString, Chunk, ChunkId, Delivery, Envelope, Epoch, Guarantee, Lane, Name,
-    Priority, Report, Timestamp, limits,
-};
+use notification::{ByteString, Chunk, Report, limits, sample};
 
 use tokio::sync::watch;
 
@@ -67,22 +63,10 @@ impl<'a> Rig<'a> {
         let recipient = |number| ByteString::from(self.subject.recipient(self.provider, number));
         #[expect(clippy::expect_used, reason = "a check fails by panicking")]
         let destination = self.channel.destination(&recipient(0)).expect("a good recipient");
-        let now = timestamp(self.clock);
-        let deliveries =
-            (0..count).map(|index| Delivery { index, recipient: recipient(index), content: None });
-        Chunk {
-            id: ChunkId(1),
-            epoch: Epoch(1),
-            lease_until: now.plus(limits::LEASE),
-            worker: 0,
-            batch: BatchId(1),
-            store_id: 1,
-            accepted_at: now,
-            envelope: envelope(destination),
-            attempt: 1,
-            content: Some(self.subject.content()),
-            deliveries: deliveries.collect(),
-        }
+        let recipients = (0..count).map(recipient);
+        let mut chunk = sample::chunk(timestamp(self.clock), recipients);
+        chunk.envelope.lane.destination = destination;
+        Chunk { content: Some(self.subject.content()), ..chunk }
     }
 
     /// A job of all of `chunk`.
@@ -112,19 +96,6 @@ impl<'a> Rig<'a> {
         let (_running, stopping) = watch::channel(false);
         self.sender.send(self.job(chunk, gate, &reports, &stopping)).await;
         reports.0.into_inner()
-    }
-}
-
-fn envelope(destination: Arc<str>) -> Envelope {
-    #[expect(clippy::expect_used, reason = "a check fails by panicking")]
-    let name: Name = "conformance".parse().expect("a good name");
-    Envelope {
-        tenant: name.clone(),
-        lane: Lane { channel: name, destination, priority: Priority::Normal },
-        guarantee: Guarantee::AtLeastOnce,
-        due_at: Timestamp::from_millis(0),
-        expires_at: None,
-        broadcast: None,
     }
 }
 

@@ -6,9 +6,7 @@ use std::sync::Mutex;
 use channel::Fence as _;
 use flow::{Clock, Fixed, Gate};
 use futures_util::FutureExt as _;
-use notification::{
-    BatchId, ByteString, ChunkId, Delivery, Envelope, Epoch, Guarantee, Lane, Priority, Timestamp,
-};
+use notification::{Guarantee, sample};
 
 use super::*;
 
@@ -50,33 +48,10 @@ impl Reports for CollectedReports {
 
 const CLOCK_START: Duration = Duration::from_hours(500_000);
 
-fn chunk(clock: Clock, count: u16) -> Chunk {
-    let now = channel::timestamp(clock);
-    let delivery = |index| Delivery { index, recipient: ByteString::from("r"), content: None };
-    Chunk {
-        id: ChunkId(1),
-        epoch: Epoch(1),
-        lease_until: now.plus(limits::LEASE),
-        worker: 0,
-        batch: BatchId(1),
-        store_id: 1,
-        accepted_at: now,
-        envelope: Envelope {
-            tenant: "t".parse().unwrap(),
-            lane: Lane {
-                channel: "c".parse().unwrap(),
-                destination: "d".into(),
-                priority: Priority::Normal,
-            },
-            guarantee: Guarantee::AtMostOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at: None,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: None,
-        deliveries: (0..count).map(delivery).collect(),
-    }
+fn chunk(clock: Clock, count: usize) -> Chunk {
+    let mut chunk = sample::chunk(channel::timestamp(clock), vec!["recipient"; count]);
+    chunk.envelope.guarantee = Guarantee::AtMostOnce;
+    chunk
 }
 
 /// Runs `asking` to its end while the fence marks.

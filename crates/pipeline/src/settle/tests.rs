@@ -1,10 +1,7 @@
 //! Which answer of the store counts for which chunk.
 
 use async_trait::async_trait;
-use notification::{
-    Answer, BatchId, ByteString, Chunk, Delivery, Envelope, Guarantee, Lane, Priority, Report,
-    Timestamp, Verdict,
-};
+use notification::{Answer, Chunk, Report, Timestamp, Verdict, sample};
 use prometheus_client::registry::Registry;
 
 use super::*;
@@ -26,30 +23,9 @@ impl Settlements for RefusesOne {
 
 /// A chunk of one delivery, on the channel `channel`.
 fn chunk(number: u64, channel: &str) -> Arc<Chunk> {
-    Arc::new(Chunk {
-        id: ChunkId(number),
-        epoch: Epoch(1),
-        lease_until: Timestamp::from_millis(0),
-        worker: 0,
-        batch: BatchId(1),
-        store_id: 1,
-        accepted_at: Timestamp::from_millis(0),
-        envelope: Envelope {
-            tenant: "t".parse().unwrap(),
-            lane: Lane {
-                channel: channel.parse().unwrap(),
-                destination: "d".into(),
-                priority: Priority::Normal,
-            },
-            guarantee: Guarantee::AtLeastOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at: None,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: None,
-        deliveries: vec![Delivery { index: 0, recipient: ByteString::from("r"), content: None }],
-    })
+    let mut chunk = sample::chunk(Timestamp::from_millis(0), ["recipient"]);
+    (chunk.id, chunk.envelope.lane.channel) = (ChunkId(number), sample::name(channel));
+    Arc::new(chunk)
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use notification::{
     ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee, Idempotency, Lane,
-    Name, NotificationId, OutcomeGroup, Priority, Settlement, Timestamp,
+    NotificationId, OutcomeGroup, Priority, Settlement, Timestamp,
 };
+
+pub use notification::sample::name;
 
 use crate::{
     Admission, BroadcastDraft, BroadcastOpened, ClaimRequest, History, LogEntry, LogPosition,
@@ -133,11 +135,6 @@ pub fn groups(count: usize) -> Vec<RecipientGroup> {
 /// An instant.
 pub const fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
-}
-
-/// A name that is known to be good.
-pub fn name(text: &str) -> Name {
-    text.parse().expect("a good name")
 }
 
 pub(super) fn idempotency((key, content): (&'static str, u8)) -> Idempotency {

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,10 +10,7 @@ use channel::{Fence, Job, Reports, Sender};
 use flow::worker_deadline::UNLIMITED;
 use flow::{Clock, Fixed, Gate, Limit, Sample, WorkerDeadline};
 use futures_util::future::LocalBoxFuture;
-use notification::{
-    Answer, BatchId, ByteString, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch,
-    Guarantee, Lane, Priority, Report, Timestamp, Verdict,
-};
+use notification::{Answer, Chunk, Report, Verdict, sample};
 
 /// The wall time of tests that need none in particular.
 pub(crate) const NOW: Duration = Duration::from_hours(500_000);
@@ -63,40 +59,8 @@ pub(crate) fn chunk(
     payload: &str,
     recipients: impl IntoIterator<Item = String>,
 ) -> Chunk {
-    let now = channel::timestamp(clock);
-    let deliveries = (0..).zip(recipients).map(|(index, recipient)| Delivery {
-        index,
-        recipient: ByteString::from(recipient),
-        content: None,
-    });
-    Chunk {
-        id: ChunkId(1),
-        epoch: Epoch(1),
-        lease_until: now.plus(notification::limits::LEASE),
-        worker: 0,
-        batch: BatchId(7),
-        store_id: 1,
-        accepted_at: now,
-        envelope: Envelope {
-            tenant: "default".parse().unwrap(),
-            lane: Lane {
-                channel: "test".parse().unwrap(),
-                destination: Arc::from("test"),
-                priority: Priority::Normal,
-            },
-            guarantee: Guarantee::AtLeastOnce,
-            due_at: Timestamp::from_millis(0),
-            expires_at: None,
-            broadcast: None,
-        },
-        attempt: 1,
-        content: Some(Content {
-            payload: Bytes::copy_from_slice(payload.as_bytes()),
-            options: Bytes::new(),
-            fallback: None,
-        }),
-        deliveries: deliveries.collect(),
-    }
+    let content = Some(sample::content(payload));
+    Chunk { content, ..sample::chunk(channel::timestamp(clock), recipients) }
 }
 
 /// Sends all of `chunk`, `limit` at a time, and gives the reports in order.
