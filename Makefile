@@ -50,6 +50,7 @@ race-faults: setup setup-servers
 ## docs: the generated pages
 docs: setup
 	$(CARGO) run -q --locked -p xtask -- docs
+	$(CARGO) run -q --locked --release -p flow --example limits >docs/reference/limits.md
 
 setup:
 	@scripts/setup.sh

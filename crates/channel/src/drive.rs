@@ -193,7 +193,7 @@ where
             Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
             Err(_elapsed) => Attempt::lost("no answer in time"),
         };
-        pass.finish(finished.signal, finished.timing);
+        pass.finish(finished.signal, finished.timing, job.clock.wall());
         (delivery.index, finished.report)
     }
 }

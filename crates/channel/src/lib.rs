@@ -8,6 +8,7 @@ mod answers;
 pub mod apns;
 mod attempt;
 mod checks;
+mod concurrency;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "double")]
@@ -35,6 +36,7 @@ use flow::Clock;
 
 pub use attempt::Attempt;
 pub(crate) use attempt::own_or_shared;
+pub use concurrency::Concurrency;
 pub use drive::{drive, drive_patiently};
 pub use error::{ChannelError, Invalid};
 pub use fence::Fence;
@@ -67,8 +69,8 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         &[]
     }
 
-    /// How many attempts may be under way at a time per lane and sender thread, at least 1.
-    fn concurrency(&self) -> usize;
+    /// How many attempts may be under way at a time per lane and sender thread.
+    fn concurrency(&self) -> Concurrency;
 
     /// Opens a sender for the calling thread, a single-threaded runtime. Connects to nothing yet.
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError>;

@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -83,10 +84,10 @@ impl Gate {
 // === impl Pass ===
 
 impl Pass {
-    /// Ends the attempt and lets the limit learn from it.
-    pub fn finish(self, signal: Signal, timing: Option<Timing>) {
+    /// Ends the attempt, at the wall time `at`, and lets the limit learn from it.
+    pub fn finish(self, signal: Signal, timing: Option<Timing>, at: Duration) {
         // Counted before the pass is dropped: the sample of a lone attempt says 1.
-        let sample = Sample { timing, signal, in_flight: self.inner.in_flight.get() };
+        let sample = Sample { timing, signal, in_flight: self.inner.in_flight.get(), at };
         self.inner.limit.borrow_mut().learn(sample);
     }
 }
@@ -146,9 +147,9 @@ mod tests {
         let gate = Gate::new(Box::new(Growing(1)));
         drop(gate.try_enter().unwrap());
         assert_eq!(gate.limit(), 1);
-        gate.try_enter().unwrap().finish(Signal::Answered, Some(Timing::default()));
+        gate.try_enter().unwrap().finish(Signal::Answered, Some(Timing::default()), Duration::ZERO);
         assert_eq!(gate.limit(), 2);
-        gate.try_enter().unwrap().finish(Signal::Dropped, None);
+        gate.try_enter().unwrap().finish(Signal::Dropped, None, Duration::ZERO);
         assert_eq!(gate.limit(), 2);
     }
 

@@ -22,7 +22,7 @@ pub mod worker_deadline;
 pub use backoff::Backoff;
 pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
-pub use limit::{Fixed, Limit, Sample, Signal, Timing};
+pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};
 pub use quota::Quota;
 pub use reference::Reference;
 pub use tasks::Tasks;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::{ApiKey, Keys, Readiness, Site};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use channel::{Channel, ChannelError, Invalid, Sender, Tools};
+use channel::{Channel, ChannelError, Concurrency, Invalid, Sender, Tools};
 use flow::{Clock, Tasks};
 use http_body_util::BodyExt;
 use notification::{Account, Chunk, Content, Timestamp};
@@ -275,8 +275,8 @@ impl Channel for TestChannel {
         Ok(())
     }
 
-    fn concurrency(&self) -> usize {
-        1
+    fn concurrency(&self) -> Concurrency {
+        Concurrency::Fixed(1)
     }
 
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {

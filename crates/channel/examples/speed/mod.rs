@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{Channel, Job, Reports, Sender, Tools};
-use flow::{Clock, Fixed, Gate};
+use flow::{Clock, Gate};
 use futures_util::StreamExt as _;
 use notification::{Chunk, Report, Timestamp, Verdict, limits, sample};
 
@@ -92,7 +92,7 @@ fn run(
 ) -> Result<Share, Box<dyn Error>> {
     let clock = Clock::system();
     let sender = channel.open(Tools { clock, seed: 1 })?;
-    let gate = Gate::new(Box::new(Fixed(channel.concurrency())));
+    let gate = Gate::new(channel.concurrency().limit());
     let send_all = async |requests: usize| {
         let accepted = Accepted::default();
         let jobs = futures_util::stream::iter(0..requests / chunk.deliveries.len());

@@ -22,8 +22,8 @@ use super::state::StateFile;
 use super::token::{ProviderTokens, Token, TokenSigner};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
-    timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+    own_or_shared, timestamp,
 };
 
 /// A channel to Apple's devices.
@@ -37,7 +37,7 @@ pub struct ApnsChannel {
     confirmations: Arc<Confirmations>,
     topic: String,
     collapses_on_retry: bool,
-    concurrency: usize,
+    concurrency: Concurrency,
     connections_max: usize,
     delays: Delays,
 }
@@ -153,7 +153,7 @@ impl Channel for ApnsChannel {
         check_payload(payload, options)
     }
 
-    fn concurrency(&self) -> usize {
+    fn concurrency(&self) -> Concurrency {
         self.concurrency
     }
 

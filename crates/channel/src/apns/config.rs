@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::checks::{both, each, require};
 use crate::settings::{duration, provider};
-use crate::{ChannelError, Invalid};
+use crate::{ChannelError, Concurrency, Invalid};
 
 /// The address of APNs, and the identity towards it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -60,7 +60,7 @@ pub struct Settings {
     pub collapse_on_retry: bool,
     /// Attempts under way at a time, per lane and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
-    pub concurrency: usize,
+    pub concurrency: Concurrency,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
     /// Default 4.
     #[serde(default = "connections_max_default")]
@@ -97,8 +97,8 @@ fn endpoint_default() -> String {
     "https://api.push.apple.com".to_owned()
 }
 
-const fn concurrency_default() -> usize {
-    1000
+const fn concurrency_default() -> Concurrency {
+    Concurrency::Fixed(1000)
 }
 
 const fn connections_max_default() -> usize {
@@ -120,7 +120,7 @@ impl Settings {
     pub(super) fn check(&self) -> Result<(Origin, Authority), ChannelError> {
         let settings = each([
             check_topic(&self.topic).map_err(|invalid| refuse("topic", &invalid.message)),
-            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
             require(self.connections_max > 0, "connections_max", "must be at least 1"),
         ]);
         let endpoint = provider("endpoint", &self.endpoint, "https://api.push.apple.com");
@@ -227,7 +227,7 @@ mod tests {
         check(|settings| settings.key_id = None, "key_id:");
         check(|settings| settings.team_id = Some("\"injected".to_owned()), "team_id:");
         check(|settings| settings.topic = "a b".to_owned(), "topic:");
-        check(|settings| settings.concurrency = 0, "concurrency:");
+        check(|settings| settings.concurrency = Concurrency::Fixed(0), "concurrency:");
         check(|settings| settings.connections_max = 0, "connections_max:");
         check(|settings| settings.endpoint = "https://a/path".to_owned(), "endpoint:");
     }

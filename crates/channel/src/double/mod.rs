@@ -8,7 +8,10 @@ use async_trait::async_trait;
 use flow::Timing;
 use notification::{Answer, ByteString, Bytes, Delivery, NotificationId, Timestamp};
 
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, timestamp};
+use crate::{
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+    timestamp,
+};
 
 /// The answer of the scripted provider to one attempt, once [`Double::set_latency`] has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +59,7 @@ pub struct Double {
 #[derive(Debug)]
 struct Script {
     latency: Duration,
-    concurrency: usize,
+    concurrency: Concurrency,
     steps: HashMap<ByteString, VecDeque<Step>>,
     otherwise: Step,
     sent: Vec<Sent>,
@@ -78,11 +81,6 @@ impl Double {
     /// How long every attempt takes, from now on.
     pub fn set_latency(&self, latency: Duration) {
         self.script().latency = latency;
-    }
-
-    /// Sets [`Channel::concurrency`] from now on.
-    pub fn set_concurrency(&self, concurrency: usize) {
-        self.script().concurrency = concurrency;
     }
 
     /// Sets the step of recipients without steps of their own, from now on.
@@ -148,7 +146,7 @@ impl Channel for Double {
         Ok(())
     }
 
-    fn concurrency(&self) -> usize {
+    fn concurrency(&self) -> Concurrency {
         self.script().concurrency
     }
 
@@ -163,7 +161,7 @@ impl Default for Script {
     fn default() -> Self {
         Self {
             latency: Duration::ZERO,
-            concurrency: 1000,
+            concurrency: Concurrency::Fixed(1000),
             steps: HashMap::new(),
             otherwise: Step::Answer(Answer::accepted(200)),
             sent: Vec::new(),

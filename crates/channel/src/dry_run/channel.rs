@@ -9,7 +9,9 @@ use flow::Timing;
 use notification::{Answer, Delivery, limits};
 
 use super::Settings;
-use crate::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive};
+use crate::{
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+};
 
 /// A channel that sends nothing.
 #[derive(Debug, Clone)]
@@ -54,7 +56,7 @@ impl Channel for DryRunChannel {
         Err(Invalid::new("a dry run takes no options: leave them out"))
     }
 
-    fn concurrency(&self) -> usize {
+    fn concurrency(&self) -> Concurrency {
         self.settings.concurrency
     }
 

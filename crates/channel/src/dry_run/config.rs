@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::ChannelError;
 use crate::checks::{each, require};
 use crate::settings::duration;
+use crate::{ChannelError, Concurrency};
 
 /// How the provider that is not there behaves.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Settings {
     /// The share of attempts that are answered with "not now", 0 to 1. Default 0.
     pub failure_rate: f64,
     /// Attempts under way at a time, per lane and sender thread. Default 1000.
-    pub concurrency: usize,
+    pub concurrency: Concurrency,
 }
 
 /// Together they stay under [`notification::limits::ATTEMPT_TIMEOUT`].
@@ -36,7 +36,7 @@ impl Default for Settings {
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
             failure_rate: 0.0,
-            concurrency: 1000,
+            concurrency: Concurrency::Fixed(1000),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Settings {
             require(latency, "latency", "must be at most 20s: an attempt ends after 30s"),
             require(jitter, "jitter", "must be at most 5s: an attempt ends after 30s"),
             require(failure_rate, "failure_rate", "must be from 0 to 1"),
-            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
         ])
         .map(drop)
     }

@@ -25,8 +25,8 @@ use super::token::TokenSource;
 use crate::checks::both;
 use crate::drive::{GateAdmission, drive_admitted};
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
-    timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+    own_or_shared, timestamp,
 };
 
 /// How long the messages of a job wait for their places in the quota, one after the other. What is left of the job goes
@@ -44,7 +44,7 @@ pub struct FcmChannel {
     destination: Arc<str>,
     tokens: Arc<TokenSource>,
     quota: Arc<Quota>,
-    concurrency: usize,
+    concurrency: Concurrency,
     connections_max: usize,
 }
 
@@ -127,7 +127,7 @@ impl Channel for FcmChannel {
         check_content(payload, options)
     }
 
-    fn concurrency(&self) -> usize {
+    fn concurrency(&self) -> Concurrency {
         self.concurrency
     }
 

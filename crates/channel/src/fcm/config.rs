@@ -9,9 +9,9 @@ use net::redact::Secret;
 use serde::Deserialize;
 
 use super::account::ServiceAccount;
-use crate::ChannelError;
 use crate::checks::{both, each, require};
 use crate::settings::provider;
+use crate::{ChannelError, Concurrency};
 
 /// The address of FCM, and the identity towards it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -43,7 +43,7 @@ pub struct Settings {
     pub messages_per_minute: u32,
     /// Attempts under way at a time, per lane and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
-    pub concurrency: usize,
+    pub concurrency: Concurrency,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use. FCM grants about
     /// 100 streams on each. Default 10.
     #[serde(default = "connections_max_default")]
@@ -80,8 +80,8 @@ const fn messages_per_minute_default() -> u32 {
     600_000
 }
 
-const fn concurrency_default() -> usize {
-    1000
+const fn concurrency_default() -> Concurrency {
+    Concurrency::Fixed(1000)
 }
 
 const fn connections_max_default() -> usize {
@@ -95,7 +95,7 @@ impl Settings {
     /// Checks them, and reads the service account.
     pub(super) fn check(&self) -> Result<CheckedSettings, ChannelError> {
         let numbers = each([
-            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
             require(self.connections_max > 0, "connections_max", "must be at least 1"),
         ]);
         let endpoint = provider("endpoint", &self.endpoint, "https://fcm.googleapis.com");

@@ -24,8 +24,8 @@ use super::transaction::{MailEnd, SmtpStage, transact};
 use super::wire::SmtpReply;
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive_patiently,
-    own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools,
+    drive_patiently, own_or_shared, timestamp,
 };
 
 /// How long everything up to the last byte of a message may take. Five minutes is what RFC 5321, section 4.5.3.2, has for
@@ -159,8 +159,8 @@ impl Channel for SmtpChannel {
         &["html"]
     }
 
-    fn concurrency(&self) -> usize {
-        self.limits.connections_max
+    fn concurrency(&self) -> Concurrency {
+        Concurrency::Fixed(self.limits.connections_max)
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

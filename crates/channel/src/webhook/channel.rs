@@ -15,8 +15,8 @@ use super::request::{Prepared, check_content};
 use super::response::interpret;
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
-    timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+    own_or_shared, timestamp,
 };
 
 /// A channel to endpoints.
@@ -25,7 +25,7 @@ pub struct WebhookChannel {
     guard: Guard,
     endpoints: Endpoints,
     rules: Rules,
-    concurrency: usize,
+    concurrency: Concurrency,
 }
 
 /// Which endpoints are acceptable, as far as that can be said without resolving their names.
@@ -97,7 +97,7 @@ impl Channel for WebhookChannel {
         check_content(payload, options)
     }
 
-    fn concurrency(&self) -> usize {
+    fn concurrency(&self) -> Concurrency {
         self.concurrency
     }
 

@@ -7,9 +7,9 @@ use ipnet::IpNet;
 use net::redact::Secret;
 use serde::Deserialize;
 
-use crate::ChannelError;
 use crate::checks::{each, require};
 use crate::settings::networks;
+use crate::{ChannelError, Concurrency};
 
 /// How requests are signed, and where they may go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Settings {
     pub allow_ports: Vec<u16>,
     /// Attempts under way at a time, per endpoint, lane and sender thread. Default 16.
     #[serde(default = "concurrency_default")]
-    pub concurrency: usize,
+    pub concurrency: Concurrency,
     /// Settings for some endpoints that differ from the channel's. Default none.
     #[serde(default)]
     pub endpoints: Vec<EndpointSettings>,
@@ -67,8 +67,8 @@ pub struct EndpointSettings {
     pub key: Option<Secret>,
 }
 
-const fn concurrency_default() -> usize {
-    16
+const fn concurrency_default() -> Concurrency {
+    Concurrency::Fixed(16)
 }
 
 // === impl Settings ===
@@ -78,7 +78,7 @@ impl Settings {
         let advice = "at least one is needed: whsec_ and the base64 of 24 to 64 bytes";
         each([
             require(!self.secrets.is_empty(), "secrets", advice),
-            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
         ])
         .map(drop)
     }

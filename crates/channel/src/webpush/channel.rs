@@ -23,8 +23,8 @@ use super::subscription::Subscription;
 use super::vapid::{Proof, Vapid};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive, own_or_shared,
-    timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+    own_or_shared, timestamp,
 };
 
 /// A channel to browsers.
@@ -37,7 +37,7 @@ pub struct WebPushChannel {
     allow_ports: Vec<u16>,
     ttl: Duration,
     pad_to: usize,
-    concurrency: usize,
+    concurrency: Concurrency,
 }
 
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Channel for WebPushChannel {
         check_content(payload, options)
     }
 
-    fn concurrency(&self) -> usize {
+    fn concurrency(&self) -> Concurrency {
         self.concurrency
     }
 

@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use super::request::TTL_SECONDS_MAX;
-use crate::ChannelError;
 use crate::checks::{each, require};
 use crate::settings::{duration, networks};
+use crate::{ChannelError, Concurrency};
 
 /// In whose name messages are sent, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -44,7 +44,7 @@ pub struct Settings {
     pub allow_ports: Vec<u16>,
     /// Attempts under way at a time, per push service, lane and sender thread. Default 500.
     #[serde(default = "concurrency_default")]
-    pub concurrency: usize,
+    pub concurrency: Concurrency,
     /// Connections per push service and sender thread. A further one opens when all streams of the open ones are
     /// in use. Default 4.
     #[serde(default = "connections_max_default")]
@@ -59,8 +59,8 @@ const fn pad_to_default() -> usize {
     128
 }
 
-const fn concurrency_default() -> usize {
-    500
+const fn concurrency_default() -> Concurrency {
+    Concurrency::Fixed(500)
 }
 
 const fn connections_max_default() -> usize {
@@ -89,7 +89,7 @@ impl Settings {
                 "must be at most 672h: push services keep nothing longer",
             ),
             require(is_padded, "pad_to", format!("must be 1 to {PLAINTEXT_BYTES_MAX}")),
-            require(self.concurrency > 0, "concurrency", "must be at least 1"),
+            require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
             require(self.connections_max > 0, "connections_max", "must be at least 1"),
         ])
         .map(drop)
@@ -147,7 +147,7 @@ mod tests {
         check(|settings| settings.ttl = Duration::from_hours(673), "ttl:");
         check(|settings| settings.pad_to = 0, "pad_to:");
         check(|settings| settings.pad_to = 4_000, "pad_to:");
-        check(|settings| settings.concurrency = 0, "concurrency:");
+        check(|settings| settings.concurrency = Concurrency::Fixed(0), "concurrency:");
         check(|settings| settings.connections_max = 0, "connections_max:");
     }
 }

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use flow::{Fixed, Gate};
+use channel::Concurrency;
+use flow::Gate;
 use notification::Lane;
 use tokio::sync::Mutex;
 
@@ -16,8 +17,8 @@ pub(super) struct LaneGate {
     /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
     /// stream yet.
     pub(super) beginning: Rc<Mutex<()>>,
-    /// The limit that the gate was made with.
-    concurrency: usize,
+    /// What the gate was made with.
+    concurrency: Concurrency,
 }
 
 /// The gates of one thread, by lane.
@@ -34,7 +35,7 @@ const LANES_KEPT: usize = 4_096;
 impl LaneGates {
     /// The gate of `lane`. It is made with a limit of `concurrency` when the lane is new, or when its channel was replaced
     /// by one with another limit: what is under way then ends in the old gate.
-    pub(super) fn get(&self, lane: &Lane, concurrency: usize) -> LaneGate {
+    pub(super) fn get(&self, lane: &Lane, concurrency: Concurrency) -> LaneGate {
         let mut by_lane = self.by_lane.borrow_mut();
         let known = by_lane.get(lane);
         if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.concurrency == concurrency) {
@@ -44,7 +45,7 @@ impl LaneGates {
         if by_lane.len() >= LANES_KEPT {
             by_lane.retain(|_, lane_gate| !lane_gate.gate.is_idle());
         }
-        let gate = Gate::new(Box::new(Fixed(concurrency)));
+        let gate = Gate::new(concurrency.limit());
         let lane_gate = LaneGate { gate, beginning: Rc::new(Mutex::new(())), concurrency };
         by_lane.insert(lane.clone(), lane_gate.clone());
         lane_gate

@@ -122,7 +122,7 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
-    use channel::{Invalid, Job};
+    use channel::{Concurrency, Invalid, Job};
 
     use super::*;
 
@@ -147,8 +147,8 @@ mod tests {
             Ok(())
         }
 
-        fn concurrency(&self) -> usize {
-            1
+        fn concurrency(&self) -> Concurrency {
+            Concurrency::Fixed(1)
         }
 
         fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

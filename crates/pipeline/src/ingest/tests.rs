@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use channel::{Channel, ChannelError, Invalid, Sender, Tools};
+use channel::{Channel, ChannelError, Concurrency, Invalid, Sender, Tools};
 use flow::Clock;
 use notification::{
     Account, Bytes, Draft, Guarantee, LatePolicy, Name, Priority, Timestamp, limits,
@@ -37,8 +37,8 @@ impl Channel for Anything {
         Ok(())
     }
 
-    fn concurrency(&self) -> usize {
-        1
+    fn concurrency(&self) -> Concurrency {
+        Concurrency::Fixed(1)
     }
 
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Attempt, Channel, ChannelError, Invalid, Job, Sender, Start, Tools, drive};
+use channel::{
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+};
 use notification::Answer;
 
 /// Answers per recipient, in order; when they are used up, accepted.
@@ -104,8 +106,8 @@ impl Channel for Script {
         Ok(())
     }
 
-    fn concurrency(&self) -> usize {
-        self.concurrency
+    fn concurrency(&self) -> Concurrency {
+        Concurrency::Fixed(self.concurrency)
     }
 
     fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

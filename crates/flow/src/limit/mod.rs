@@ -1,7 +1,13 @@
 //! How many attempts may be under way to one destination.
 
+mod learned;
+mod push_back;
+mod window;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use learned::Learned;
 
 /// The measurement of one attempt, from which a limit learns its destination's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +42,8 @@ pub struct Sample {
     pub signal: Signal,
     /// How many were under way when it finished, itself included.
     pub in_flight: usize,
+    /// When it finished, on the wall clock since the Unix epoch: the same instant for all senders to a destination.
+    pub at: Duration,
 }
 
 /// Decides how many may be under way. Pure arithmetic: time comes in with the samples.

@@ -1,0 +1,484 @@
+//! A limit that is learned from latency and push-back.
+//!
+//! A destination answers a number of requests at a time as fast as it can; what is sent beyond that waits in a queue, and only
+//! latency grows. The limit looks for that number, the *knee*, and stays a little above it:
+//!
+//! - *Slow start* grows with every answer until latency rises.
+//! - *Steady*, each window of answers is compared with the latency of the unloaded destination. Above it by more than a twentieth,
+//!   the limit falls in proportion (the gradient of Envoy's and Netflix's limiters); below, it grows by a root of itself.
+//! - *Draining*, now and then, the limit falls until a lower one does not answer faster: that is the latency of the
+//!   unloaded destination. It happens at the same instants of the wall clock everywhere, so that senders who share a destination
+//!   do not measure each other's queues.
+//!
+//! Explicit push-back lowers the limit by the share that was pushed back, unless that does not help. Attempts without an answer are no
+//! latency: they halve the limit, and what it was before is returned to within some round trips.
+//!
+//! Latencies are compared as logarithms: 0.05 is five percent.
+
+use std::time::Duration;
+
+use super::push_back::PushBack;
+use super::window::{Counts, Level, Window};
+use super::{Limit, Sample, Signal};
+
+/// A limit that is learned.
+#[derive(Debug)]
+pub struct Learned {
+    limit: f64,
+    max: f64,
+    phase: Phase,
+    window: Window,
+    unloaded: Unloaded,
+    /// The spread of latencies within windows.
+    spread: f64,
+    growth: Growth,
+    push_back: PushBack,
+    /// More answers in a row took twice the unloaded latency than did not.
+    slow: u32,
+    /// Whether the last window was far too slow.
+    is_suspect: bool,
+    /// The last limit before attempts were lost.
+    good: f64,
+    /// When the unloaded latency is measured next, on the wall clock, and since when it is measured.
+    next_drain: Duration,
+    draining_since: Duration,
+    /// The wall time of the last sample.
+    now: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// The first answers are the first measure of the unloaded latency.
+    First,
+    /// Up to `goal`, or until latency rises; `from` is the limit of the window before.
+    SlowStart {
+        goal: f64,
+        from: f64,
+    },
+    Steady,
+    Draining(Drain),
+}
+
+/// A measurement of the unloaded latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Drain {
+    /// The limit to return to.
+    before: f64,
+    /// The limit of the last step before this one, and its latency.
+    from: f64,
+    from_level: f64,
+    /// Whether that latency still grew when the limit was lowered: its last answers tell it.
+    is_growing: bool,
+}
+
+/// The latency of the unloaded destination, weighted by the samples it is made of.
+#[derive(Debug, Clone, Copy)]
+struct Unloaded {
+    mean: f64,
+    weight: f64,
+}
+
+/// How fast a steady limit grows.
+#[derive(Debug, Default)]
+struct Growth {
+    /// Windows in a row that were as fast as the unloaded destination.
+    calm: i32,
+    /// Answers without growth that are left.
+    held: usize,
+    /// Times in a row that growth was followed by a queue.
+    failures: u32,
+    /// The limit before it grew, and its latency, if it grew with the last window.
+    from: Option<(f64, f64)>,
+}
+
+const INITIAL: f64 = 1.0;
+/// Answers that first say what the unloaded latency is.
+const FIRST: usize = 4;
+/// A limit that grows by so much with each answer grows by as large a part of itself in a round trip.
+const SLOW_START: f64 = 0.6;
+/// Latency above the unloaded one that is no sign of load.
+const TOLERANCE: f64 = 0.05;
+/// Latency above the unloaded one that ends slow start, and that has the unloaded latency measured anew.
+const QUEUE: f64 = 0.2;
+const FAR: f64 = 0.35;
+/// Latency above the unloaded one that counts as slow, and so many slow answers more than others that are an alarm.
+const SLOW: f64 = std::f64::consts::LN_2;
+const ALARM: u32 = 32;
+/// A share of the answers of a window; the smallest window.
+const LEAST: usize = 16;
+const TRUSTED: usize = 4;
+/// The most samples that the unloaded latency stands for: so it follows.
+const WEIGHT_MAX: f64 = 1_024.0;
+const DRAIN_TO: f64 = 0.6;
+const DRAIN_EVERY: Duration = Duration::from_secs(10);
+const DRAIN_EVERY_MAX: Duration = Duration::from_hours(1);
+/// One part in so many of all time is spent on it, at most.
+const DRAIN_SHARE: u32 = 20;
+/// Growth that was followed by a queue waits for so many answers, where one more is a large part, and for twice as many each time
+/// that it happens again: a destination that does one thing at a time is rarely asked for two.
+const HELD_SMALL: usize = 512;
+const SMALL: usize = 5;
+const FAILURES_MAX: u32 = 6;
+/// Attempts without an answer that say that the destination is lost, and their share.
+const DROPS: usize = 3;
+const DROPS_SHARE: usize = 5;
+
+// === impl Learned ===
+
+impl Learned {
+    /// Finds a limit between 1 and `max`.
+    pub fn new(max: usize) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "some ten thousand")]
+        let max = max.max(1) as f64;
+        Self {
+            limit: INITIAL.min(max),
+            max,
+            phase: Phase::First,
+            window: Window::new(FIRST, 0, false),
+            unloaded: Unloaded { mean: f64::INFINITY, weight: 0.0 },
+            spread: 0.2,
+            growth: Growth::default(),
+            push_back: PushBack::default(),
+            slow: 0,
+            is_suspect: false,
+            good: INITIAL,
+            next_drain: Duration::ZERO,
+            draining_since: Duration::ZERO,
+            now: Duration::ZERO,
+        }
+    }
+
+    fn answered(&mut self, sample: Sample) {
+        if matches!(self.phase, Phase::SlowStart { .. })
+            && float(sample.in_flight) >= self.limit / 2.0
+        {
+            self.limit = (self.limit + SLOW_START).min(self.max);
+        }
+        let seconds = sample.timing.map(|timing| timing.on_wire.as_secs_f64());
+        if self.phase == Phase::Steady
+            && !self.window.is_of_higher_limit()
+            && let Some(seconds) = seconds
+            && self.is_alarmed(seconds)
+        {
+            return self.drain(sample.in_flight, seconds.ln(), true);
+        }
+        if self.window.passes(false) {
+            self.window.answered(seconds, sample.in_flight);
+        } else if let (Phase::Draining(drain), Some(seconds)) = (&mut self.phase, seconds)
+            && drain.is_growing
+        {
+            drain.from_level += (seconds.max(1e-6).ln() - drain.from_level) / 8.0;
+        }
+    }
+
+    /// Whether so many answers are slow that the rest of the window need not be waited for.
+    fn is_alarmed(&mut self, seconds: f64) -> bool {
+        let is_slow = seconds.max(1e-6).ln() > self.unloaded.mean + SLOW;
+        self.slow = if is_slow { self.slow + 1 } else { self.slow.saturating_sub(1) };
+        self.slow >= ALARM
+    }
+
+    /// A window is full: decides.
+    fn decide(&mut self, in_flight: usize) {
+        let counts = self.window.counts();
+        if counts.pushed_back > 0 {
+            return self.pushed_back(counts, in_flight);
+        }
+        self.push_back.ended(self.limit);
+        let Some(level) = self.window.level(TRUSTED) else { return self.open(0) };
+        self.spread += (level.spread.max(0.01) - self.spread) * 0.3;
+        match self.phase {
+            Phase::First => {
+                self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
+                self.phase = Phase::SlowStart { goal: f64::INFINITY, from: self.limit };
+                self.open(0);
+            }
+            Phase::SlowStart { goal, from } => self.started(level, goal, from, in_flight),
+            Phase::Draining(drain) => self.drained(level, drain, in_flight),
+            Phase::Steady => self.steady(level, counts, in_flight),
+        }
+    }
+
+    fn started(&mut self, level: Level, goal: f64, from: f64, in_flight: usize) {
+        let above = level.mean - self.unloaded.mean;
+        let error = self.error(level.count).hypot(self.error_of_unloaded());
+        // Of few, one more is a large part.
+        if above > QUEUE.max(3.0 * error).max(1.2 / self.limit) {
+            self.phase = Phase::Steady;
+            self.schedule();
+            let limit = from * (TOLERANCE - above).exp();
+            self.growth.from = Some((from, self.unloaded.mean));
+            let _former = self.growth.fail(self.limit, level.mean, error);
+            return self.set(limit, in_flight);
+        }
+        // Within the noise; a queue that has begun to grow is not.
+        if above < 2.0 * error {
+            self.unloaded.pool(level);
+        }
+        self.phase = Phase::SlowStart { goal, from: self.limit };
+        if self.limit >= goal.min(self.max) {
+            self.phase = Phase::Steady;
+            self.schedule();
+        }
+        self.open(0);
+    }
+
+    fn steady(&mut self, level: Level, counts: Counts, in_flight: usize) {
+        // A limit that is not used learns nothing.
+        if float(counts.peak) < 0.9 * self.limit.floor() {
+            return self.open(0);
+        }
+        let above = level.mean - self.unloaded.mean;
+        let error = self.error(level.count);
+        if above < -4.5 * error.max(0.02) {
+            self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
+        }
+        let excess = above - error - TOLERANCE;
+        if excess > QUEUE - TOLERANCE
+            && let Some(former) = self.growth.fail(self.limit, level.mean, error)
+        {
+            return self.set(former, in_flight);
+        }
+        if excess > FAR - TOLERANCE && self.is_suspect {
+            return self.drain(in_flight, level.mean, false);
+        }
+        if excess > FAR - TOLERANCE {
+            self.is_suspect = true;
+            return self.open(0);
+        }
+        self.is_suspect = false;
+        if self.now >= self.next_drain {
+            return self.drain(in_flight, level.mean, false);
+        }
+        let is_calm = 2.0 * above < error + TOLERANCE;
+        self.growth.heed(self.limit, excess, is_calm);
+        let grown = self.growth.next(self.limit, level, counts.ended);
+        let limit = self.limit * (-excess.max(0.0)).exp() + grown;
+        let limit = self.push_back.bound(limit, counts.ended);
+        self.set(limit, in_flight);
+    }
+
+    /// Begins to measure the unloaded latency. `level` is that of the limit as it is.
+    fn drain(&mut self, in_flight: usize, level: f64, is_growing: bool) {
+        (self.slow, self.is_suspect, self.draining_since) = (0, false, self.now);
+        let before = self.limit;
+        let drain = Drain { before, from: before, from_level: level, is_growing };
+        self.step_down(drain, in_flight);
+    }
+
+    fn step_down(&mut self, drain: Drain, in_flight: usize) {
+        // What the latency says, if it is a queue.
+        let to = (self.unloaded.mean - drain.from_level).exp().clamp(0.1, DRAIN_TO);
+        self.phase = Phase::Draining(drain);
+        let limit = self.limit.floor() * to;
+        self.set(if limit > 3.0 { limit.ceil() } else { limit.floor() }, in_flight);
+    }
+
+    fn drained(&mut self, level: Level, drain: Drain, in_flight: usize) {
+        let error = self.error(level.count);
+        // A queue is as much shorter as the limit is lower.
+        let lower = (drain.from.floor() / self.limit.floor()).ln();
+        let is_faster = (drain.from_level - level.mean) / lower.max(0.01);
+        let noise = (3.0 * error / lower.max(0.1)).min(0.15);
+        let above = level.mean - self.unloaded.mean;
+        if self.limit > 1.0 && above > TOLERANCE + error && is_faster > 0.75 - noise {
+            let (from, from_level) = (self.limit, level.mean);
+            let drain = Drain { from, from_level, is_growing: false, ..drain };
+            return self.step_down(drain, in_flight);
+        }
+        self.schedule();
+        self.phase = Phase::Steady;
+        let has_changed = lower > 0.0 && level.mean > drain.from_level + 3.0 * error + 0.03;
+        if has_changed {
+            // In the middle of it: begins again with the next window.
+            self.next_drain = self.now;
+            return self.set(drain.before, in_flight);
+        }
+        if above.abs() > 3.0 * error.hypot(self.error_of_unloaded()).max(0.02) {
+            self.growth = Growth::default();
+            self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
+        } else {
+            // The new measurement counts for a quarter at least.
+            self.unloaded.weight = self.unloaded.weight.min(3.0 * float(level.count));
+            self.unloaded.pool(level);
+        }
+        // Steps that were followed by a further one had a queue: the last of them tells how long it was.
+        let queue = drain.from_level - self.unloaded.mean;
+        if queue > 2.0 * TOLERANCE + error {
+            self.set(drain.from * (TOLERANCE - queue).exp(), in_flight);
+        } else {
+            self.set(drain.before, in_flight);
+        }
+    }
+
+    fn pushed_back(&mut self, counts: Counts, in_flight: usize) {
+        if let Phase::Draining(drain) = self.phase {
+            self.limit = drain.before;
+        }
+        self.phase = Phase::Steady;
+        self.growth = Growth::default();
+        match self.push_back.answer(self.limit, counts) {
+            Some(limit) => self.set(limit, in_flight),
+            None => self.open(0),
+        }
+    }
+
+    /// The destination does not answer.
+    fn lost(&mut self, in_flight: usize) {
+        match self.phase {
+            Phase::First | Phase::SlowStart { .. } => {}
+            Phase::Steady => self.good = self.limit,
+            Phase::Draining(drain) => self.good = drain.before,
+        }
+        self.phase = Phase::SlowStart { goal: self.good * 0.95, from: self.limit / 2.0 };
+        self.set(self.limit / 2.0, in_flight);
+    }
+
+    fn set(&mut self, limit: f64, in_flight: usize) {
+        let is_lower = limit < self.limit;
+        self.limit = limit.clamp(1.0, self.max);
+        self.window = Window::new(self.wanted(), in_flight.saturating_sub(1), is_lower);
+    }
+
+    /// A window at the same limit.
+    fn open(&mut self, stale: usize) {
+        self.window = Window::new(self.wanted(), stale, false);
+    }
+
+    /// Answers that a window needs: those of a round trip, and as many as make the noise small.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small and positive"
+    )]
+    fn wanted(&self) -> usize {
+        let quiet = ((self.spread * 1.25 / 0.04).powi(2) as usize).min(256);
+        let limit = self.limit as usize;
+        match self.phase {
+            Phase::First => FIRST,
+            Phase::SlowStart { .. } => limit.max(8),
+            Phase::Draining(_) => limit.max(8).max(quiet.min(4 * limit)),
+            // One too many of few is felt by each answer.
+            Phase::Steady if limit < SMALL => quiet.max(LEAST / 2),
+            Phase::Steady => limit.max(LEAST).max(quiet),
+        }
+    }
+
+    /// The standard error of the mean of so many latencies; some are left out of it.
+    fn error(&self, count: usize) -> f64 {
+        1.25 * self.spread / float(count.max(1)).sqrt()
+    }
+
+    fn error_of_unloaded(&self) -> f64 {
+        1.25 * self.spread / self.unloaded.weight.max(1.0).sqrt()
+    }
+
+    /// Sets the next measurement of the unloaded latency.
+    fn schedule(&mut self) {
+        let took = match self.phase {
+            Phase::Draining(_) => self.now.saturating_sub(self.draining_since),
+            Phase::First | Phase::SlowStart { .. } | Phase::Steady => Duration::ZERO,
+        };
+        let mut period = DRAIN_EVERY;
+        while period < took * DRAIN_SHARE && period < DRAIN_EVERY_MAX {
+            period *= 2;
+        }
+        let periods = self.now.as_millis() / period.as_millis() + 1;
+        self.next_drain = period * u32::try_from(periods).unwrap_or(u32::MAX);
+    }
+}
+
+impl Limit for Learned {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 1 and the maximum"
+    )]
+    fn current(&self) -> usize {
+        self.limit as usize
+    }
+
+    fn learn(&mut self, sample: Sample) {
+        self.now = sample.at;
+        match sample.signal {
+            Signal::Silent => return,
+            Signal::Answered => self.answered(sample),
+            Signal::PushedBack => {
+                if self.window.passes(true) {
+                    self.window.pushed_back();
+                }
+            }
+            Signal::Dropped => {
+                if self.window.passes(true) {
+                    self.window.dropped();
+                }
+            }
+        }
+        let counts = self.window.counts();
+        if counts.dropped >= DROPS && counts.dropped * DROPS_SHARE >= counts.ended {
+            self.lost(sample.in_flight);
+        } else if self.window.is_full() || self.push_back.is_urgent(counts) {
+            self.decide(sample.in_flight);
+        }
+    }
+}
+
+// === impl Unloaded ===
+
+impl Unloaded {
+    fn pool(&mut self, level: Level) {
+        let count = float(level.count);
+        self.mean += (level.mean - self.mean) * count / (count + self.weight);
+        self.weight = (self.weight + count).min(WEIGHT_MAX);
+    }
+}
+
+// === impl Growth ===
+
+impl Growth {
+    /// A window had a queue. If the limit grew before it, gives the limit to return to; the next growth waits twice as long.
+    fn fail(&mut self, limit: f64, level: f64, error: f64) -> Option<f64> {
+        let (former, former_level) = self.from.take()?;
+        // A queue of its own grows by as much as the limit.
+        let expected = (limit.floor() / former.floor()).ln();
+        if expected <= 0.0 || level - former_level < (expected / 2.0).max(4.0 * error) {
+            return None;
+        }
+        self.wait(former);
+        Some(former)
+    }
+
+    fn wait(&mut self, limit: f64) {
+        self.failures = (self.failures + 1).min(FAILURES_MAX);
+        // Where one more is a large part, each try is felt.
+        self.held = if limit < float(SMALL) { HELD_SMALL } else { LEAST } << self.failures;
+        self.calm = 0;
+    }
+
+    /// A window with `limit` was slower than the unloaded destination by `excess` more than is tolerated.
+    fn heed(&mut self, limit: f64, excess: f64, is_calm: bool) {
+        if excess <= 0.0 && self.from.is_some_and(|(from, _)| from.floor() < limit.floor()) {
+            self.failures = 0;
+        }
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
+    }
+
+    /// What a steady `limit` gains with a window of `ended` answers at `level`.
+    fn next(&mut self, limit: f64, level: Level, ended: usize) -> f64 {
+        self.from = (self.held == 0).then_some((limit, level.mean));
+        if self.held > 0 {
+            self.held = self.held.saturating_sub(ended);
+            return 0.0;
+        }
+        // Noise hides a longer queue, and what is unequal about measurements of the unloaded latency weighs less beside it.
+        let step = 0.5 * limit.cbrt() * (1.0 + 6.0 * level.spread);
+        // After some calm windows the knee is far off.
+        let faster = 1.6f64.powi((self.calm - 4).clamp(0, 20));
+        (step * faster).min(0.25 * limit)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of attempts")]
+fn float(count: usize) -> f64 {
+    count as f64
+}
