@@ -104,7 +104,7 @@ const FAR: f64 = 0.35;
 /// Latency above the unloaded one that counts as slow, and so many slow answers more than others that are an alarm.
 const SLOW: f64 = std::f64::consts::LN_2;
 const ALARM: u32 = 32;
-/// A share of the answers of a window; the smallest window.
+/// Answers of the smallest window, and latencies that are enough to decide by.
 const LEAST: usize = 16;
 const TRUSTED: usize = 4;
 /// The most samples that the unloaded latency stands for: so it follows.
@@ -247,7 +247,8 @@ impl Learned {
             return self.open(0);
         }
         self.is_suspect = false;
-        if self.now >= self.next_drain {
+        // The wall clock may be set back.
+        if self.now >= self.next_drain || self.next_drain - self.now > DRAIN_EVERY_MAX {
             return self.drain(in_flight, level.mean, false);
         }
         let is_calm = 2.0 * above < error + TOLERANCE;
@@ -326,7 +327,9 @@ impl Learned {
     /// The destination does not answer.
     fn lost(&mut self, in_flight: usize) {
         match self.phase {
-            Phase::First | Phase::SlowStart { .. } => {}
+            // Nothing is known yet that could be returned to.
+            Phase::First => return self.open(in_flight.saturating_sub(1)),
+            Phase::SlowStart { .. } => {}
             Phase::Steady => self.good = self.limit,
             Phase::Draining(drain) => self.good = drain.before,
         }
@@ -428,6 +431,10 @@ impl Limit for Learned {
 impl Unloaded {
     fn pool(&mut self, level: Level) {
         let count = float(level.count);
+        if self.weight == 0.0 {
+            *self = Self { mean: level.mean, weight: count };
+            return;
+        }
         self.mean += (level.mean - self.mean) * count / (count + self.weight);
         self.weight = (self.weight + count).min(WEIGHT_MAX);
     }

@@ -11,12 +11,32 @@
 mod scenarios;
 mod world;
 
-use flow::{Learned, Limit};
+use std::time::Duration;
+
+use flow::{Learned, Limit, Sample, Signal, Timing};
 use scenarios::scenarios;
 use world::{Outcome, play};
 
 /// The most that it may find.
 const MAX: usize = 20_000;
+
+/// A destination that does not answer at first, and then does ten things at a time.
+#[test]
+fn a_destination_that_is_out_at_first_is_learned_all_the_same() {
+    let mut learned = Learned::new(MAX);
+    for number in 0..20_000u32 {
+        let in_flight = learned.current();
+        let takes = Duration::from_millis(100).mul_f64((in_flight as f64 / 10.0).max(1.0));
+        let is_out = number < 10;
+        learned.learn(Sample {
+            timing: (!is_out).then_some(Timing { waited: Duration::ZERO, on_wire: takes }),
+            signal: if is_out { Signal::Dropped } else { Signal::Answered },
+            in_flight,
+            at: Duration::from_millis(10) * number,
+        });
+    }
+    assert!((8..=16).contains(&learned.current()), "{}", learned.current());
+}
 
 #[test]
 fn the_learned_limit_keeps_its_promises() {
