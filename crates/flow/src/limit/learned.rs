@@ -248,7 +248,8 @@ impl Learned {
         }
         self.is_suspect = false;
         // The wall clock may be set back.
-        if self.now >= self.next_drain || self.next_drain - self.now > DRAIN_EVERY_MAX {
+        if self.now >= self.next_drain || self.next_drain.saturating_sub(self.now) > DRAIN_EVERY_MAX
+        {
             return self.drain(in_flight, level.mean, false);
         }
         let is_calm = 2.0 * above < error + TOLERANCE;
