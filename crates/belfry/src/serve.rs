@@ -7,6 +7,7 @@ mod engine;
 mod engine_tests;
 mod failed;
 mod live;
+mod open_files;
 mod role;
 mod senders;
 mod stages;
@@ -73,6 +74,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
     warn(config);
+    open_files::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
         .thread_name("control")

@@ -158,3 +158,17 @@ fn a_producer_that_loses_its_broker_lets_another_have_its_partitions() {
         process.stop();
     }
 }
+
+#[test]
+fn a_process_may_have_as_many_files_open_as_the_hard_limit_says() {
+    let cluster = Cluster::on_disk(1, &[]);
+    let low = cluster.start_with_open_files("serve", "low", "64");
+    let (soft, hard) = low.open_files();
+    assert_eq!(soft, hard);
+    assert!(low.said().contains(&format!("up to {hard} files may be open")), "{}", low.said());
+    low.stop();
+    let high = cluster.start_with_open_files("serve", "high", &hard);
+    assert_eq!(high.open_files(), (hard.clone(), hard));
+    assert!(!high.said().contains("files may be open"), "{}", high.said());
+    high.stop();
+}

@@ -73,13 +73,26 @@ impl Cluster {
         process
     }
 
+    /// Starts `belfry ROLE` with this soft limit of open files and waits until it works. The hard limit stays.
+    pub(crate) fn start_with_open_files(&self, role: &str, name: &str, limit: &str) -> Process {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", r#"ulimit -Sn "$0" && exec "$@""#, limit]).arg(belfry());
+        let mut process = self.spawn(shell, role, name, "127.0.0.1:0");
+        process.await_ready();
+        process
+    }
+
     /// Starts `belfry ROLE`, and waits for nothing.
     pub(crate) fn start_unready(&self, role: &str, name: &str, listen: &str) -> Process {
+        self.spawn(Command::new(belfry()), role, name, listen)
+    }
+
+    /// Starts `command`, to which the arguments of a process are added.
+    fn spawn(&self, mut command: Command, role: &str, name: &str, listen: &str) -> Process {
         let config = self.directory.path().join(format!("{name}.toml"));
         std::fs::write(&config, self.configuration(listen)).unwrap();
         let log = self.directory.path().join(format!("{name}.log"));
         let stderr = std::fs::File::options().create(true).append(true).open(&log).unwrap();
-        let mut command = Command::new(belfry());
         command.arg(role).arg("--config").arg(&config).envs(self.environment.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let child = command.spawn().unwrap();
@@ -204,6 +217,14 @@ impl Process {
     pub(crate) fn name(&self) -> String {
         let host = rustix::system::uname();
         format!("{}-{}", host.nodename().to_str().unwrap(), self.child.id())
+    }
+
+    /// Its limits of open files, soft and hard, as the kernel shows them.
+    pub(crate) fn open_files(&self) -> (String, String) {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        let mut words = line.split_whitespace().map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
     }
 
     /// The status code of a `GET` without a key; `None` when it cannot be reached.
