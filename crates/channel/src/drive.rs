@@ -7,7 +7,7 @@ use std::time::Duration;
 use flow::Pass;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use notification::{Delivery, Report, limits};
+use notification::{Delivery, Report, Verdict, limits};
 
 use tokio::time::Instant;
 
@@ -16,6 +16,8 @@ use crate::{Attempt, Job, MayStart};
 /// Attempts started before other tasks of the thread get a turn: among them the one that writes what was
 /// started, so the first bytes leave while the rest is still being encoded.
 const STARTS_PER_TURN: usize = 64;
+/// How soon a delivery is due again whose destination does not answer.
+const SHUT_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs `attempt` for every delivery of `job`, as many at a time as the gate admits, and reports each.
 ///
@@ -101,6 +103,8 @@ async fn drive_with<'job, Admit, Make, Attempting>(
         {
             // Asked before the gate, so that what must not start any more needs no place to be handed back.
             let otherwise = pace.may_start(&job).report_otherwise();
+            // Who holds a pass is the one that tries.
+            let otherwise = otherwise.or_else(|| shut_out(&job).filter(|_| held.is_none()));
             let otherwise = otherwise.map(GateAdmission::No).or_else(|| admission.take());
             match otherwise.unwrap_or_else(|| admit(delivery)) {
                 GateAdmission::No(report) => {
@@ -143,6 +147,20 @@ async fn drive_with<'job, Admit, Make, Attempting>(
             pass = wait_to_start(job, admission.as_ref()), if next.is_some() => held = pass,
         }
     }
+}
+
+/// The report of a delivery whose destination does not answer: what waits for it would hold memory and lease in vain, and the store
+/// knows better when to try again. One at a time is tried nevertheless. What must be sent at most once waits: to hand it back it
+/// would have to be marked as begun.
+fn shut_out(job: &Job<'_>) -> Option<Report> {
+    let is_shut = job.fence.is_none() && job.gate.is_shut(|| job.clock.wall());
+    is_shut.then_some(Report::HandedBack { after: SHUT_WAIT })
+}
+
+/// Whether the provider answered an attempt, whatever it was; `None` when it was not made.
+fn is_answer(report: &Report) -> Option<bool> {
+    let Report::Attempted(answer) = report else { return None };
+    Some(matches!(answer.verdict, Verdict::Accepted | Verdict::Refused { .. }))
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass.
@@ -193,7 +211,11 @@ where
             Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
             Err(_elapsed) => Attempt::lost("no answer in time"),
         };
-        pass.finish(finished.signal, finished.timing, job.clock.wall());
+        let at = job.clock.wall();
+        if let Some(is_answer) = is_answer(&finished.report) {
+            pass.note(is_answer, at);
+        }
+        pass.finish(finished.signal, finished.timing, at);
         (delivery.index, finished.report)
     }
 }

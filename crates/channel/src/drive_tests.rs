@@ -248,3 +248,33 @@ async fn who_waits_to_be_admitted_holds_no_place_and_who_is_not_is_reported() {
     let reports = settle.reports.borrow();
     assert_eq!((reports.len(), &reports[&3]), (4, &Report::HandedBack { after: second }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_stops_answering_gets_the_rest_handed_back() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 1_000), Gate::new(Box::new(Fixed(20))));
+    let settle = SettleDouble::new(1_000);
+    let tried = Cell::new(0);
+    drive(job(&chunk, &gate, &settle, clock), async |_| {
+        tried.set(tried.get() + 1);
+        if tried.get() <= 100 {
+            return accepted();
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        Attempt::lost("no answer")
+    })
+    .await;
+    let (mut attempted, mut handed_back) = (0, 0);
+    for report in settle.reports.borrow().values() {
+        match report {
+            Report::Attempted(_) => attempted += 1,
+            Report::HandedBack { after } => {
+                assert_eq!(*after, SHUT_WAIT);
+                handed_back += 1;
+            }
+            Report::Expired => panic!("it does not expire"),
+        }
+    }
+    assert_eq!((attempted, handed_back), (tried.get(), 1_000 - tried.get()));
+    assert!((120..=140).contains(&tried.get()), "{} were tried", tried.get());
+}

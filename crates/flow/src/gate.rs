@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::breaker::Breaker;
 use crate::limit::{Limit, Sample, Signal, Timing};
 
 /// Admits up to `limit` holders of a [`Pass`]. Cloning gives another handle on the same gate.
@@ -30,6 +31,7 @@ pub struct Pass {
 struct GateState {
     limit: RefCell<Box<dyn Limit>>,
     in_flight: Cell<usize>,
+    breaker: Cell<Breaker>,
     /// Hands a wake-up on when the wait that got it is dropped, so none is ever lost.
     freed: Notify,
 }
@@ -39,8 +41,8 @@ struct GateState {
 impl Gate {
     /// A gate governed by `limit`.
     pub fn new(limit: Box<dyn Limit>) -> Self {
-        let inner =
-            GateState { limit: RefCell::new(limit), in_flight: Cell::new(0), freed: Notify::new() };
+        let (limit, breaker) = (RefCell::new(limit), Cell::default());
+        let inner = GateState { limit, in_flight: Cell::new(0), breaker, freed: Notify::new() };
         Self { inner: Rc::new(inner) }
     }
 
@@ -64,6 +66,13 @@ impl Gate {
         }
     }
 
+    /// Whether the destination does not answer, and is being tried: nothing more should be sent to it until that has an end.
+    /// `now` is asked for the wall time, and only if it may be so.
+    pub fn is_shut(&self, now: impl FnOnce() -> Duration) -> bool {
+        let breaker = self.inner.breaker.get();
+        self.inner.in_flight.get() > 0 && breaker.is_suspicious() && breaker.is_open(now())
+    }
+
     /// How many hold a pass.
     pub fn in_flight(&self) -> usize {
         self.inner.in_flight.get()
@@ -84,6 +93,13 @@ impl Gate {
 // === impl Pass ===
 
 impl Pass {
+    /// Says what the attempt came to, at the wall time `at`: see [`Breaker::note`].
+    pub fn note(&self, is_answer: bool, at: Duration) {
+        let mut breaker = self.inner.breaker.get();
+        breaker.note(is_answer, at);
+        self.inner.breaker.set(breaker);
+    }
+
     /// Ends the attempt, at the wall time `at`, and lets the limit learn from it.
     pub fn finish(self, signal: Signal, timing: Option<Timing>, at: Duration) {
         // Counted before the pass is dropped: the sample of a lone attempt says 1.
@@ -135,6 +151,21 @@ mod tests {
         drop(first);
         assert_eq!(gate.in_flight(), 1);
         assert!(gate.enter().now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_destination_that_does_not_answer_is_tried_by_one_at_a_time() {
+        let gate = Gate::new(Box::new(Fixed(100)));
+        let later = || Duration::from_hours(1);
+        for _ in 0..20 {
+            let pass = gate.try_enter().unwrap();
+            pass.note(false, Duration::ZERO);
+        }
+        assert!(!gate.is_shut(later), "nothing is tried");
+        let one = gate.try_enter().unwrap();
+        assert!(gate.is_shut(later));
+        one.note(true, later());
+        assert!(!gate.is_shut(later));
     }
 
     #[test]

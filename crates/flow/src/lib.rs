@@ -3,6 +3,7 @@
 //! - [`clock`]: the only place that reads a clock.
 //! - [`reference`]: the wall time of another machine.
 //! - [`backoff`]: when to try again.
+//! - [`breaker`]: whether a destination answers at all.
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
 //! - [`quota`]: how many in a minute.
 //! - [`worker_deadline`]: until when a worker may start attempts.
@@ -10,6 +11,7 @@
 //! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
 
 pub mod backoff;
+pub mod breaker;
 pub mod clock;
 pub mod gate;
 pub mod limit;
@@ -20,6 +22,7 @@ pub mod throttle;
 pub mod worker_deadline;
 
 pub use backoff::Backoff;
+pub use breaker::Breaker;
 pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
 pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};

@@ -1,0 +1,73 @@
+//! Whether a destination answers at all, from the ends of attempts in a row.
+
+use std::time::Duration;
+
+/// Opens when many attempts in a row came to nothing, and closes with the next answer. Pure arithmetic: the time, since any
+/// instant in the past, comes in.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Breaker {
+    /// Attempts that failed since the last answer.
+    failures: u32,
+    /// The last answer; the first failure, when there was none.
+    since: Option<Duration>,
+}
+
+/// Failures in a row that open it.
+const FAILURES: u32 = 16;
+/// What fails for less time may be a connection that was lost, with all that was under way on it.
+const TROUBLE: Duration = Duration::from_millis(500);
+
+// === impl Breaker ===
+
+impl Breaker {
+    /// An attempt ended at `now`: with an answer, whatever it was, or with none and with "not now".
+    pub fn note(&mut self, is_answer: bool, now: Duration) {
+        if is_answer {
+            *self = Self { failures: 0, since: Some(now) };
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            self.since.get_or_insert(now);
+        }
+    }
+
+    /// Whether it may be open.
+    pub(crate) fn is_suspicious(&self) -> bool {
+        self.failures >= FAILURES
+    }
+
+    /// Whether no more should be tried than one at a time.
+    pub fn is_open(&self, now: Duration) -> bool {
+        self.is_suspicious() && self.since.is_some_and(|since| now.saturating_sub(since) >= TROUBLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_opens_after_many_failures_in_a_row_and_closes_with_an_answer() {
+        let start = Duration::from_hours(500_000);
+        let mut breaker = Breaker::default();
+        (0..FAILURES).for_each(|_| breaker.note(false, start));
+        assert!(!breaker.is_open(start), "as a lost connection has it");
+        assert!(breaker.is_open(start + TROUBLE));
+        breaker.note(true, start + TROUBLE);
+        assert!(!breaker.is_open(start + 2 * TROUBLE));
+        let silent = start + TROUBLE + Duration::from_secs(30);
+        (1..FAILURES).for_each(|_| breaker.note(false, silent));
+        assert!(!breaker.is_open(silent));
+        breaker.note(false, silent);
+        assert!(breaker.is_open(silent), "nothing was answered for half a minute");
+    }
+
+    #[test]
+    fn failures_between_answers_do_not_open_it() {
+        let start = Duration::from_hours(500_000);
+        let mut breaker = Breaker::default();
+        for attempt in 0..10_000 {
+            breaker.note(attempt % 16 == 0, start + Duration::from_secs(attempt));
+            assert!(!breaker.is_open(start + Duration::from_secs(attempt)));
+        }
+    }
+}
