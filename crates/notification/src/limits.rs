@@ -107,12 +107,15 @@ pub const WAL_BYTES: u64 = 1024 * 1024 * 1024;
 /// The weight of a claimed chunk beside its deliveries: the task, message and rows that even a chunk of one
 /// takes. So a slow destination of many one-offs holds about a hundred chunks, not thousands.
 pub const CHUNK_WEIGHT: usize = 64;
-/// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`]. Enough to keep a fast provider busy while the
-/// next claim commits: 8,000 are 100 ms at 80,000 per second.
-pub const LANE_WINDOW: usize = 8 * BATCH_ITEMS;
+/// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`], however many its destination takes: a third
+/// of the common window of those that are not urgent, whose half it is when nothing else is claimed.
+pub const LANE_WINDOW: usize = 64 * BATCH_ITEMS;
 /// Deliveries claimed and unsettled over all lanes, weighed likewise; their bytes have a bound of their own,
 /// [`CLAIMED_BYTES`]. A lane gets at most half of what the lanes before it left.
 pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;
+/// The part of [`CLAIMED_ITEMS`] for destinations that have not answered lately: half, which is 1,960 of them with one delivery
+/// each.
+pub const PROBE_WINDOW: usize = CLAIMED_ITEMS / 2;
 /// Bytes of recipients and contents that the chunks in the queue of a process may hold before no more is claimed, delivered
 /// ones included until their chunk is settled as a whole. They may be in memory twice: as stored, and as written to the wire.
 pub const CLAIMED_BYTES: usize = 32 * 1024 * 1024;

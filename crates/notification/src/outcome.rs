@@ -55,6 +55,8 @@ pub struct Settlement {
     pub at: Timestamp,
     /// Never empty; no index twice.
     pub groups: Vec<OutcomeGroup>,
+    /// Attempts that may be under way to the lane's destination at a time, as its channel saw it last; 0 when that is not known.
+    pub places: usize,
     /// The fallbacks of refused deliveries ([`Draft::in_place_of`]): accepted in the settling transaction, or not at all.
     pub fallbacks: Vec<Draft>,
 }

@@ -42,6 +42,8 @@ pub struct Deliver {
     pub clock: Clock,
     /// Seeds this thread's generators.
     pub seed: u64,
+    /// Sender threads of the process, this one included.
+    pub threads: usize,
 }
 
 /// The parts of a sender thread that all its chunks share.
@@ -54,6 +56,7 @@ struct SenderThread {
     stopping: watch::Receiver<bool>,
     worker_deadline: WorkerDeadline,
     clock: Clock,
+    threads: usize,
 }
 
 /// Chunks taken from the queue at once: one, so that the threads share what is there.
@@ -108,6 +111,7 @@ impl Deliver {
             stopping: self.stopping,
             worker_deadline: self.worker_deadline,
             clock: self.clock,
+            threads: self.threads,
         })
     }
 }

@@ -65,6 +65,7 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
             lowest,
             lane_window: limits::LANE_WINDOW,
             total_window: limits::CLAIMED_ITEMS,
+            probe_window: Some(limits::PROBE_WINDOW),
         };
         let claim = self.claims.claim(request).await?;
         let chunks = claim.chunks.into_iter().map(I::from).collect();

@@ -15,6 +15,8 @@ pub enum Reported {
         chunk: Arc<Chunk>,
         /// By index; no index is reported twice.
         reports: Vec<(u16, Report)>,
+        /// [`Settlement::places`](notification::Settlement::places), as of these reports.
+        places: usize,
     },
     /// Nothing more will be reported of the chunk: acknowledge it once all that was reported is settled.
     Done(Receipt),

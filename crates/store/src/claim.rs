@@ -29,6 +29,13 @@ pub struct ClaimRequest {
     /// Deliveries of all lanes together that may be claimed and unsettled at a time, likewise. Lanes that are
     /// not urgent leave an eighth of it to those that are, and every lane half of what is left to the other lanes.
     pub total_window: usize,
+    /// The part of `total_window` for lanes whose destinations have not answered lately. Each of them is given a few deliveries of
+    /// one chunk, and more when these are answered; one of which every attempt fails is given one at a time, with waits between
+    /// that grow to a minute. One that answers may hold twice [`Settlement::places`], and what it settles in a tenth of a
+    /// second. With `None`, every lane may fill `lane_window`.
+    ///
+    /// [`Settlement::places`]: notification::Settlement::places
+    pub probe_window: Option<usize>,
 }
 
 /// The answer to a claim: chunks, or tickets for them.
@@ -86,11 +93,6 @@ impl ClaimRequest {
         let left = self.total_window_of(priority).saturating_sub(of_all);
         // Rounded up, so that the last place of the window is still given to a lane that has nothing.
         priority <= self.lowest && of_lane < self.lane_window.min(left.div_ceil(2))
-    }
-
-    /// Whether any lane of `priority` may be given more, where all lanes together have `of_all` claimed.
-    pub(crate) fn has_room(&self, priority: Priority, of_all: usize) -> bool {
-        priority <= self.lowest && of_all < self.total_window_of(priority)
     }
 
     /// How many deliveries of all lanes may be claimed before lanes of `priority` get no more.

@@ -23,7 +23,9 @@ async fn worked() -> (Fixture, String) {
     let lease = notification::limits::LEASE;
     let (now, items, lowest) = (fixture.now(), 10, Priority::Bulk);
     let (lane_window, total_window) = (items, items);
-    let request = ClaimRequest { now, lease, items, lowest, lane_window, total_window };
+    let probe_window = None;
+    let request =
+        ClaimRequest { now, lease, items, lowest, lane_window, total_window, probe_window };
     let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
     let groups = vec![OutcomeGroup {
         disposition: Disposition::Ended(State::Delivered),
@@ -34,7 +36,8 @@ async fn worked() -> (Fixture, String) {
         indexes: vec![0],
     }];
     let (chunk, epoch) = (claim.chunks[0].id, claim.chunks[0].epoch);
-    let settlement = Settlement { chunk, epoch, at: fixture.now(), groups, fallbacks: Vec::new() };
+    let settlement =
+        Settlement { chunk, epoch, at: fixture.now(), groups, places: 0, fallbacks: Vec::new() };
     fixture.store.settle(vec![settlement]).await.unwrap();
     fixture.post("/v1/notifications", JSON, notification("a2", r#","priority":"bulk""#)).await;
     let id = first.json()["id"].as_str().unwrap().to_owned();

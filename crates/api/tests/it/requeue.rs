@@ -12,7 +12,9 @@ async fn give_up(fixture: &Fixture, words: &'static str) {
     let lease = notification::limits::LEASE;
     let (now, items, lowest) = (fixture.now(), usize::MAX, Priority::Bulk);
     let (lane_window, total_window) = (items, items);
-    let request = ClaimRequest { now, lease, items, lowest, lane_window, total_window };
+    let probe_window = None;
+    let request =
+        ClaimRequest { now, lease, items, lowest, lane_window, total_window, probe_window };
     let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
     for chunk in claim.chunks {
         let groups = vec![OutcomeGroup {
@@ -24,7 +26,7 @@ async fn give_up(fixture: &Fixture, words: &'static str) {
             indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
         }];
         let (chunk, epoch, at) = (chunk.id, chunk.epoch, fixture.now());
-        let settlement = Settlement { chunk, epoch, at, groups, fallbacks: Vec::new() };
+        let settlement = Settlement { chunk, epoch, at, groups, places: 0, fallbacks: Vec::new() };
         fixture.store.settle(vec![settlement]).await.unwrap();
     }
 }

@@ -214,8 +214,9 @@ impl Stages {
             worker_deadline: parts.backend.worker_deadline(),
             clock: parts.clock,
             seed: parts.random.u64(..),
+            threads: parts.config.delivery.threads(),
         };
-        self.senders = Senders::start(parts.config.delivery.threads(), &deliver)?;
+        self.senders = Senders::start(&deliver)?;
         // It holds a sender of reports: settle ends when the last one is gone, and the threads have theirs.
         drop(deliver);
         let settle = Settle {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{Job, Reports, Sender};
+use flow::Gate;
 use futures_util::FutureExt;
 use notification::{Answer, Chunk, Delivery, Guarantee, Report, limits};
 use queue::Message;
@@ -27,15 +28,17 @@ const DEFECT_WAIT: Duration = Duration::from_mins(1);
 /// Sends the deliveries of one chunk and reports each of them.
 pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk>>) {
     let Message { item: chunk, receipt } = message;
-    let reporter = Reporter::new(Arc::clone(&chunk), thread.reports.clone());
     let lane = &chunk.envelope.lane;
     if let Some(opened) = thread.channels.get(&lane.channel) {
         let lane_gate = thread.lane_gates.get(lane, opened.channel.concurrency());
+        let places = Places { gate: lane_gate.gate.clone(), threads: thread.threads };
+        let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
         let sender = opened.sender.as_ref();
         let run = ChunkRun { thread: &thread, sender, lane_gate: &lane_gate, reporter: &reporter };
         run.send(&chunk).await;
     } else {
         tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
+        let reporter = Reporter::new(&chunk, thread.reports.clone(), None);
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
     }
     // Settle is gone only when the process is on its way out: the store knows what is unsettled.
@@ -58,8 +61,17 @@ struct ChunkRun<'a> {
 struct Reporter {
     chunk: Arc<Chunk>,
     reports: mpsc::Sender<Reported>,
+    places: Option<Places>,
     /// A bit for each index of the batch that was reported.
     reported: RefCell<[u64; limits::BATCH_ITEMS.div_ceil(64)]>,
+}
+
+/// How many attempts may be under way to a lane's destination.
+#[derive(Debug)]
+struct Places {
+    gate: Gate,
+    /// Each has a gate of its own, with about as many places.
+    threads: usize,
 }
 
 // === impl ChunkRun ===
@@ -140,8 +152,8 @@ async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
 // === impl Reporter ===
 
 impl Reporter {
-    fn new(chunk: Arc<Chunk>, reports: mpsc::Sender<Reported>) -> Self {
-        Self { chunk, reports, reported: RefCell::default() }
+    fn new(chunk: &Arc<Chunk>, reports: mpsc::Sender<Reported>, places: Option<Places>) -> Self {
+        Self { chunk: Arc::clone(chunk), reports, places, reported: RefCell::default() }
     }
 
     fn has_reported(&self, index: u16) -> bool {
@@ -164,7 +176,11 @@ impl Reports for Reporter {
                 *word |= 1 << (index % 64);
             }
         }
-        let message = Reported::Deliveries { chunk: Arc::clone(&self.chunk), reports };
+        let places = self
+            .places
+            .as_ref()
+            .map_or(0, |places| places.gate.limit().saturating_mul(places.threads));
+        let message = Reported::Deliveries { chunk: Arc::clone(&self.chunk), reports, places };
         if self.reports.send(message).await.is_err() {
             tracing::warn!(
                 "settle is gone: these reports are lost, and a restart recovers the chunk"

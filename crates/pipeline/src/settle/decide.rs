@@ -17,6 +17,7 @@ use super::RetryPolicy;
 pub(super) struct Decision {
     chunk: Arc<Chunk>,
     policy: RetryPolicy,
+    places: usize,
     groups: Vec<OutcomeGroup>,
     /// The report that opened the group at the same position; equal ones join it, and so share its jitter.
     openers: Vec<Report>,
@@ -26,7 +27,7 @@ pub(super) struct Decision {
 
 impl Decision {
     pub(super) fn new(chunk: Arc<Chunk>, policy: RetryPolicy) -> Self {
-        Self { chunk, policy, groups: Vec::new(), openers: Vec::new() }
+        Self { chunk, policy, places: 0, groups: Vec::new(), openers: Vec::new() }
     }
 
     pub(super) fn chunk(&self) -> &Chunk {
@@ -35,6 +36,11 @@ impl Decision {
 
     pub(super) fn groups(&self) -> &[OutcomeGroup] {
         &self.groups
+    }
+
+    /// Attempts that may be under way to the lane's destination, as of the last reports.
+    pub(super) fn set_places(&mut self, places: usize) {
+        self.places = places;
     }
 
     /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the same: they stay
@@ -77,6 +83,7 @@ impl Decision {
             epoch: chunk.epoch,
             at,
             groups,
+            places: self.places,
             fallbacks,
         })
     }

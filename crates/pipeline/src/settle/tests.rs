@@ -38,7 +38,7 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
         (3, "delivered", vec![(0, Report::Attempted(accepted))]),
     ] {
         let chunk = chunk(number, channel);
-        sender.send(Reported::Deliveries { chunk, reports }).await.unwrap();
+        sender.send(Reported::Deliveries { chunk, reports, places: 0 }).await.unwrap();
     }
     drop(sender);
     let (metrics, mut registry) = (Metrics::default(), Registry::default());

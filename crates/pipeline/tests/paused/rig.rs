@@ -171,6 +171,7 @@ impl Rig {
             worker_deadline: WorkerDeadline::unlimited(),
             clock: self.clock,
             seed: 1,
+            threads: 1,
         };
         let settle = Settle {
             store: Arc::clone(&self.store) as _,
@@ -195,6 +196,7 @@ impl Rig {
             lowest: Priority::Bulk,
             lane_window: usize::MAX,
             total_window: usize::MAX,
+            probe_window: None,
         };
         let claims: &dyn Claims<Ticket> = &*self.store;
         claims.claim(request).await.unwrap().chunks

@@ -65,6 +65,7 @@ pub(crate) fn parts(chunk: &Chunk, part: usize) -> impl Iterator<Item = Settleme
             gone_since: [].into(),
             indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
         }],
+        places: 0,
         fallbacks: Vec::new(),
     })
 }

@@ -17,6 +17,7 @@ mod idempotency;
 mod ingest;
 mod leases;
 mod ledger;
+mod probing;
 mod requeueing;
 mod settling;
 mod slices;
@@ -31,7 +32,7 @@ use notification::Ticket;
 
 use crate::{Claims, Store, Take};
 pub use support::{
-    BroadcastShape, Shape, at, claim_all, claim_request, groups, name, settle_all,
+    BroadcastShape, Shape, at, claim_all, claim_request, groups, groups_in_turn, name, settle_all,
     the_books_balance,
 };
 
@@ -71,6 +72,7 @@ pub async fn exercise_tickets<S: Store + Claims<Ticket> + Take>(
     }
     cases! {
         a_ticket_is_good_once
+        a_ticket_may_be_for_a_part_of_a_chunk
         a_ticket_is_void_when_its_lease_ends_and_another_is_issued
         what_must_not_be_sent_ends_when_its_ticket_is_taken
         what_one_process_holds_the_other_cannot_touch
@@ -155,6 +157,12 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             a_lane_of_large_contents_holds_few_of_them_and_leaves_room_for_others
             what_expired_is_settled_and_not_returned
             changes_tell_of_new_work;
+        probing:
+            an_unproven_lane_is_given_a_few_and_more_when_these_are_answered
+            a_lane_that_fails_is_given_one_at_a_time_and_ever_later
+            what_was_not_sent_tells_nothing
+            what_expired_ends_at_once_however_little_may_be_sent
+            lanes_that_do_not_answer_leave_room_for_those_that_do;
         leases:
             a_lease_that_ended_is_claimed_again_with_a_new_epoch
             a_late_settlement_is_stale

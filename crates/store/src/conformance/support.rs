@@ -132,6 +132,15 @@ pub fn groups(count: usize) -> Vec<RecipientGroup> {
     vec![RecipientGroup { recipients, ..RecipientGroup::new("here".into()) }]
 }
 
+/// Recipients `0`, `1`, ... in groups of one, to two destinations in turn: a broadcast of two of them has two batches.
+pub fn groups_in_turn(count: usize) -> Vec<RecipientGroup> {
+    let group = |(number, destination): (usize, &str)| {
+        let recipients = vec![number.to_string().into()];
+        RecipientGroup { recipients, ..RecipientGroup::new(destination.into()) }
+    };
+    (0..count).zip(["here", "there"].into_iter().cycle()).map(group).collect()
+}
+
 /// An instant.
 pub const fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -153,7 +162,9 @@ pub const fn claim_request(millis: i64) -> ClaimRequest {
     let (items, window) = (usize::MAX, usize::MAX);
     let lowest = Priority::Bulk;
     let (lane_window, total_window) = (window, window);
-    ClaimRequest { now: at(millis), lease: LEASE, items, lowest, lane_window, total_window }
+    let probe_window = None;
+    let now = at(millis);
+    ClaimRequest { now, lease: LEASE, items, lowest, lane_window, total_window, probe_window }
 }
 
 /// Claims everything that is due.
@@ -182,6 +193,7 @@ pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> 
         epoch: chunk.epoch,
         at: at(7),
         groups: vec![group],
+        places: 0,
         fallbacks: Vec::new(),
     }
 }

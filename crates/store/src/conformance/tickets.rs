@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use notification::{Chunk, Disposition, Epoch, Guarantee, Priority, State, Ticket};
 
-use super::support::{Shape, at, claim_all, find, indexes, part, settle_all, settle_one};
+use super::support::{
+    Shape, at, claim_all, claim_request, find, indexes, part, settle_all, settle_one,
+};
 use crate::{Begun, Claims, Mark, Settled, Store, Take};
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
@@ -34,6 +36,24 @@ where
     settle_all(other, chunk, DELIVERED).await;
     assert_eq!(take(one, ticket, 7).await, None);
     assert_eq!(find(one, ids[2]).await.state, State::Delivered);
+}
+
+pub(super) async fn a_ticket_may_be_for_a_part_of_a_chunk<S>(one: &S, other: &S)
+where
+    S: Store + Claims<Ticket> + Take,
+{
+    Shape::default().ingest(one, 20).await;
+    let probe_window = Some(1_000);
+    let request = crate::ClaimRequest { probe_window, total_window: 2_000, ..claim_request(0) };
+    let claim: crate::Claim<Ticket> = one.claim(request).await.unwrap();
+    let [ticket] = claim.chunks[..] else { panic!("{claim:?}") };
+    assert_eq!(ticket.count, 16);
+    let chunk = take(other, ticket, 0).await.unwrap();
+    assert_eq!(indexes(&chunk), (0..16).collect::<Vec<u16>>());
+    settle_all(other, &chunk, DELIVERED).await;
+    let rest = take(other, issue_one(one, 0).await, 0).await.unwrap();
+    assert_eq!(indexes(&rest), [16, 17, 18, 19]);
+    settle_all(one, &rest, DELIVERED).await;
 }
 
 pub(super) async fn a_ticket_is_void_when_its_lease_ends_and_another_is_issued<S>(
@@ -106,7 +126,7 @@ where
 
 async fn issue<S: Claims<Ticket>>(store: &S, millis: i64) -> Vec<Ticket> {
     let lease = Duration::from_millis(TICKET_LEASE_MILLIS.unsigned_abs());
-    let request = crate::ClaimRequest { lease, ..super::claim_request(millis) };
+    let request = crate::ClaimRequest { lease, ..claim_request(millis) };
     store.claim(request).await.unwrap().chunks
 }
 
@@ -134,6 +154,7 @@ fn part_of(ticket: Ticket, indexes: &[u16]) -> notification::Settlement {
         epoch: ticket.epoch,
         at: at(7),
         groups: vec![group],
+        places: 0,
         fallbacks: Vec::new(),
     }
 }

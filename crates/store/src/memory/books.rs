@@ -10,6 +10,7 @@ use notification::{
 
 use crate::rows::claim_load::ChunkLoad;
 use crate::rows::codec::LogLine;
+use crate::rows::evidence::Evidence;
 use crate::rows::packing::KeyUse;
 use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
 
@@ -30,6 +31,9 @@ pub(super) struct Books {
     /// One page per transaction that settled something.
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,
+    pub(super) evidence: HashMap<Lane, Evidence>,
+    /// Lanes that were not proven when they had nothing claimed, and are not.
+    pub(super) probed: BTreeSet<Lane>,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     numbers: u64,

@@ -10,6 +10,8 @@ use super::books::{Books, Piece};
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codec::LogLine;
+use crate::rows::evidence::{Attempts, Standing};
+use crate::rows::room::{DueLane, LaneLoad, TotalLoad};
 use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
 
 impl Books {
@@ -46,7 +48,8 @@ impl Books {
         }
         let mut chunks = Vec::new();
         let mut load = ClaimLoad::new(&request);
-        while let Some(id) = self.next_due(request) {
+        while let Some((id, deliveries)) = self.next_due(request) {
+            self.cut(id, deliveries);
             if ended(self, id) {
                 continue;
             }
@@ -56,6 +59,7 @@ impl Books {
                 break;
             }
             load.add(of_piece);
+            self.note_probe(&piece, request);
             let piece = self.lease(id, piece, now.plus(request.lease));
             chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();
@@ -96,19 +100,48 @@ impl Books {
         piece
     }
 
-    /// The chunk whose turn it is, if one is due.
-    fn next_due(&self, request: ClaimRequest) -> Option<ChunkId> {
+    /// The chunk whose turn it is, if one is due, and how many of its deliveries may be claimed.
+    fn next_due(&self, request: ClaimRequest) -> Option<(ChunkId, usize)> {
         let due = self.chunks.iter().filter(|(_, piece)| {
             piece.lease_until.is_none()
                 && piece.due_at <= request.now
-                && self.is_open(self.lane_of(piece), request)
+                && self.room_of(piece, request) > 0
         });
         let turn = |(id, piece): &(&ChunkId, &Piece)| {
             let lane = self.lane_of(piece);
             let served = self.last_served.get(lane).copied().unwrap_or(0);
             (lane.priority, served, lane.clone(), piece.due_at, **id)
         };
-        due.min_by_key(turn).map(|(&id, _)| id)
+        due.min_by_key(turn).map(|(&id, piece)| (id, self.room_of(piece, request)))
+    }
+
+    /// Leaves `count` members in a chunk that has more; the rest are one of their own.
+    fn cut(&mut self, id: ChunkId, count: usize) {
+        let Some(piece) = self.chunks.get_mut(&id).filter(|piece| piece.members.len() > count)
+        else {
+            return;
+        };
+        let rest = piece.members.split_off(count);
+        let rest = piece.part(piece.due_at, rest);
+        self.add_piece(rest);
+    }
+
+    /// The lane counts among those that are probed until its destination answers.
+    fn note_probe(&mut self, piece: &Piece, request: ClaimRequest) {
+        let lane = self.lane_of(piece).clone();
+        let evidence = self.evidence.get(&lane).copied().unwrap_or_default();
+        if matches!(evidence.standing(request.now), Standing::Proven { .. }) {
+            self.probed.remove(&lane);
+        } else if self.load_of(|of| *of == lane).weight == 0 {
+            self.probed.insert(lane);
+        }
+    }
+
+    pub(super) fn note_attempts(&mut self, lane: Lane, attempts: Attempts) {
+        if attempts.answered > 0 {
+            self.probed.remove(&lane);
+        }
+        self.evidence.entry(lane).or_default().note(attempts);
     }
 
     /// Settles what expired or is suppressed; true when nothing of the chunk is left.
@@ -259,23 +292,52 @@ impl Books {
     }
 
     fn next_at(&self, request: ClaimRequest) -> Option<Timestamp> {
-        let open = |piece: &&Piece| self.is_open(self.lane_of(piece), request);
         let ready = self.chunks.values().filter(|piece| piece.lease_until.is_none());
+        let at = |piece: &Piece| {
+            if self.room_of(piece, request) > 0 {
+                return Some(piece.due_at);
+            }
+            let opens_at = self.opens_at(self.lane_of(piece), request)?;
+            let then = ClaimRequest { now: opens_at, ..request };
+            (self.room_of(piece, then) > 0).then(|| piece.due_at.max(opens_at))
+        };
         let leases = self.chunks.values().filter_map(|piece| piece.lease_until);
-        ready.filter(open).map(|piece| piece.due_at).chain(leases).min()
+        ready.filter_map(at).chain(leases).min()
     }
 
-    /// Whether the windows of `lane` are not full.
-    fn is_open(&self, lane: &Lane, request: ClaimRequest) -> bool {
-        if self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel)) {
-            return false;
+    /// Until when the lane is closed because every attempt fails.
+    fn opens_at(&self, lane: &Lane, request: ClaimRequest) -> Option<Timestamp> {
+        match self.evidence.get(lane)?.standing(request.now) {
+            Standing::Failing { closed_until } => Some(closed_until),
+            Standing::Proven { .. } | Standing::Unproven => None,
         }
-        let leased = || self.chunks.values().filter(|piece| piece.lease_until.is_some());
-        let weight =
-            |piece: &Piece| piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
-        let of_lane = leased().filter(|piece| self.lane_of(piece) == lane);
-        let (of_lane, of_all) = (of_lane.map(weight).sum(), leased().map(weight).sum());
-        request.is_open(lane.priority, of_lane, of_all)
+    }
+
+    /// How many deliveries of a chunk that is ready may be claimed.
+    fn room_of(&self, piece: &Piece, request: ClaimRequest) -> usize {
+        let lane = self.lane_of(piece);
+        if self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel)) {
+            return 0;
+        }
+        let evidence = self.evidence.get(lane).copied().unwrap_or_default();
+        let load = self.load_of(|of| of == lane);
+        let total = TotalLoad {
+            weight: self.load_of(|_| true).weight,
+            probes: self.load_of(|of| self.probed.contains(of)).weight,
+        };
+        let (priority, due_at) = (lane.priority, piece.due_at);
+        request.room_of(DueLane { priority, due_at, load, evidence: &evidence }, total)
+    }
+
+    /// What is claimed of all lanes of a kind.
+    fn load_of(&self, is_meant: impl Fn(&Lane) -> bool) -> LaneLoad {
+        let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
+        let mut load = LaneLoad::default();
+        for piece in leased.filter(|piece| is_meant(self.lane_of(piece))) {
+            load.deliveries += piece.members.len();
+            load.weight += piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
+        }
+        load
     }
 
     fn leased(&self, which: impl Fn(Timestamp) -> bool) -> Vec<ChunkId> {

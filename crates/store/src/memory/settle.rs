@@ -7,6 +7,7 @@ use notification::{
 
 use super::books::{Books, Piece};
 use crate::rows::codec::LogLine;
+use crate::rows::evidence::Attempts;
 use crate::{CancelTarget, Cancelled, Requeued, Settled, Suppression};
 
 impl Books {
@@ -20,6 +21,8 @@ impl Books {
         if piece.epoch != settlement.epoch || piece.lease_until.is_none() || !all_unsettled {
             return Settled::Stale;
         }
+        let lane = self.lane_of(&piece).clone();
+        self.note_attempts(lane, Attempts::of(settlement));
         for group in &settlement.groups {
             self.settle_group(&piece, group, settlement.at);
         }

@@ -9,8 +9,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use notification::{Timestamp, limits};
+use notification::Timestamp;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use super::columns::{chunk_at, narrow, select_chunk};
 use super::transaction::{Failure, Transaction};
@@ -29,8 +30,8 @@ pub(super) struct LookAhead {
 /// Ready chunks of one lane that were read and not chosen yet.
 #[derive(Debug)]
 struct Ahead {
-    /// Ours, and about how many bytes each holds.
-    chunks: VecDeque<(ChunkRow, usize)>,
+    /// Ours.
+    chunks: VecDeque<(ChunkRow, OfBatch)>,
     /// How many are read at once.
     limit: i64,
     /// How many are looked at for that, of all workers.
@@ -42,11 +43,20 @@ struct Ahead {
     is_all: bool,
 }
 
+/// What the batch of a chunk says of the chunk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfBatch {
+    /// About how many bytes its members have each for itself.
+    own_bytes: usize,
+    /// Bytes of the content that all of them share.
+    shared_bytes: usize,
+    expires_at: Option<Timestamp>,
+}
+
 /// The next chunk of a lane, as far as it was read.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// This chunk, with about so many bytes.
-    Chunk(ChunkRow, usize),
+    Chunk(ChunkRow, OfBatch),
     /// Nothing that is due before this instant. More was not looked at.
     NotBefore(Timestamp),
     Nothing,
@@ -68,9 +78,9 @@ const LANES_AHEAD: usize = 64;
 
 /// Ours among the next chunks of lanes, and the last one of these, whosever it is.
 const SELECT_READY: &str = select_chunk!(
-    ", (SELECT octet_length(items)::int8 * chunk.count / greatest(batch.count, 1) \
-          + coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0) \
-        FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch) AS bytes, \
+    ", (SELECT ARRAY[octet_length(items)::int8 * chunk.count / greatest(batch.count, 1), \
+          coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0), batch.expires_at] \
+        FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch) AS of_batch, \
      partition = ANY($4) AS is_ours, is_last, place \
      FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (of_lane, after_due, after_id) CROSS JOIN LATERAL ( \
        SELECT * FROM ( \
@@ -93,8 +103,8 @@ impl LookAhead {
     /// The next chunk of the lane; `None` when more must be read first.
     fn next(&self, lane: LaneId, now: Timestamp) -> Option<Next> {
         let known = self.lanes.get(&lane)?;
-        if let Some((chunk, bytes)) = known.chunks.front() {
-            return Some(Next::Chunk(chunk.clone(), *bytes));
+        if let Some((chunk, of_batch)) = known.chunks.front() {
+            return Some(Next::Chunk(chunk.clone(), *of_batch));
         }
         if known.is_all {
             return Some(Next::Nothing);
@@ -124,6 +134,27 @@ impl LookAhead {
         let looked_at = looked_at.min(LOOK_AT_MAX);
         self.left -= looked_at;
         (limit.min(LOOK_AHEAD_MAX), looked_at)
+    }
+}
+
+// === impl OfBatch ===
+
+impl OfBatch {
+    fn read(row: &Row) -> Result<Self, Error> {
+        let columns: Option<Vec<Option<i64>>> = row.try_get("of_batch")?;
+        let column = |place: usize| columns.as_ref()?.get(place).copied().flatten();
+        let bytes = |place| usize::try_from(column(place).unwrap_or(0)).unwrap_or(0);
+        let expires_at = column(2).map(Timestamp::from_millis);
+        Ok(Self { own_bytes: bytes(0), shared_bytes: bytes(1), expires_at })
+    }
+
+    /// About how many bytes `some` of `all` members hold.
+    pub(super) fn bytes(self, some: usize, all: usize) -> usize {
+        self.own_bytes * some / all.max(1) + self.shared_bytes
+    }
+
+    pub(super) fn is_expired(self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 }
 
@@ -188,7 +219,7 @@ impl Transaction<'_> {
             ahead.lanes.insert(*lane, Ahead { chunks, limit, looked_at, end, is_all: true });
         }
         for row in &rows {
-            let mut chunk = chunk_at(row)?;
+            let chunk = chunk_at(row)?;
             let Some(known) = ahead.lanes.get_mut(&chunk.lane) else { continue };
             let (is_ours, is_last): (bool, bool) =
                 (row.try_get("is_ours")?, row.try_get("is_last")?);
@@ -198,10 +229,8 @@ impl Transaction<'_> {
                 known.end = Some((chunk.due_at.millis(), chunk.id.0.cast_signed()));
             }
             if is_ours {
-                let bytes = row.try_get::<_, Option<i64>>("bytes")?.unwrap_or(0);
-                let bytes = usize::try_from(bytes).unwrap_or(0);
-                chunk.weight = limits::weight_of_bytes(chunk.count, bytes);
-                known.chunks.push_back((chunk, bytes));
+                let of_batch = OfBatch::read(row)?;
+                known.chunks.push_back((chunk, of_batch));
             }
         }
         for lane in wanted {

@@ -4,23 +4,25 @@
 //! a time, and from its beginning again now and then. A lane keeps a watermark, below which nothing ready of ours is left,
 //! so no look at the index passes what was claimed before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::{ChunkId, Lane, Name, Timestamp, limits};
+use notification::{ChunkId, Epoch, Lane, Name, Timestamp, limits};
 use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ahead::{LookAhead, Next};
 use super::columns::{lane_at, narrow, signed};
-use super::transaction::{Failure, Transaction};
+use super::lease::Lease;
+use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
-use super::writer_state::Claiming;
 use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codes::LaneId;
 use crate::rows::due::LANES_PER_PAGE;
-use crate::rows::model::ChunkRow;
+use crate::rows::lanes::Turn;
+use crate::rows::model::{ChunkRow, NewChunk};
+use crate::rows::room::LaneLoad;
 use crate::{ClaimRequest, Offer, StoreError};
 
 /// Lanes with something ready behind a place, in the order of the index: each hop of the recursion is one step from an entry
@@ -35,8 +37,16 @@ pub(super) const SELECT_DUE: &str = "WITH RECURSIVE due (span, lane, due_at) AS 
      SELECT lane.id, channel, destination, priority, due_at \
      FROM (SELECT * FROM due LIMIT $3) AS page JOIN lane ON lane.id = page.lane";
 const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
-     (sum(count + weight) + count(*) * $2)::int8, min(lease_until) FROM chunk JOIN lane ON lane.id = lane \
+     (sum(count + weight) + count(*) * $2)::int8, min(lease_until), sum(count)::int8 FROM chunk JOIN lane ON lane.id = lane \
      WHERE lease_until IS NOT NULL AND partition = ANY($1) GROUP BY lane.id";
+
+/// Chunks to be claimed.
+#[derive(Debug, Default)]
+struct Chosen {
+    chunks: Vec<ChunkRow>,
+    /// What was cut off some of them.
+    rests: HashMap<ChunkId, NewChunk>,
+}
 
 /// Parks what goes by other channels.
 #[derive(Debug)]
@@ -72,25 +82,50 @@ impl Transaction<'_> {
             window.saturating_mul(membership.consumers).div_ceil(membership.producers.max(1))
         };
         let (lane_window, total_window) = (share(request.lane_window), share(request.total_window));
-        ClaimRequest { lane_window, total_window, ..request }
+        let probe_window = request.probe_window.map(share);
+        ClaimRequest { lane_window, total_window, probe_window, ..request }
     }
 
-    /// The due chunks that may be claimed now, in turn; those whose leases ended are due again first.
-    pub(super) async fn choose(&mut self, request: ClaimRequest) -> Result<Vec<ChunkRow>, Failure> {
+    /// Leases the due chunks that may be claimed now, in turn; those whose leases ended are due again first. Returns them as
+    /// they were before.
+    pub(super) async fn claim(
+        &mut self,
+        request: ClaimRequest,
+        lease: Lease,
+    ) -> Result<Vec<ChunkRow>, Failure> {
+        let Chosen { mut chunks, rests } = self.choose(request).await?;
+        let leased = self.lease(&chunks, lease).await?;
+        chunks.retain(|chunk| leased.contains(&chunk.id));
+        let mut writes = Writes::default();
+        for chunk in &chunks {
+            // Only now: what is not leased may be cut by another process.
+            if let Some(rest) = rests.get(&chunk.id) {
+                let leased = ChunkRow { epoch: Epoch(chunk.epoch.0 + 1), ..chunk.clone() };
+                writes.shrink(&leased, &chunk.members());
+                writes.rest(rest.clone());
+                // Of this process's partition, as what it was cut off: it is nothing new to others.
+                self.state.claiming.add_due(rest.lane, rest.due_at);
+            }
+        }
+        self.write(writes).await?;
+        Ok(chunks)
+    }
+
+    async fn choose(&mut self, request: ClaimRequest) -> Result<Chosen, Failure> {
         self.reload().await?;
         self.end_overdue_leases(request.now).await?;
         self.read_due(&request).await?;
         self.resolve_unknown_lanes().await?;
         let mut ahead = LookAhead::default();
-        let mut chosen = Vec::new();
+        let mut chosen = Chosen::default();
         let mut load = ClaimLoad::new(&request);
         while load.items() < limits::TRANSACTION_ITEMS
-            && let Some(lane) = self.state.claiming.lanes.next(&request)
+            && let Some(Turn { lane, deliveries }) = self.state.claiming.lanes.next(&request)
         {
             let next = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
-            let (first, bytes) = match next {
-                Next::Chunk(first, bytes) if first.due_at <= request.now => (first, bytes),
+            let (mut first, of_batch) = match next {
+                Next::Chunk(first, of_batch) if first.due_at <= request.now => (first, of_batch),
                 Next::NotBefore(at) if at <= request.now => {
                     // The next claim goes on with it, when the other lanes have had their turns.
                     lanes.served(lane, Some(at));
@@ -101,11 +136,17 @@ impl Transaction<'_> {
                     continue;
                 }
             };
+            let whole = first.count;
+            // What has expired ends whole, however many may be sent.
+            let is_expired = of_batch.is_expired(request.now);
+            let rest = if is_expired { None } else { first.cut(deliveries) };
+            let bytes = of_batch.bytes(first.count, whole);
             let of_first = first.load(bytes);
             if !load.fits(of_first) {
                 break;
             }
             load.add(of_first);
+            first.weight = limits::weight_of_bytes(first.count, bytes);
             // Before it is leased: if the lease is lost, or the transaction, all of this is read anew.
             if let Some(place) = ahead.pop(lane) {
                 self.move_watermark(lane, place, request.now);
@@ -113,9 +154,11 @@ impl Transaction<'_> {
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
             lanes.add_claimed(lane, first.count);
-            lanes.add_weight(lane, first.weight);
+            lanes.add_load(lane, LaneLoad { deliveries: 0, weight: first.weight });
+            // Of the rest it is told when it is there.
             lanes.served(lane, second.due_at());
-            chosen.push(first);
+            chosen.rests.extend(rest.map(|rest| (first.id, rest)));
+            chosen.chunks.push(first);
         }
         Ok(chosen)
     }
@@ -158,7 +201,7 @@ impl Transaction<'_> {
         if self.state.claiming.read_for == now_for {
             return Ok(());
         }
-        self.state.claiming = Claiming::default();
+        self.state.claiming = std::mem::take(&mut self.state.claiming).anew();
         self.state.claiming.lanes.offer(self.state.offered.clone());
         if partitions.is_empty() {
             self.state.claiming.read_for = now_for;
@@ -172,7 +215,11 @@ impl Transaction<'_> {
                 claiming.lanes.add(id, lane);
             }
             let weight: i64 = row.try_get(4)?;
-            claiming.lanes.add_weight(id, usize::try_from(weight).unwrap_or(0));
+            let deliveries: i64 = row.try_get(6)?;
+            let [deliveries, weight] =
+                [deliveries, weight].map(|count| usize::try_from(count).unwrap_or(0));
+            // Probes that are not answered would fill the window of the others.
+            claiming.lanes.restore_load(id, LaneLoad { deliveries, weight }, self.begun_at);
             let until = Timestamp::from_millis(row.try_get(5)?);
             claiming.leases.insert((until, ChunkId(0)));
         }

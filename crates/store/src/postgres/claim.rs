@@ -67,10 +67,8 @@ impl Request for ClaimChunks {
         let now = transaction.no_later(self.0.now);
         let request = ClaimRequest { now, ..self.0 };
         let lease = Lease { until: now.plus(request.lease), is_ticket: false, is_guarded: true };
-        let chosen = transaction.choose(request).await?;
-        let leased = transaction.lease(&chosen, lease).await?;
-        let chosen = chosen.into_iter().filter(|chunk| leased.contains(&chunk.id)).collect();
-        let chunks = transaction.open(chosen, now, lease).await?;
+        let claimed = transaction.claim(request, lease).await?;
+        let chunks = transaction.open(claimed, now, lease).await?;
         Ok(Claim { chunks, next_at: transaction.claim_again_at(&request) })
     }
 }
@@ -84,10 +82,9 @@ impl Request for IssueTickets {
         let request = transaction.share_of(ClaimRequest { now, ..self.0 });
         let lease =
             Lease { until: request.now.plus(request.lease), is_ticket: true, is_guarded: true };
-        let chosen = transaction.choose(request).await?;
-        let leased = transaction.lease(&chosen, lease).await?;
-        let mut chunks = Vec::with_capacity(chosen.len());
-        for chunk in chosen.iter().filter(|chunk| leased.contains(&chunk.id)) {
+        let claimed = transaction.claim(request, lease).await?;
+        let mut chunks = Vec::with_capacity(claimed.len());
+        for chunk in &claimed {
             chunks.push(Ticket {
                 chunk: chunk.id,
                 epoch: Epoch(chunk.epoch.0 + 1),

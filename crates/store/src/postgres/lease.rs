@@ -11,6 +11,7 @@ use super::transaction::{Failure, Transaction, Writes};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
+use crate::rows::room::LaneLoad;
 use crate::rows::settlement;
 
 /// A lease to be written.
@@ -101,7 +102,8 @@ impl Transaction<'_> {
             self.end_lease(&mut writes, &chunk, now, "lease ended");
             // This process claims on in the same transaction, from partitions that are its own.
             let weight = chunk.count + chunk.weight + limits::CHUNK_WEIGHT;
-            self.state.claiming.lanes.free(chunk.lane, weight);
+            let load = LaneLoad { deliveries: chunk.count, weight };
+            self.state.claiming.lanes.free(chunk.lane, load);
             self.state.claiming.add_due(chunk.lane, chunk.due_at);
             unleased.push(chunk);
         }

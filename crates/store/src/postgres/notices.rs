@@ -8,6 +8,8 @@ use notification::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::rows::codes::LaneId;
+use crate::rows::evidence::Attempts;
+use crate::rows::room::LaneLoad;
 
 /// A change that another part of the system, in this process or another one, should know once it is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +17,9 @@ pub(super) enum Notice {
     /// A chunk of the lane is ready, due at this instant.
     Due(LaneId, Timestamp),
     /// So much of what was claimed from the partition in this lane is settled or due again.
-    Freed(i16, LaneId, usize),
+    Freed(i16, LaneId, LaneLoad),
+    /// What settlements tell of the lane's destination.
+    Tried(LaneId, Attempts),
     /// More changed than notices can say: read everything anew.
     Everything,
 }
@@ -75,7 +79,13 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
     for notice in notices {
         let word = match notice {
             Notice::Due(lane, at) => format!(" d{lane}:{}", at.millis()),
-            Notice::Freed(partition, lane, weight) => format!(" f{partition}:{lane}:{weight}"),
+            Notice::Freed(partition, lane, LaneLoad { deliveries, weight }) => {
+                format!(" f{partition}:{lane}:{weight}:{deliveries}")
+            }
+            Notice::Tried(lane, Attempts { at, answered, has_failed, is_handed_back, places }) => {
+                let [failed, back] = [*has_failed, *is_handed_back].map(u8::from);
+                format!(" t{lane}:{}:{answered}:{failed}:{back}:{places}", at.millis())
+            }
             // No notice has this word, and what a process does not understand is everything to it.
             Notice::Everything => return vec![format!("{worker} *")],
         };
@@ -101,7 +111,19 @@ pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
             "f" => {
                 let (partition, lane) =
                     (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
-                Some(Notice::Freed(partition, lane, numbers.next()?.parse().ok()?))
+                let weight = numbers.next()?.parse().ok()?;
+                let deliveries = numbers.next()?.parse().ok()?;
+                Some(Notice::Freed(partition, lane, LaneLoad { deliveries, weight }))
+            }
+            "t" => {
+                let lane = numbers.next()?.parse().ok()?;
+                let at = Timestamp::from_millis(numbers.next()?.parse().ok()?);
+                let answered = numbers.next()?.parse().ok()?;
+                let has_failed = numbers.next()? != "0";
+                let is_handed_back = numbers.next()? != "0";
+                let places = numbers.next()?.parse().ok()?;
+                let attempts = Attempts { at, answered, has_failed, is_handed_back, places };
+                Some(Notice::Tried(lane, attempts))
             }
             _ => None,
         }
@@ -115,14 +137,29 @@ pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
 mod tests {
     use super::*;
 
+    const FREED: LaneLoad = LaneLoad { deliveries: 1_000, weight: 1_064 };
+
+    const TRIED: Attempts = Attempts {
+        at: Timestamp::from_millis(5),
+        answered: 7,
+        has_failed: true,
+        is_handed_back: false,
+        places: 32,
+    };
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
     #[test]
     fn notices_survive_being_sent() {
         let notices = [
-            Notice::Due(7, Timestamp::from_millis(1_800_000_000_000)),
-            Notice::Freed(63, 8, 1_064),
+            Notice::Due(7, at(1_800_000_000_000)),
+            Notice::Freed(63, 8, FREED),
+            Notice::Tried(9, TRIED),
         ];
         assert_eq!(from_payload(&to_payloads(5, &notices)[0]), (Some(5), notices.to_vec()));
-        for payload in ["5 *", "5 x1", "5 d1", "5 d1:x", "5 f1:2", "5 ü"] {
+        for payload in ["5 *", "5 x1", "5 d1", "5 d1:x", "5 f1:2:3", "5 t1:2:3:4", "5 ü"] {
             assert_eq!(from_payload(payload), (Some(5), vec![Notice::Everything]), "{payload}");
         }
         let due = |lane| Notice::Due(lane, Timestamp::from_millis(lane));
@@ -140,10 +177,10 @@ mod tests {
     #[test]
     fn a_notice_that_finds_no_room_becomes_one_to_read_everything() {
         let (sender, mut receiver) = channel(1);
-        sender.send(vec![Notice::Freed(1, 2, 3)]);
-        sender.send(vec![Notice::Freed(4, 5, 6)]);
+        sender.send(vec![Notice::Freed(1, 2, FREED)]);
+        sender.send(vec![Notice::Freed(4, 5, FREED)]);
         assert_eq!(receiver.next(), Some(vec![Notice::Everything]));
-        assert_eq!(receiver.next(), Some(vec![Notice::Freed(1, 2, 3)]));
+        assert_eq!(receiver.next(), Some(vec![Notice::Freed(1, 2, FREED)]));
         assert_eq!(receiver.next(), None);
     }
 }

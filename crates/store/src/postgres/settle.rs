@@ -10,6 +10,7 @@ use super::suppress::SuppressionReport;
 use super::transaction::{Failure, Transaction, Writes};
 use super::writer::Request;
 use crate::rows::codes;
+use crate::rows::evidence::Attempts;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
 use crate::rows::settlement;
@@ -53,6 +54,7 @@ impl Request for SettleChunks {
             }
             writes.shrink(chunk, &applied.rest);
             let remaining = applied.rest.len();
+            transaction.tried(chunk.lane, Attempts::of(settlement));
             transaction.freed(chunk, chunk.count - remaining, remaining == 0);
             transaction.effects.settled += (chunk.count - remaining) as u64;
             answers.push(Settled::Applied { remaining });

@@ -14,10 +14,11 @@ use super::connection::Session;
 use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
-use super::writer_state::{Effects, WriterState, partition_of};
+use super::writer_state::{Effects, Membership, WriterState, partition_of};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
+use crate::rows::evidence::Attempts;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::packing::{BatchPacker, KeyUse};
@@ -46,6 +47,8 @@ pub(super) type TenantKey = (Name, ByteString);
 pub(super) struct Writes {
     log: Vec<(i64, Vec<u8>)>,
     chunks: Vec<NewChunk>,
+    /// Chunks that were cut off others.
+    rests: Vec<NewChunk>,
     gone: Vec<Gone>,
     kept: Vec<Kept>,
 }
@@ -260,8 +263,22 @@ impl<'a> Transaction<'a> {
             self.state.claiming.leases.remove(&(until, chunk.id));
         }
         let partition = partition_of(chunk.batch);
-        *self.effects.freed.entry((partition, chunk.lane)).or_default() += weight;
+        let freed = self.effects.freed.entry((partition, chunk.lane)).or_default();
+        freed.deliveries += items;
+        freed.weight += weight;
         self.effects.woke = true;
+    }
+
+    /// Settlements tell so much of the lane's destination.
+    pub(super) fn tried(&mut self, lane: LaneId, mut attempts: Attempts) {
+        let Membership { consumers, producers, .. } = *self.state.membership.borrow();
+        // Each producer may fill its share of what all consumers take, and this is what one takes.
+        let places = attempts.places.saturating_mul(consumers.max(1));
+        attempts.places = places.div_ceil(producers.max(1));
+        if !attempts.tell_nothing() {
+            let known = self.effects.attempts.entry(lane);
+            known.and_modify(|known| known.merge(attempts)).or_insert(attempts);
+        }
     }
 
     /// Chunks by number, locked in the order of their numbers.
@@ -308,10 +325,11 @@ impl<'a> Transaction<'a> {
     }
 
     /// Writes rows, in one flight.
-    pub(super) async fn write(&mut self, writes: Writes) -> Result<(), Failure> {
+    pub(super) async fn write(&mut self, mut writes: Writes) -> Result<(), Failure> {
         for chunk in &writes.chunks {
             self.due(chunk.lane, chunk.due_at);
         }
+        writes.chunks.append(&mut writes.rests);
         let session = self.session;
         let log = session.prepared(INSERT_LOG).await?;
         let chunk = session.prepared(INSERT_CHUNK).await?;
@@ -376,6 +394,11 @@ impl Writes {
 
     pub(super) fn chunk(&mut self, chunk: NewChunk) {
         self.chunks.push(chunk);
+    }
+
+    /// A chunk that was cut off another one. No process is told of it.
+    pub(super) fn rest(&mut self, chunk: NewChunk) {
+        self.rests.push(chunk);
     }
 
     /// Leaves only `rest` in a chunk; an empty chunk is gone.

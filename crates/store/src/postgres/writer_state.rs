@@ -12,8 +12,10 @@ use super::notices::Notice;
 use super::notify::NotifyPolicy;
 use super::time::DatabaseTime;
 use crate::rows::codes::LaneId;
+use crate::rows::evidence::Attempts;
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
+use crate::rows::room::LaneLoad;
 
 /// Which part of the cluster this process is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,7 +79,9 @@ pub(super) struct Effects {
     /// Lanes with a chunk that became ready, and the earliest instant at which one is due.
     pub(super) dues: BTreeMap<LaneId, Timestamp>,
     /// So much of what was claimed from a partition in a lane is settled or due again.
-    pub(super) freed: BTreeMap<(i16, LaneId), usize>,
+    pub(super) freed: BTreeMap<(i16, LaneId), LaneLoad>,
+    /// What settlements tell of the destinations of lanes.
+    pub(super) attempts: BTreeMap<LaneId, Attempts>,
     pub(super) lanes: Vec<(Lane, LaneId)>,
     /// Deliveries that this process settled.
     pub(super) settled: u64,
@@ -163,12 +167,13 @@ impl WriterState {
         let claiming = &mut self.claiming;
         match *notice {
             Notice::Due(lane, at) => claiming.add_due(lane, at),
-            Notice::Freed(partition, lane, weight) => {
+            Notice::Freed(partition, lane, load) => {
                 // What other workers' partitions have claimed is not counted here.
                 if self.membership.borrow().partitions.contains(&partition) {
-                    claiming.lanes.free(lane, weight);
+                    claiming.lanes.free(lane, load);
                 }
             }
+            Notice::Tried(lane, attempts) => claiming.lanes.note_attempts(lane, attempts),
             Notice::Everything => self.invalidate(),
         }
     }
@@ -181,14 +186,20 @@ impl Effects {
     pub(super) fn notices(&self) -> Vec<Notice> {
         let dues = self.dues.iter().map(|(&lane, &at)| Notice::Due(lane, at));
         let freed = self.freed.iter();
-        let freed = freed.map(|(&(its, lane), &weight)| Notice::Freed(its, lane, weight));
-        dues.chain(freed).collect()
+        let freed = freed.map(|(&(its, lane), &load)| Notice::Freed(its, lane, load));
+        let tried = self.attempts.iter().map(|(&lane, &attempts)| Notice::Tried(lane, attempts));
+        tried.chain(dues).chain(freed).collect()
     }
 }
 
 // === impl Claiming ===
 
 impl Claiming {
+    /// Nothing is known of the work; what is known of destinations stays.
+    pub(super) fn anew(self) -> Self {
+        Self { lanes: self.lanes.without_work(), ..Self::default() }
+    }
+
     /// Claimed from `lane`, up to a place of it. With as many lanes as there are destinations, not all can be remembered: at
     /// most twice as many as have work.
     pub(super) fn set_watermark(&mut self, lane: LaneId, place: (i64, i64)) {

@@ -1,12 +1,19 @@
 //! The lanes that have work now or soon, in memory: a claim finds its next chunk without a scan.
 
+mod load;
+mod turns;
+
+pub(crate) use turns::Turn;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use notification::{ChunkId, Lane, Name, Priority, Timestamp, limits};
+use notification::{ChunkId, Lane, Name, Priority, Timestamp};
 
 use super::codes::LaneId;
 use super::due::{DueCursor, LANES_PER_PAGE, span_of};
+use super::evidence::EvidenceBook;
+use super::room::{LaneLoad, TotalLoad};
 use crate::ClaimRequest;
 
 /// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
@@ -16,19 +23,25 @@ use crate::ClaimRequest;
 pub(crate) struct Lanes {
     work: HashMap<LaneId, LaneWork>,
     numbers: HashMap<Lane, LaneId>,
-    /// Lanes whose next chunk was not due when a claim last looked, by priority and due time.
+    /// Lanes whose next chunk was not due when a claim last looked, or which were closed then, by priority and the time when
+    /// to look again.
     waiting: BTreeMap<Priority, BTreeSet<(Timestamp, LaneId)>>,
     /// How many these are.
     waiting_count: usize,
-    /// Lanes whose next chunk is due: urgent first, least recently served first.
+    /// Lanes whose next chunk is due, and which may hold many: urgent first, least recently served first.
     ready: BTreeMap<(Priority, u64), LaneId>,
+    /// Lanes whose next chunk is due, which have nothing claimed, and which are not proven.
+    probes: BTreeSet<Probe>,
     turns: u64,
+    /// Deliveries by which normal lanes had more than three for one of a bulk lane; negative when they had less. No more than one
+    /// claim either way: what was missed while the others had nothing is not made up for.
+    normal_ahead: i64,
     /// The channels whose lanes have a place; all channels when nothing is said.
     offered: Option<Arc<BTreeSet<Name>>>,
-    /// Weight of what is claimed and unsettled, over all lanes.
-    claimed: usize,
+    total: TotalLoad,
     /// The weight of the bytes of chunks that hold many.
     heavy: HashMap<ChunkId, usize>,
+    evidence: EvidenceBook,
     /// Every lane with a ready chunk up to here in `chunk_due` is known.
     read_to: DueCursor,
     /// The span of the last claim.
@@ -38,8 +51,9 @@ pub(crate) struct Lanes {
 #[derive(Debug)]
 struct LaneWork {
     lane: Lane,
-    /// Weight of what is claimed and unsettled.
-    claimed: usize,
+    load: LaneLoad,
+    /// Whether the load is counted among the probes.
+    is_probe: bool,
     next_due: Option<Timestamp>,
     turn: u64,
     readiness: LaneReadiness,
@@ -49,8 +63,22 @@ struct LaneWork {
 enum LaneReadiness {
     /// It has nothing to claim, or its channel is not offered.
     Idle,
-    Waiting,
+    /// Until then.
+    Waiting(Timestamp),
     Ready,
+    Probe(Probe),
+    /// It is not proven, and what was claimed of it is not settled: it waits for that.
+    Probed,
+}
+
+/// A lane to be probed, in the order in which this is done: of those that may answer, the one that is due for the shortest
+/// time; of those that fail, the one that is closed no more for the longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Probe {
+    priority: Priority,
+    is_failing: bool,
+    order: i64,
+    lane: LaneId,
 }
 
 // === impl Lanes ===
@@ -63,10 +91,13 @@ impl Default for Lanes {
             waiting: BTreeMap::new(),
             waiting_count: 0,
             ready: BTreeMap::new(),
+            probes: BTreeSet::new(),
             turns: 0,
+            normal_ahead: 0,
             offered: None,
-            claimed: 0,
+            total: TotalLoad::default(),
             heavy: HashMap::new(),
+            evidence: EvidenceBook::default(),
             read_to: DueCursor::START,
             span_now: DueCursor::START.span,
         }
@@ -74,12 +105,18 @@ impl Default for Lanes {
 }
 
 impl Lanes {
+    /// Lanes without work, of which is known what is known of these.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn without_work(self) -> Self {
+        Self { evidence: self.evidence, ..Self::default() }
+    }
+
     /// Where the next page of lanes begins, if some may be due that are not known: to be read before a claim. Nothing needs to
     /// be known while nothing may be claimed.
     pub(crate) fn unread(&mut self, request: &ClaimRequest) -> Option<DueCursor> {
         // Noted even when nothing is to be read: `keeps` goes by it until the next claim.
         self.span_now = span_of(request.now);
-        let is_wanted = self.read_to.span <= self.span_now && self.has_room(request);
+        let is_wanted = self.read_to.span <= self.span_now && request.has_any_room(self.total);
         is_wanted.then_some(self.read_to)
     }
 
@@ -130,15 +167,16 @@ impl Lanes {
         // A new lane comes behind those that wait for their turn already.
         self.turns += 1;
         self.numbers.insert(lane.clone(), id);
-        let (turn, readiness) = (self.turns, LaneReadiness::Idle);
-        self.work.insert(id, LaneWork { lane, claimed: 0, next_due: None, turn, readiness });
+        let (load, turn, readiness) = (LaneLoad::default(), self.turns, LaneReadiness::Idle);
+        let work = LaneWork { lane, load, is_probe: false, next_due: None, turn, readiness };
+        self.work.insert(id, work);
     }
 
     /// Forgets the lane if it has no work.
     pub(crate) fn forget_if_idle(&mut self, id: LaneId) {
         if let Some(work) = self.work.get(&id)
             // What is claimed is counted here alone: a lane that was forgotten would never give it back to all lanes.
-            && work.claimed == 0
+            && work.load == LaneLoad::default()
             && work.next_due.is_none()
         {
             self.numbers.remove(&work.lane);
@@ -149,8 +187,8 @@ impl Lanes {
     /// The lane does not exist.
     pub(crate) fn remove(&mut self, id: LaneId) {
         self.dequeue(id);
+        self.unload(id, LaneLoad { deliveries: usize::MAX, weight: usize::MAX });
         if let Some(work) = self.work.remove(&id) {
-            self.claimed -= work.claimed;
             self.numbers.remove(&work.lane);
         }
     }
@@ -185,11 +223,16 @@ impl Lanes {
         work.next_due = next_due.filter(|_| is_offered);
         if let Some(at) = work.next_due {
             // Even what is due waits: which lanes are ready is decided by the time of the claim that asks.
-            work.readiness = LaneReadiness::Waiting;
-            self.waiting.entry(work.lane.priority).or_default().insert((at, id));
-            self.waiting_count += 1;
+            self.wait(id, at);
         }
         self.forget_if_idle(id);
+    }
+
+    fn wait(&mut self, id: LaneId, until: Timestamp) {
+        let Some(work) = self.work.get_mut(&id) else { return };
+        work.readiness = LaneReadiness::Waiting(until);
+        self.waiting.entry(work.lane.priority).or_default().insert((until, id));
+        self.waiting_count += 1;
     }
 
     /// Parks the lanes of all channels but `offered`. What is parked is not kept in memory: those that are not parked any
@@ -204,160 +247,22 @@ impl Lanes {
         self.read_to = DueCursor::START;
     }
 
-    /// A chunk of `items` deliveries was claimed.
-    pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize) {
-        let weight = items + limits::CHUNK_WEIGHT;
-        if let Some(work) = self.work.get_mut(&id) {
-            work.claimed += weight;
-            self.claimed += weight;
-        }
-    }
-
-    /// The chunk that was claimed holds so many bytes.
-    pub(crate) fn add_bytes(&mut self, id: LaneId, chunk: ChunkId, (items, bytes): (usize, usize)) {
-        let weight = limits::weight_of_bytes(items, bytes);
-        if weight > 0
-            && let Some(work) = self.work.get_mut(&id)
-        {
-            work.claimed += weight;
-            self.claimed += weight;
-            self.heavy.insert(chunk, weight);
-        }
-    }
-
-    /// The claim of the chunk is over: it holds nothing any more.
-    pub(crate) fn remove_bytes(&mut self, id: LaneId, chunk: ChunkId) {
-        if let Some(weight) = self.heavy.remove(&chunk)
-            && let Some(work) = self.work.get_mut(&id)
-        {
-            let weight = weight.min(work.claimed);
-            work.claimed -= weight;
-            self.claimed -= weight;
-        }
-    }
-
-    /// `items` deliveries of a claimed chunk are settled or due again; with the last of them the chunk is gone.
-    pub(crate) fn remove_claimed(&mut self, id: LaneId, items: usize, is_gone: bool) {
-        let weight = items + if is_gone { limits::CHUNK_WEIGHT } else { 0 };
-        if let Some(work) = self.work.get_mut(&id) {
-            // A wrong count makes a window a little wrong; an underflow would close it, or end the process.
-            debug_assert!(work.claimed >= weight, "more was settled than claimed");
-            let weight = weight.min(work.claimed);
-            work.claimed -= weight;
-            self.claimed -= weight;
-        }
-        self.forget_if_idle(id);
-    }
-
-    /// So much of what was claimed is not any more, as another writer says; never more than is known here.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn free(&mut self, id: LaneId, weight: usize) {
-        if let Some(work) = self.work.get_mut(&id) {
-            let weight = weight.min(work.claimed);
-            work.claimed -= weight;
-            self.claimed -= weight;
-        }
-        self.forget_if_idle(id);
-    }
-
-    /// So much is claimed beside what [`add_claimed`](Self::add_claimed) counted: the weight of bytes, or what an earlier life of
-    /// this owner claimed, or another one.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn add_weight(&mut self, id: LaneId, weight: usize) {
-        if let Some(work) = self.work.get_mut(&id) {
-            work.claimed += weight;
-            self.claimed += weight;
-        }
-    }
-
-    /// Up to `count` lanes that are due and whose windows are not full, in turn.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn open(&self, request: &ClaimRequest, count: usize) -> Vec<LaneId> {
-        self.open_lanes(request).take(count).collect()
-    }
-
-    /// The lane whose turn it is, among those whose windows are not full.
-    pub(crate) fn next(&mut self, request: &ClaimRequest) -> Option<LaneId> {
-        for waiting in self.waiting.values_mut() {
-            while let Some(&(at, id)) = waiting.first()
-                && at <= request.now
-            {
-                waiting.pop_first();
-                self.waiting_count -= 1;
-                let Some(work) = self.work.get_mut(&id) else { continue };
-                work.readiness = LaneReadiness::Ready;
-                // By turn, and not by due time: a lane with an old backlog would come first again and again.
-                self.ready.insert((work.lane.priority, work.turn), id);
-            }
-        }
-        self.open_lanes(request).next()
-    }
-
-    /// The lane had its turn: it goes behind the other lanes of its priority.
-    pub(crate) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
-        // Before the turn changes, which is part of the lane's key among the ready ones.
-        self.dequeue(id);
-        self.turns += 1;
-        if let Some(work) = self.work.get_mut(&id) {
-            work.turn = self.turns;
-        }
-        self.set_next_due(id, next_due);
-    }
-
-    /// The earliest instant at which a lane whose windows are not full has work, or may have.
-    pub(crate) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
-        let ready = self.open_lanes(request).next();
-        let waiting =
-            self.waiting.iter().filter(|(priority, _)| self.has_room_for(**priority, request));
-        let waiting = waiting.filter_map(|(_, lanes)| {
-            lanes.iter().map(|(_, id)| *id).find(|id| self.is_open(*id, request))
-        });
-        let due = |id: LaneId| self.work.get(&id).and_then(|work| work.next_due);
-        // Lanes that are not known yet may have work from the beginning of the cursor's span on.
-        let is_unread = self.read_to < DueCursor::END && self.has_room(request);
-        let unread = is_unread.then(|| self.read_to.begins_at().max(request.now));
-        ready.into_iter().chain(waiting).filter_map(due).chain(unread).min()
-    }
-
-    /// The lanes that are due and whose windows are not full, in turn. Those that are passed have something claimed, so they
-    /// are not more than the common window has room for.
-    fn open_lanes(&self, request: &ClaimRequest) -> impl Iterator<Item = LaneId> {
-        // Lanes stand in order of priority, and windows only get smaller: behind the first that is full none has room.
-        let with_room = self
-            .ready
-            .iter()
-            .take_while(|((priority, _), _)| self.has_room_for(*priority, request));
-        with_room.map(|(_, id)| *id).filter(|id| self.is_open(*id, request))
-    }
-
-    /// Whether anything may be claimed: the most urgent have the largest window.
-    fn has_room(&self, request: &ClaimRequest) -> bool {
-        self.has_room_for(Priority::Urgent, request)
-    }
-
-    fn has_room_for(&self, priority: Priority, request: &ClaimRequest) -> bool {
-        request.has_room(priority, self.claimed)
-    }
-
-    fn is_open(&self, id: LaneId, request: &ClaimRequest) -> bool {
-        self.work
-            .get(&id)
-            .is_some_and(|work| request.is_open(work.lane.priority, work.claimed, self.claimed))
-    }
-
     fn dequeue(&mut self, id: LaneId) {
         let Some(work) = self.work.get_mut(&id) else { return };
-        match (work.readiness, work.next_due) {
-            (LaneReadiness::Waiting, Some(at)) => {
+        match work.readiness {
+            LaneReadiness::Waiting(until) => {
                 if let Some(waiting) = self.waiting.get_mut(&work.lane.priority) {
-                    waiting.remove(&(at, id));
+                    waiting.remove(&(until, id));
                 }
                 self.waiting_count -= 1;
             }
-            (LaneReadiness::Ready, _) => {
+            LaneReadiness::Ready => {
                 self.ready.remove(&(work.lane.priority, work.turn));
             }
-            (LaneReadiness::Waiting | LaneReadiness::Idle, _) => {}
+            LaneReadiness::Probe(probe) => {
+                self.probes.remove(&probe);
+            }
+            LaneReadiness::Idle | LaneReadiness::Probed => {}
         }
         work.readiness = LaneReadiness::Idle;
     }

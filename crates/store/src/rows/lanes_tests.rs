@@ -7,7 +7,10 @@ use notification::{Lane, Priority, Timestamp};
 
 use super::codes::LaneId;
 use super::due::{DueCursor, LANES_PER_PAGE};
+use super::evidence::Attempts;
 use super::lanes::Lanes;
+#[cfg(feature = "postgres")]
+use super::room::LaneLoad;
 use crate::ClaimRequest;
 use crate::conformance::name;
 
@@ -32,6 +35,7 @@ fn request(now: i64) -> ClaimRequest {
         lowest: Priority::Bulk,
         lane_window: 10_000,
         total_window: 10_000,
+        probe_window: None,
     }
 }
 
@@ -41,6 +45,10 @@ fn lanes() -> Lanes {
     assert_eq!(lanes.unread(&request(0)), Some(DueCursor::START));
     lanes.read_all();
     lanes
+}
+
+fn next(lanes: &mut Lanes, request: &ClaimRequest) -> Option<LaneId> {
+    lanes.next(request).map(|turn| turn.lane)
 }
 
 fn add(lanes: &mut Lanes, id: LaneId, due_at: i64) {
@@ -73,7 +81,7 @@ fn what_is_due_is_kept_however_much_waits() {
         add(&mut lanes, id, 10 * SPAN);
     }
     add(&mut lanes, 1_000_000, 0);
-    assert_eq!(lanes.next(&request(0)), Some(1_000_000));
+    assert_eq!(next(&mut lanes, &request(0)), Some(1_000_000));
 }
 
 #[test]
@@ -87,7 +95,7 @@ fn a_page_that_was_read_is_known_and_the_next_one_begins_behind_it() {
     assert_eq!(lanes.unread(&request(0)), Some(DueCursor::of(at(3), 3)));
     lanes.add_read(4, lane(4), at(SPAN));
     assert_eq!(lanes.unread(&request(0)), None, "what is behind it is not due in this span");
-    assert_eq!(lanes.next(&request(5)), Some(1));
+    assert_eq!(next(&mut lanes, &request(5)), Some(1));
     // What is told of behind the page is found with the next one.
     add(&mut lanes, 9, 2 * SPAN);
     assert!(lanes.lane(9).is_none());
@@ -114,4 +122,126 @@ fn what_is_parked_is_not_kept_and_found_again_when_it_is_offered() {
     assert_eq!((lanes.next(&request(0)), lanes.next_at(&request(0))), (None, None));
     lanes.offer(None);
     assert_eq!(lanes.unread(&request(0)), Some(DueCursor::START));
+}
+
+#[test]
+fn bulk_moves_beside_a_steady_stream_of_normal() {
+    let mut lanes = lanes();
+    for id in 1..=20 {
+        let priority = if id <= 10 { Priority::Normal } else { Priority::Bulk };
+        lanes.add(id, Lane { priority, ..lane(id) });
+        lanes.add_due(id, at(0));
+    }
+    let mut claimed = |rounds, is_bulk: fn(LaneId) -> bool| {
+        let mut bulk = 0;
+        for _ in 0..rounds {
+            let lane = next(&mut lanes, &request(0)).unwrap();
+            bulk += usize::from(is_bulk(lane));
+            lanes.add_claimed(lane, 100);
+            lanes.remove_claimed(lane, 100, true);
+            lanes.served(lane, Some(at(0)));
+        }
+        bulk
+    };
+    let bulk = claimed(1_000, |lane| lane > 10);
+    assert!((240..=260).contains(&bulk), "{bulk} of 1000");
+}
+
+#[test]
+fn what_normal_lanes_had_alone_is_not_made_up_for() {
+    let mut lanes = lanes();
+    add(&mut lanes, 1, 0);
+    for _ in 0..1_000 {
+        lanes.add_claimed(1, 1_000);
+        lanes.remove_claimed(1, 1_000, true);
+    }
+    lanes.add(2, Lane { priority: Priority::Bulk, ..lane(2) });
+    lanes.add_due(2, at(0));
+    let mut in_a_row = 0;
+    while next(&mut lanes, &request(0)) == Some(2) {
+        lanes.add_claimed(2, 100);
+        lanes.remove_claimed(2, 100, true);
+        lanes.served(2, Some(at(0)));
+        in_a_row += 1;
+    }
+    assert!((1..=27).contains(&in_a_row), "{in_a_row} hundreds");
+}
+
+fn failure(millis: i64) -> Attempts {
+    let (answered, places) = (0, 1_000);
+    Attempts { at: at(millis), answered, has_failed: true, is_handed_back: false, places }
+}
+
+/// Has a lane answered at `millis`.
+fn answer(lanes: &mut Lanes, id: LaneId, millis: i64) {
+    let attempts = Attempts { answered: 1, has_failed: false, ..failure(millis) };
+    lanes.note_attempts(id, attempts);
+}
+
+fn fail(lanes: &mut Lanes, id: LaneId, millis: i64) {
+    lanes.note_attempts(id, failure(millis));
+}
+
+/// The next lane, and how much of it, when all goes by evidence.
+fn next_turn(lanes: &mut Lanes, now: i64) -> Option<(LaneId, usize)> {
+    let (total_window, probe_window) = (1_000_000, Some(500_000));
+    let request = ClaimRequest { total_window, probe_window, ..request(now) };
+    lanes.next(&request).map(|turn| (turn.lane, turn.deliveries))
+}
+
+#[test]
+fn a_lane_that_was_proven_is_probed_after_a_minute_and_one_that_fails_waits() {
+    let mut lanes = lanes();
+    add(&mut lanes, 1, 0);
+    answer(&mut lanes, 1, 0);
+    assert_eq!(next_turn(&mut lanes, 0), Some((1, 2_000)));
+    assert_eq!(next_turn(&mut lanes, 60_000), Some((1, 16)), "it stands among the proven ones");
+    fail(&mut lanes, 1, 60_000);
+    assert_eq!(next_turn(&mut lanes, 60_000), None);
+    assert_eq!(next_turn(&mut lanes, 61_000), Some((1, 1)));
+    lanes.add_claimed(1, 1);
+    lanes.served(1, Some(at(0)));
+    assert_eq!(next_turn(&mut lanes, 90_000), None, "it waits for the answer");
+    answer(&mut lanes, 1, 90_000);
+    assert_eq!(
+        next_turn(&mut lanes, 90_000),
+        Some((1, 1_999)),
+        "before the chunk is settled whole"
+    );
+    lanes.remove_claimed(1, 1, true);
+    assert_eq!(next_turn(&mut lanes, 90_000), Some((1, 2_000)));
+}
+
+#[test]
+fn the_latest_of_the_unknown_comes_first_and_all_of_these_before_those_that_fail() {
+    let mut lanes = lanes();
+    for id in 1..=100 {
+        add(&mut lanes, id, id);
+        if id <= 10 {
+            fail(&mut lanes, id, 0);
+        }
+    }
+    let mut order = Vec::new();
+    while let Some((lane, _)) = next_turn(&mut lanes, 5_000) {
+        lanes.add_claimed(lane, 1);
+        lanes.served(lane, None);
+        order.push(lane);
+    }
+    let expected: Vec<LaneId> = (11..=100).rev().chain(1..=10).collect();
+    assert_eq!(order, expected);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn probes_that_are_found_again_do_not_fill_the_window_of_those_that_answer() {
+    let mut lanes = lanes();
+    answer(&mut lanes, 1, 0);
+    let mut lanes = lanes.without_work();
+    lanes.unread(&request(0));
+    lanes.add(2, lane(2));
+    lanes.restore_load(2, LaneLoad { deliveries: 1, weight: 490_000 }, at(0));
+    lanes.add(1, lane(1));
+    lanes.restore_load(1, LaneLoad { deliveries: 1, weight: 65 }, at(0));
+    lanes.add_due(1, at(0));
+    assert_eq!(next_turn(&mut lanes, 0), Some((1, 1_999)), "half of the window is there for it");
 }

@@ -6,6 +6,7 @@ pub(crate) mod claim_load;
 pub(crate) mod codec;
 pub(crate) mod codes;
 pub(crate) mod due;
+pub(crate) mod evidence;
 pub(crate) mod lanes;
 #[cfg(test)]
 mod lanes_tests;
@@ -16,4 +17,5 @@ pub(crate) mod packing;
 pub(crate) mod parked;
 pub(crate) mod release;
 pub(crate) mod requeue;
+pub(crate) mod room;
 pub(crate) mod settlement;

@@ -36,7 +36,7 @@ pub(crate) struct ChunkRow {
 }
 
 /// A chunk to be stored, ready.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct NewChunk {
     pub(crate) batch: BatchId,
     pub(crate) lane: LaneId,
@@ -78,6 +78,19 @@ const WASTE_BYTES: usize = 64 * 1024;
 impl ChunkRow {
     pub(crate) fn members(&self) -> Members {
         self.members.clone().unwrap_or_else(|| Members::all(self.count))
+    }
+
+    /// Keeps its first `count` members; the rest are a chunk of their own, due as it is. `None` when it has no more.
+    pub(crate) fn cut(&mut self, count: usize) -> Option<NewChunk> {
+        if self.count <= count {
+            return None;
+        }
+        let members = self.members();
+        let mut indexes = members.iter();
+        let first: Members = indexes.by_ref().take(count).collect();
+        let rest = NewChunk::part(self, self.due_at, indexes.collect());
+        (self.count, self.members) = (first.len(), Some(first));
+        Some(rest)
     }
 
     /// What a claim goes by, with so many `bytes` of it.

@@ -10,11 +10,22 @@ use crate::rows::claim_load::{ChunkLoad, ClaimLoad};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::LANES_PER_PAGE;
+use crate::rows::lanes::Turn;
 use crate::rows::listing;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
 use crate::rows::settlement;
 use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
+
+/// What is wanted of a due chunk.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    request: ClaimRequest,
+    /// The chunks that were taken before it.
+    load: &'a ClaimLoad,
+    /// Of a chunk with more, so many.
+    deliveries: usize,
+}
 
 /// The outcome of taking a due chunk.
 enum Taken {
@@ -43,21 +54,23 @@ impl Transaction<'_> {
         let (mut load, mut ended) = (ClaimLoad::new(&request), 0);
         // What ends here is bounded like all work of a transaction; the caller is told to come again at once.
         while ended < limits::TRANSACTION_ITEMS
-            && let Some(lane) = self.state.lanes.next(&request)
+            && let Some(Turn { lane, deliveries }) = self.state.lanes.next(&request)
         {
             let (first, next_due) = self.first_ready(lane)?;
             // A transaction that was undone may have noted work that is not there.
-            let Some(first) = first.filter(|first| first.due_at <= now) else {
+            let Some(mut first) = first.filter(|first| first.due_at <= now) else {
                 self.reset_due(lane)?;
                 continue;
             };
             // Accepted chunk by chunk: those of all chunks of a claim could fill the memory.
             let mut fallbacks = Vec::new();
-            let taken = self.take(&first, request, &load, &mut fallbacks)?;
-            let next_due = if fallbacks.is_empty() {
+            let is_large = first.count > deliveries;
+            let wanted = Wanted { request, load: &load, deliveries };
+            let taken = self.take(&mut first, wanted, &mut fallbacks)?;
+            let next_due = if fallbacks.is_empty() && !is_large {
                 next_due
             } else {
-                // One of them may be due in this lane.
+                // One of them may be due in this lane, and the rest of what was cut is.
                 self.accept_fallbacks(fallbacks, now)?;
                 rows::next_due(self.connection, lane)?
             };
@@ -115,9 +128,8 @@ impl Transaction<'_> {
 
     fn take(
         &mut self,
-        chunk: &ChunkRow,
-        request: ClaimRequest,
-        load: &ClaimLoad,
+        chunk: &mut ChunkRow,
+        Wanted { request, load, deliveries }: Wanted<'_>,
         fallbacks: &mut Vec<Draft>,
     ) -> Result<Taken, StoreError> {
         let now = request.now;
@@ -131,8 +143,13 @@ impl Transaction<'_> {
             return Ok(Taken::Ended(chunk.count));
         }
         // Before it is decoded, which a chunk that is left would cost with every claim.
-        if !load.fits(chunk.load(0)) {
+        if !load.fits(ChunkLoad { items: chunk.count.min(deliveries), bytes: 0 }) {
             return Ok(Taken::Left);
+        }
+        if let Some(rest) = chunk.cut(deliveries) {
+            // When the lane is due is read anew after this.
+            rest.insert(self.connection)?;
+            self.shrink(chunk.id, &chunk.members())?;
         }
         let deliveries = self.end_suppressed(chunk, &batch, now, fallbacks)?;
         if deliveries.is_empty() {

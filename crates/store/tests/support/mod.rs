@@ -60,6 +60,7 @@ pub(crate) fn delivered(chunk: &Chunk) -> Settlement {
         epoch: chunk.epoch,
         at: store::conformance::at(7),
         groups: vec![group],
+        places: 0,
         fallbacks: Vec::new(),
     }
 }

@@ -60,6 +60,7 @@ pub(in crate::postgres) fn request(now: i64) -> ClaimRequest {
         lowest: Priority::Bulk,
         lane_window: usize::MAX / 1_000,
         total_window: usize::MAX / 1_000,
+        probe_window: None,
     }
 }
 

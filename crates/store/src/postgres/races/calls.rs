@@ -19,7 +19,7 @@ use super::book::{Book, Held};
 use super::cluster::{Engine, WRITERS, recipient};
 use super::feed;
 use super::themes::Kind;
-use crate::conformance::{BroadcastShape, Shape, at, groups, name};
+use crate::conformance::{BroadcastShape, Shape, at, claim_request, groups_in_turn, name};
 use crate::{
     BroadcastOpened, CancelTarget, ClaimRequest, Filter, Lift, Mark, ReadStore as _, StoreError,
     Suppression,
@@ -45,6 +45,8 @@ pub(super) struct Caller<'a> {
 
 /// Who may be listed while they are claimed.
 const RECIPIENTS: usize = 6;
+/// So small that only the first lane is given more than one delivery at a time.
+const PROBE_WINDOW: usize = 256;
 /// How long a claim lasts; waits come to more now and then.
 const LEASE: Duration = Duration::from_mins(1);
 
@@ -130,7 +132,7 @@ impl Caller<'_> {
         self.intake(engine, words, request, move |book, answer| book.ingested(key, answer))
     }
 
-    fn open_broadcast(&mut self, engine: usize) -> Call {
+    pub(super) fn open_broadcast(&mut self, engine: usize) -> Call {
         let request = broadcast::OpenBroadcast(BroadcastShape::default().draft());
         self.intake(engine, "open a broadcast".to_owned(), request, move |book, answer| {
             if let Some(BroadcastOpened::Opened(id)) = book.answer(answer) {
@@ -139,12 +141,12 @@ impl Caller<'_> {
         })
     }
 
-    fn add_or_seal(&mut self) -> Option<Call> {
+    pub(super) fn add_or_seal(&mut self) -> Option<Call> {
         let known = self.book.broadcasts.iter().map(|(id, it)| (*id, it.engine, it.added));
         let (id, engine, added) = *self.pick(&known.collect::<Vec<_>>())?;
         if added == 0 || self.random.u8(..4) == 0 {
             let count = self.random.usize(1..4);
-            let groups = groups(count);
+            let groups = groups_in_turn(count);
             let request =
                 broadcast::AddRecipients { broadcast: id, groups, now: at(self.book.now) };
             let words = format!("add {count} recipients to {id}");
@@ -260,7 +262,8 @@ impl Caller<'_> {
             indexes,
         };
         let (chunk, epoch) = (chunk.id, chunk.epoch);
-        Some(Settlement { chunk, epoch, at: at(now), groups: vec![group], fallbacks })
+        let groups = vec![group];
+        Some(Settlement { chunk, epoch, at: at(now), groups, places: 0, fallbacks })
     }
 
     pub(super) fn cancel_one(&mut self, engine: usize) -> Option<Call> {
@@ -277,7 +280,7 @@ impl Caller<'_> {
         }))
     }
 
-    fn sealed(&mut self) -> Option<BroadcastId> {
+    pub(super) fn sealed(&mut self) -> Option<BroadcastId> {
         let sealed = self.book.broadcasts.iter().filter(|(_, it)| it.sealed.is_some());
         let sealed: Vec<_> = sealed.map(|(id, _)| *id).collect();
         self.pick(&sealed).copied()
@@ -414,8 +417,10 @@ impl Caller<'_> {
         })
     }
 
-    fn request(&self) -> ClaimRequest {
-        ClaimRequest { lease: LEASE, ..crate::conformance::claim_request(self.book.now) }
+    /// Of all that is due, or of what the evidence allows, which cuts chunks.
+    fn request(&mut self) -> ClaimRequest {
+        let probe_window = self.random.bool().then_some(PROBE_WINDOW);
+        ClaimRequest { lease: LEASE, probe_window, ..claim_request(self.book.now) }
     }
 
     fn reload(&mut self, engine: usize) {

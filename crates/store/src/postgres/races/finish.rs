@@ -361,6 +361,6 @@ fn delivered(chunk: &Chunk, now: i64) -> Settlement {
         gone_since: [].into(),
         indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
     };
-    let groups = vec![group];
-    Settlement { chunk: chunk.id, epoch: chunk.epoch, at: at(now), groups, fallbacks: Vec::new() }
+    let (epoch, groups, fallbacks) = (chunk.epoch, vec![group], Vec::new());
+    Settlement { chunk: chunk.id, epoch, at: at(now), groups, places: 0, fallbacks }
 }

@@ -1,0 +1,250 @@
+//! What is known of a lane's destination, from what was settled, and what a lane may hold by that (decision 0026).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use notification::{Disposition, Settlement, State, Timestamp};
+
+use super::codes::LaneId;
+
+/// What settlements of a lane tell of its destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attempts {
+    /// When they were decided.
+    pub(crate) at: Timestamp,
+    /// Deliveries that ended with an answer of the destination, whatever it was.
+    pub(crate) answered: usize,
+    /// Whether an attempt of others came to nothing.
+    pub(crate) has_failed: bool,
+    /// Whether others were handed back, to be tried later.
+    pub(crate) is_handed_back: bool,
+    /// [`Settlement::places`].
+    pub(crate) places: usize,
+}
+
+/// What is known of a lane's destination. By default, nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Evidence {
+    answered_at: Option<Timestamp>,
+    /// Set while every attempt fails.
+    failing: Option<Failing>,
+    places: usize,
+    rate: Rate,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Failing {
+    /// Nothing is tried before.
+    closed_until: Timestamp,
+    /// From the last failure until then.
+    wait: Duration,
+}
+
+/// What the evidence of a lane allows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its destination answers: it may hold so many deliveries.
+    Proven { window: usize },
+    /// No attempt was answered in the last [`PROVEN_FOR`].
+    Unproven,
+    /// Every attempt fails, and the next one is not made before.
+    Failing { closed_until: Timestamp },
+}
+
+/// Deliveries by the second in which they were answered: as many in the last whole one, and in the present one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rate {
+    second: i64,
+    last: usize,
+    present: usize,
+}
+
+/// The evidence of many lanes.
+#[derive(Debug, Default)]
+pub(crate) struct EvidenceBook {
+    lanes: HashMap<LaneId, Evidence>,
+    /// With so many, those that say nothing any more are forgotten.
+    lanes_max: usize,
+}
+
+/// How long an answer proves that a destination answers.
+pub(crate) const PROVEN_FOR: Duration = Duration::from_mins(1);
+/// Deliveries of a lane that is not proven which are tried at a time, at most.
+pub(crate) const PROBE_ITEMS: usize = 16;
+/// Failures so soon after an answer are no sign: of a busy lane some always fail.
+const TROUBLE_AFTER: Duration = Duration::from_secs(1);
+/// From the first failure to the next attempt; it doubles with each that fails.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait of a lane whose destination answered within [`LATELY`]: so soon does it find the end of an outage.
+const LATELY_WAIT: Duration = Duration::from_secs(4);
+const LATELY: Duration = Duration::from_mins(15);
+/// The longest wait: a destination that is gone costs an attempt each minute.
+const WAIT_MAX: Duration = Duration::from_mins(1);
+/// Lanes whose evidence is kept even when they have no work.
+const EVIDENCE_KEPT: usize = 65_536;
+
+// === impl Attempts ===
+
+impl Attempts {
+    /// Those that a settlement tells of.
+    pub(crate) fn of(settlement: &Settlement) -> Self {
+        let Settlement { at, places, groups, .. } = settlement;
+        let (at, places) = (*at, *places);
+        let mut attempts =
+            Self { at, answered: 0, has_failed: false, is_handed_back: false, places };
+        for group in groups {
+            match group.disposition {
+                Disposition::Ended(State::Delivered | State::Refused) => {
+                    attempts.answered += group.indexes.len();
+                }
+                // What may go at once is handed back for another reason: the process ends, or its lease.
+                Disposition::HandedBack { at: due_at } => attempts.is_handed_back |= due_at > at,
+                // It was not sent, so it says nothing of the destination.
+                Disposition::Ended(State::Expired) => {}
+                Disposition::Retry { .. } | Disposition::Ended(_) => attempts.has_failed = true,
+            }
+        }
+        attempts
+    }
+
+    /// Of two settlements of one transaction.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.at = self.at.max(other.at);
+        self.answered += other.answered;
+        self.has_failed |= other.has_failed;
+        self.is_handed_back |= other.is_handed_back;
+        self.places = self.places.max(other.places);
+    }
+
+    pub(crate) fn tell_nothing(&self) -> bool {
+        self.answered == 0 && !self.has_failed && !self.is_handed_back
+    }
+}
+
+// === impl Evidence ===
+
+impl Evidence {
+    pub(crate) fn note(&mut self, attempts: Attempts) {
+        self.forget_what_lies_ahead(attempts.at);
+        if attempts.answered > 0 {
+            self.answered_at = self.answered_at.max(Some(attempts.at));
+            self.failing = None;
+            self.places = attempts.places;
+            self.rate.add(attempts.at, attempts.answered);
+        } else if attempts.has_failed {
+            self.note_failure(attempts.at);
+        } else if attempts.is_handed_back {
+            self.note_hand_back(attempts.at);
+        }
+    }
+
+    /// A clock was set back: what lies far ahead would hold until it has caught up.
+    fn forget_what_lies_ahead(&mut self, now: Timestamp) {
+        let is_ahead = |at: Timestamp| at.since(now) > WAIT_MAX;
+        self.answered_at = self.answered_at.filter(|at| !is_ahead(*at));
+        self.failing = self.failing.filter(|failing| !is_ahead(failing.closed_until));
+        if is_ahead(self.rate.began_at()) {
+            self.rate = Rate::default();
+        }
+    }
+
+    /// Nothing of it was tried, and more would come back as well: it is closed for a moment.
+    fn note_hand_back(&mut self, at: Timestamp) {
+        let wait = self.failing.map_or(FIRST_WAIT, |failing| failing.wait);
+        let until = self.failing.map_or(at, |failing| failing.closed_until);
+        self.failing = Some(Failing { closed_until: until.max(at.plus(FIRST_WAIT)), wait });
+    }
+
+    fn note_failure(&mut self, at: Timestamp) {
+        let answered_ago = self.answered_at.map(|answered_at| at.since(answered_at));
+        let is_recent = answered_ago.is_some_and(|ago| ago < LATELY);
+        let longest = if is_recent { LATELY_WAIT } else { WAIT_MAX };
+        let wait = match self.failing {
+            // What was under way when it was closed tells nothing new.
+            Some(failing) if at < failing.closed_until => return,
+            Some(failing) => (2 * failing.wait).min(longest),
+            None if answered_ago.is_some_and(|ago| ago < TROUBLE_AFTER) => return,
+            None => FIRST_WAIT,
+        };
+        self.failing = Some(Failing { closed_until: at.plus(wait), wait });
+    }
+
+    pub(crate) fn standing(&self, now: Timestamp) -> Standing {
+        if let Some(Failing { closed_until, .. }) = self.failing {
+            // No wait is longer: the clock was set back.
+            let is_bogus = closed_until.since(now) > WAIT_MAX;
+            return Standing::Failing { closed_until: if is_bogus { now } else { closed_until } };
+        }
+        match self.answered_at {
+            Some(at) if now.since(at) < PROVEN_FOR => Standing::Proven { window: self.window() },
+            _ => Standing::Unproven,
+        }
+    }
+
+    /// Twice what may be under way, so that a place that is freed finds the next delivery; and what is settled in a tenth of a
+    /// second, in which a claim is made and published.
+    fn window(&self) -> usize {
+        // Nothing is known of its places: the windows of the claim alone count.
+        if self.places == 0 {
+            return usize::MAX;
+        }
+        let of_places = self.places.saturating_mul(2);
+        of_places.saturating_add(self.rate.per_second() / 10).max(PROBE_ITEMS)
+    }
+
+    /// Whether it is worth keeping for a lane without work.
+    fn tells_something(&self, now: Timestamp) -> bool {
+        !matches!(self.standing(now), Standing::Unproven)
+    }
+}
+
+// === impl Rate ===
+
+impl Rate {
+    fn add(&mut self, at: Timestamp, count: usize) {
+        let second = at.millis().div_euclid(1_000);
+        match second - self.second {
+            ..=0 => self.present += count,
+            passed => {
+                let last = if passed == 1 { self.present } else { 0 };
+                *self = Self { second, last, present: count };
+            }
+        }
+    }
+
+    fn began_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.second.saturating_mul(1_000))
+    }
+
+    fn per_second(&self) -> usize {
+        self.last.max(self.present)
+    }
+}
+
+// === impl EvidenceBook ===
+
+impl EvidenceBook {
+    pub(crate) fn of(&self, lane: LaneId) -> Evidence {
+        self.lanes.get(&lane).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn note(&mut self, lane: LaneId, attempts: Attempts) {
+        self.lanes.entry(lane).or_default().note(attempts);
+    }
+
+    /// Forgets lanes when there are very many: those without work first that tell nothing, and then all of those.
+    pub(crate) fn trim(&mut self, now: Timestamp, has_work: impl Fn(LaneId) -> bool) {
+        if self.lanes.len() <= self.lanes_max.max(EVIDENCE_KEPT) {
+            return;
+        }
+        self.lanes.retain(|lane, evidence| has_work(*lane) || evidence.tells_something(now));
+        if self.lanes.len() > EVIDENCE_KEPT {
+            self.lanes.retain(|lane, _| has_work(*lane));
+        }
+        self.lanes_max = 2 * self.lanes.len();
+    }
+}
+
+#[cfg(test)]
+#[path = "evidence_tests.rs"]
+mod tests;

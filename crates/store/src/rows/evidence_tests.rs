@@ -1,0 +1,140 @@
+//! What lanes may hold as their destinations answer, fail and recover.
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+fn answered(seconds: i64, answered: usize) -> Attempts {
+    Attempts { at: at(seconds), answered, has_failed: false, is_handed_back: false, places: 32 }
+}
+
+fn failed(seconds: i64) -> Attempts {
+    Attempts { at: at(seconds), answered: 0, has_failed: true, is_handed_back: false, places: 32 }
+}
+
+/// Every probe from `from` on fails, up to `to`: when these are made.
+fn probes(evidence: &mut Evidence, from: i64, to: i64) -> Vec<i64> {
+    let mut probes = Vec::new();
+    let mut now = from;
+    while now <= to {
+        evidence.note(failed(now));
+        probes.push(now);
+        let Standing::Failing { closed_until } = evidence.standing(at(now)) else {
+            panic!("it fails");
+        };
+        now = closed_until.seconds();
+    }
+    probes
+}
+
+#[test]
+fn a_destination_that_never_answered_is_probed_ever_more_rarely_up_to_once_a_minute() {
+    let mut evidence = Evidence::default();
+    assert_eq!(evidence.standing(at(0)), Standing::Unproven);
+    let probes = probes(&mut evidence, 100, 400);
+    assert_eq!(probes, [100, 101, 103, 107, 115, 131, 163, 223, 283, 343]);
+}
+
+#[test]
+fn a_destination_that_answered_lately_is_probed_every_few_seconds() {
+    let mut evidence = Evidence::default();
+    evidence.note(answered(100, 1));
+    let outage = probes(&mut evidence, 110, 700);
+    assert!(outage.windows(2).all(|pair| pair[1] - pair[0] <= 4), "{outage:?}");
+    let later = probes(&mut evidence, 2_000, 2_400);
+    assert_eq!(later.windows(2).map(|pair| pair[1] - pair[0]).max(), Some(60), "{later:?}");
+    evidence.note(answered(2_500, 1));
+    assert!(matches!(evidence.standing(at(2_500)), Standing::Proven { .. }), "at once");
+}
+
+#[test]
+fn some_failures_of_a_destination_that_answers_mean_nothing() {
+    let mut evidence = Evidence::default();
+    evidence.note(answered(100, 1));
+    evidence.note(failed(100));
+    assert!(matches!(evidence.standing(at(100)), Standing::Proven { .. }));
+    evidence.note(Attempts { has_failed: true, ..answered(101, 1) });
+    assert!(matches!(evidence.standing(at(160)), Standing::Proven { .. }));
+    assert_eq!(evidence.standing(at(161)), Standing::Unproven, "a minute later");
+}
+
+#[test]
+fn what_was_under_way_when_a_lane_was_closed_does_not_close_it_for_longer() {
+    let mut evidence = Evidence::default();
+    evidence.note(failed(100));
+    let closed = evidence.standing(at(100));
+    (0..1_000).for_each(|_| evidence.note(failed(100)));
+    assert_eq!(evidence.standing(at(100)), closed);
+}
+
+#[test]
+fn the_window_is_twice_the_places_and_what_is_settled_in_a_tenth_of_a_second() {
+    let mut evidence = Evidence::default();
+    let window = |evidence: &Evidence, now| match evidence.standing(at(now)) {
+        Standing::Proven { window } => window,
+        Standing::Unproven | Standing::Failing { .. } => panic!("it answers"),
+    };
+    evidence.note(answered(100, 1));
+    assert_eq!(window(&evidence, 100), 64);
+    evidence.note(answered(100, 39_999));
+    evidence.note(answered(100, 40_000));
+    assert_eq!(window(&evidence, 100), 64 + 8_000);
+    evidence.note(answered(101, 1));
+    assert_eq!(window(&evidence, 101), 64 + 8_000, "of the last whole second");
+    evidence.note(answered(103, 10));
+    assert_eq!(window(&evidence, 103), 64 + 1);
+    evidence.note(Attempts { places: 1, ..answered(110, 1) });
+    assert_eq!(window(&evidence, 110), PROBE_ITEMS, "no less than a probe");
+}
+
+#[test]
+fn a_clock_that_is_set_back_closes_nothing_for_long() {
+    let mut evidence = Evidence::default();
+    evidence.note(failed(100_000));
+    let Standing::Failing { closed_until } = evidence.standing(at(10)) else { panic!("it fails") };
+    assert_eq!(closed_until, at(10));
+    evidence.note(answered(100_000, 1));
+    assert!(matches!(evidence.standing(at(10)), Standing::Proven { .. }));
+    evidence.note(failed(12));
+    assert_eq!(evidence.standing(at(12)), Standing::Failing { closed_until: at(13) });
+    evidence.note(answered(14, 1));
+    evidence.note(answered(100_000, 1_000_000));
+    evidence.note(answered(20, 1));
+    assert_eq!(evidence.standing(at(20)), Standing::Proven { window: 64 });
+}
+
+#[test]
+fn a_lane_of_which_everything_is_handed_back_is_closed_for_a_moment() {
+    let handed_back = |seconds| {
+        let attempts = failed(seconds);
+        Attempts { has_failed: false, is_handed_back: true, ..attempts }
+    };
+    let closed_until = |seconds| Standing::Failing { closed_until: at(seconds) };
+    let mut evidence = Evidence::default();
+    evidence.note(answered(100, 1));
+    for now in 100..200 {
+        evidence.note(handed_back(now));
+        assert_eq!(evidence.standing(at(now)), closed_until(now + 1));
+    }
+    evidence.note(failed(201));
+    assert_eq!(evidence.standing(at(201)), closed_until(203), "a failure is another matter");
+    evidence.note(handed_back(201));
+    assert_eq!(evidence.standing(at(201)), closed_until(203));
+    evidence.note(answered(202, 1));
+    assert!(matches!(evidence.standing(at(202)), Standing::Proven { .. }));
+}
+
+#[test]
+fn the_evidence_of_a_million_lanes_is_not_kept() {
+    let mut book = EvidenceBook::default();
+    for lane in 0..1_000_000 {
+        book.note(lane, answered(lane / 100, 1));
+        book.trim(at(lane / 100), |lane| lane < 10);
+        assert!(book.lanes.len() <= EVIDENCE_KEPT + 1);
+    }
+    let is_proven = |lane| matches!(book.of(lane).standing(at(9_999)), Standing::Proven { .. });
+    assert!(is_proven(999_999) && is_proven(995_000), "what was proven last is known");
+    assert!((0..10).all(|lane| book.lanes.contains_key(&lane)), "so is what has work");
+}

@@ -1,0 +1,124 @@
+//! What is claimed of lanes, and what its settlements tell.
+
+use notification::{ChunkId, Priority, Timestamp, limits};
+
+use super::super::codes::LaneId;
+use super::super::evidence::{Attempts, Standing};
+use super::super::room::LaneLoad;
+use super::{LaneReadiness, Lanes};
+
+/// Normal deliveries for one of a bulk lane, while both have some.
+const NORMAL_FOR_BULK: i64 = 3;
+/// The bound of `normal_ahead`: a claim.
+const AHEAD_MAX: i64 = 8_000;
+
+// === impl Lanes ===
+
+impl Lanes {
+    /// A chunk of `items` deliveries was claimed.
+    pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize) {
+        self.add_load(id, LaneLoad { deliveries: items, weight: items + limits::CHUNK_WEIGHT });
+        let count = i64::try_from(items).unwrap_or(AHEAD_MAX);
+        let ahead = match self.lane(id).map(|lane| lane.priority) {
+            Some(Priority::Normal) => count,
+            Some(Priority::Bulk) => count.saturating_mul(-NORMAL_FOR_BULK),
+            Some(Priority::Urgent) | None => 0,
+        };
+        self.normal_ahead = (self.normal_ahead + ahead).clamp(-AHEAD_MAX, AHEAD_MAX);
+    }
+
+    /// The chunk that was claimed holds so many bytes.
+    pub(crate) fn add_bytes(&mut self, id: LaneId, chunk: ChunkId, (items, bytes): (usize, usize)) {
+        let weight = limits::weight_of_bytes(items, bytes);
+        if weight > 0 {
+            self.add_load(id, LaneLoad { deliveries: 0, weight });
+            self.heavy.insert(chunk, weight);
+        }
+    }
+
+    /// The claim of the chunk is over: it holds nothing any more.
+    pub(crate) fn remove_bytes(&mut self, id: LaneId, chunk: ChunkId) {
+        if let Some(weight) = self.heavy.remove(&chunk) {
+            self.unload(id, LaneLoad { deliveries: 0, weight });
+        }
+    }
+
+    /// `items` deliveries of a claimed chunk are settled or due again; with the last of them the chunk is gone.
+    pub(crate) fn remove_claimed(&mut self, id: LaneId, items: usize, is_gone: bool) {
+        let weight = items + if is_gone { limits::CHUNK_WEIGHT } else { 0 };
+        debug_assert!(
+            self.work.get(&id).is_none_or(|work| work.load.weight >= weight),
+            "more was settled than claimed"
+        );
+        self.unload(id, LaneLoad { deliveries: items, weight });
+        self.forget_if_idle(id);
+    }
+
+    /// So much of what was claimed is not any more, as another writer says; never more than is known here.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn free(&mut self, id: LaneId, load: LaneLoad) {
+        self.unload(id, load);
+        self.forget_if_idle(id);
+    }
+
+    /// So much is claimed beside what [`add_claimed`](Self::add_claimed) counted: the weight of bytes, or what an earlier life of
+    /// this owner claimed, or another one.
+    pub(crate) fn add_load(&mut self, id: LaneId, load: LaneLoad) {
+        let Some(work) = self.work.get_mut(&id) else { return };
+        work.load.deliveries += load.deliveries;
+        work.load.weight += load.weight;
+        self.total.weight += load.weight;
+        if work.is_probe {
+            self.total.probes += load.weight;
+        }
+    }
+
+    /// So much of the lane was claimed before the work was read anew, at `now`.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn restore_load(&mut self, id: LaneId, load: LaneLoad, now: Timestamp) {
+        let standing = self.evidence.of(id).standing(now);
+        if let Some(work) = self.work.get_mut(&id) {
+            work.is_probe = !matches!(standing, Standing::Proven { .. });
+        }
+        self.add_load(id, load);
+    }
+
+    pub(super) fn unload(&mut self, id: LaneId, load: LaneLoad) {
+        let Some(work) = self.work.get_mut(&id) else { return };
+        // A wrong count makes a window a little wrong; an underflow would close it, or end the process.
+        let weight = load.weight.min(work.load.weight);
+        work.load.weight -= weight;
+        work.load.deliveries -= load.deliveries.min(work.load.deliveries);
+        self.total.weight -= weight;
+        if work.is_probe {
+            self.total.probes -= weight;
+        }
+        if work.load.weight == 0 {
+            work.is_probe = false;
+            if work.readiness == LaneReadiness::Probed {
+                let next_due = work.next_due;
+                self.enqueue(id, next_due);
+            }
+        }
+    }
+
+    /// What settlements tell of the lane's destination.
+    pub(crate) fn note_attempts(&mut self, id: LaneId, attempts: Attempts) {
+        if attempts.tell_nothing() {
+            return;
+        }
+        let before = self.evidence.of(id).standing(attempts.at);
+        self.evidence.note(id, attempts);
+        self.evidence.trim(attempts.at, |lane| self.work.contains_key(&lane));
+        let Some(work) = self.work.get_mut(&id) else { return };
+        if work.is_probe && attempts.answered > 0 {
+            work.is_probe = false;
+            self.total.probes -= work.load.weight;
+        }
+        // A proven lane stands where it stands, as long as it is: that is looked at when it has its turn.
+        if !matches!(before, Standing::Proven { .. }) && work.readiness != LaneReadiness::Ready {
+            let next_due = work.next_due;
+            self.enqueue(id, next_due);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Whose turn it is: proven lanes in turn, and between them one by one those that are not.
+
+use notification::{Priority, Timestamp};
+
+use super::super::codes::LaneId;
+use super::super::due::DueCursor;
+use super::super::evidence::Standing;
+use super::super::room::DueLane;
+use super::{LaneReadiness, Lanes, Probe};
+use crate::ClaimRequest;
+
+/// The lane whose turn it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) lane: LaneId,
+    /// Deliveries of its next chunk that it may be given.
+    pub(crate) deliveries: usize,
+}
+
+// === impl Lanes ===
+
+impl Lanes {
+    /// Up to `count` lanes that are due and whose windows are not full, in turn.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn open(&self, request: &ClaimRequest, count: usize) -> Vec<LaneId> {
+        let ready = Priority::ALL.iter().flat_map(|priority| self.open_lanes(*priority, request));
+        let ready = ready.map(|turn| turn.lane);
+        let probes = self.probes.iter().map(|probe| probe.lane);
+        let probes = probes.take_while(|lane| self.room_of(*lane, request) > 0);
+        let ready_count = if self.probes.is_empty() { count } else { count / 2 };
+        ready.take(ready_count).chain(probes).take(count).collect()
+    }
+
+    /// The lane whose turn it is, among those whose windows are not full. Urgent ones go first. Of the others, normal ones have three
+    /// deliveries for one of a bulk lane, while both have some.
+    pub(crate) fn next(&mut self, request: &ClaimRequest) -> Option<Turn> {
+        self.admit(request);
+        let turn = self.next_of(Priority::Urgent, request).or_else(|| {
+            let normal = self.next_of(Priority::Normal, request);
+            let bulk = self.next_of(Priority::Bulk, request);
+            if self.normal_ahead > 0 { bulk.or(normal) } else { normal.or(bulk) }
+        })?;
+        let is_proven = self.is_ready(turn.lane, request);
+        if let Some(work) = self.work.get_mut(&turn.lane)
+            && work.load.weight == 0
+        {
+            work.is_probe = !is_proven;
+        }
+        Some(turn)
+    }
+
+    /// The next of one priority: one time one that is proven, and one time one that is not. Probes are small, so that is much the
+    /// larger part for those that are proven.
+    fn next_of(&mut self, priority: Priority, request: &ClaimRequest) -> Option<Turn> {
+        let ready = loop {
+            let ready = self.open_lanes(priority, request).next();
+            // A lane may have stopped being proven since it was put there.
+            match ready.filter(|turn| !self.is_ready(turn.lane, request)) {
+                Some(turn) => {
+                    self.dequeue(turn.lane);
+                    self.sort(turn.lane, request);
+                }
+                None => break ready,
+            }
+        };
+        let probe = self.open_probe(priority, request);
+        if self.turns.is_multiple_of(2) { probe.or(ready) } else { ready.or(probe) }
+    }
+
+    /// Sorts the lanes whose time has come.
+    fn admit(&mut self, request: &ClaimRequest) {
+        let mut due = Vec::new();
+        for waiting in self.waiting.values_mut() {
+            while let Some(&(at, id)) = waiting.first()
+                && at <= request.now
+            {
+                waiting.pop_first();
+                self.waiting_count -= 1;
+                due.push(id);
+            }
+        }
+        for id in due {
+            self.sort(id, request);
+        }
+    }
+
+    /// Puts a lane that is due, and stands nowhere, where it belongs.
+    fn sort(&mut self, id: LaneId, request: &ClaimRequest) {
+        let standing = self.evidence.of(id).standing(request.now);
+        let Some(work) = self.work.get_mut(&id) else { return };
+        let Some(due_at) = work.next_due else { return };
+        let priority = work.lane.priority;
+        let (is_failing, order) = match standing {
+            _ if request.probe_window.is_none() => {
+                work.readiness = LaneReadiness::Ready;
+                // By turn, and not by due time: a lane with an old backlog would come first again and again.
+                self.ready.insert((priority, work.turn), id);
+                return;
+            }
+            Standing::Proven { .. } => {
+                work.readiness = LaneReadiness::Ready;
+                self.ready.insert((priority, work.turn), id);
+                return;
+            }
+            Standing::Failing { closed_until } if request.now < closed_until => {
+                self.wait(id, closed_until);
+                return;
+            }
+            Standing::Failing { closed_until } => (true, closed_until.millis()),
+            Standing::Unproven => (false, -due_at.millis()),
+        };
+        if work.load.weight > 0 {
+            work.readiness = LaneReadiness::Probed;
+            return;
+        }
+        let probe = Probe { priority, is_failing, order, lane: id };
+        work.readiness = LaneReadiness::Probe(probe);
+        self.probes.insert(probe);
+    }
+
+    /// The lane had its turn: it goes behind the other lanes of its priority.
+    pub(crate) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+        // Before the turn changes, which is part of the lane's key among the ready ones.
+        self.dequeue(id);
+        self.turns += 1;
+        if let Some(work) = self.work.get_mut(&id) {
+            work.turn = self.turns;
+        }
+        self.set_next_due(id, next_due);
+    }
+
+    /// The earliest instant at which a lane whose windows are not full has work, or may have.
+    pub(crate) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
+        let first = |priority: &Priority| {
+            let ready = self.open_lanes(*priority, request).next();
+            ready.or_else(|| self.open_probe(*priority, request))
+        };
+        let due = |turn: Turn| self.work.get(&turn.lane).and_then(|work| work.next_due);
+        let has_room = |priority| {
+            request.has_room(priority, self.total) || request.has_probes(priority, self.total)
+        };
+        let waiting = self.waiting.iter().filter(|(priority, _)| has_room(**priority));
+        let waiting = waiting.filter_map(|(_, lanes)| {
+            lanes.iter().find(|(_, id)| self.may_open(*id, request)).map(|(at, _)| *at)
+        });
+        // Lanes that are not known yet may have work from the beginning of the cursor's span on.
+        let is_unread = self.read_to < DueCursor::END && request.has_any_room(self.total);
+        let unread = is_unread.then(|| self.read_to.begins_at().max(request.now));
+        let turn = Priority::ALL.iter().find_map(first);
+        turn.and_then(due).into_iter().chain(waiting).chain(unread).min()
+    }
+
+    /// The lanes of a priority that are due and may hold many, and whose windows are not full, in turn; and those that may not any
+    /// more. Those that are passed have something claimed, so they are not more than the common window has room for.
+    fn open_lanes(&self, priority: Priority, request: &ClaimRequest) -> impl Iterator<Item = Turn> {
+        let has_room = request.has_room(priority, self.total);
+        let lanes = self.ready.range((priority, 0)..=(priority, u64::MAX));
+        let turn = |(_, &lane): (_, &LaneId)| {
+            let turn = Turn { lane, deliveries: self.room_of(lane, request) };
+            (turn.deliveries > 0 || !self.is_ready(lane, request)).then_some(turn)
+        };
+        lanes.take_while(move |_| has_room).filter_map(turn)
+    }
+
+    /// Whether the lane belongs to those that may hold many.
+    fn is_ready(&self, id: LaneId, request: &ClaimRequest) -> bool {
+        request.probe_window.is_none()
+            || matches!(self.evidence.of(id).standing(request.now), Standing::Proven { .. })
+    }
+
+    /// The lane of a priority to be probed next. The first that may answer and the first that fails have the most room.
+    fn open_probe(&self, priority: Priority, request: &ClaimRequest) -> Option<Turn> {
+        [false, true].into_iter().find_map(|is_failing| {
+            let from = Probe { priority, is_failing, order: i64::MIN, lane: LaneId::MIN };
+            let first = self.probes.range(from..).next()?;
+            let is_meant = (first.priority, first.is_failing) == (priority, is_failing);
+            let lane = is_meant.then_some(first.lane)?;
+            let turn = Turn { lane, deliveries: self.room_of(lane, request) };
+            (turn.deliveries > 0).then_some(turn)
+        })
+    }
+
+    fn room_of(&self, id: LaneId, request: &ClaimRequest) -> usize {
+        let Some(work) = self.work.get(&id) else { return 0 };
+        let (priority, load) = (work.lane.priority, work.load);
+        let due_at = work.next_due.unwrap_or(request.now);
+        let lane = DueLane { priority, due_at, load, evidence: &self.evidence.of(id) };
+        request.room_of(lane, self.total)
+    }
+
+    /// Whether a lane that waits may be given something when its time comes. What has nothing may, or else is looked at in vain
+    /// once: very many may wait that are closed.
+    fn may_open(&self, id: LaneId, request: &ClaimRequest) -> bool {
+        let has_nothing = self.work.get(&id).is_some_and(|work| work.load.weight == 0);
+        has_nothing || self.room_of(id, request) > 0
+    }
+}

@@ -1,0 +1,112 @@
+//! How much a lane may be given now: by its window, by the windows of all lanes, and by its evidence.
+
+use std::time::Duration;
+
+use notification::{Priority, Timestamp};
+
+use super::evidence::{Evidence, PROBE_ITEMS, Standing};
+use crate::ClaimRequest;
+
+/// What is claimed and unsettled of a lane.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LaneLoad {
+    pub(crate) deliveries: usize,
+    /// The deliveries, with [`CHUNK_WEIGHT`](notification::limits::CHUNK_WEIGHT) for each chunk and the weight of bytes.
+    pub(crate) weight: usize,
+}
+
+/// The weight of what is claimed and unsettled of all lanes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TotalLoad {
+    pub(crate) weight: usize,
+    /// Of that, what was claimed for lanes that were not proven then, and are not now.
+    pub(crate) probes: usize,
+}
+
+/// A lane with something due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DueLane<'a> {
+    pub(crate) priority: Priority,
+    pub(crate) due_at: Timestamp,
+    pub(crate) load: LaneLoad,
+    pub(crate) evidence: &'a Evidence,
+}
+
+/// A lane that fell due so lately has an eighth of the window for probes before those that wait for longer: after a start
+/// the backlogs of a thousand dead destinations are as unproven as a destination that has one notification, due now.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// The window for probes in so many parts.
+const PROBE_SHIFTS: usize = 16;
+
+// === impl ClaimRequest ===
+
+impl ClaimRequest {
+    /// Deliveries of its next chunk that `lane` may be given now; 0 when it may not be given any.
+    pub(crate) fn room_of(&self, lane: DueLane<'_>, total: TotalLoad) -> usize {
+        let LaneLoad { deliveries, weight } = lane.load;
+        let Some(probe_window) = self.probe_window else {
+            let is_open = self.is_open(lane.priority, weight, total.weight);
+            return if is_open { usize::MAX } else { 0 };
+        };
+        match lane.evidence.standing(self.now) {
+            Standing::Proven { window } => {
+                let of_all = self.load_of_proven(total);
+                let is_open = self.is_open(lane.priority, weight, of_all) && deliveries < window;
+                // Not the last few places alone, or each claim would cut a small part off a large chunk.
+                if is_open { (window - deliveries).max(window / 4) } else { 0 }
+            }
+            Standing::Failing { closed_until } if self.now < closed_until => 0,
+            // The next probe waits for the answer to the last one.
+            Standing::Unproven | Standing::Failing { .. }
+                if weight > 0 || lane.priority > self.lowest =>
+            {
+                0
+            }
+            Standing::Unproven => {
+                let share = self.probes_of(lane.priority, lane.due_at, probe_window);
+                if total.probes >= share {
+                    return 0;
+                }
+                // Half as many with every sixteenth that is taken: of very many unknown destinations each may be dead, and an attempt
+                // that is not answered holds a connection for half a minute.
+                let taken = PROBE_SHIFTS * total.probes / share;
+                (PROBE_ITEMS >> taken).max(1)
+            }
+            Standing::Failing { .. } => usize::from(total.probes < probe_window / 4),
+        }
+    }
+
+    /// The part of the window for probes that a lane may fill which is not known to fail.
+    fn probes_of(&self, priority: Priority, due_at: Timestamp, probe_window: usize) -> usize {
+        let eighths = match priority {
+            Priority::Urgent => 8,
+            Priority::Normal | Priority::Bulk if self.now.since(due_at) < FRESH => 7,
+            Priority::Normal | Priority::Bulk => 6,
+        };
+        probe_window / 8 * eighths
+    }
+
+    /// Whether a proven lane of `priority` that has nothing may be given anything.
+    pub(crate) fn has_room(&self, priority: Priority, total: TotalLoad) -> bool {
+        self.is_open(priority, 0, self.load_of_proven(total))
+    }
+
+    /// Whether a lane of `priority` may be probed that may be answered.
+    pub(crate) fn has_probes(&self, priority: Priority, total: TotalLoad) -> bool {
+        priority <= self.lowest && self.probe_window.is_some_and(|window| total.probes < window)
+    }
+
+    /// Whether anything may be claimed: the most urgent have the largest window.
+    pub(crate) fn has_any_room(&self, total: TotalLoad) -> bool {
+        self.has_room(Priority::Urgent, total) || self.has_probes(Priority::Urgent, total)
+    }
+
+    /// What counts as claimed for a proven lane: as if the window for probes were always full, so that probes find room in it.
+    fn load_of_proven(&self, total: TotalLoad) -> usize {
+        match self.probe_window {
+            Some(probe_window) => total.weight - total.probes + probe_window,
+            None => total.weight,
+        }
+    }
+}
