@@ -99,6 +99,14 @@ impl<'a> Schedule<'a> {
                 self.finish_calls().await;
             }
         }
+        while self.theme.first() == Some(&Kind::Release) && self.caller().sealed().is_none() {
+            let call = match self.caller().add_or_seal() {
+                Some(call) => call,
+                None => self.caller().open_broadcast(0),
+            };
+            self.call(call);
+            self.finish_calls().await;
+        }
         loop {
             self.come_to_rest().await;
             let paused = self.paused();

@@ -36,8 +36,8 @@ pub(super) enum Kind {
 }
 
 /// How often each kind is asked, by its number of places; a schedule keeps to one of these. Where the first is a claim,
-/// every other schedule begins with what there is claimed.
-pub(super) const THEMES: [&[Kind]; 7] = [
+/// every other schedule begins with what there is claimed; where it is a slice, all begin with a sealed broadcast.
+pub(super) const THEMES: [&[Kind]; 8] = [
     &[
         Ingest,
         IngestKeyed,
@@ -135,5 +135,20 @@ pub(super) const THEMES: [&[Kind]; 7] = [
         MoveFeed,
         MoveFeed,
         MoveFeed,
+    ],
+    // Of what waits for its slice some is cancelled.
+    &[
+        Release,
+        Release,
+        Release,
+        CancelMember,
+        CancelMember,
+        CancelMember,
+        CancelBroadcast,
+        WriteOff,
+        Claim,
+        Claim,
+        Settle,
+        Reap,
     ],
 ];
