@@ -164,6 +164,10 @@ pub struct Faults {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub outage_for: Duration,
 
+    /// Leave requests within the outage unanswered, but for mail: processed, recorded, and kept waiting
+    #[arg(long, requires = "outage_after")]
+    pub outage_silent: bool,
+
     /// Seed of the dice: the same requests in the same order meet the same faults
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub seed: u64,

@@ -64,12 +64,21 @@ impl Provider {
     pub(crate) fn receive(&self, request: &Request<'_>) -> SimVerdict {
         let now_us = clock::unix_us();
         let finding = self.examine(request, now_us);
-        let mut reply = self.decide(&finding, now_us);
+        let faults = &self.options.faults;
+        // Before anything else, since it counts every request, and not only good ones.
+        let is_out = self.outage.strikes(now_us);
+        let is_silent = is_out && faults.outage_silent
+            || faults.silent_to.as_deref() == Some(finding.recipient);
+        let mut reply = if is_out && !faults.outage_silent {
+            self.trouble(Trouble::Unavailable, now_us)
+        } else {
+            self.decide(&finding, now_us)
+        };
         let made_up_id = self.complete(&mut reply, request);
         let id = made_up_id.as_deref().unwrap_or(&finding.id);
         let record = self.record(now_us, id, finding.recipient, &reply);
         let due_us = match self.dice.borrow_mut().latency_us() {
-            _ if self.options.faults.silent_to.as_deref() == Some(finding.recipient) => u64::MAX,
+            _ if is_silent => u64::MAX,
             0 => 0,
             latency_us => now_us.saturating_add(latency_us),
         };
@@ -93,10 +102,6 @@ impl Provider {
     }
 
     fn decide(&self, finding: &Finding<'_>, now_us: u64) -> SimReply {
-        // First, since it counts every request, and not only good ones.
-        if self.outage.strikes(now_us) {
-            return self.trouble(Trouble::Unavailable, now_us);
-        }
         // Before the dice: they fall for good requests only, so bad ones do not change what those meet.
         if let Some(rejection) = &finding.rejection {
             return SimReply::Answer(rejection.clone());

@@ -190,3 +190,26 @@ async fn an_outage_answers_everything_503() {
     let statuses = push_all(&mut sim.apns().await, 6).await;
     assert_eq!(statuses, [200, 200, 200, 503, 503, 503]);
 }
+
+#[tokio::test]
+async fn a_silent_outage_answers_nothing_and_records_everything() {
+    let sim = Sim::start(|options| {
+        options.faults.outage_after = Some(1);
+        options.faults.outage_for = Duration::from_hours(1);
+        options.faults.outage_silent = true;
+    });
+    let mut client = sim.apns().await;
+    assert_eq!(push_all(&mut client, 1).await, [200]);
+    let mut responses = Vec::new();
+    for number in 1..4 {
+        responses.push(client.begin(push(&id(number), &device(number)), PAYLOAD).await.unwrap());
+    }
+    while sim.journal().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    assert!(sim.journal().iter().all(|line| line.status.has_arrived()));
+    sim.stop();
+    for response in responses {
+        assert!(answer(response).await.is_err(), "it was answered");
+    }
+}
