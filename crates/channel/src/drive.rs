@@ -104,7 +104,8 @@ async fn drive_with<'job, Admit, Make, Attempting>(
             // Asked before the gate, so that what must not start any more needs no place to be handed back.
             let otherwise = pace.may_start(&job).report_otherwise();
             // Who holds a pass is the one that tries.
-            let otherwise = otherwise.or_else(|| shut_out(&job).filter(|_| held.is_none()));
+            let otherwise =
+                otherwise.or_else(|| if held.is_none() { shut_out(&job) } else { None });
             let otherwise = otherwise.map(GateAdmission::No).or_else(|| admission.take());
             match otherwise.unwrap_or_else(|| admit(delivery)) {
                 GateAdmission::No(report) => {

@@ -107,8 +107,8 @@ pub const WAL_BYTES: u64 = 1024 * 1024 * 1024;
 /// The weight of a claimed chunk beside its deliveries: the task, message and rows that even a chunk of one
 /// takes. So a slow destination of many one-offs holds about a hundred chunks, not thousands.
 pub const CHUNK_WEIGHT: usize = 64;
-/// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`], however many its destination takes: a third
-/// of the common window of those that are not urgent, whose half it is when nothing else is claimed.
+/// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`], however many its destination takes: half
+/// of what [`PROBE_WINDOW`] leaves of [`CLAIMED_ITEMS`].
 pub const LANE_WINDOW: usize = 64 * BATCH_ITEMS;
 /// Deliveries claimed and unsettled over all lanes, weighed likewise; their bytes have a bound of their own,
 /// [`CLAIMED_BYTES`]. A lane gets at most half of what the lanes before it left.

@@ -12,6 +12,7 @@ use crate::rows::claim_load::ChunkLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::Evidence;
 use crate::rows::packing::KeyUse;
+use crate::rows::room::Counted;
 use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
 
 /// The tag of every double.
@@ -32,8 +33,7 @@ pub(super) struct Books {
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,
     pub(super) evidence: HashMap<Lane, Evidence>,
-    /// Lanes that were not proven when they had nothing claimed, and are not.
-    pub(super) probed: BTreeSet<Lane>,
+    pub(super) counted: HashMap<Lane, Counted>,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     numbers: u64,

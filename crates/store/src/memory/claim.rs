@@ -59,7 +59,7 @@ impl Books {
                 break;
             }
             load.add(of_piece);
-            self.note_probe(&piece, request);
+            self.count(&piece, request);
             let piece = self.lease(id, piece, now.plus(request.lease));
             chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();
@@ -126,20 +126,18 @@ impl Books {
         self.add_piece(rest);
     }
 
-    /// The lane counts among those that are probed until its destination answers.
-    fn note_probe(&mut self, piece: &Piece, request: ClaimRequest) {
+    /// As what the lane is counted from now on, if it has nothing claimed.
+    fn count(&mut self, piece: &Piece, request: ClaimRequest) {
         let lane = self.lane_of(piece).clone();
-        let evidence = self.evidence.get(&lane).copied().unwrap_or_default();
-        if matches!(evidence.standing(request.now), Standing::Proven { .. }) {
-            self.probed.remove(&lane);
-        } else if self.load_of(|of| *of == lane).weight == 0 {
-            self.probed.insert(lane);
+        if self.load_of(&lane).weight == 0 {
+            let standing = self.standing(&lane, request);
+            self.counted.insert(lane, standing.into());
         }
     }
 
     pub(super) fn note_attempts(&mut self, lane: Lane, attempts: Attempts) {
         if attempts.answered > 0 {
-            self.probed.remove(&lane);
+            self.counted.remove(&lane);
         }
         self.evidence.entry(lane).or_default().note(attempts);
     }
@@ -307,7 +305,7 @@ impl Books {
 
     /// Until when the lane is closed because every attempt fails.
     fn opens_at(&self, lane: &Lane, request: ClaimRequest) -> Option<Timestamp> {
-        match self.evidence.get(lane)?.standing(request.now) {
+        match self.standing(lane, request) {
             Standing::Failing { closed_until } => Some(closed_until),
             Standing::Proven { .. } | Standing::Unproven => None,
         }
@@ -319,25 +317,34 @@ impl Books {
         if self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel)) {
             return 0;
         }
-        let evidence = self.evidence.get(lane).copied().unwrap_or_default();
-        let load = self.load_of(|of| of == lane);
-        let total = TotalLoad {
-            weight: self.load_of(|_| true).weight,
-            probes: self.load_of(|of| self.probed.contains(of)).weight,
-        };
+        let mut total = TotalLoad::default();
+        for (lane, weight) in self.claimed() {
+            total.add(self.counted.get(lane).copied().unwrap_or_default(), weight);
+        }
         let (priority, due_at) = (lane.priority, piece.due_at);
-        request.room_of(DueLane { priority, due_at, load, evidence: &evidence }, total)
+        let (load, standing) = (self.load_of(lane), self.standing(lane, request));
+        request.room_of(DueLane { priority, due_at, load, standing }, total)
     }
 
-    /// What is claimed of all lanes of a kind.
-    fn load_of(&self, is_meant: impl Fn(&Lane) -> bool) -> LaneLoad {
+    fn standing(&self, lane: &Lane, request: ClaimRequest) -> Standing {
+        request.standing(self.evidence.get(lane).copied().unwrap_or_default())
+    }
+
+    /// What is claimed of a lane.
+    fn load_of(&self, lane: &Lane) -> LaneLoad {
         let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
-        let mut load = LaneLoad::default();
-        for piece in leased.filter(|piece| is_meant(self.lane_of(piece))) {
-            load.deliveries += piece.members.len();
-            load.weight += piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
-        }
-        load
+        let of_lane = leased.filter(|piece| self.lane_of(piece) == lane);
+        let deliveries = of_lane.map(|piece| piece.members.len()).sum();
+        let weight = self.claimed().filter(|(of, _)| *of == lane).map(|(_, weight)| weight).sum();
+        LaneLoad { deliveries, weight }
+    }
+
+    /// The lane and the weight of each chunk that is claimed.
+    fn claimed(&self) -> impl Iterator<Item = (&Lane, usize)> {
+        let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
+        let weight =
+            |piece: &Piece| piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
+        leased.map(move |piece| (self.lane_of(piece), weight(piece)))
     }
 
     fn leased(&self, which: impl Fn(Timestamp) -> bool) -> Vec<ChunkId> {

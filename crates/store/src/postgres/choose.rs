@@ -93,18 +93,18 @@ impl Transaction<'_> {
         request: ClaimRequest,
         lease: Lease,
     ) -> Result<Vec<ChunkRow>, Failure> {
-        let Chosen { mut chunks, rests } = self.choose(request).await?;
+        let Chosen { mut chunks, mut rests } = self.choose(request).await?;
         let leased = self.lease(&chunks, lease).await?;
         chunks.retain(|chunk| leased.contains(&chunk.id));
         let mut writes = Writes::default();
         for chunk in &chunks {
             // Only now: what is not leased may be cut by another process.
-            if let Some(rest) = rests.get(&chunk.id) {
+            if let Some(rest) = rests.remove(&chunk.id) {
                 let leased = ChunkRow { epoch: Epoch(chunk.epoch.0 + 1), ..chunk.clone() };
                 writes.shrink(&leased, &chunk.members());
-                writes.rest(rest.clone());
                 // Of this process's partition, as what it was cut off: it is nothing new to others.
                 self.state.claiming.add_due(rest.lane, rest.due_at);
+                writes.rest(rest);
             }
         }
         self.write(writes).await?;

@@ -68,7 +68,7 @@ pub(crate) struct EvidenceBook {
 }
 
 /// How long an answer proves that a destination answers.
-pub(crate) const PROVEN_FOR: Duration = Duration::from_mins(1);
+const PROVEN_FOR: Duration = Duration::from_mins(1);
 /// Deliveries of a lane that is not proven which are tried at a time, at most.
 pub(crate) const PROBE_ITEMS: usize = 16;
 /// Failures so soon after an answer are no sign: of a busy lane some always fail.

@@ -13,7 +13,7 @@ use notification::{ChunkId, Lane, Name, Priority, Timestamp};
 use super::codes::LaneId;
 use super::due::{DueCursor, LANES_PER_PAGE, span_of};
 use super::evidence::EvidenceBook;
-use super::room::{LaneLoad, TotalLoad};
+use super::room::{Counted, LaneLoad, TotalLoad};
 use crate::ClaimRequest;
 
 /// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
@@ -52,8 +52,7 @@ pub(crate) struct Lanes {
 struct LaneWork {
     lane: Lane,
     load: LaneLoad,
-    /// Whether the load is counted among the probes.
-    is_probe: bool,
+    counted: Counted,
     next_due: Option<Timestamp>,
     turn: u64,
     readiness: LaneReadiness,
@@ -67,8 +66,8 @@ enum LaneReadiness {
     Waiting(Timestamp),
     Ready,
     Probe(Probe),
-    /// It is not proven, and what was claimed of it is not settled: it waits for that.
-    Probed,
+    /// It waits until something of it is settled.
+    Full,
 }
 
 /// A lane to be probed, in the order in which this is done: of those that may answer, the one that is due for the shortest
@@ -168,7 +167,8 @@ impl Lanes {
         self.turns += 1;
         self.numbers.insert(lane.clone(), id);
         let (load, turn, readiness) = (LaneLoad::default(), self.turns, LaneReadiness::Idle);
-        let work = LaneWork { lane, load, is_probe: false, next_due: None, turn, readiness };
+        let work =
+            LaneWork { lane, load, counted: Counted::Proven, next_due: None, turn, readiness };
         self.work.insert(id, work);
     }
 
@@ -262,7 +262,7 @@ impl Lanes {
             LaneReadiness::Probe(probe) => {
                 self.probes.remove(&probe);
             }
-            LaneReadiness::Idle | LaneReadiness::Probed => {}
+            LaneReadiness::Idle | LaneReadiness::Full => {}
         }
         work.readiness = LaneReadiness::Idle;
     }

@@ -231,6 +231,40 @@ fn the_latest_of_the_unknown_comes_first_and_all_of_these_before_those_that_fail
     assert_eq!(order, expected);
 }
 
+#[test]
+fn a_destination_that_fails_is_tried_however_many_are_unknown() {
+    let mut lanes = lanes();
+    add(&mut lanes, 1, 0);
+    fail(&mut lanes, 1, 0);
+    for id in 2..=5_000 {
+        add(&mut lanes, id, 0);
+    }
+    let mut tried = 0;
+    while let Some((lane, items)) = next_turn(&mut lanes, 2_000) {
+        lanes.add_claimed(lane, items);
+        lanes.served(lane, None);
+        tried += usize::from(lane == 1);
+    }
+    assert_eq!(tried, 1);
+    assert_eq!(next_turn(&mut lanes, 2_000), None, "and the window is full");
+}
+
+#[test]
+fn a_lane_whose_window_is_full_waits_for_a_settlement_of_its_own() {
+    let mut lanes = lanes();
+    for id in [1, 2] {
+        add(&mut lanes, id, 0);
+        answer(&mut lanes, id, 0);
+        assert_eq!(next_turn(&mut lanes, 0).map(|(lane, _)| lane), Some(id));
+        lanes.add_claimed(id, 2_000);
+        lanes.served(id, Some(at(0)));
+    }
+    let by_evidence = ClaimRequest { probe_window: Some(1_000), ..request(0) };
+    assert_eq!((next_turn(&mut lanes, 0), lanes.next_at(&by_evidence)), (None, None));
+    lanes.remove_claimed(2, 1, false);
+    assert_eq!(next_turn(&mut lanes, 0), Some((2, 500)), "a quarter of its window at least");
+}
+
 #[cfg(feature = "postgres")]
 #[test]
 fn probes_that_are_found_again_do_not_fill_the_window_of_those_that_answer() {

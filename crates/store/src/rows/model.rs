@@ -36,7 +36,7 @@ pub(crate) struct ChunkRow {
 }
 
 /// A chunk to be stored, ready.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct NewChunk {
     pub(crate) batch: BatchId,
     pub(crate) lane: LaneId,

@@ -15,21 +15,33 @@ pub(crate) struct LaneLoad {
     pub(crate) weight: usize,
 }
 
+/// As what the load of a lane is counted: by its standing when it had nothing claimed, or as proven since its destination
+/// has answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Counted {
+    #[default]
+    Proven,
+    Unproven,
+    Failing,
+}
+
 /// The weight of what is claimed and unsettled of all lanes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TotalLoad {
-    pub(crate) weight: usize,
-    /// Of that, what was claimed for lanes that were not proven then, and are not now.
-    pub(crate) probes: usize,
+    weight: usize,
+    /// The parts of it that are counted so.
+    unproven: usize,
+    failing: usize,
 }
 
 /// A lane with something due.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct DueLane<'a> {
+pub(crate) struct DueLane {
     pub(crate) priority: Priority,
     pub(crate) due_at: Timestamp,
     pub(crate) load: LaneLoad,
-    pub(crate) evidence: &'a Evidence,
+    /// As [`ClaimRequest::standing`] says.
+    pub(crate) standing: Standing,
 }
 
 /// A lane that fell due so lately has an eighth of the window for probes before those that wait for longer: after a start
@@ -39,41 +51,96 @@ const FRESH: Duration = Duration::from_secs(10);
 /// The window for probes in so many parts.
 const PROBE_SHIFTS: usize = 16;
 
+// === impl Counted ===
+
+impl From<Standing> for Counted {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Proven { .. } => Self::Proven,
+            Standing::Unproven => Self::Unproven,
+            Standing::Failing { .. } => Self::Failing,
+        }
+    }
+}
+
+// === impl TotalLoad ===
+
+impl TotalLoad {
+    pub(crate) fn add(&mut self, counted: Counted, weight: usize) {
+        self.weight += weight;
+        if let Some(part) = self.part(counted) {
+            *part += weight;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, counted: Counted, weight: usize) {
+        self.weight -= weight;
+        if let Some(part) = self.part(counted) {
+            *part -= weight;
+        }
+    }
+
+    fn part(&mut self, counted: Counted) -> Option<&mut usize> {
+        match counted {
+            Counted::Proven => None,
+            Counted::Unproven => Some(&mut self.unproven),
+            Counted::Failing => Some(&mut self.failing),
+        }
+    }
+
+    fn probes(self) -> usize {
+        self.unproven + self.failing
+    }
+}
+
 // === impl ClaimRequest ===
 
 impl ClaimRequest {
-    /// Deliveries of its next chunk that `lane` may be given now; 0 when it may not be given any.
-    pub(crate) fn room_of(&self, lane: DueLane<'_>, total: TotalLoad) -> usize {
+    /// What `evidence` allows a lane now.
+    pub(crate) fn standing(&self, evidence: Evidence) -> Standing {
+        match self.probe_window {
+            Some(_) => evidence.standing(self.now),
+            None => Standing::Proven { window: usize::MAX },
+        }
+    }
+
+    /// Whether nothing but a settlement makes room for more of the lane.
+    pub(crate) fn is_full(&self, lane: DueLane) -> bool {
         let LaneLoad { deliveries, weight } = lane.load;
-        let Some(probe_window) = self.probe_window else {
-            let is_open = self.is_open(lane.priority, weight, total.weight);
-            return if is_open { usize::MAX } else { 0 };
-        };
-        match lane.evidence.standing(self.now) {
+        match lane.standing {
+            Standing::Proven { window } => deliveries >= window || weight >= self.lane_window,
+            // The next probe waits for the answer to the last one.
+            Standing::Unproven | Standing::Failing { .. } => weight > 0,
+        }
+    }
+
+    /// Deliveries of its next chunk that `lane` may be given now; 0 when it may not be given any.
+    pub(crate) fn room_of(&self, lane: DueLane, total: TotalLoad) -> usize {
+        let LaneLoad { deliveries, weight } = lane.load;
+        if self.is_full(lane) || lane.priority > self.lowest {
+            return 0;
+        }
+        let probe_window = self.probe_window.unwrap_or(0);
+        match lane.standing {
             Standing::Proven { window } => {
-                let of_all = self.load_of_proven(total);
-                let is_open = self.is_open(lane.priority, weight, of_all) && deliveries < window;
+                let is_open = self.is_open(lane.priority, weight, self.load_of_proven(total));
                 // Not the last few places alone, or each claim would cut a small part off a large chunk.
                 if is_open { (window - deliveries).max(window / 4) } else { 0 }
             }
-            Standing::Failing { closed_until } if self.now < closed_until => 0,
-            // The next probe waits for the answer to the last one.
-            Standing::Unproven | Standing::Failing { .. }
-                if weight > 0 || lane.priority > self.lowest =>
-            {
-                0
-            }
             Standing::Unproven => {
                 let share = self.probes_of(lane.priority, lane.due_at, probe_window);
-                if total.probes >= share {
+                if total.probes() >= share {
                     return 0;
                 }
                 // Half as many with every sixteenth that is taken: of very many unknown destinations each may be dead, and an attempt
                 // that is not answered holds a connection for half a minute.
-                let taken = PROBE_SHIFTS * total.probes / share;
+                let taken = PROBE_SHIFTS * total.probes() / share;
                 (PROBE_ITEMS >> taken).max(1)
             }
-            Standing::Failing { .. } => usize::from(total.probes < probe_window / 4),
+            Standing::Failing { closed_until } => {
+                let has_room = total.failing < probe_window / 4 && total.probes() < probe_window;
+                usize::from(closed_until <= self.now && has_room)
+            }
         }
     }
 
@@ -94,7 +161,7 @@ impl ClaimRequest {
 
     /// Whether a lane of `priority` may be probed that may be answered.
     pub(crate) fn has_probes(&self, priority: Priority, total: TotalLoad) -> bool {
-        priority <= self.lowest && self.probe_window.is_some_and(|window| total.probes < window)
+        priority <= self.lowest && self.probe_window.is_some_and(|window| total.probes() < window)
     }
 
     /// Whether anything may be claimed: the most urgent have the largest window.
@@ -105,7 +172,7 @@ impl ClaimRequest {
     /// What counts as claimed for a proven lane: as if the window for probes were always full, so that probes find room in it.
     fn load_of_proven(&self, total: TotalLoad) -> usize {
         match self.probe_window {
-            Some(probe_window) => total.weight - total.probes + probe_window,
+            Some(probe_window) => total.weight - total.probes() + probe_window,
             None => total.weight,
         }
     }

@@ -4,7 +4,7 @@ use notification::{ChunkId, Priority, Timestamp, limits};
 
 use super::super::codes::LaneId;
 use super::super::evidence::{Attempts, Standing};
-use super::super::room::LaneLoad;
+use super::super::room::{Counted, LaneLoad};
 use super::{LaneReadiness, Lanes};
 
 /// Normal deliveries for one of a bulk lane, while both have some.
@@ -67,10 +67,7 @@ impl Lanes {
         let Some(work) = self.work.get_mut(&id) else { return };
         work.load.deliveries += load.deliveries;
         work.load.weight += load.weight;
-        self.total.weight += load.weight;
-        if work.is_probe {
-            self.total.probes += load.weight;
-        }
+        self.total.add(work.counted, load.weight);
     }
 
     /// So much of the lane was claimed before the work was read anew, at `now`.
@@ -78,7 +75,7 @@ impl Lanes {
     pub(crate) fn restore_load(&mut self, id: LaneId, load: LaneLoad, now: Timestamp) {
         let standing = self.evidence.of(id).standing(now);
         if let Some(work) = self.work.get_mut(&id) {
-            work.is_probe = !matches!(standing, Standing::Proven { .. });
+            work.counted = standing.into();
         }
         self.add_load(id, load);
     }
@@ -89,16 +86,10 @@ impl Lanes {
         let weight = load.weight.min(work.load.weight);
         work.load.weight -= weight;
         work.load.deliveries -= load.deliveries.min(work.load.deliveries);
-        self.total.weight -= weight;
-        if work.is_probe {
-            self.total.probes -= weight;
-        }
-        if work.load.weight == 0 {
-            work.is_probe = false;
-            if work.readiness == LaneReadiness::Probed {
-                let next_due = work.next_due;
-                self.enqueue(id, next_due);
-            }
+        self.total.remove(work.counted, weight);
+        if work.readiness == LaneReadiness::Full {
+            let next_due = work.next_due;
+            self.enqueue(id, next_due);
         }
     }
 
@@ -111,9 +102,10 @@ impl Lanes {
         self.evidence.note(id, attempts);
         self.evidence.trim(attempts.at, |lane| self.work.contains_key(&lane));
         let Some(work) = self.work.get_mut(&id) else { return };
-        if work.is_probe && attempts.answered > 0 {
-            work.is_probe = false;
-            self.total.probes -= work.load.weight;
+        if attempts.answered > 0 {
+            self.total.remove(work.counted, work.load.weight);
+            work.counted = Counted::Proven;
+            self.total.add(work.counted, work.load.weight);
         }
         // A proven lane stands where it stands, as long as it is: that is looked at when it has its turn.
         if !matches!(before, Standing::Proven { .. }) && work.readiness != LaneReadiness::Ready {

@@ -40,11 +40,11 @@ impl Lanes {
             let bulk = self.next_of(Priority::Bulk, request);
             if self.normal_ahead > 0 { bulk.or(normal) } else { normal.or(bulk) }
         })?;
-        let is_proven = self.is_ready(turn.lane, request);
+        let standing = request.standing(self.evidence.of(turn.lane));
         if let Some(work) = self.work.get_mut(&turn.lane)
             && work.load.weight == 0
         {
-            work.is_probe = !is_proven;
+            work.counted = standing.into();
         }
         Some(turn)
     }
@@ -55,7 +55,7 @@ impl Lanes {
         let ready = loop {
             let ready = self.open_lanes(priority, request).next();
             // A lane may have stopped being proven since it was put there.
-            match ready.filter(|turn| !self.is_ready(turn.lane, request)) {
+            match ready.filter(|turn| turn.deliveries == 0) {
                 Some(turn) => {
                     self.dequeue(turn.lane);
                     self.sort(turn.lane, request);
@@ -86,36 +86,28 @@ impl Lanes {
 
     /// Puts a lane that is due, and stands nowhere, where it belongs.
     fn sort(&mut self, id: LaneId, request: &ClaimRequest) {
-        let standing = self.evidence.of(id).standing(request.now);
-        let Some(work) = self.work.get_mut(&id) else { return };
-        let Some(due_at) = work.next_due else { return };
-        let priority = work.lane.priority;
-        let (is_failing, order) = match standing {
-            _ if request.probe_window.is_none() => {
-                work.readiness = LaneReadiness::Ready;
-                // By turn, and not by due time: a lane with an old backlog would come first again and again.
-                self.ready.insert((priority, work.turn), id);
-                return;
-            }
-            Standing::Proven { .. } => {
-                work.readiness = LaneReadiness::Ready;
-                self.ready.insert((priority, work.turn), id);
-                return;
-            }
+        let Some(lane) = self.due_lane(id, request) else { return };
+        let probe =
+            |is_failing, order| Probe { priority: lane.priority, is_failing, order, lane: id };
+        let readiness = match lane.standing {
+            _ if request.is_full(lane) => LaneReadiness::Full,
+            Standing::Proven { .. } => LaneReadiness::Ready,
             Standing::Failing { closed_until } if request.now < closed_until => {
-                self.wait(id, closed_until);
-                return;
+                return self.wait(id, closed_until);
             }
-            Standing::Failing { closed_until } => (true, closed_until.millis()),
-            Standing::Unproven => (false, -due_at.millis()),
+            Standing::Failing { closed_until } => {
+                LaneReadiness::Probe(probe(true, closed_until.millis()))
+            }
+            Standing::Unproven => LaneReadiness::Probe(probe(false, -lane.due_at.millis())),
         };
-        if work.load.weight > 0 {
-            work.readiness = LaneReadiness::Probed;
-            return;
+        let Some(work) = self.work.get_mut(&id) else { return };
+        work.readiness = readiness;
+        if readiness == LaneReadiness::Ready {
+            // By turn, and not by due time: a lane with an old backlog would come first again and again.
+            self.ready.insert((lane.priority, work.turn), id);
+        } else if let LaneReadiness::Probe(probe) = readiness {
+            self.probes.insert(probe);
         }
-        let probe = Probe { priority, is_failing, order, lane: id };
-        work.readiness = LaneReadiness::Probe(probe);
-        self.probes.insert(probe);
     }
 
     /// The lane had its turn: it goes behind the other lanes of its priority.
@@ -141,7 +133,9 @@ impl Lanes {
         };
         let waiting = self.waiting.iter().filter(|(priority, _)| has_room(**priority));
         let waiting = waiting.filter_map(|(_, lanes)| {
-            lanes.iter().find(|(_, id)| self.may_open(*id, request)).map(|(at, _)| *at)
+            let may_open =
+                |id| self.due_lane(id, request).is_some_and(|lane| !request.is_full(lane));
+            lanes.iter().find(|(_, id)| may_open(*id)).map(|(at, _)| *at)
         });
         // Lanes that are not known yet may have work from the beginning of the cursor's span on.
         let is_unread = self.read_to < DueCursor::END && request.has_any_room(self.total);
@@ -150,22 +144,20 @@ impl Lanes {
         turn.and_then(due).into_iter().chain(waiting).chain(unread).min()
     }
 
-    /// The lanes of a priority that are due and may hold many, and whose windows are not full, in turn; and those that may not any
-    /// more. Those that are passed have something claimed, so they are not more than the common window has room for.
+    /// The lanes of a priority that are due and may hold many, and are given something, in turn; with nothing, those that are
+    /// to be sorted anew. Those that are passed have something claimed, so they are not more than the common window has room for.
     fn open_lanes(&self, priority: Priority, request: &ClaimRequest) -> impl Iterator<Item = Turn> {
         let has_room = request.has_room(priority, self.total);
         let lanes = self.ready.range((priority, 0)..=(priority, u64::MAX));
-        let turn = |(_, &lane): (_, &LaneId)| {
-            let turn = Turn { lane, deliveries: self.room_of(lane, request) };
-            (turn.deliveries > 0 || !self.is_ready(lane, request)).then_some(turn)
+        let turn = |(_, &id): (_, &LaneId)| {
+            let lane = self.due_lane(id, request)?;
+            let deliveries = request.room_of(lane, self.total);
+            let is_ready =
+                matches!(lane.standing, Standing::Proven { .. }) && !request.is_full(lane);
+            (deliveries > 0 || !is_ready)
+                .then_some(Turn { lane: id, deliveries: if is_ready { deliveries } else { 0 } })
         };
         lanes.take_while(move |_| has_room).filter_map(turn)
-    }
-
-    /// Whether the lane belongs to those that may hold many.
-    fn is_ready(&self, id: LaneId, request: &ClaimRequest) -> bool {
-        request.probe_window.is_none()
-            || matches!(self.evidence.of(id).standing(request.now), Standing::Proven { .. })
     }
 
     /// The lane of a priority to be probed next. The first that may answer and the first that fails have the most room.
@@ -181,17 +173,14 @@ impl Lanes {
     }
 
     fn room_of(&self, id: LaneId, request: &ClaimRequest) -> usize {
-        let Some(work) = self.work.get(&id) else { return 0 };
-        let (priority, load) = (work.lane.priority, work.load);
-        let due_at = work.next_due.unwrap_or(request.now);
-        let lane = DueLane { priority, due_at, load, evidence: &self.evidence.of(id) };
-        request.room_of(lane, self.total)
+        self.due_lane(id, request).map_or(0, |lane| request.room_of(lane, self.total))
     }
 
-    /// Whether a lane that waits may be given something when its time comes. What has nothing may, or else is looked at in vain
-    /// once: very many may wait that are closed.
-    fn may_open(&self, id: LaneId, request: &ClaimRequest) -> bool {
-        let has_nothing = self.work.get(&id).is_some_and(|work| work.load.weight == 0);
-        has_nothing || self.room_of(id, request) > 0
+    /// The lane, if it has something due.
+    fn due_lane(&self, id: LaneId, request: &ClaimRequest) -> Option<DueLane> {
+        let work = self.work.get(&id)?;
+        let (priority, load, due_at) = (work.lane.priority, work.load, work.next_due?);
+        let standing = request.standing(self.evidence.of(id));
+        Some(DueLane { priority, due_at, load, standing })
     }
 }
