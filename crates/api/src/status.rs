@@ -1,5 +1,6 @@
 //! `GET /v1/status`: what was accepted, what came of it, and who works on it.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use feed::FeedProgress;
 use notification::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::{ClusterStatus, LaneStatus, ParkedChannel, ReadStore, StoreError, WorkerStatus};
+use store::{
+    ClusterStatus, LaneEvidence, LaneStatus, ParkedChannel, ReadStore, StoreError, WorkerStatus,
+};
 
 use crate::ApiState;
 use crate::problem::Problem;
@@ -52,6 +55,15 @@ pub struct LaneAnswer {
     pub claimed: u64,
     /// The earliest due time of a pending chunk that is not claimed.
     pub next_due_at: Option<String>,
+    /// Attempts that may be under way at a time, in all processes, as of the last answer.
+    #[serde(default)]
+    pub limit: Option<usize>,
+    /// When its destination last answered, whatever the answer was.
+    #[serde(default)]
+    pub answered_at: Option<String>,
+    /// While every attempt fails: the next one is not made before.
+    #[serde(default)]
+    pub closed_until: Option<String>,
     /// Whether it waits for a channel that this engine does not have.
     #[serde(default)]
     pub parked: bool,
@@ -171,12 +183,16 @@ impl StatusAnswer {
 
 impl From<LaneStatus> for LaneAnswer {
     fn from(status: LaneStatus) -> Self {
+        let LaneEvidence { answered_at, closed_until, limit } = status.evidence;
         Self {
             channel: show(status.lane.channel),
             destination: show(status.lane.destination),
             priority: show(status.lane.priority),
             claimed: status.claimed,
             next_due_at: status.next_due_at.map(show),
+            limit: limit.map(NonZeroUsize::get),
+            answered_at: answered_at.map(show),
+            closed_until: closed_until.map(show),
             // The store itself knows of no channels.
             parked: false,
         }

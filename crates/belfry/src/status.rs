@@ -149,23 +149,42 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
         writeln!(text, "{}", parked_text(parked))?;
     }
     if !status.lanes.is_empty() {
-        let mut lanes =
-            TextTable::new(["lane", "destination", "priority", "under way", "next due"]);
-        for LaneAnswer { channel, destination, priority, claimed, next_due_at, parked } in
-            &status.lanes
-        {
-            let next = match next_due_at.as_deref() {
-                Some(_) if *parked => "parked: no such channel",
-                next => next.unwrap_or("-"),
-            };
-            lanes.push([channel, destination, priority, &claimed.to_string(), next]);
-        }
-        writeln!(text, "\n{lanes}")?;
+        writeln!(text, "\n{}", lanes_text(&status.lanes))?;
     }
     if let Some(cluster) = &status.cluster {
         write!(text, "\n{}", cluster_text(cluster)?)?;
     }
     Ok(text)
+}
+
+fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<8> {
+    let mut table = TextTable::new([
+        "lane",
+        "destination",
+        "priority",
+        "under way",
+        "limit",
+        "next due",
+        "last answer",
+        "closed until",
+    ]);
+    for lane in lanes {
+        let next = match lane.next_due_at.as_deref() {
+            Some(_) if lane.parked => "parked: no such channel",
+            next => next.unwrap_or("-"),
+        };
+        table.push([
+            &lane.channel,
+            &lane.destination,
+            &lane.priority,
+            &lane.claimed.to_string(),
+            &lane.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
+            next,
+            lane.answered_at.as_deref().unwrap_or("-"),
+            lane.closed_until.as_deref().unwrap_or("-"),
+        ]);
+    }
+    table
 }
 
 fn parked_text(parked: &ParkedAnswer) -> String {
@@ -234,7 +253,12 @@ mod tests {
                 "in_doubt": 0, "dead": 0, "pending": 3},
             "oldest_due_at": "2026-11-21T08:30:01.000Z", "lag_seconds": 3.25,
             "suppression_feed": {"position": "7-2", "waiting_since": "2026-11-21T08:29:00.000Z", "lag_seconds": 64.2},
-            "lanes": [{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 1200, "next_due_at": null}],
+            "lanes": [
+                {"channel": "hooks", "destination": "g", "priority": "bulk", "claimed": 1, "next_due_at": null,
+                    "closed_until": "2026-11-21T08:31:00.000Z"},
+                {"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 1200, "next_due_at": null, "limit": 1000,
+                    "answered_at": "2026-11-21T08:30:02.000Z"},
+            ],
             "parked": [
                 {"channel": "fcm", "lanes": 1, "notifications": 2, "next_due_at": "2026-11-21T08:30:01.000Z", "at_least": false},
                 {"channel": "old", "lanes": 7, "notifications": 10000, "next_due_at": "2026-11-20T08:30:01.000Z", "at_least": true},
@@ -257,8 +281,9 @@ mod tests {
              feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\
              parked     2 in 1 lane, the first due 2026-11-21T08:30:01.000Z: there is no channel fcm\n\
              parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\n\
-             lane  destination  priority  under way  next due\n\
-             ios   h            bulk           1200  -\n\n\
+             lane   destination  priority  under way  limit  next due  last answer               closed until\n\
+             hooks  g            bulk              1  -      -         -                         2026-11-21T08:31:00.000Z\n\
+             ios    h            bulk           1200   1000  -         2026-11-21T08:30:02.000Z  -\n\n\
              worker  role     version  listens         since                     state    partitions  under way  per s\n\
              a-7     serve    0.1.0    127.0.0.1:8473  2026-11-21T08:30:00.000Z  alive            62       1200  81000\n\
              bb-17   consume  0.1.0    -               2026-11-21T08:30:02.000Z  overdue           0          0      0\n\

@@ -1,6 +1,7 @@
 //! Reads: the state of notifications, broadcasts, lanes and the suppression list, and the log.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 
 use async_trait::async_trait;
 use notification::{
@@ -118,6 +119,19 @@ pub struct LaneStatus {
     pub claimed: u64,
     /// The earliest due time of what is not claimed.
     pub next_due_at: Option<Timestamp>,
+    /// What the process that is asked knows of its destination; nothing if it settles nothing.
+    pub evidence: LaneEvidence,
+}
+
+/// What is known of a lane's destination from attempts to it, since the start of a process (decision 0026).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaneEvidence {
+    /// When it last answered, whatever its answer was.
+    pub answered_at: Option<Timestamp>,
+    /// While every attempt fails: the next one is not made before.
+    pub closed_until: Option<Timestamp>,
+    /// Attempts that may be under way to it at a time, in all processes, as of its last answer.
+    pub limit: Option<NonZeroUsize>,
 }
 
 /// A channel that is not configured, and what waits for it.

@@ -6,7 +6,7 @@ use super::support::{
     BroadcastShape, Shape, at, claim_all, claim_one, claim_request, find, name, part, settle_all,
     settle_one, whole_log,
 };
-use crate::{ClaimRequest, Filter, LaneStatus, LogPosition, Store};
+use crate::{ClaimRequest, Filter, LaneEvidence, LaneStatus, LogPosition, Store};
 
 pub(super) async fn strangers_are_not_found(store: &dyn Store) {
     let id = Shape::default().ingest(store, 1).await[0];
@@ -92,12 +92,14 @@ pub(super) async fn lanes_show_their_work(store: &dyn Store) {
     let chunk = claim_one(store, 5).await;
     settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
     settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(70) })).await;
-    let status = |shape: &Shape, claimed, next_due_at| LaneStatus {
+    let answered = LaneEvidence { answered_at: Some(at(7)), ..LaneEvidence::default() };
+    let status = |shape: &Shape, claimed, next_due_at, evidence| LaneStatus {
         lane: shape.draft("a").envelope.lane,
         claimed,
         next_due_at: Some(at(next_due_at)),
+        evidence,
     };
-    let expect = [status(&here, 2, 70), status(&there, 0, 8)];
+    let expect = [status(&here, 2, 70, answered), status(&there, 0, 8, LaneEvidence::default())];
     assert_eq!(store.lanes().await.unwrap(), expect);
     for chunk in claim_all(store, 1_000_000).await {
         settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;

@@ -1,12 +1,13 @@
 //! What lanes are given as their destinations answer and fail.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use notification::{Chunk, Disposition, Priority, Settlement, State, Timestamp, limits};
 
 use super::support::{Shape, indexes, part, settle_one};
 use super::{at, claim_request};
-use crate::{ClaimRequest, Store};
+use crate::{ClaimRequest, LaneEvidence, Store};
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 
@@ -41,6 +42,13 @@ async fn fail(store: &dyn Store, millis: i64) -> (usize, Option<Timestamp>) {
     (sizes(&claim.chunks).iter().sum(), again.next_at)
 }
 
+/// What is shown of the one lane that there is.
+async fn evidence(store: &dyn Store) -> LaneEvidence {
+    let lanes = store.lanes().await.unwrap();
+    assert_eq!(lanes.len(), 1);
+    lanes[0].evidence
+}
+
 pub(super) async fn an_unproven_lane_is_given_a_few_and_more_when_these_are_answered(
     store: &dyn Store,
 ) {
@@ -72,10 +80,15 @@ pub(super) async fn a_lane_that_fails_is_given_one_at_a_time_and_ever_later(stor
     assert_eq!(fail(store, 999).await, (0, Some(at(1_000))));
     assert_eq!(fail(store, 1_000).await, (1, Some(at(3_000))));
     assert_eq!(fail(store, 3_000).await, (1, Some(at(7_000))));
+    let closed = LaneEvidence { closed_until: Some(at(7_000)), ..LaneEvidence::default() };
+    assert_eq!(evidence(store).await, closed);
     // One that answers again is given what it takes.
     let probe = store.claim(request(7_000)).await.unwrap();
     assert_eq!(sizes(&probe.chunks), [1]);
     settle(store, &probe.chunks[0], 7_000, DELIVERED).await;
+    let answered_at = Some(at(7_000));
+    let open = LaneEvidence { answered_at, closed_until: None, limit: NonZeroUsize::new(4) };
+    assert_eq!(evidence(store).await, open);
     let more = store.claim(request(7_000)).await.unwrap();
     let more: usize = sizes(&more.chunks).iter().sum();
     assert!((16..20).contains(&more), "no less than a quarter of the window at a time: {more}");

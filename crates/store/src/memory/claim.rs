@@ -219,6 +219,9 @@ impl Books {
 
     /// The last owner is gone: every lease is void, every open broadcast is abandoned.
     pub(super) fn recover(&mut self, ending: Ending, now: Timestamp) -> Recovery {
+        // What is known of destinations is in the memory of a process.
+        self.evidence.clear();
+        self.counted.clear();
         let mut recovery = Recovery::default();
         let (mut returned, mut in_flight) = (Vec::new(), Vec::new());
         for id in self.leased(|_| true) {

@@ -116,7 +116,8 @@ impl Books {
             let ready = self.chunks.values().filter(|it| it.lease_until.is_none());
             let of_lane = ready.filter(|it| self.batch(it.batch).envelope.lane == lane);
             let next_due_at = of_lane.map(|it| it.due_at).min();
-            LaneStatus { claimed: self.claimed_items(&lane) as u64, next_due_at, lane }
+            let evidence = self.evidence.get(&lane).copied().unwrap_or_default().into();
+            LaneStatus { claimed: self.claimed_items(&lane) as u64, next_due_at, lane, evidence }
         };
         let mut lanes: Vec<LaneStatus> = lanes.into_iter().map(status).collect();
         lanes.sort_by_key(|lane| (lane.claimed == 0, lane.next_due_at));

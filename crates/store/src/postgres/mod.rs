@@ -75,6 +75,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify, mpsc, watch};
 pub use reader::PostgresReader;
 
 use crate::StoreError;
+use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use connection::Connector;
 use listener::Listener;
@@ -138,6 +139,7 @@ struct Parts {
     settled: Arc<AtomicU64>,
     slicing: Slicing,
     waiting: Arc<Notify>,
+    evidence: EvidenceBook,
 }
 
 /// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
@@ -205,6 +207,7 @@ impl Postgres {
             settled: Arc::clone(&settled),
             slicing,
             waiting: Arc::clone(&waiting),
+            evidence: EvidenceBook::default(),
         };
         let (sender, receiver) = notices::channel(NOTICES);
         let mut tasks = Tasks::default();
@@ -233,7 +236,7 @@ impl Postgres {
         worker.count(Stats { settled, work: work.clone(), changes, waiting });
         tasks.spawn("store-worker", worker.run(membership_sender, available, cluster, intended));
         Ok(Self {
-            reader: PostgresReader::connect(connector).await?,
+            reader: PostgresReader::connect(connector, parts.evidence).await?,
             intake,
             work,
             changes: is_changed,
@@ -309,7 +312,8 @@ impl Parts {
         let mut writer = Writer {
             connector: self.connector.clone(),
             state: WriterState::new(self.store_id, membership, self.time, notify, logs)
-                .slicing(slicing),
+                .slicing(slicing)
+                .knowing(self.evidence.clone()),
             commands: queue,
             available: self.available.clone(),
             failed: self.failed.clone(),

@@ -17,6 +17,7 @@ use super::connection::Session;
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::codes;
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
+use crate::rows::evidence::EvidenceBook;
 use crate::rows::members::Members;
 use crate::rows::model::BatchHistory;
 use crate::rows::parked::{COUNTED_MAX, Counted};
@@ -247,22 +248,27 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Claimed chunks are selected as a span of leases: of a span the planner knows that it is small, before it knows anything.
-    pub(super) async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        let select = "SELECT channel, destination, priority, claimed, \
+    pub(super) async fn lanes(
+        &self,
+        evidence: &EvidenceBook,
+    ) -> Result<Vec<LaneStatus>, StoreError> {
+        let select = "SELECT id, channel, destination, priority, claimed, \
              (SELECT due_at FROM chunk WHERE lane = held.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \
              FROM (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk \
                WHERE lease_until BETWEEN 0 AND 9223372036854775807 GROUP BY lane) \
              AS held JOIN lane USING (id)";
         let mut lanes = BTreeMap::new();
         for row in self.transaction.query(select, &[]).await? {
-            let next_due_at = row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis);
-            let (lane, claimed) = (lane_at(&row, 0)?, unsigned(&row, 3)?);
-            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at });
+            let next_due_at = row.try_get::<_, Option<i64>>(5)?.map(Timestamp::from_millis);
+            let (lane, claimed) = (lane_at(&row, 1)?, unsigned(&row, 4)?);
+            let evidence = evidence.of(row.try_get::<_, i32>(0)?.into()).into();
+            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at, evidence });
         }
         let DueCursor { span, lane } = DueCursor::START;
         let page: Parameters<'_> = &[&span, &narrow(lane), &signed(LANES_PER_PAGE)];
         for row in self.transaction.query(SELECT_DUE, page).await? {
-            note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 4)?);
+            let evidence = evidence.of(row.try_get::<_, i32>(0)?.into());
+            note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 4)?, evidence);
         }
         Ok(lanes.into_values().collect())
     }

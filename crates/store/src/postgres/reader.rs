@@ -12,6 +12,7 @@ use tokio_postgres::Error;
 use super::connection::{Connector, Session};
 use super::read::Snapshot;
 use super::{errors, schema};
+use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, ClusterStatus, EventPosition, FeedCursor, Filter, History, LaneStatus,
     LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
@@ -21,6 +22,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct PostgresReader {
     pool: Arc<Pool>,
+    evidence: EvidenceBook,
 }
 
 #[derive(Debug)]
@@ -61,11 +63,14 @@ impl PostgresReader {
         let connector = Connector::new(url, "reading", ca_file)?.for_questions();
         let session = connector.connect(None).await.map_err(|error| connector.at_start(&error))?;
         schema::check(&session.client).await?;
-        Self::connect(connector).await
+        Self::connect(connector, EvidenceBook::default()).await
     }
 
-    /// To a store that is known to be there.
-    pub(super) async fn connect(connector: Connector) -> Result<Self, StoreError> {
+    /// To a store that is known to be there; shows what is known in `evidence`.
+    pub(super) async fn connect(
+        connector: Connector,
+        evidence: EvidenceBook,
+    ) -> Result<Self, StoreError> {
         let session = connect(&connector).await?;
         let select = "SELECT value FROM meta WHERE key = 'realm'";
         let store_id: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
@@ -77,7 +82,7 @@ impl PostgresReader {
             idle: Mutex::new(vec![session]),
             permits: Semaphore::new(READERS),
         };
-        Ok(Self { pool: Arc::new(pool) })
+        Ok(Self { pool: Arc::new(pool), evidence })
     }
 
     async fn look_at_log(
@@ -154,7 +159,7 @@ impl ReadStore for PostgresReader {
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        answer!(self, lanes)
+        answer!(self, lanes, &self.evidence)
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {

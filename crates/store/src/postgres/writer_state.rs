@@ -12,7 +12,7 @@ use super::notices::Notice;
 use super::notify::NotifyPolicy;
 use super::time::DatabaseTime;
 use crate::rows::codes::LaneId;
-use crate::rows::evidence::Attempts;
+use crate::rows::evidence::{Attempts, EvidenceBook};
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
 use crate::rows::room::LaneLoad;
@@ -131,6 +131,12 @@ impl WriterState {
         Self { slicing, ..self }
     }
 
+    /// This state with what is known of the destinations of lanes, which it notes there, too.
+    pub(super) fn knowing(mut self, evidence: EvidenceBook) -> Self {
+        self.claiming.lanes = Lanes::knowing(evidence);
+        self
+    }
+
     /// Invalidates what is in memory: the next claim reads it anew.
     pub(super) fn invalidate(&mut self) {
         self.claiming.read_for = None;
@@ -197,7 +203,7 @@ impl Effects {
 impl Claiming {
     /// Nothing is known of the work; what is known of destinations stays.
     pub(super) fn anew(self) -> Self {
-        Self { lanes: self.lanes.without_work(), ..Self::default() }
+        Self { lanes: Lanes::knowing(self.lanes.evidence()), ..Self::default() }
     }
 
     /// Claimed from `lane`, up to a place of it. With as many lanes as there are destinations, not all can be remembered: at

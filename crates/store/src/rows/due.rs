@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use notification::{Lane, Timestamp};
 
 use super::codes::LaneId;
+use super::evidence::Evidence;
 use crate::LaneStatus;
 
 /// A place in the index `chunk_due`.
@@ -53,8 +54,14 @@ pub(crate) const fn span_of(at: Timestamp) -> i64 {
 }
 
 /// Notes a lane that has no status yet, from the entry of one of its spans.
-pub(crate) fn note_waiting(lanes: &mut BTreeMap<Lane, LaneStatus>, lane: &Lane, at: Timestamp) {
-    let new = || LaneStatus { lane: lane.clone(), claimed: 0, next_due_at: None };
+pub(crate) fn note_waiting(
+    lanes: &mut BTreeMap<Lane, LaneStatus>,
+    lane: &Lane,
+    at: Timestamp,
+    evidence: Evidence,
+) {
+    let evidence = evidence.into();
+    let new = || LaneStatus { lane: lane.clone(), claimed: 0, next_due_at: None, evidence };
     let status = lanes.entry(lane.clone()).or_insert_with(new);
     status.next_due_at = Some(status.next_due_at.map_or(at, |known| known.min(at)));
 }

@@ -1,11 +1,14 @@
 //! What is known of a lane's destination, from what was settled, and what a lane may hold by that (decision 0026).
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use notification::{Disposition, Settlement, State, Timestamp};
 
 use super::codes::LaneId;
+use crate::LaneEvidence;
 
 /// What settlements of a lane tell of its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +62,14 @@ struct Rate {
     present: usize,
 }
 
-/// The evidence of many lanes.
-#[derive(Debug, Default)]
+/// The evidence of many lanes: the writer that claims notes it, readers show it. Clones share it.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct EvidenceBook {
+    book: Arc<Mutex<Book>>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
     lanes: HashMap<LaneId, Evidence>,
     /// With so many, those that say nothing any more are forgotten.
     lanes_max: usize,
@@ -198,6 +206,14 @@ impl Evidence {
     }
 }
 
+impl From<Evidence> for LaneEvidence {
+    fn from(evidence: Evidence) -> Self {
+        let Evidence { answered_at, failing, places, .. } = evidence;
+        let closed_until = failing.map(|failing| failing.closed_until);
+        Self { answered_at, closed_until, limit: NonZeroUsize::new(places) }
+    }
+}
+
 // === impl Rate ===
 
 impl Rate {
@@ -225,23 +241,28 @@ impl Rate {
 
 impl EvidenceBook {
     pub(crate) fn of(&self, lane: LaneId) -> Evidence {
-        self.lanes.get(&lane).copied().unwrap_or_default()
+        self.lock().lanes.get(&lane).copied().unwrap_or_default()
     }
 
-    pub(crate) fn note(&mut self, lane: LaneId, attempts: Attempts) {
-        self.lanes.entry(lane).or_default().note(attempts);
+    pub(crate) fn note(&self, lane: LaneId, attempts: Attempts) {
+        self.lock().lanes.entry(lane).or_default().note(attempts);
     }
 
     /// Forgets lanes when there are very many: those without work first that tell nothing, and then all of those.
-    pub(crate) fn trim(&mut self, now: Timestamp, has_work: impl Fn(LaneId) -> bool) {
-        if self.lanes.len() <= self.lanes_max.max(EVIDENCE_KEPT) {
+    pub(crate) fn trim(&self, now: Timestamp, has_work: impl Fn(LaneId) -> bool) {
+        let mut book = self.lock();
+        if book.lanes.len() <= book.lanes_max.max(EVIDENCE_KEPT) {
             return;
         }
-        self.lanes.retain(|lane, evidence| has_work(*lane) || evidence.tells_something(now));
-        if self.lanes.len() > EVIDENCE_KEPT {
-            self.lanes.retain(|lane, _| has_work(*lane));
+        book.lanes.retain(|lane, evidence| has_work(*lane) || evidence.tells_something(now));
+        if book.lanes.len() > EVIDENCE_KEPT {
+            book.lanes.retain(|lane, _| has_work(*lane));
         }
-        self.lanes_max = 2 * self.lanes.len();
+        book.lanes_max = 2 * book.lanes.len();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

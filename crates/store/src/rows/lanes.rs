@@ -104,10 +104,15 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Lanes without work, of which is known what is known of these.
+    /// Lanes without work, of whose destinations is known what is in `evidence`.
     #[cfg(feature = "postgres")]
-    pub(crate) fn without_work(self) -> Self {
-        Self { evidence: self.evidence, ..Self::default() }
+    pub(crate) fn knowing(evidence: EvidenceBook) -> Self {
+        Self { evidence, ..Self::default() }
+    }
+
+    /// What is known of the destinations of lanes, now and later.
+    pub(crate) fn evidence(&self) -> EvidenceBook {
+        self.evidence.clone()
     }
 
     /// Where the next page of lanes begins, if some may be due that are not known: to be read before a claim. Nothing needs to

@@ -270,7 +270,7 @@ fn a_lane_whose_window_is_full_waits_for_a_settlement_of_its_own() {
 fn probes_that_are_found_again_do_not_fill_the_window_of_those_that_answer() {
     let mut lanes = lanes();
     answer(&mut lanes, 1, 0);
-    let mut lanes = lanes.without_work();
+    let mut lanes = Lanes::knowing(lanes.evidence());
     lanes.unread(&request(0));
     lanes.add(2, lane(2));
     lanes.restore_load(2, LaneLoad { deliveries: 1, weight: 490_000 }, at(0));

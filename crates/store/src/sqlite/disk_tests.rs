@@ -16,6 +16,7 @@ use super::files::WalBounds;
 use super::open::Options;
 use super::{Sqlite, SqliteReader};
 use crate::conformance::{BroadcastShape, Shape, at, claim_request, settle_all, the_books_balance};
+use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use crate::{Claims, Ingest, Operations, ReadStore, Recovery, StoreError};
 
@@ -149,7 +150,12 @@ async fn a_store_recovers_on_a_disk_whose_reserve_is_all_there_is() {
     let chunk = next.claim(claim_request(0)).await.unwrap().chunks.remove(0);
     settle_all(&next, &chunk, Disposition::Ended(State::Delivered)).await;
     the_books_balance(&next).await;
-    let reader = SqliteReader::open(killed.path(), super::reader::Beside::AnotherProcess).unwrap();
+    let reader = SqliteReader::open(
+        killed.path(),
+        super::reader::Beside::AnotherProcess,
+        EvidenceBook::default(),
+    )
+    .unwrap();
     assert_eq!(reader.audit().await.unwrap().account.delivered, 3);
 }
 

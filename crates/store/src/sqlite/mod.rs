@@ -62,6 +62,7 @@ pub use disk::{FreeSpace, Statvfs};
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
 
+use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use crate::{Recovery, StoreError};
 use files::WalBounds;
@@ -126,7 +127,7 @@ impl Sqlite {
         opened.state.slicing = slicing;
         let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
         // After the migrations: a reader refuses a schema that is not up to date.
-        let reader = SqliteReader::open(path, Beside::Writer)?;
+        let reader = SqliteReader::open(path, Beside::Writer, opened.state.lanes.evidence())?;
         let log = path.join(files::WAL);
         // Weak: the writer ends when its last sender is gone, and holds this one itself.
         let nudge = Waker::from(Arc::new(Nudge(commands.downgrade())));
@@ -174,7 +175,7 @@ impl Sqlite {
 
     /// Opens the store in `path` for questions only, whether another process owns it or not.
     pub fn open_read_only(path: &Path) -> Result<SqliteReader, StoreError> {
-        SqliteReader::open(path, Beside::AnotherProcess)
+        SqliteReader::open(path, Beside::AnotherProcess, EvidenceBook::default())
     }
 
     /// Turns into the reason when the store fails; the process should then exit and start again.

@@ -9,6 +9,7 @@ use super::rows::{self, next_due, select_chunk, signed};
 use crate::rows::codec::decode_log;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
+use crate::rows::evidence::EvidenceBook;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchHistory, BatchRow};
 use crate::rows::parked::{COUNTED_MAX, Counted};
@@ -248,7 +249,7 @@ impl Snapshot {
         Ok(account)
     }
 
-    pub(super) fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+    pub(super) fn lanes(&self, evidence: &EvidenceBook) -> Result<Vec<LaneStatus>, StoreError> {
         let mut select = self.connection.prepare_cached(
             "SELECT lane, sum(count) FROM chunk INDEXED BY chunk_leased \
              WHERE lease_until IS NOT NULL GROUP BY lane",
@@ -259,13 +260,14 @@ impl Snapshot {
             let (id, claimed): (LaneId, i64) = (row.get(0)?, row.get(1)?);
             let lane = rows::lane(&self.connection, id)?;
             let next_due_at = next_due(&self.connection, id)?;
-            let claimed = claimed.cast_unsigned();
-            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at });
+            let (claimed, evidence) = (claimed.cast_unsigned(), evidence.of(id).into());
+            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at, evidence });
         }
         let mut place = DueCursor::START;
         for _ in 0..LANES_PER_PAGE {
             let Some((next, at)) = rows::due_after(&self.connection, place)? else { break };
-            note_waiting(&mut lanes, &rows::lane(&self.connection, next.lane)?, at);
+            let lane = rows::lane(&self.connection, next.lane)?;
+            note_waiting(&mut lanes, &lane, at, evidence.of(next.lane));
             place = next;
         }
         Ok(lanes.into_values().collect())

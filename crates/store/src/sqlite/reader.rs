@@ -16,6 +16,7 @@ use super::audit::{AuditSlice, SLICE_ROWS};
 use super::files::{WAL, WalBounds};
 use super::open::{open_reading, read_store_id};
 use super::read::Snapshot;
+use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, EventPosition, FeedCursor, Filter, History, LaneStatus, LogPage,
     LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
@@ -25,6 +26,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct SqliteReader {
     pool: Arc<Pool>,
+    evidence: EvidenceBook,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,12 @@ const MAKE_WAY_LOOKS: usize = 100;
 // === impl SqliteReader ===
 
 impl SqliteReader {
-    pub(super) fn open(directory: &Path, beside: Beside) -> Result<Self, StoreError> {
+    /// It shows what is known in `evidence`.
+    pub(super) fn open(
+        directory: &Path,
+        beside: Beside,
+        evidence: EvidenceBook,
+    ) -> Result<Self, StoreError> {
         let connection = open_reading(directory)?;
         let missing = || StoreError::Damaged("the store has no id".to_owned());
         let store_id = read_store_id(&connection)?.ok_or_else(missing)?;
@@ -78,7 +85,7 @@ impl SqliteReader {
             active: Mutex::default(),
             made_way_at: AtomicU64::new(0),
         };
-        Ok(Self { pool: Arc::new(pool) })
+        Ok(Self { pool: Arc::new(pool), evidence })
     }
 
     pub(super) fn pool(&self) -> Arc<Pool> {
@@ -231,7 +238,8 @@ impl ReadStore for SqliteReader {
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        self.read(Snapshot::lanes).await
+        let evidence = self.evidence.clone();
+        self.read(move |snapshot| snapshot.lanes(&evidence)).await
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {

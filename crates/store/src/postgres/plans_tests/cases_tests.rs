@@ -88,7 +88,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("read.rs", "SELECT (SELECT count(*)", ""),
     Case::new("read.rs", "SELECT batch.id, batch.guarantee", "40000"),
     Case::new("read.rs", "SELECT batch.id, count", "40000, 44096, 'tenant', 'channel', NULL, 64"),
-    Case::new("read.rs", "SELECT channel, destination, priority, claimed", ""),
+    Case::new("read.rs", "SELECT id, channel, destination, priority, claimed", ""),
     Case::new("read.rs", "SELECT coalesce(max(id)", "40000"),
     Case::new("read.rs", "SELECT min(channel) FROM lane", "'a'"),
     Case::new("read.rs", "SELECT count(*), count(DISTINCT lane)", "'channel', 20"),

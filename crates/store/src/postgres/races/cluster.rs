@@ -19,6 +19,7 @@ use super::super::writer::{Notices, Writer, WriterHandle};
 use super::super::writer_state::{Membership, WriterState};
 use super::applications::Application;
 use super::gate::{Arrival, Gate};
+use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 
 /// One database for many schedules, one after the other.
@@ -114,7 +115,8 @@ impl Cluster {
         );
         control.client.batch_execute(&prepare).await.unwrap();
         control.client.batch_execute(BEGIN).await.unwrap();
-        let reader = PostgresReader::connect(connector.clone()).await.unwrap();
+        let reader =
+            PostgresReader::connect(connector.clone(), EvidenceBook::default()).await.unwrap();
         let application = async || Application::new(connector.connect(None).await.unwrap()).await;
         let applications = [application().await, application().await];
         let (arriving, arrivals) = mpsc::channel(ARRIVALS);
