@@ -1,4 +1,4 @@
-//! What a handler may do with the store: all may read; one that changes something asks for [`Operations`] in its signature.
+//! What a handler may do with the store: all may read; one that changes something asks for [`WithOperations`] in its signature.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use axum::extract::FromRef;
 
 use crate::ApiState;
 
-/// The operations of the store, locked up: handlers get at them as [`Operations`] only.
+/// The operations of the store, locked up: handlers get at them as [`WithOperations`] only.
 pub(crate) struct Locked(Arc<dyn store::Operations>);
 
 /// The operations of the store, for a handler that changes something.
-pub(crate) struct Operations(pub(crate) Arc<dyn store::Operations>);
+pub(crate) struct WithOperations(pub(crate) Arc<dyn store::Operations>);
 
 // === impl Locked ===
 
@@ -20,9 +20,9 @@ impl Locked {
     }
 }
 
-// === impl Operations ===
+// === impl WithOperations ===
 
-impl FromRef<Arc<ApiState>> for Operations {
+impl FromRef<Arc<ApiState>> for WithOperations {
     fn from_ref(shared: &Arc<ApiState>) -> Self {
         Self(Arc::clone(&shared.operations.0))
     }

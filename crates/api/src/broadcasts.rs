@@ -19,7 +19,7 @@ use serde::Serialize;
 use store::{BroadcastStatus, CancelTarget};
 
 use crate::ApiState;
-use crate::access::Operations;
+use crate::access::WithOperations;
 use crate::body::{BodyFormat, Incoming, format, with_body};
 use crate::draft::{add_key, header_key};
 use crate::input::Input;
@@ -90,7 +90,7 @@ pub(crate) async fn read(
 
 pub(crate) async fn cancel(
     State(shared): State<Arc<ApiState>>,
-    State(Operations(operations)): State<Operations>,
+    State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {

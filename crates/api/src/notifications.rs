@@ -11,7 +11,7 @@ use serde::Serialize;
 use store::{CancelTarget, Cancelled, Filter};
 
 use crate::ApiState;
-use crate::access::Operations;
+use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
@@ -75,7 +75,7 @@ pub(crate) async fn list(
 
 pub(crate) async fn cancel(
     State(shared): State<Arc<ApiState>>,
-    State(Operations(operations)): State<Operations>,
+    State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {

@@ -16,7 +16,7 @@ use crate::limits::LOG_ENTRIES;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::readiness;
-use crate::view::{LogLine, Totals};
+use crate::view::{LogLineView, Totals};
 
 #[derive(Serialize)]
 struct AuditAnswer {
@@ -61,7 +61,7 @@ pub(crate) async fn log(
     let page = shared.reads.log(position, entries).await?;
     let mut lines = Vec::new();
     for entry in page.entries {
-        append_line(&mut lines, &LogLine::from(entry))?;
+        append_line(&mut lines, &LogLineView::from(entry))?;
     }
     append_line(&mut lines, &LogEnd { next: page.next.0 })?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], lines).into_response())

@@ -11,7 +11,7 @@ use serde::Serialize;
 use store::{Filter, History, Requeued};
 
 use crate::ApiState;
-use crate::access::Operations;
+use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::notifications::{parse_id, unknown};
@@ -46,7 +46,7 @@ struct Narrow {
 /// `POST /v1/notifications/{id}/requeue`
 pub(crate) async fn one(
     State(shared): State<Arc<ApiState>>,
-    State(Operations(operations)): State<Operations>,
+    State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
@@ -66,7 +66,7 @@ pub(crate) async fn one(
 /// `POST /v1/requeue`: asks the store for a slice at a time, like a list.
 pub(crate) async fn many(
     State(shared): State<Arc<ApiState>>,
-    State(Operations(operations)): State<Operations>,
+    State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {

@@ -38,7 +38,7 @@ struct Group {
 
 /// How the lines of a stream ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-struct Counts {
+struct LineCounts {
     accepted: u64,
     replayed: u64,
     refused: u64,
@@ -53,7 +53,7 @@ struct LineError {
     detail: String,
 }
 
-type Answered = Result<(Vec<u8>, Counts), StoreError>;
+type Answered = Result<(Vec<u8>, LineCounts), StoreError>;
 
 struct Answers {
     intake: Arc<Intake>,
@@ -61,7 +61,7 @@ struct Answers {
     input: Input,
     group: Group,
     calls: FuturesOrdered<BoxFuture<'static, Answered>>,
-    counts: Counts,
+    counts: LineCounts,
     stage: StreamStage,
     budget: YieldBudget,
     /// Set aside while anything is held: a line, a group, a call.
@@ -97,7 +97,7 @@ pub(crate) fn answers(
         input: Input::new(incoming),
         group: Group::default(),
         calls: FuturesOrdered::new(),
-        counts: Counts::default(),
+        counts: LineCounts::default(),
         stage: StreamStage::Reading,
         budget: YieldBudget::default(),
         held: None,
@@ -274,7 +274,7 @@ impl Group {
     async fn answer(self, intake: Arc<Intake>) -> Answered {
         let mut admissions = intake.accept_each(self.drafts).await?.into_iter();
         let mut text = Vec::with_capacity(self.lines.len() * 64);
-        let mut counts = Counts::default();
+        let mut counts = LineCounts::default();
         for (line, error) in self.lines {
             let admission = match error {
                 Some(error) => Err(error),
@@ -291,9 +291,9 @@ impl Group {
     }
 }
 
-// === impl Counts ===
+// === impl LineCounts ===
 
-impl Counts {
+impl LineCounts {
     fn count(&mut self, admission: &Result<Admission, LineError>) {
         match admission {
             Ok(Admission::Accepted(_)) => self.accepted += 1,

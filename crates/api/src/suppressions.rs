@@ -21,14 +21,14 @@ use store::{EventPosition, Lift, ReadStore, StoreError, Suppression, Suppression
 use tokio::time::{sleep, timeout};
 
 use crate::ApiState;
-use crate::access::Operations;
+use crate::access::WithOperations;
 use crate::body::{BodyFormat, format, with_body};
 use crate::keys::Caller;
 use crate::limits::{LIST_SLICE, LOG_ENTRIES, LONG_POLL};
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::view::{Suppressed, show};
+use crate::view::{SuppressionView, show};
 
 const SUPPRESS: &[&str] = &["channel", "to", "reason"];
 const LIFT: &[&str] = &["channel", "to", "registered_at"];
@@ -41,7 +41,7 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct SuppressionList {
-    items: Vec<Suppressed>,
+    items: Vec<SuppressionView>,
     next: Option<String>,
 }
 
@@ -94,13 +94,13 @@ pub(crate) async fn read(
     let found = shared.reads.suppressions(channel, after.map(Into::into), items_max).await?;
     let last = found.last().filter(|_| found.len() >= items_max);
     let next = last.map(|suppression| show(&suppression.recipient));
-    let items = found.into_iter().map(Suppressed::from).collect();
+    let items = found.into_iter().map(SuppressionView::from).collect();
     Ok(Json(SuppressionList { items, next }).into_response())
 }
 
 pub(crate) async fn suppress(
     State(shared): State<Arc<ApiState>>,
-    State(Operations(operations)): State<Operations>,
+    State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -131,7 +131,7 @@ pub(crate) async fn suppress(
 /// `POST /v1/suppressions/lift`
 pub(crate) async fn lift(
     State(shared): State<Arc<ApiState>>,
-    State(Operations(operations)): State<Operations>,
+    State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -160,7 +160,7 @@ pub(crate) async fn lift(
 /// `DELETE /v1/suppressions`
 pub(crate) async fn lift_one(
     State(shared): State<Arc<ApiState>>,
-    State(Operations(operations)): State<Operations>,
+    State(WithOperations(operations)): State<WithOperations>,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
     let mut query = Query::read(&uri, &["channel", "to"])?;
@@ -239,7 +239,7 @@ impl Export {
             self.after = Some(last.recipient.clone());
             let mut lines = Vec::new();
             for suppression in found {
-                append_line(&mut lines, &Suppressed::from(suppression))
+                append_line(&mut lines, &SuppressionView::from(suppression))
                     .map_err(|problem| StoreError::Damaged(problem.detail))?;
             }
             return Ok(Some(lines));

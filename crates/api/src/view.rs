@@ -58,7 +58,7 @@ pub(crate) struct AttemptView {
 
 /// One line of the log.
 #[derive(Debug, Serialize)]
-pub(crate) struct LogLine {
+pub(crate) struct LogLineView {
     id: String,
     #[serde(flatten)]
     entry: AttemptView,
@@ -66,7 +66,7 @@ pub(crate) struct LogLine {
 
 /// A recipient that is not tried.
 #[derive(Debug, Serialize)]
-pub(crate) struct Suppressed {
+pub(crate) struct SuppressionView {
     channel: String,
     to: String,
     reason: String,
@@ -173,17 +173,17 @@ impl From<Attempted> for AttemptView {
     }
 }
 
-// === impl LogLine ===
+// === impl LogLineView ===
 
-impl From<LogEntry> for LogLine {
+impl From<LogEntry> for LogLineView {
     fn from(entry: LogEntry) -> Self {
         Self { id: show(entry.id), entry: entry.attempted.into() }
     }
 }
 
-// === impl Suppressed ===
+// === impl SuppressionView ===
 
-impl From<Suppression> for Suppressed {
+impl From<Suppression> for SuppressionView {
     fn from(suppression: Suppression) -> Self {
         let Suppression { channel, recipient, reason, status, since } = suppression;
         let (channel, to, since) = (show(channel), show(recipient), show(since));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use bench::{Audit, Guarantee, Setup, Trial};
+use bench::{AuditOutput, Guarantee, Setup, Trial};
 use provider_sim::is_dead;
 use provider_sim::journal::{JournalChannel, Reader};
 
@@ -37,7 +37,7 @@ fn broadcast(trial: &Trial, recipients: impl Iterator<Item = String>, guarantee:
     assert!(output.status.success(), "{output:?}");
 }
 
-fn drained(trial: &Trial) -> Audit {
+fn drained(trial: &Trial) -> AuditOutput {
     trial.drain(PATIENCE, || Ok(())).unwrap();
     trial.engine().client().audit().unwrap()
 }

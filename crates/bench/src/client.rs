@@ -24,7 +24,7 @@ pub struct BenchClient {
 /// The output of `belfry audit --json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the command's own, described in its help")]
-pub struct Audit {
+pub struct AuditOutput {
     pub accepted: u64,
     pub delivered: u64,
     pub refused: u64,
@@ -94,7 +94,7 @@ impl BenchClient {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn audit(&self) -> Result<Audit> {
+    pub fn audit(&self) -> Result<AuditOutput> {
         // An account that does not balance makes the command fail, and is still an account.
         let output = self.command("audit").arg("--json").output()?;
         serde_json::from_slice(&output.stdout)

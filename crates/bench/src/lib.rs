@@ -28,7 +28,7 @@ pub mod usage;
 pub mod workload;
 
 pub use caller::LoadCaller;
-pub use client::{Audit, BenchClient};
+pub use client::{AuditOutput, BenchClient};
 pub use process::{
     EngineProcess, EngineRole, EngineSettings, SimulatorProcess, SimulatorReady, Watch,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::client::{Audit, feed};
+use crate::client::{AuditOutput, feed};
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::tally::{JournalBooks, JournalTail};
 use crate::usage::Usage;
@@ -40,7 +40,7 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Finished {
     /// The engine's own account.
-    pub audit: Audit,
+    pub audit: AuditOutput,
     /// The provider's books.
     pub books: JournalBooks,
     /// The resources that all engines of the run used together; the peak of memory is the highest of any.
@@ -166,7 +166,7 @@ impl Trial {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn audit(&self) -> Result<Audit> {
+    pub fn audit(&self) -> Result<AuditOutput> {
         self.engine.client().audit()
     }
 

@@ -9,21 +9,21 @@ use serde::{Deserialize, Deserializer};
 
 /// A structure as an object says it, name by name. Without this `serde` takes an array for it as well, value by value.
 #[derive(Debug)]
-pub(crate) struct Object<T>(pub(crate) T);
+pub(crate) struct ByName<T>(pub(crate) T);
 
-struct Members<T>(PhantomData<T>);
+struct ByNameVisitor<T>(PhantomData<T>);
 
-// === impl Object ===
+// === impl ByName ===
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByName<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Members(PhantomData)).map(Self)
+        deserializer.deserialize_map(ByNameVisitor(PhantomData)).map(Self)
     }
 }
 
-// === impl Members ===
+// === impl ByNameVisitor ===
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ByNameVisitor<T> {
     type Value = T;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

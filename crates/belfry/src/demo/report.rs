@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Result;
-use bench::{Audit, Finished, Tally, Usage};
+use bench::{AuditOutput, Finished, Tally, Usage};
 use serde_json::json;
 
 /// The result of the demo.
 #[derive(Debug)]
 pub(super) struct DemoReport {
-    audit: Audit,
+    audit: AuditOutput,
     tally: Tally,
     engine: Usage,
     simulator: Usage,

@@ -36,7 +36,7 @@ pub(super) type Parsed = Result<Row, BadRow>;
 
 /// The fields of a row that are needed before it is sent. Reading it checks the syntax of the whole.
 #[derive(Debug, Deserialize)]
-struct Probe<'a> {
+struct RowFields<'a> {
     /// As it stands in the text, also a `null`.
     #[serde(borrow, default, deserialize_with = "some_value")]
     idempotency_key: Option<&'a RawValue>,
@@ -64,7 +64,7 @@ impl Row {
     /// Gives the row a key, unless it has one.
     #[must_use]
     pub(super) fn key(mut self, key: &str) -> Self {
-        let Ok(probe) = serde_json::from_str::<Probe>(&self.json) else { return self };
+        let Ok(probe) = serde_json::from_str::<RowFields>(&self.json) else { return self };
         let key = serde_json::Value::from(key);
         // Written into the text: read and written anew, numbers and the order of fields could change.
         let json = match probe.idempotency_key.map(RawValue::get) {
@@ -96,7 +96,7 @@ impl Row {
         if !self.json.trim_start().starts_with('{') {
             return Err(self.into_bad("", "must be a JSON object: {\"channel\":...,\"to\":...}"));
         }
-        match serde_json::from_str::<Probe>(&self.json) {
+        match serde_json::from_str::<RowFields>(&self.json) {
             Ok(_) => Ok(self),
             Err(error) => {
                 let message = format!("is not JSON: {error}");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Audit, Guarantee, JournalBooks, JournalTail, SimulatorProcess, Watch, Workload};
+use bench::{AuditOutput, Guarantee, JournalBooks, JournalTail, SimulatorProcess, Watch, Workload};
 use flow::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -152,7 +152,7 @@ impl Cluster {
     }
 
     /// The account, counted from the ground up.
-    pub(crate) fn audit(&self, process: &Process) -> Audit {
+    pub(crate) fn audit(&self, process: &Process) -> AuditOutput {
         let output = self.command(process, "audit").arg("--json").output().unwrap();
         serde_json::from_str(&checked(&output)).unwrap()
     }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::faults::{ClusterFault, FaultedServer, Harm, PAST_LEASE, Plan, Planned};
 use super::{Backing, Cluster, ClusterSetup, ClusterWorker, at_once};
-use crate::client::Audit;
+use crate::client::AuditOutput;
 use crate::process::EngineRole;
 use crate::rate::{longest_silence, per_second};
 use crate::tally::JournalBooks;
@@ -350,7 +350,7 @@ fn note_outage(lasted: Duration, notes: &Mutex<Notes>) -> Result<()> {
 
 /// Checks the promises after a round in which everything was accepted.
 fn judge(
-    audit: &Audit,
+    audit: &AuditOutput,
     books: &JournalBooks,
     (least, most): (Range<u64>, Range<u64>),
 ) -> Result<()> {
@@ -394,7 +394,7 @@ mod tests {
         }
         let books =
             JournalBooks::read(journal.path(), &Workload { tokens: 4, webhooks: Vec::new() })?;
-        let audit = Audit {
+        let audit = AuditOutput {
             accepted: 4,
             delivered: 4 - in_doubt,
             refused: 0,

@@ -19,7 +19,7 @@ use super::config::{Credential, Settings};
 use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
 use super::response::{Advice, Confirmed, Delays, interpret};
 use super::state::StateFile;
-use super::token::{ProviderTokens, Token, TokenSigner};
+use super::token::{ProviderToken, ProviderTokens, TokenSigner};
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
@@ -33,7 +33,7 @@ pub struct ApnsChannel {
     authority: Authority,
     destination: Arc<str>,
     /// `None` with a certificate.
-    token: Option<Arc<Token>>,
+    token: Option<Arc<ProviderToken>>,
     confirmations: Arc<Confirmations>,
     topic: String,
     collapses_on_retry: bool,
@@ -53,7 +53,7 @@ struct Confirmations {
 struct ApnsSender {
     pool: Pool,
     encoder: Encoder,
-    token: Option<Arc<Token>>,
+    token: Option<Arc<ProviderToken>>,
     confirmations: Arc<Confirmations>,
     delays: Delays,
     clock: Clock,
@@ -113,7 +113,7 @@ impl ApnsChannel {
 fn credential(
     settings: &Settings,
     tokens: &ProviderTokens,
-) -> Result<(Option<Arc<Token>>, Option<Identity>), ChannelError> {
+) -> Result<(Option<Arc<ProviderToken>>, Option<Identity>), ChannelError> {
     match settings.credential()? {
         Credential::Key { pem, key_id, team_id } => {
             let directory = settings.state_directory.as_deref();

@@ -32,7 +32,7 @@ const RENEW_BEFORE_MIN: Duration = Duration::from_mins(20);
 
 /// The provider tokens of one process: channels with the same team and key share one.
 #[derive(Debug, Default)]
-pub struct ProviderTokens(Mutex<Vec<Weak<Token>>>);
+pub struct ProviderTokens(Mutex<Vec<Weak<ProviderToken>>>);
 
 /// The key that signs, its identifier, and the team.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ pub(super) struct TokenSigner<'a> {
 
 /// Makes and keeps the provider token. Shared by all threads.
 #[derive(Debug)]
-pub(super) struct Token {
+pub(super) struct ProviderToken {
     key: EcdsaKeyPair,
     key_id: String,
     team_id: String,
@@ -87,8 +87,8 @@ impl ProviderTokens {
         &self,
         signer: TokenSigner<'_>,
         file: Option<StateFile>,
-    ) -> Result<Arc<Token>, &'static str> {
-        let token = Token::new(signer)?;
+    ) -> Result<Arc<ProviderToken>, &'static str> {
+        let token = ProviderToken::new(signer)?;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|token| token.strong_count() > 0);
         let shared = known.iter().filter_map(Weak::upgrade).find(|other| other.is_like(&token));
@@ -105,9 +105,9 @@ impl ProviderTokens {
     }
 }
 
-// === impl Token ===
+// === impl ProviderToken ===
 
-impl Token {
+impl ProviderToken {
     fn new(signer: TokenSigner<'_>) -> Result<Self, &'static str> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(signer.key_pem.as_bytes())
             .map_err(|_| "is not a PEM file with a PRIVATE KEY: use the .p8 file from Apple")?;
@@ -148,7 +148,7 @@ impl Token {
         state.current.as_ref().map(|minted| minted.authorization.clone())
     }
 
-    /// APNs calls `authorization` expired: the next call of [`Token::authorization`] makes a new one, unless
+    /// APNs calls `authorization` expired: the next call of [`ProviderToken::authorization`] makes a new one, unless
     /// that has happened already or would be too soon.
     pub(super) fn expired(&self, authorization: &HeaderValue, now: Timestamp) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,8 +13,8 @@ fn signer(key_pem: &str) -> TokenSigner<'_> {
     TokenSigner { key_pem, key_id: "KEY0123456", team_id: "TEAM012345" }
 }
 
-fn token() -> Token {
-    Token::new(signer(&key_pem())).unwrap()
+fn token() -> ProviderToken {
+    ProviderToken::new(signer(&key_pem())).unwrap()
 }
 
 fn at(minutes: u64) -> Timestamp {
@@ -22,7 +22,7 @@ fn at(minutes: u64) -> Timestamp {
 }
 
 /// A token of a process that starts now, kept in `directory`.
-fn kept(signer: TokenSigner<'_>, directory: &Path) -> Arc<Token> {
+fn kept(signer: TokenSigner<'_>, directory: &Path) -> Arc<ProviderToken> {
     let file = StateFile::new(directory, signer.team_id, signer.key_id);
     ProviderTokens::default().of(signer, Some(file)).unwrap()
 }
@@ -68,7 +68,7 @@ fn a_token_is_kept_for_fifty_minutes() {
 #[test]
 fn a_token_from_the_future_is_not_used_after_the_clock_was_set_back() {
     let key = key_pem();
-    let token = Token::new(signer(&key)).unwrap();
+    let token = ProviderToken::new(signer(&key)).unwrap();
     let first = token.authorization(at(30)).unwrap();
     assert_eq!(token.authorization(at(29)).unwrap(), first, "clocks are mended by seconds");
     assert_ne!(token.authorization(at(5)).unwrap(), first);
@@ -156,7 +156,7 @@ fn a_token_that_apns_called_expired_is_not_read_again() {
 
 #[test]
 fn what_is_no_key_is_refused() {
-    let refused = |key_pem: &str| Token::new(signer(key_pem)).unwrap_err();
+    let refused = |key_pem: &str| ProviderToken::new(signer(key_pem)).unwrap_err();
     assert!(refused("nonsense").contains("PEM"));
     let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     assert!(refused(&other.serialize_pem()).contains("P-256"));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::Invalid;
-use crate::object::Object;
+use crate::object::ByName;
 
 /// A mail.
 #[derive(Debug, Deserialize)]
@@ -23,11 +23,11 @@ pub(super) struct Form<'a> {
     #[serde(default, borrow)]
     pub(super) html: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
-    pub(super) attachments: Vec<Object<AttachmentForm<'a>>>,
+    pub(super) attachments: Vec<ByName<AttachmentForm<'a>>>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
     #[serde(default, borrow)]
-    pub(super) unsubscribe: Option<Object<UnsubscribeForm<'a>>>,
+    pub(super) unsubscribe: Option<ByName<UnsubscribeForm<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,7 +61,7 @@ const VALUE_BYTES_MAX: usize = 4096;
 /// The mistake in it, and its place.
 pub(super) fn read(payload: &[u8]) -> Result<Form<'_>, Invalid> {
     let mut reader = serde_json::Deserializer::from_slice(payload);
-    let Object(form): Object<Form<'_>> =
+    let ByName(form): ByName<Form<'_>> =
         serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let path = error.path().to_string();
             let pointer = if path == "." { String::new() } else { pointer(&path) };

@@ -9,7 +9,7 @@ use notification::limits::PAYLOAD_BYTES;
 
 use super::form::{AttachmentForm, Form, plain};
 use crate::Invalid;
-use crate::object::Object;
+use crate::object::ByName;
 
 /// Attachments of one mail.
 pub(super) const ATTACHMENTS: usize = 16;
@@ -32,7 +32,7 @@ pub(super) fn encode_body(form: &Form<'_>) -> Result<Vec<u8>, Invalid> {
         {
             context.update(text.as_bytes());
         }
-        for Object(attachment) in &form.attachments {
+        for ByName(attachment) in &form.attachments {
             context.update(attachment.content.as_bytes());
         }
         let digest = context.finish();
@@ -65,9 +65,9 @@ pub(super) fn encode_body(form: &Form<'_>) -> Result<Vec<u8>, Invalid> {
     Ok(output)
 }
 
-fn attachments(forms: &[Object<AttachmentForm<'_>>]) -> Result<Vec<MimePart<'static>>, Invalid> {
+fn attachments(forms: &[ByName<AttachmentForm<'_>>]) -> Result<Vec<MimePart<'static>>, Invalid> {
     let contents = read_attachments(forms)?;
-    let part = |(Object(form), bytes): (&Object<AttachmentForm<'_>>, Vec<u8>)| {
+    let part = |(ByName(form), bytes): (&ByName<AttachmentForm<'_>>, Vec<u8>)| {
         let lines = BodyPart::Binary(in_lines(&bytes).into());
         let part = MimePart::new(form.kind.clone().into_owned(), lines);
         part.attachment(form.name.clone().into_owned()).transfer_encoding("base64")
@@ -77,14 +77,14 @@ fn attachments(forms: &[Object<AttachmentForm<'_>>]) -> Result<Vec<MimePart<'sta
 
 /// The attachments, checked and decoded.
 pub(super) fn read_attachments(
-    forms: &[Object<AttachmentForm<'_>>],
+    forms: &[ByName<AttachmentForm<'_>>],
 ) -> Result<Vec<Vec<u8>>, Invalid> {
     if forms.len() > ATTACHMENTS {
         let message = format!("must be at most {ATTACHMENTS}, are {}", forms.len());
         return Err(Invalid::at("/attachments", message));
     }
     let mut contents = Vec::with_capacity(forms.len());
-    for (i, Object(form)) in forms.iter().enumerate() {
+    for (i, ByName(form)) in forms.iter().enumerate() {
         let at = |field: &str| format!("/attachments/{i}/{field}");
         let bytes = BASE64_STANDARD
             .decode(form.content.as_bytes())

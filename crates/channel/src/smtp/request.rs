@@ -19,7 +19,7 @@ use super::dkim::{BodyHash, DkimSigner};
 use super::form::{Form, UnsubscribeForm, plain, read};
 use super::mime::{check_lines, encode_body, read_attachments, split_body, stuffed};
 use crate::Invalid;
-use crate::object::Object;
+use crate::object::ByName;
 
 /// Turns contents into mail, with what the channel adds to all of it.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ impl Composer {
             write_mailbox(&mut head, "Reply-To", &reply_to);
         }
         write_text(&mut head, "Subject", &plain("/subject", &form.subject)?);
-        if let Some(Object(unsubscribe)) = &form.unsubscribe {
+        if let Some(ByName(unsubscribe)) = &form.unsubscribe {
             write_unsubscribe(&mut head, unsubscribe)?;
         }
         for (name, value) in &form.headers {

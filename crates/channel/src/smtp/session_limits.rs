@@ -26,7 +26,7 @@ const HOSTS_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct SessionLimits {
     clock: Clock,
-    by_host: RefCell<HashMap<Arc<str>, Learned>>,
+    by_host: RefCell<HashMap<Arc<str>, LearnedSessions>>,
 }
 
 /// A session that was refused another mail, and what would be learned from that.
@@ -38,7 +38,7 @@ pub(super) struct LimitRefusal {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Learned {
+struct LearnedSessions {
     mails: u32,
     until: Instant,
 }
@@ -75,7 +75,7 @@ impl SessionLimits {
                 by_host.remove(&host);
             }
         }
-        by_host.insert(host, Learned { mails, until });
+        by_host.insert(host, LearnedSessions { mails, until });
     }
 }
 

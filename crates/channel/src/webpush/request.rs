@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use crate::Invalid;
-use crate::object::Object;
+use crate::object::ByName;
 
 /// How long push services keep a message at most: four weeks, in seconds. Some refuse more.
 pub(super) const TTL_SECONDS_MAX: u64 = 28 * 24 * 3600;
@@ -155,7 +155,7 @@ fn read_options(options: &[u8]) -> Result<Options, Invalid> {
     if options.is_empty() {
         return Ok(Options::default());
     }
-    let Object(read): Object<Options> = serde_json::from_slice(options).map_err(|error| {
+    let ByName(read): ByName<Options> = serde_json::from_slice(options).map_err(|error| {
         Invalid::new(format!("must be a JSON object with ttl, urgency, topic: {error}"))
     })?;
     if read.ttl.is_some_and(|seconds| seconds > TTL_SECONDS_MAX) {

@@ -11,7 +11,7 @@ use net::endpoint::Endpoint;
 use serde::Deserialize;
 
 use crate::Invalid;
-use crate::object::Object;
+use crate::object::ByName;
 
 /// A point on P-256 in its uncompressed form.
 pub(super) const POINT_BYTES: usize = 65;
@@ -48,7 +48,7 @@ pub(super) struct SubscriptionKeys {
 #[derive(Debug, Deserialize)]
 struct Json {
     endpoint: String,
-    keys: Object<JsonKeys>,
+    keys: ByName<JsonKeys>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,7 +65,7 @@ impl Subscription {
         if text.starts_with('{') {
             let Json { endpoint, keys } = serde_json::from_str(text)
                 .map_err(|error| Invalid::new(format!("is not a subscription: {error}; {FORM}")))?;
-            let Object(JsonKeys { p256dh, auth }) = keys;
+            let ByName(JsonKeys { p256dh, auth }) = keys;
             return Self::new(&endpoint, &p256dh, &auth);
         }
         let refuse = || Invalid::new(format!("is not a subscription: {FORM}"));

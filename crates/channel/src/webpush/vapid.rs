@@ -43,7 +43,7 @@ pub(super) struct Vapid {
     /// As the header has it.
     public: String,
     subject: String,
-    tokens: Mutex<HashMap<String, Token>>,
+    tokens: Mutex<HashMap<String, VapidToken>>,
 }
 
 /// The proof of the sender's identity for one push service.
@@ -55,7 +55,7 @@ pub(super) struct Proof {
 }
 
 #[derive(Debug)]
-struct Token {
+struct VapidToken {
     proof: Proof,
     at: Timestamp,
 }
@@ -107,7 +107,7 @@ impl Vapid {
             oldest.and_then(|audience| tokens.remove(&audience));
         }
         let proof = Proof { authorization: self.mint(audience, now)?, is_accepted };
-        tokens.insert(audience.to_owned(), Token { proof: proof.clone(), at: now });
+        tokens.insert(audience.to_owned(), VapidToken { proof: proof.clone(), at: now });
         Some(proof)
     }
 

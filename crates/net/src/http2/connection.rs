@@ -142,7 +142,7 @@ pub(super) enum Http2ConnectError {
 
 /// The part of an answer's body that has been read.
 #[derive(Debug)]
-struct RequestBody {
+struct ReplyBody {
     bytes: usize,
     kept: Vec<u8>,
     is_kept: bool,
@@ -355,7 +355,7 @@ async fn watch(provider: &str, pings: &mut PingPong, load: &Load) -> ConnectionE
 fn read(answer: Response<RecvStream>) -> Result<Reply, LocalBoxFuture<'static, Reply>> {
     let (head, mut stream) = answer.into_parts();
     let is_kept = !head.status.is_success();
-    let mut body = RequestBody { bytes: 0, kept: Vec::new(), is_kept };
+    let mut body = ReplyBody { bytes: 0, kept: Vec::new(), is_kept };
     let mut reply = Reply {
         status: head.status.as_u16(),
         headers: head.headers,
@@ -376,7 +376,7 @@ fn read(answer: Response<RecvStream>) -> Result<Reply, LocalBoxFuture<'static, R
 }
 
 /// Reads the rest of a body. One that drips, breaks off or never ends costs at most its words.
-async fn read_slowly(mut stream: RecvStream, mut body: RequestBody) -> Vec<u8> {
+async fn read_slowly(mut stream: RecvStream, mut body: ReplyBody) -> Vec<u8> {
     let rest = async {
         loop {
             let piece = stream.data().await;
@@ -407,9 +407,9 @@ fn no_reply(error: &h2::Error) -> NoReply {
     NoReply::Lost(words::short(format!("no answer: {error}")))
 }
 
-// === impl RequestBody ===
+// === impl ReplyBody ===
 
-impl RequestBody {
+impl ReplyBody {
     fn take(
         &mut self,
         stream: &mut RecvStream,

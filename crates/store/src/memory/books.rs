@@ -12,7 +12,7 @@ use crate::rows::claim_load::ChunkLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::Evidence;
 use crate::rows::packing::KeyUse;
-use crate::rows::room::Counted;
+use crate::rows::room::LoadKind;
 use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
 
 /// The tag of every double.
@@ -33,7 +33,7 @@ pub(super) struct Books {
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,
     pub(super) evidence: HashMap<Lane, Evidence>,
-    pub(super) counted: HashMap<Lane, Counted>,
+    pub(super) counted: HashMap<Lane, LoadKind>,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     numbers: u64,

@@ -8,7 +8,7 @@ use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 use super::columns::{lane_at, signed};
 use super::ingest::{fingerprint_at, number_of};
 use super::transaction::{Failure, TenantKey, Transaction};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use crate::rows::codes;
 use crate::rows::packing::{BatchBuilder, KeyUse};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
@@ -47,7 +47,7 @@ const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker 
      UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = $1 RETURNING recipients";
 
 #[async_trait]
-impl Request for OpenBroadcast {
+impl WriterRequest for OpenBroadcast {
     type Answer = BroadcastOpened;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
@@ -103,7 +103,7 @@ impl Request for OpenBroadcast {
 }
 
 #[async_trait]
-impl Request for AddRecipients {
+impl WriterRequest for AddRecipients {
     type Answer = ();
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
@@ -152,7 +152,7 @@ impl Request for AddRecipients {
 }
 
 #[async_trait]
-impl Request for SealBroadcast {
+impl WriterRequest for SealBroadcast {
     type Answer = u64;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
@@ -186,7 +186,7 @@ impl Request for SealBroadcast {
 }
 
 #[async_trait]
-impl Request for AbandonBroadcast {
+impl WriterRequest for AbandonBroadcast {
     type Answer = bool;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {

@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, select_chunk, signed};
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::{Request, WriterHandle};
+use super::writer::{WriterHandle, WriterRequest};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -35,7 +35,7 @@ pub(super) struct CancelBroadcastSlice {
 }
 
 #[async_trait]
-impl Request for CancelNotification {
+impl WriterRequest for CancelNotification {
     type Answer = Option<Cancelled>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
@@ -80,7 +80,7 @@ impl Request for CancelNotification {
 }
 
 #[async_trait]
-impl Request for CancelBroadcastSlice {
+impl WriterRequest for CancelBroadcastSlice {
     type Answer = Option<CancelSlice>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {

@@ -16,7 +16,7 @@ use super::ahead::{LookAhead, Next};
 use super::columns::{lane_at, narrow, signed};
 use super::lease::Lease;
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codes::LaneId;
 use crate::rows::due::LANES_PER_PAGE;
@@ -53,7 +53,7 @@ struct Chosen {
 pub(super) struct OfferChannels(pub(super) Arc<BTreeSet<Name>>);
 
 #[async_trait]
-impl Request for OfferChannels {
+impl WriterRequest for OfferChannels {
     type Answer = ();
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use super::Postgres;
 use super::columns::lane_at;
 use super::lease::Lease;
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
 use crate::rows::listing::{self, SuppressedMembers};
@@ -60,7 +60,7 @@ macro_rules! select_batch {
 pub(super) use select_batch;
 
 #[async_trait]
-impl Request for ClaimChunks {
+impl WriterRequest for ClaimChunks {
     type Answer = Claim<Chunk>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
@@ -74,7 +74,7 @@ impl Request for ClaimChunks {
 }
 
 #[async_trait]
-impl Request for IssueTickets {
+impl WriterRequest for IssueTickets {
     type Answer = Claim<Ticket>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
@@ -98,7 +98,7 @@ impl Request for IssueTickets {
 }
 
 #[async_trait]
-impl Request for TakeChunks {
+impl WriterRequest for TakeChunks {
     type Answer = Vec<Option<Chunk>>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {

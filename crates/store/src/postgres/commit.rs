@@ -22,7 +22,7 @@ pub(super) struct SentCommit {
 
 /// What became of a commit that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum CommitOutcome {
     Committed,
     RolledBack,
     /// The server is still at it.
@@ -72,15 +72,15 @@ impl SentCommit {
     ///
     /// # Errors
     /// When that session is lost as well.
-    pub(super) async fn outcome(&self, session: &Session) -> Result<Outcome, Error> {
+    pub(super) async fn outcome(&self, session: &Session) -> Result<CommitOutcome, Error> {
         if self.is_under_way(session).await? {
             let ended = session.client.query(END_SESSION, &[&self.xid, &self.backend]).await;
             tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
-            return Ok(Outcome::UnderWay);
+            return Ok(CommitOutcome::UnderWay);
         }
         // A statement of its own: it sees what was committed while the first one ran.
         let token = session.client.query_opt(FIND, &[&self.session, &self.number]).await?;
-        Ok(if token.is_some() { Outcome::Committed } else { Outcome::RolledBack })
+        Ok(if token.is_some() { CommitOutcome::Committed } else { CommitOutcome::RolledBack })
     }
 
     async fn is_under_way(&self, session: &Session) -> Result<bool, Error> {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::columns::{counted, narrow};
 use super::transaction::{Failure, TenantKey, Transaction, Writes};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::members::Members;
@@ -55,7 +55,7 @@ const BATCH_TYPES: [Type; 12] = [
 const NUMBERS: u64 = 64;
 
 #[async_trait]
-impl Request for IngestDrafts {
+impl WriterRequest for IngestDrafts {
     type Answer = Vec<Admission>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {

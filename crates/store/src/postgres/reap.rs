@@ -5,7 +5,7 @@ use notification::{State, Timestamp, limits};
 
 use super::columns::{chunk_at, select_chunk, signed};
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
@@ -61,7 +61,7 @@ const CLEAR_SUSPECTS: &str = "UPDATE chunk SET crashes = 3 WHERE id IN ( \
      SELECT id FROM chunk WHERE crashes > 3 AND coalesce(lease_until, 0) = 0 ORDER BY id FOR UPDATE SKIP LOCKED)";
 
 #[async_trait]
-impl Request for ReapWorker {
+impl WriterRequest for ReapWorker {
     type Answer = Recovery;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Recovery, Failure> {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::columns::signed;
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::{Request, WriterHandle};
+use super::writer::{WriterHandle, WriterRequest};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
@@ -63,7 +63,7 @@ const NEXT_WRITE_OFF: &str = "SELECT broadcast, passed, withdrawn_at FROM unrele
      WHERE passed IS NOT NULL AND withdrawn_at IS NOT NULL ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
 
 #[async_trait]
-impl Request for ReleaseSlice {
+impl WriterRequest for ReleaseSlice {
     type Answer = bool;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
@@ -77,7 +77,7 @@ impl Request for ReleaseSlice {
 }
 
 #[async_trait]
-impl Request for LogWithdrawn {
+impl WriterRequest for LogWithdrawn {
     type Answer = bool;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {

@@ -7,7 +7,7 @@ use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
 use super::columns::signed;
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
@@ -29,7 +29,7 @@ const SELECT_OWNED: &str = "SELECT id, lane, accepted_at, expires_at, count FROM
      ORDER BY id FOR NO KEY UPDATE OF batch";
 
 #[async_trait]
-impl Request for RequeueNotifications {
+impl WriterRequest for RequeueNotifications {
     type Answer = Vec<Requeued>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {

@@ -8,7 +8,7 @@ use notification::{ChunkId, Guarantee, OutcomeGroup, Settlement, Timestamp};
 use super::columns::{chunk_at, select_chunk};
 use super::suppress::SuppressionReport;
 use super::transaction::{Failure, Transaction, Writes};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use crate::rows::codes;
 use crate::rows::evidence::Attempts;
 use crate::rows::members::Members;
@@ -25,7 +25,7 @@ pub(super) struct SettleChunks(pub(super) Vec<Settlement>);
 pub(super) struct BeginDeliveries(pub(super) Vec<Mark>);
 
 #[async_trait]
-impl Request for SettleChunks {
+impl WriterRequest for SettleChunks {
     type Answer = Vec<Settled>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
@@ -75,7 +75,7 @@ impl Request for SettleChunks {
 }
 
 #[async_trait]
-impl Request for BeginDeliveries {
+impl WriterRequest for BeginDeliveries {
     type Answer = Vec<Begun>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {

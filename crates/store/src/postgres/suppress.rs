@@ -10,7 +10,7 @@ use tokio_postgres::{Error, Row};
 use super::columns::signed;
 use super::read::{Snapshot, instant, unsigned};
 use super::transaction::{Failure, Transaction};
-use super::writer::Request;
+use super::writer::WriterRequest;
 use crate::rows::{codes, listing};
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
@@ -110,7 +110,7 @@ const LOCK_FEED: &str =
     "SELECT txid, event, until_txid, until, tries FROM feed WHERE name = $1 FOR UPDATE";
 
 #[async_trait]
-impl Request for AddSuppressions {
+impl WriterRequest for AddSuppressions {
     type Answer = ();
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
@@ -124,7 +124,7 @@ impl Request for AddSuppressions {
 }
 
 #[async_trait]
-impl Request for LiftSuppressions {
+impl WriterRequest for LiftSuppressions {
     type Answer = Vec<bool>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
@@ -140,7 +140,7 @@ impl Request for LiftSuppressions {
 }
 
 #[async_trait]
-impl Request for MoveFeed {
+impl WriterRequest for MoveFeed {
     type Answer = FeedCursor;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<FeedCursor, Failure> {

@@ -11,7 +11,7 @@ use notification::limits;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::commit::{Outcome, SentCommit};
+use super::commit::{CommitOutcome, SentCommit};
 use super::connection::{Connector, Session};
 use super::errors::{self, Kind};
 use super::notices::{NoticeReceiver, NoticeSender};
@@ -40,7 +40,7 @@ pub(super) trait Command: Send + std::fmt::Debug {
 
 /// A request of a caller: data, so that it can be run again in another transaction.
 #[async_trait]
-pub(super) trait Request: Send + Sync + std::fmt::Debug + 'static {
+pub(super) trait WriterRequest: Send + Sync + std::fmt::Debug + 'static {
     /// The answer to the caller.
     type Answer: Send + std::fmt::Debug;
 
@@ -60,7 +60,7 @@ pub(super) trait Request: Send + Sync + std::fmt::Debug + 'static {
 
 /// A request, and the caller that waits for its answer.
 #[derive(Debug)]
-struct PendingRequest<R: Request> {
+struct PendingRequest<R: WriterRequest> {
     request: R,
     answer: Option<Result<R::Answer, StoreError>>,
     reply: oneshot::Sender<Result<R::Answer, StoreError>>,
@@ -145,19 +145,19 @@ impl WriterHandle {
     }
 
     /// Runs a request, and waits for as long as it takes.
-    pub(super) async fn run<R: Request>(&self, request: R) -> Result<R::Answer, StoreError> {
+    pub(super) async fn run<R: WriterRequest>(&self, request: R) -> Result<R::Answer, StoreError> {
         self.send(request, None).await
     }
 
     /// Runs a request; gives up when the database is away for [`PATIENCE`].
-    pub(super) async fn run_or_give_up<R: Request>(
+    pub(super) async fn run_or_give_up<R: WriterRequest>(
         &self,
         request: R,
     ) -> Result<R::Answer, StoreError> {
         self.send(request, Some(self.clock.monotonic() + PATIENCE)).await
     }
 
-    async fn send<R: Request>(
+    async fn send<R: WriterRequest>(
         &self,
         request: R,
         deadline: Option<Instant>,
@@ -179,7 +179,7 @@ impl WriterHandle {
 // === impl PendingRequest ===
 
 #[async_trait]
-impl<R: Request> Command for PendingRequest<R> {
+impl<R: WriterRequest> Command for PendingRequest<R> {
     async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
         self.answer = Some(match self.request.run(transaction).await {
             Ok(answer) => Ok(answer),
@@ -370,10 +370,10 @@ impl Writer {
         loop {
             let Some(session) = self.connected(&mut Vec::new()).await? else { return Ok(false) };
             match tokio::time::timeout(ANSWER_WITHIN, sent.outcome(&session)).await {
-                Ok(Ok(Outcome::UnderWay)) => tokio::time::sleep(LOOK_EVERY).await,
+                Ok(Ok(CommitOutcome::UnderWay)) => tokio::time::sleep(LOOK_EVERY).await,
                 Ok(Ok(outcome)) => {
                     self.session = Some(session);
-                    return Ok(outcome == Outcome::Committed);
+                    return Ok(outcome == CommitOutcome::Committed);
                 }
                 Ok(Err(error)) if Kind::of(&error) == Kind::Fatal => {
                     return Err(StoreError::Broken(errors::in_words(&error)));

@@ -13,7 +13,7 @@ use notification::{ChunkId, Lane, Name, Priority, Timestamp};
 use super::codes::LaneId;
 use super::due::{DueCursor, LANES_PER_PAGE, span_of};
 use super::evidence::EvidenceBook;
-use super::room::{Counted, LaneLoad, TotalLoad};
+use super::room::{LaneLoad, LoadKind, TotalLoad};
 use crate::ClaimRequest;
 
 /// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
@@ -52,7 +52,7 @@ pub(crate) struct Lanes {
 struct LaneWork {
     lane: Lane,
     load: LaneLoad,
-    counted: Counted,
+    counted: LoadKind,
     next_due: Option<Timestamp>,
     turn: u64,
     readiness: LaneReadiness,
@@ -173,7 +173,7 @@ impl Lanes {
         self.numbers.insert(lane.clone(), id);
         let (load, turn, readiness) = (LaneLoad::default(), self.turns, LaneReadiness::Idle);
         let work =
-            LaneWork { lane, load, counted: Counted::Proven, next_due: None, turn, readiness };
+            LaneWork { lane, load, counted: LoadKind::Proven, next_due: None, turn, readiness };
         self.work.insert(id, work);
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct LaneLoad {
 /// As what the load of a lane is counted: by its standing when it had nothing claimed, or as proven since its destination
 /// has answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum LoadKind {
     #[default]
     Proven,
     Unproven,
@@ -51,9 +51,9 @@ const FRESH: Duration = Duration::from_secs(10);
 /// The window for probes in so many parts.
 const PROBE_SHIFTS: usize = 16;
 
-// === impl Counted ===
+// === impl LoadKind ===
 
-impl From<Standing> for Counted {
+impl From<Standing> for LoadKind {
     fn from(standing: Standing) -> Self {
         match standing {
             Standing::Proven { .. } => Self::Proven,
@@ -66,25 +66,25 @@ impl From<Standing> for Counted {
 // === impl TotalLoad ===
 
 impl TotalLoad {
-    pub(crate) fn add(&mut self, counted: Counted, weight: usize) {
+    pub(crate) fn add(&mut self, counted: LoadKind, weight: usize) {
         self.weight += weight;
         if let Some(part) = self.part(counted) {
             *part += weight;
         }
     }
 
-    pub(crate) fn remove(&mut self, counted: Counted, weight: usize) {
+    pub(crate) fn remove(&mut self, counted: LoadKind, weight: usize) {
         self.weight -= weight;
         if let Some(part) = self.part(counted) {
             *part -= weight;
         }
     }
 
-    fn part(&mut self, counted: Counted) -> Option<&mut usize> {
+    fn part(&mut self, counted: LoadKind) -> Option<&mut usize> {
         match counted {
-            Counted::Proven => None,
-            Counted::Unproven => Some(&mut self.unproven),
-            Counted::Failing => Some(&mut self.failing),
+            LoadKind::Proven => None,
+            LoadKind::Unproven => Some(&mut self.unproven),
+            LoadKind::Failing => Some(&mut self.failing),
         }
     }
 

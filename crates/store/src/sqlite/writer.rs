@@ -24,7 +24,7 @@ pub(super) enum Command {
     /// Drafts: those of one transaction share batches, so they are not jobs of their own.
     Ingest(Box<Accept>),
     /// Anything else.
-    Job { job: Box<dyn Job>, durability: Durability, purpose: Purpose },
+    Job { job: Box<dyn WriterJob>, durability: Durability, purpose: Purpose },
     /// No work: something changed that the writer looks at after each transaction.
     LookAgain,
     /// Finish what is queued, take nothing more, and answer when the files are closed.
@@ -59,7 +59,7 @@ pub(super) enum Durability {
 }
 
 /// A part of a transaction; keeps the answer until the transaction is durable.
-pub(super) trait Job: Send {
+pub(super) trait WriterJob: Send {
     /// An error ends the transaction, and nothing of it was done.
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), StoreError>;
 
@@ -78,7 +78,7 @@ struct Answering<F, T> {
 pub(super) struct Nudge(pub(super) mpsc::WeakSender<Command>);
 
 /// The commands of one transaction, and its result.
-struct Outcome {
+struct TransactionOutcome {
     /// To be answered.
     commands: Vec<Command>,
     committed: Result<Committed, StoreError>,
@@ -211,7 +211,7 @@ impl Writer {
         let syncs_later = ongoing.iter().any(Command::wants_sync);
         let syncs_now = !syncs_later && incoming.iter().any(Command::wants_sync);
         let accepted = match self.disk.refusal().or_else(|| self.wal.refusal()) {
-            Some(refusal) => Outcome { commands: incoming, committed: Err(refusal) },
+            Some(refusal) => TransactionOutcome { commands: incoming, committed: Err(refusal) },
             None => self.transaction(incoming, syncs_now)?,
         };
         let done = self.transaction(ongoing, syncs_later)?;
@@ -246,9 +246,9 @@ impl Writer {
         &mut self,
         mut commands: Vec<Command>,
         is_synced: bool,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<TransactionOutcome, StoreError> {
         if commands.is_empty() {
-            return Ok(Outcome { commands, committed: Ok(Committed::default()) });
+            return Ok(TransactionOutcome { commands, committed: Ok(Committed::default()) });
         }
         self.set_synced(is_synced)?;
         let committed = match self.commit(&mut commands) {
@@ -259,7 +259,7 @@ impl Writer {
             Err(error) => return Err(error),
             Ok(committed) => Ok(committed),
         };
-        Ok(Outcome { commands, committed })
+        Ok(TransactionOutcome { commands, committed })
     }
 
     /// Undoes what the disk had no room for.
@@ -322,9 +322,9 @@ impl Writer {
     }
 }
 
-// === impl Outcome ===
+// === impl TransactionOutcome ===
 
-impl Outcome {
+impl TransactionOutcome {
     fn answer(self) {
         let undone = self.committed.err();
         for command in self.commands {
@@ -386,7 +386,7 @@ impl Wake for Nudge {
 
 // === impl Answering ===
 
-impl<F, T> Job for Answering<F, T>
+impl<F, T> WriterJob for Answering<F, T>
 where
     F: FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send,
     T: Send,
@@ -407,7 +407,7 @@ where
 pub(super) fn job<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, StoreError>>,
     work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-) -> Box<dyn Job> {
+) -> Box<dyn WriterJob> {
     Box::new(Answering { run: Some(work), result: None, answer })
 }
 

@@ -23,7 +23,7 @@ use tokio_postgres::{Error, Row};
 use super::Postgres;
 use super::ingest::keys_of;
 use super::transaction::{Failure, Transaction};
-use super::writer::{Request, WriterHandle};
+use super::writer::{WriterHandle, WriterRequest};
 use super::xid::Xid;
 use crate::{Admission, DrainedRows, Outbox, OutboxRow, StoreError, Validator};
 use position::{EndedTransactions, Position, RowPosition, Span};
@@ -110,7 +110,7 @@ pub(super) async fn drain(
 // === impl ReadRows ===
 
 #[async_trait]
-impl Request for ReadRows {
+impl WriterRequest for ReadRows {
     type Answer = Option<Found>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, Failure> {
@@ -201,7 +201,7 @@ impl Found {
 // === impl AcceptRows ===
 
 #[async_trait]
-impl Request for AcceptRows {
+impl WriterRequest for AcceptRows {
     type Answer = DrainedRows;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<DrainedRows, Failure> {

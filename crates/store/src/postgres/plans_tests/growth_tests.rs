@@ -18,7 +18,7 @@ use crate::postgres::ingest::IngestDrafts;
 use crate::postgres::notify::NotifyPolicy;
 use crate::postgres::time::DatabaseTime;
 use crate::postgres::transaction::Transaction;
-use crate::postgres::writer::{PLANS, Request};
+use crate::postgres::writer::{PLANS, WriterRequest};
 use crate::postgres::writer_state::{Membership, WriterState};
 use crate::postgres::{Options, Postgres};
 
@@ -97,7 +97,10 @@ impl Seat {
     }
 
     /// Runs a transaction; gives its answer, and how many rows it read.
-    pub(in crate::postgres) async fn run<R: Request>(&mut self, request: &R) -> (R::Answer, i64) {
+    pub(in crate::postgres) async fn run<R: WriterRequest>(
+        &mut self,
+        request: &R,
+    ) -> (R::Answer, i64) {
         let mut transaction = Transaction::begin(&self.session, &mut self.state).await.unwrap();
         let before: i64 = self.session.client.query_one(READ, &[]).await.unwrap().get(0);
         transaction.look_up(request.keys()).await.unwrap();

@@ -10,7 +10,7 @@ use notification::{
     Settlement, State,
 };
 
-use super::super::writer::Request;
+use super::super::writer::WriterRequest;
 use super::super::{
     broadcast, cancel, claim, ingest, outbox, reap, release, requeue, settle, suppress,
 };
@@ -457,7 +457,7 @@ impl Caller<'_> {
         choices.get(self.random.usize(..choices.len().max(1)))
     }
 
-    fn intake<R: Request>(
+    fn intake<R: WriterRequest>(
         &self,
         engine: usize,
         words: String,
@@ -472,7 +472,7 @@ impl Caller<'_> {
         Call { actor: engine * WRITERS, words, answer }
     }
 
-    fn work<R: Request>(
+    fn work<R: WriterRequest>(
         &self,
         engine: usize,
         words: String,

@@ -4,7 +4,7 @@ use notification::{ChunkId, Priority, Timestamp, limits};
 
 use super::super::codes::LaneId;
 use super::super::evidence::{Attempts, Standing};
-use super::super::room::{Counted, LaneLoad};
+use super::super::room::{LaneLoad, LoadKind};
 use super::{LaneReadiness, Lanes};
 
 /// Normal deliveries for one of a bulk lane, while both have some.
@@ -104,7 +104,7 @@ impl Lanes {
         let Some(work) = self.work.get_mut(&id) else { return };
         if attempts.answered > 0 {
             self.total.remove(work.counted, work.load.weight);
-            work.counted = Counted::Proven;
+            work.counted = LoadKind::Proven;
             self.total.add(work.counted, work.load.weight);
         }
         // A proven lane stands where it stands, as long as it is: that is looked at when it has its turn.
