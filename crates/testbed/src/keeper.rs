@@ -38,6 +38,9 @@ done
 rm -rf "$1"
 "#;
 
+/// How long a server may take until it is ready. A broker needs 4 s to 10 s, and on a machine with other things to do more than
+/// a minute; one that ends is told at once.
+const START_PATIENCE: Duration = Duration::from_mins(5);
 /// Between two looks at a process that starts.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How much of its log a process that failed is quoted with, lines.
@@ -103,11 +106,10 @@ impl Keeper {
     /// Waits until `is_ready` says so.
     ///
     /// # Errors
-    /// With the end of its log when the process ends before, or is not ready within `patience`.
+    /// With the end of its log when the process ends before, or is not ready within five minutes.
     pub fn await_ready(
         &mut self,
         name: &'static str,
-        patience: Duration,
         mut is_ready: impl FnMut() -> bool,
     ) -> Result<()> {
         let clock = flow::Clock::system();
@@ -117,9 +119,9 @@ impl Keeper {
             if let Some(status) = process.try_wait()? {
                 bail!("{name} ended with {status}; its log ends with:\n{}", self.quote(name));
             }
-            if clock.monotonic().duration_since(started) > patience {
+            if clock.monotonic().duration_since(started) > START_PATIENCE {
                 bail!(
-                    "{name} is not ready after {patience:?}; its log ends with:\n{}",
+                    "{name} is not ready after {START_PATIENCE:?}; its log ends with:\n{}",
                     self.quote(name)
                 );
             }

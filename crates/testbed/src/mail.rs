@@ -17,10 +17,5 @@ pub use open_smtpd::OpenSmtpd;
 pub use postfix::Postfix;
 pub use sink::SmtpSink;
 
-use std::time::Duration;
-
 /// The domain that the servers take mail for.
 pub const DOMAIN: &str = "belfry.test";
-
-/// How long a server may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(30);

@@ -22,8 +22,6 @@ pub struct Nats {
 const SERVER: &str = "nats-server";
 const USER: &str = "belfry";
 const PASSWORD: &str = "a-password";
-/// How long the start may take: it reads its streams first.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The address of the server that the tests of this process share: the one that `BELFRY_TEST_NATS_URL` names, or
 /// one that is started by the first call. Streams in it need names of their own
@@ -93,7 +91,7 @@ impl Nats {
         command.arg("-c").arg(self.keeper.directory().join("nats.conf"));
         self.keeper.start(SERVER, &mut command)?;
         let port = self.port;
-        self.keeper.await_ready(SERVER, PATIENCE, || greets(port).unwrap_or(false))
+        self.keeper.await_ready(SERVER, || greets(port).unwrap_or(false))
     }
 
     /// Kills it, removes every stream, and starts it empty at the same address.

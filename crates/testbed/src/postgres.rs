@@ -5,7 +5,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Signal, geteuid};
@@ -58,8 +57,6 @@ struct PostgresUser {
 const SERVER: &str = "postgres";
 const ROLE: &str = "belfry";
 const PASSWORD: &str = "a-password";
-/// How long a start may take, recovery after a crash included.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// Settings for tests that do not crash the server: what these save is most of the time of a `CREATE DATABASE`, and of a
 /// commit.
 pub const HASTE: &[(&str, &str)] =
@@ -156,7 +153,7 @@ impl Postgres {
         command.args(&self.arguments);
         let process = self.keeper.start(SERVER, &mut command)?;
         let state = self.data().join("postmaster.pid");
-        self.keeper.await_ready(SERVER, PATIENCE, || is_ready(&state, process))
+        self.keeper.await_ready(SERVER, || is_ready(&state, process))
     }
 
     /// Starts it again after [`stop_immediate`](Self::stop_immediate) as a standby of no server: it answers questions

@@ -30,8 +30,6 @@ const SERVER: &str = "rabbitmq-server";
 const NAMES: &str = "epmd";
 const USER: &str = "belfry";
 const PASSWORD: &str = "a-password";
-/// How long a start may take; 4 s to 10 s are usual.
-const PATIENCE: Duration = Duration::from_secs(90);
 /// The header with which a client of AMQP 0-9-1 begins.
 const AMQP_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// The type of the frame with which the broker answers it (a method).
@@ -89,9 +87,7 @@ impl RabbitMq {
         names.args(["-address", "127.0.0.1", "-port"]).arg(node.names_port.to_string());
         node.keeper.start(NAMES, &mut names)?;
         let names_port = node.names_port;
-        node.keeper.await_ready(NAMES, PATIENCE, || {
-            TcpStream::connect(("127.0.0.1", names_port)).is_ok()
-        })?;
+        node.keeper.await_ready(NAMES, || TcpStream::connect(("127.0.0.1", names_port)).is_ok())?;
         node.start_again()?;
         Ok(node)
     }
@@ -117,7 +113,7 @@ impl RabbitMq {
         let mut command = self.command(&broker_script()?);
         self.keeper.start(SERVER, &mut command)?;
         let port = self.port;
-        self.keeper.await_ready(SERVER, PATIENCE, || greets(port).unwrap_or(false))
+        self.keeper.await_ready(SERVER, || greets(port).unwrap_or(false))
     }
 
     /// Kills it, removes everything it knew, and starts it empty at the same address.

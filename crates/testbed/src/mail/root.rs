@@ -11,7 +11,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
-use super::PATIENCE;
 use crate::find;
 use crate::keeper::Keeper;
 
@@ -107,7 +106,7 @@ impl Root {
         self.keeper.start(SERVER, command)?;
         let port = self.port;
         let is_ready = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-        self.keeper.await_ready(SERVER, PATIENCE, is_ready)
+        self.keeper.await_ready(SERVER, is_ready)
     }
 
     /// The output of the server.
