@@ -142,7 +142,8 @@ fn a_kill_leaves_in_doubt_what_was_on_the_wire_and_two_slices() {
     trial.drain(PATIENCE, || Ok(())).unwrap();
     trial.broadcast(0..2_000, r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
     let mut journal = trial.journal().unwrap();
-    while journal.lines().unwrap() < 1 + SENDERS {
+    // Both chunks may go to the sender that has had no answer, which has one stream then.
+    while journal.lines().unwrap() < 2 {
         // The engine has time to begin more than it should.
         assert_eq!(trial.audit().unwrap().in_doubt, 0);
     }
