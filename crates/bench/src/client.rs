@@ -101,6 +101,15 @@ impl BenchClient {
             .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
+    /// What the engine says of its lanes and of the cluster, as text.
+    ///
+    /// # Errors
+    /// When the engine does not answer.
+    pub fn status(&self) -> Result<String> {
+        let output = self.command("status").output()?;
+        Ok(String::from_utf8_lossy(&checked(output)?).into_owned())
+    }
+
     /// Notifications that have no outcome yet.
     ///
     /// # Errors

@@ -236,7 +236,10 @@ impl Cluster {
             }
             self.workers.iter().try_for_each(ClusterWorker::check)?;
             if clock.monotonic().duration_since(started) > patience {
-                bail!("not drained after {patience:?}: {audit:?}");
+                let says = |worker: &ClusterWorker| worker.client().and_then(BenchClient::status);
+                let says = |worker| says(worker).unwrap_or_else(|error| format!("{error:#}\n"));
+                let status: String = self.workers.iter().map(says).collect();
+                bail!("not drained after {patience:?}: {audit:?}\n{status}");
             }
             std::thread::sleep(LOOK_EVERY);
         }
