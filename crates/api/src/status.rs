@@ -55,7 +55,7 @@ pub struct LaneAnswer {
     pub claimed: u64,
     /// The earliest due time of a pending chunk that is not claimed.
     pub next_due_at: Option<String>,
-    /// Attempts that may be under way at a time, in all processes, as of the last answer.
+    /// Attempts at what this process claims that may be under way at a time, as of the last answer.
     #[serde(default)]
     pub limit: Option<usize>,
     /// When its destination last answered, whatever the answer was.

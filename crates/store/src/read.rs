@@ -130,7 +130,7 @@ pub struct LaneEvidence {
     pub answered_at: Option<Timestamp>,
     /// While every attempt fails: the next one is not made before.
     pub closed_until: Option<Timestamp>,
-    /// Attempts that may be under way to it at a time, in all processes, as of its last answer.
+    /// Attempts at what this process claims that may be under way to it at a time, as of its last answer.
     pub limit: Option<NonZeroUsize>,
 }
 
