@@ -64,10 +64,10 @@ impl Row {
     /// Gives the row a key, unless it has one.
     #[must_use]
     pub(super) fn key(mut self, key: &str) -> Self {
-        let Ok(probe) = serde_json::from_str::<RowFields>(&self.json) else { return self };
+        let Ok(fields) = serde_json::from_str::<RowFields>(&self.json) else { return self };
         let key = serde_json::Value::from(key);
         // Written into the text: read and written anew, numbers and the order of fields could change.
-        let json = match probe.idempotency_key.map(RawValue::get) {
+        let json = match fields.idempotency_key.map(RawValue::get) {
             // To the engine it is absent, and a second field of this name one too many.
             Some(null @ "null") => {
                 let start = null.as_ptr().addr() - self.json.as_ptr().addr();

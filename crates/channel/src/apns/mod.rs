@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ProviderTokens (one per process)
-//!   └─ ProviderToken                  the provider token of one team and key, kept over restarts
+//!   └─ ProviderToken          the provider token of one team and key, kept over restarts
 //! ApnsChannel (shared)        settings, endpoint, TLS, its token, what is known of its environment
 //!   └─ ApnsSender (one per sender thread)
 //!        └─ http2::Pool       connections of this channel alone: one team and key, one environment

@@ -335,11 +335,8 @@ impl Books {
 
     /// What is claimed of a lane.
     fn load_of(&self, lane: &Lane) -> LaneLoad {
-        let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
-        let of_lane = leased.filter(|piece| self.lane_of(piece) == lane);
-        let deliveries = of_lane.map(|piece| piece.members.len()).sum();
         let weight = self.claimed().filter(|(of, _)| *of == lane).map(|(_, weight)| weight).sum();
-        LaneLoad { deliveries, weight }
+        LaneLoad { deliveries: self.claimed_items(lane), weight }
     }
 
     /// The lane and the weight of each chunk that is claimed.
