@@ -39,7 +39,7 @@ pub(crate) async fn read(
     let id = parse_id(&id)?;
     let found = shared.reads.find(id).await?;
     // One of another tenant is unknown to this caller: a 403 would tell that the identifier exists.
-    let history = found.filter(|history| history.envelope.tenant == caller.tenant);
+    let history = found.filter(|history| history.envelope.lane.tenant == caller.tenant);
     let history = history.ok_or_else(|| unknown(id))?;
     Ok(Json(Notification::full(history)).into_response())
 }

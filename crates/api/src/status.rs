@@ -51,6 +51,9 @@ pub struct LaneAnswer {
     pub destination: String,
     /// `urgent`, `normal` or `bulk`.
     pub priority: String,
+    /// Whose notifications these are; those of several tenants in a lane that is older than lanes of tenants.
+    #[serde(default)]
+    pub tenant: String,
     /// Deliveries under way.
     pub claimed: u64,
     /// The earliest due time of a pending chunk that is not claimed.
@@ -188,6 +191,7 @@ impl From<LaneStatus> for LaneAnswer {
             channel: show(status.lane.channel),
             destination: show(status.lane.destination),
             priority: show(status.lane.priority),
+            tenant: show(status.lane.tenant),
             claimed: status.claimed,
             next_due_at: status.next_due_at.map(show),
             limit: limit.map(NonZeroUsize::get),

@@ -161,7 +161,7 @@ impl From<History> for Story {
         let envelope = history.envelope;
         Self {
             id: history.id.to_string(),
-            tenant: envelope.tenant.to_string(),
+            tenant: envelope.lane.tenant.to_string(),
             channel: envelope.lane.channel.to_string(),
             destination: envelope.lane.destination.to_string(),
             priority: envelope.lane.priority.as_str(),

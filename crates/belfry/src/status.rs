@@ -157,11 +157,12 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<8> {
+fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<9> {
     let mut table = TextTable::new([
         "lane",
         "destination",
         "priority",
+        "tenant",
         "under way",
         "limit",
         "next due",
@@ -177,6 +178,7 @@ fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<8> {
             &lane.channel,
             &lane.destination,
             &lane.priority,
+            &lane.tenant,
             &lane.claimed.to_string(),
             &lane.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
             next,
@@ -254,9 +256,10 @@ mod tests {
             "oldest_due_at": "2026-11-21T08:30:01.000Z", "lag_seconds": 3.25,
             "suppression_feed": {"position": "7-2", "waiting_since": "2026-11-21T08:29:00.000Z", "lag_seconds": 64.2},
             "lanes": [
-                {"channel": "hooks", "destination": "g", "priority": "bulk", "claimed": 1, "next_due_at": null,
+                {"channel": "hooks", "destination": "g", "priority": "bulk", "tenant": "shop", "claimed": 1, "next_due_at": null,
                     "closed_until": "2026-11-21T08:31:00.000Z"},
-                {"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 1200, "next_due_at": null, "limit": 1000,
+                {"channel": "ios", "destination": "h", "priority": "bulk", "tenant": "default", "claimed": 1200, "next_due_at": null,
+                    "limit": 1000,
                     "answered_at": "2026-11-21T08:30:02.000Z"},
             ],
             "parked": [
@@ -281,9 +284,9 @@ mod tests {
              feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\
              parked     2 in 1 lane, the first due 2026-11-21T08:30:01.000Z: there is no channel fcm\n\
              parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\n\
-             lane   destination  priority  under way  limit  next due  last answer               closed until\n\
-             hooks  g            bulk              1  -      -         -                         2026-11-21T08:31:00.000Z\n\
-             ios    h            bulk           1200   1000  -         2026-11-21T08:30:02.000Z  -\n\n\
+             lane   destination  priority  tenant   under way  limit  next due  last answer               closed until\n\
+             hooks  g            bulk      shop             1  -      -         -                         2026-11-21T08:31:00.000Z\n\
+             ios    h            bulk      default       1200   1000  -         2026-11-21T08:30:02.000Z  -\n\n\
              worker  role     version  listens         since                     state    partitions  under way  per s\n\
              a-7     serve    0.1.0    127.0.0.1:8473  2026-11-21T08:30:00.000Z  alive            62       1200  81000\n\
              bb-17   consume  0.1.0    -               2026-11-21T08:30:02.000Z  overdue           0          0      0\n\

@@ -167,15 +167,15 @@ fn fill_postgres(count: u64, due_at: u128) -> String {
     format!(
         "SET search_path = belfry; \
          CREATE TEMP TABLE waiting AS SELECT number, nextval('batch_number') AS batch FROM generate_series(1, {count}) AS number; \
-         INSERT INTO lane (channel, destination, priority) \
-           SELECT 'hooks', 'https://' || number || '.example', 1 FROM waiting ORDER BY number; \
+         INSERT INTO tenant_lane (channel, destination, priority, tenant) \
+           SELECT 'hooks', 'https://' || number || '.example', 1, 'default' FROM waiting ORDER BY number; \
          INSERT INTO batch SELECT waiting.batch, lane.id, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
-           tenant, options, payload, items \
-           FROM waiting JOIN lane ON lane.destination = 'https://' || number || '.example' \
+           one.tenant, options, payload, items \
+           FROM waiting JOIN tenant_lane AS lane ON lane.destination = 'https://' || number || '.example' \
            CROSS JOIN (SELECT * FROM batch ORDER BY id LIMIT 1) AS one; \
          INSERT INTO chunk (batch, lane, partition, due_at, attempt, count) \
            SELECT batch, lane.id, number % 64, {due_at} + number, 1, 1 \
-           FROM waiting JOIN lane ON lane.destination = 'https://' || number || '.example'; \
+           FROM waiting JOIN tenant_lane AS lane ON lane.destination = 'https://' || number || '.example'; \
          INSERT INTO totals_delta VALUES (0, {count})"
     )
 }
@@ -184,9 +184,9 @@ fn fill_sqlite(count: u64, due_at: u128) -> String {
     format!(
         "BEGIN; CREATE TEMP TABLE waiting AS WITH RECURSIVE series (number) AS \
            (SELECT 1 UNION ALL SELECT number + 1 FROM series WHERE number < {count}) \
-           SELECT number, (SELECT max(id) FROM batch) + number AS batch, (SELECT max(id) FROM lane) + number AS lane FROM series; \
-         INSERT INTO lane (id, channel, destination, priority) \
-           SELECT lane, 'hooks', 'https://' || number || '.example', 1 FROM waiting; \
+           SELECT number, (SELECT max(id) FROM batch) + number AS batch, (SELECT max(id) FROM tenant_lane) + number AS lane FROM series; \
+         INSERT INTO tenant_lane (id, channel, destination, priority, tenant) \
+           SELECT lane, 'hooks', 'https://' || number || '.example', 1, 'default' FROM waiting; \
          INSERT INTO batch SELECT waiting.batch, waiting.lane, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
            tenant, options, payload, items FROM waiting, (SELECT * FROM batch ORDER BY id LIMIT 1); \
          INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count) \

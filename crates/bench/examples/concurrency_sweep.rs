@@ -1,7 +1,7 @@
 //! The learned limit beside fixed ones: one broadcast to a provider of a given latency, each setting in turn,
 //! `concurrency_sweep BINARY LATENCY_MS SECONDS REPETITIONS SETTING...`, such as `100 20 3 auto 1000 4000 16000`.
 //!
-//! A setting is `auto` or a number, per lane and thread. Of each run, from the provider's journal: deliveries per second
+//! A setting is `auto` or a number, per destination, priority and thread. Of each run, from the provider's journal: deliveries per second
 //! as a whole, and from the tenth second after the first one on; the engine's processor time for each, and its memory. There
 //! are as many notifications as it should deliver in so many seconds, and ten more.
 

@@ -15,8 +15,9 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bench::tenants::{FIRST_KEY, SECOND_KEY};
 use bench::workload::token;
-use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess};
+use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess, tenants};
 use flow::Clock;
 use testbed::{Postgres, PostgresOptions};
 
@@ -26,19 +27,9 @@ const IDLE_STREAMS: usize = 32;
 const STREAM_PAUSE: Duration = Duration::from_secs(3);
 /// Of the phases without hostile previews; shorter when `SECONDS` is.
 const SIDE_PHASE: Duration = Duration::from_secs(15);
-/// Between two measurements, and between two looks at whether a notification is settled.
+/// Between two measurements.
 const PAUSE: Duration = Duration::from_millis(20);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// A notification that is not settled by then is counted as lost to the measurement.
-const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
-const HOSTILE_KEY: &str = "hostile-previews-key-of-the-hostile";
-const OTHER_KEY: &str = "hostile-previews-key-of-the-other";
-/// The SHA-256 of both keys, as a configuration has them.
-const KEYS: &str = r#"[
-    {name = "hostile", tenant = "hostile", sha256 = "ec3def742c0d04dbada00ff2b196d418ef5f0a7890692d1d07a2f4f3fbef1326"},
-    {name = "other", tenant = "other", sha256 = "47faffd1b1ed0bc6adacb54da83f8a093a8a8867c8863bd1108b9950ea08bd39"},
-]"#;
 /// Parts of the engine's warnings that say that a lease or a heartbeat was missed.
 const MISSED: &[&str] = &[
     "cannot say that it is alive",
@@ -80,7 +71,7 @@ fn main() -> Result<()> {
         binary: &binary,
         directory: directory.path(),
         listen: "127.0.0.1:0",
-        environment: &[("BELFRY__SERVER__KEYS".to_owned(), KEYS.to_owned())],
+        environment: &[tenants::keys()],
         role: EngineRole::Serve,
         store: database.as_ref().map(testbed::Database::url),
         queue: None,
@@ -150,7 +141,7 @@ fn call_healthz(address: &str, is_over: &AtomicBool) -> Result<Vec<Duration>> {
     while !is_over.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
         let started = clock.monotonic();
-        let (status, answer) = caller.request(OTHER_KEY, "GET /healthz", "")?;
+        let (status, answer) = caller.request(SECOND_KEY, "GET /healthz", "")?;
         ensure!(status == 200, "GET /healthz: {status} {answer}");
         times.push(clock.monotonic().duration_since(started));
     }
@@ -159,33 +150,16 @@ fn call_healthz(address: &str, is_over: &AtomicBool) -> Result<Vec<Duration>> {
 
 /// Times from the POST to its answer, and to a read that finds the notification settled.
 fn post_and_await(address: &str, is_over: &AtomicBool) -> Result<Seen> {
-    let (clock, mut seen) = (Clock::system(), Seen::default());
+    let mut seen = Seen::default();
     let mut caller = LoadCaller::connect(address)?;
     while !is_over.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
-        let to = token(seen.accepted.len() as u64);
-        let body = format!(
-            r#"{{"channel":"ios","to":"{to}","priority":"urgent","content":{{"aps":{{"alert":"code"}}}}}}"#
-        );
-        let started = clock.monotonic();
-        let (status, answer) = caller.request(OTHER_KEY, "POST /v1/notifications", &body)?;
-        if status != 201 {
-            *seen.refused.entry(status).or_default() += 1;
-            continue;
-        }
-        seen.accepted.push(clock.monotonic().duration_since(started));
-        let answer: serde_json::Value = serde_json::from_str(&answer)?;
-        let id = answer.get("id").and_then(serde_json::Value::as_str).context("no id")?;
-        let line = format!("GET /v1/notifications/{id}");
-        loop {
-            let (_, answer) = caller.request(OTHER_KEY, &line, "")?;
-            let waited = clock.monotonic().duration_since(started);
-            if answer.contains(r#""state":"delivered""#) {
-                seen.settled.push(waited);
-                break;
+        match tenants::deliver(&mut caller, seen.accepted.len() as u64, "urgent")? {
+            Ok(waited) => {
+                seen.accepted.push(waited.accepted);
+                seen.settled.push(waited.settled);
             }
-            ensure!(waited < SETTLED_WITHIN, "not settled after {waited:?}: {answer}");
-            std::thread::sleep(LOOK_EVERY);
+            Err(status) => *seen.refused.entry(status).or_default() += 1,
         }
     }
     Ok(seen)
@@ -206,7 +180,7 @@ fn preview_on(
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let answered = caller.request(HOSTILE_KEY, "POST /v1/preview", body);
+        let answered = caller.request(FIRST_KEY, "POST /v1/preview", body);
         if answered.is_err() {
             // A server that answers early may close the connection. One that is gone ends the phase.
             caller = LoadCaller::connect(address)?;
@@ -221,7 +195,7 @@ fn preview_on(
 fn stream_idly(address: &str, is_over: &AtomicBool) -> Result<Answers> {
     let mut stream = TcpStream::connect(address)?;
     let head = format!(
-        "POST /v1/notifications HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {HOSTILE_KEY}\r\n\
+        "POST /v1/notifications HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {FIRST_KEY}\r\n\
          content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
@@ -282,18 +256,7 @@ impl Seen {
             ("POST to its answer", &mut self.accepted),
             ("POST to settled", &mut self.settled),
         ] {
-            times.sort_unstable();
-            let at = |percent: usize| {
-                let rank = times.len().saturating_sub(1) * percent / 100;
-                times.get(rank).copied().unwrap_or_default().as_secs_f64() * 1e3
-            };
-            let count = times.len();
-            say(&format!(
-                "  {name:20} {count:6} times: p50 {:8.2} ms, p99 {:8.2} ms, max {:8.2} ms",
-                at(50),
-                at(99),
-                at(100)
-            ))?;
+            say(&format!("  {name:20} {}", tenants::percentiles(times)))?;
         }
         if !self.refused.is_empty() {
             say(&format!("  POSTs refused, by status: {:?}", self.refused))?;

@@ -11,6 +11,7 @@
 //! - [`caller`]: one caller of its API.
 //! - [`workload`]: who is told what, so that every recipient can be recognised in the journal.
 //! - [`tally`]: the journal against the workload.
+//! - [`tenants`]: two tenants, and how long one of them waits.
 //! - [`rate`]: how many in which second.
 //! - [`usage`]: what processes use.
 //! - [`trial`]: one run of all of it.
@@ -23,6 +24,7 @@ pub mod kill;
 pub mod process;
 pub mod rate;
 pub mod tally;
+pub mod tenants;
 pub mod trial;
 pub mod usage;
 pub mod workload;

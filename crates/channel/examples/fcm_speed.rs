@@ -13,7 +13,7 @@ mod speed;
 
 use std::error::Error;
 
-use channel::fcm::{FcmChannel, Quotas, Settings};
+use channel::fcm::{FcmChannel, Settings};
 
 use speed::{Load, chunk, measure, put, say};
 
@@ -44,6 +44,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let title = "x".repeat(body_bytes.saturating_sub(frame));
     let chunk = chunk(&format!(r#"{{"notification":{{"title":"{title}"}}}}"#), tokens);
     let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
-    say(&measure(&FcmChannel::new(&settings, &Quotas::default())?, &chunk, load)?.to_string());
+    say(&measure(&FcmChannel::new(&settings)?, &chunk, load)?.to_string());
     Ok(())
 }

@@ -6,7 +6,7 @@ use flow::{Fixed, Learned, Limit};
 use notification::limits;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// How many attempts may be under way at a time per lane and sender thread: a number, or `"auto"`.
+/// How many attempts may be under way at a time per destination, priority and sender thread: a number, or `"auto"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Concurrency {
     /// Learned from latency and push-back.
@@ -25,10 +25,10 @@ impl Concurrency {
         self != Self::Fixed(0)
     }
 
-    /// The limit of a new lane.
+    /// The limit of a new gate.
     pub fn limit(self) -> Box<dyn Limit> {
         match self {
-            // More of a lane is never claimed.
+            // More of one lane is never claimed.
             Self::Auto => Box::new(Learned::new(limits::LANE_WINDOW)),
             Self::Fixed(limit) => Box::new(Fixed(limit)),
         }

@@ -5,12 +5,14 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use flow::Pass;
+use flow::quota::WAIT_MAX;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use notification::{Delivery, Report, Verdict, limits};
 
 use tokio::time::Instant;
 
+use crate::lane_quota::Booking;
 use crate::{Attempt, Job, MayStart};
 
 /// Attempts started before other tasks of the thread get a turn: among them the one that writes what was
@@ -23,28 +25,16 @@ const SHUT_WAIT: Duration = Duration::from_secs(1);
 ///
 /// Finished attempts are reported in the batches in which they became ready, so a busy lane pays for few
 /// messages and a quiet one waits for no other. An attempt that panics costs its own delivery an unknown
-/// verdict; an attempt over time is dropped, and its verdict is unknown. Of jobs that share a gate, the one
-/// under way takes the passes that it frees first: earlier chunks end before later ones, and their leases are kept.
+/// verdict; an attempt over time is dropped, and its verdict is unknown. Of jobs of one lane, the one
+/// under way takes the passes that it frees first, unless another lane waits: earlier chunks end before later ones, and their
+/// leases are kept. A delivery over the destination's quota waits without a pass, and goes back to the store when it would wait
+/// for long.
 pub async fn drive<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
 where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(AttemptTimes::USUAL, job, |_| GateAdmission::Now, attempt).await;
-}
-
-/// [`drive`] where `admit` decides when each delivery joins those that wait for the gate. It is asked once per delivery, and for
-/// one at a time: a delivery that waits for it holds no pass.
-pub(crate) async fn drive_admitted<'job, Admit, Make, Attempting>(
-    job: Job<'job>,
-    admit: Admit,
-    attempt: Make,
-) where
-    Admit: Fn(&'job Delivery) -> GateAdmission,
-    Make: Fn(&'job Delivery) -> Attempting,
-    Attempting: Future<Output = Attempt>,
-{
-    drive_with(AttemptTimes::USUAL, job, admit, attempt).await;
+    drive_with(AttemptTimes::USUAL, job, attempt).await;
 }
 
 /// [`drive`] for attempts that may take [`limits::PATIENT_ATTEMPT_TIMEOUT`].
@@ -53,16 +43,16 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(AttemptTimes::PATIENT, job, |_| GateAdmission::Now, attempt).await;
+    drive_with(AttemptTimes::PATIENT, job, attempt).await;
 }
 
-/// When a delivery may join those that wait for the gate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum GateAdmission {
-    /// At once.
-    Now,
-    /// Then.
-    At(Instant),
+/// Whether a delivery may join those that wait for the gate.
+#[derive(Debug)]
+enum Admission<'job> {
+    /// It may: its destination has no quota.
+    Free,
+    /// It may at the time of its place in the quota.
+    Booked(Booking<'job>),
     /// Not now: to be reported instead.
     No(Report),
 }
@@ -74,19 +64,17 @@ struct AttemptTimes {
     margin: Duration,
 }
 
-async fn drive_with<'job, Admit, Make, Attempting>(
+async fn drive_with<'job, Make, Attempting>(
     pace: &'static AttemptTimes,
     job: Job<'job>,
-    admit: Admit,
     attempt: Make,
 ) where
-    Admit: Fn(&'job Delivery) -> GateAdmission,
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
     let mut waiting = job.deliveries.iter();
     let mut next = waiting.next();
-    let mut admission = None;
+    let (mut admission, mut waited) = (None::<Admission<'_>>, Duration::ZERO);
     let mut held: Option<Pass> = None;
     let mut started = 0_usize;
     let mut under_way = FuturesUnordered::new();
@@ -106,19 +94,21 @@ async fn drive_with<'job, Admit, Make, Attempting>(
             // Who holds a pass is the one that tries.
             let otherwise =
                 otherwise.or_else(|| if held.is_none() { shut_out(&job) } else { None });
-            let otherwise = otherwise.map(GateAdmission::No).or_else(|| admission.take());
-            match otherwise.unwrap_or_else(|| admit(delivery)) {
-                GateAdmission::No(report) => {
+            let earlier = || admission.take().filter(|admission| !admission.is_stale(&job));
+            let otherwise = otherwise.map(Admission::No).or_else(earlier);
+            match otherwise.unwrap_or_else(|| admit(&job, &mut waited)) {
+                Admission::No(report) => {
                     reports.push((delivery.index, report));
                     (next, admission) = (waiting.next(), None);
+                    // Without another one to send, the place is for other jobs.
+                    held = held.filter(|_| next.is_some());
                     continue;
                 }
-                GateAdmission::At(at) if job.clock.monotonic() < at => {
-                    // The place is free meanwhile for other jobs of the lane.
-                    (held, admission) = (None, Some(GateAdmission::At(at)));
-                }
-                GateAdmission::Now | GateAdmission::At(_) => {
-                    if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
+                admitted @ (Admission::Free | Admission::Booked(_)) => {
+                    if admitted.not_before(&job).is_some() {
+                        // The place is free meanwhile for other jobs of the lane.
+                        held = None;
+                    } else if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
                         under_way.push(run(pace, &job, delivery, &attempt, pass));
                         next = waiting.next();
                         started += 1;
@@ -127,7 +117,7 @@ async fn drive_with<'job, Admit, Make, Attempting>(
                         }
                         continue;
                     }
-                    admission = Some(GateAdmission::Now);
+                    admission = Some(admitted);
                 }
             }
         }
@@ -150,6 +140,20 @@ async fn drive_with<'job, Admit, Make, Attempting>(
     }
 }
 
+/// Books a place in the quota for the next delivery of a job whose deliveries have waited for `waited` so far, one after the other.
+/// When they would wait for longer than [`WAIT_MAX`] together, it goes back to the store, and makes room for others.
+fn admit<'job>(job: &Job<'job>, waited: &mut Duration) -> Admission<'job> {
+    let Some(quota) = job.quota else { return Admission::Free };
+    let now = job.clock.monotonic();
+    match quota.book(job.clock, job.priority(), WAIT_MAX.saturating_sub(*waited)) {
+        Ok(booking) => {
+            *waited += booking.wait_since(now);
+            Admission::Booked(booking)
+        }
+        Err(after) => Admission::No(Report::HandedBack { after }),
+    }
+}
+
 /// The report of a delivery whose destination does not answer: what waits for it would hold memory and lease in vain, and the store
 /// knows better when to try again. One at a time is tried nevertheless. What must be sent at most once waits: to hand it back it
 /// would have to be marked as begun.
@@ -165,12 +169,25 @@ fn is_answer(report: &Report) -> Option<bool> {
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass.
-async fn wait_to_start(job: Job<'_>, admission: Option<&GateAdmission>) -> Option<Pass> {
-    if let Some(GateAdmission::At(at)) = admission {
-        tokio::time::sleep_until(*at).await;
+async fn wait_to_start(job: Job<'_>, admission: Option<&Admission<'_>>) -> Option<Pass> {
+    if let Some(at) = admission.and_then(|admission| admission.not_before(&job)) {
+        tokio::time::sleep_until(at).await;
         return None;
     }
     Some(job.gate.enter().await)
+}
+
+// === impl Admission ===
+
+impl Admission<'_> {
+    fn not_before(&self, job: &Job<'_>) -> Option<Instant> {
+        let Self::Booked(booking) = self else { return None };
+        booking.not_before(job.clock)
+    }
+
+    fn is_stale(&self, job: &Job<'_>) -> bool {
+        matches!(self, Self::Booked(booking) if booking.is_stale(job.clock))
+    }
 }
 
 // === impl AttemptTimes ===

@@ -4,15 +4,17 @@ use super::*;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Clock, Fixed, Gate, WorkerDeadline};
+use flow::{Clock, Fixed, Gate, Quota, WorkerDeadline};
 use notification::{Answer, Chunk, Verdict, sample};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{Reports, timestamp};
+use crate::{LaneQuota, Reports, timestamp};
 
 const NOW: Duration = Duration::from_hours(500_000);
 
@@ -58,7 +60,8 @@ fn chunk(clock: Clock, count: usize) -> Chunk {
 fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a SettleDouble, clock: Clock) -> Job<'a> {
     let stopping = &reports.stopping;
     let (deliveries, worker_deadline) = (&chunk.deliveries, &flow::worker_deadline::UNLIMITED);
-    Job { chunk, deliveries, gate, fence: None, reports, clock, stopping, worker_deadline }
+    let (quota, fence) = (None, None);
+    Job { chunk, deliveries, gate, quota, fence, reports, clock, stopping, worker_deadline }
 }
 
 fn accepted() -> Attempt {
@@ -223,30 +226,50 @@ async fn nothing_starts_after_the_deadline_of_the_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_to_be_admitted_holds_no_place_and_who_is_not_is_reported() {
+async fn who_waits_for_the_quota_holds_no_place_and_who_would_wait_long_goes_back() {
     let clock = Clock::starting_at(NOW);
-    let (chunk, gate) = (chunk(clock, 4), Gate::new(Box::new(Fixed(1))));
+    let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(1))));
+    let quota = LaneQuota::new(Arc::new(Quota::per_minute(NonZeroU32::new(41).unwrap())));
     let settle = SettleDouble::new(100);
-    let start = clock.monotonic();
-    let second = Duration::from_secs(1);
-    let admit = |delivery: &Delivery| match delivery.index {
-        0 => GateAdmission::Now,
-        1 | 2 => GateAdmission::At(start + second * u32::from(delivery.index)),
-        _ => GateAdmission::No(Report::HandedBack { after: second }),
-    };
-    let began = RefCell::new(Vec::new());
-    let driving = drive_admitted(job(&chunk, &gate, &settle, clock), admit, async |delivery| {
-        began.borrow_mut().push((delivery.index, clock.monotonic() - start));
+    let (start, began) = (clock.monotonic(), RefCell::new(Vec::new()));
+    let limited = Job { quota: Some(&quota), ..job(&chunk, &gate, &settle, clock) };
+    let driving = drive(limited, async |delivery| {
+        began.borrow_mut().push((delivery.index, (clock.monotonic() - start).as_millis() / 100));
         accepted()
     });
     let looking = async {
-        tokio::time::sleep(second / 2).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(gate.in_flight(), 0);
     };
     futures_util::future::join(driving, looking).await;
-    assert_eq!(began.into_inner(), [(0, Duration::ZERO), (1, second), (2, second * 2)]);
+    // One at once, and then every 1.5 s, as long as they wait for less than 5 s.
+    assert_eq!(began.into_inner(), [(0, 0), (1, 15), (2, 30), (3, 45)]);
     let reports = settle.reports.borrow();
-    assert_eq!((reports.len(), &reports[&3]), (4, &Report::HandedBack { after: second }));
+    let handed_back = Report::HandedBack { after: Duration::from_secs(1) };
+    assert_eq!((reports.len(), &reports[&4], &reports[&5]), (6, &handed_back, &handed_back));
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_in_the_quota_that_passed_before_the_gate_are_not_used_at_once() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 1), Gate::new(Box::new(Fixed(1))));
+    let quota = Arc::new(Quota::per_minute(NonZeroU32::new(61).unwrap()));
+    let lanes = [(); 3].map(|()| LaneQuota::new(Arc::clone(&quota)));
+    let (start, began) = (clock.monotonic(), RefCell::new(Vec::new()));
+    let busy = gate.try_enter().unwrap();
+    let settles: Vec<_> = (0..3).map(|_| SettleDouble::new(100)).collect();
+    let jobs = settles.iter().zip(&lanes).map(|(settle, lane)| {
+        drive(Job { quota: Some(lane), ..job(&chunk, &gate, settle, clock) }, async |_| {
+            began.borrow_mut().push((clock.monotonic() - start).as_millis() / 100);
+            accepted()
+        })
+    });
+    let opening = async {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        drop(busy);
+    };
+    futures_util::future::join(futures_util::future::join_all(jobs), opening).await;
+    assert_eq!(began.into_inner(), [200, 210, 220]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use notification::{Chunk, Delivery, Priority, Report, limits};
 use tokio::sync::watch;
 
 use crate::fence::Fence;
+use crate::lane_quota::LaneQuota;
 use crate::time::timestamp;
 
 /// Some deliveries of one chunk, to be sent now.
@@ -20,6 +21,8 @@ pub struct Job<'a> {
     pub deliveries: &'a [Delivery],
     /// Admits attempts.
     pub gate: &'a Gate,
+    /// How many may be sent to the destination in a minute; `None` when there is no bound.
+    pub quota: Option<&'a LaneQuota>,
     /// Begins each delivery before its first byte; `None` where one may be sent more than once.
     pub fence: Option<&'a dyn Fence>,
     /// Takes the reports.

@@ -19,6 +19,7 @@ mod error;
 pub mod fcm;
 mod fence;
 mod job;
+mod lane_quota;
 mod object;
 mod settings;
 pub mod smtp;
@@ -29,6 +30,7 @@ pub mod webhook;
 pub mod webpush;
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -41,6 +43,7 @@ pub use drive::{drive, drive_patiently};
 pub use error::{ChannelError, Invalid};
 pub use fence::Fence;
 pub use job::{Job, MayStart, Reports, Start};
+pub use lane_quota::LaneQuota;
 pub use net::guard::Resolve;
 pub use net::redact::Secret;
 pub(crate) use time::is_stale;
@@ -69,8 +72,11 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         &[]
     }
 
-    /// How many attempts may be under way at a time per lane and sender thread.
+    /// How many attempts may be under way at a time per destination, priority and sender thread.
     fn concurrency(&self) -> Concurrency;
+
+    /// How many attempts may be made in any minute per destination and process; `None` when there is no bound.
+    fn messages_per_minute(&self) -> Option<NonZeroU32>;
 
     /// Opens a sender for the calling thread, a single-threaded runtime. Connects to nothing yet.
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError>;

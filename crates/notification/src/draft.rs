@@ -9,7 +9,8 @@ use crate::id::{BroadcastId, NotificationId};
 use crate::terms::{Guarantee, Name, Priority};
 use crate::time::Timestamp;
 
-/// The unit that shares limits: destination x credential x priority. The channel's name stands for its credential.
+/// What waits its turn together, and shares a window: tenant x destination x credential x priority. The channel's name stands for
+/// its credential. Lanes that differ in their tenant alone share the limit of their destination, in turn.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
     /// The configured channel.
@@ -18,14 +19,14 @@ pub struct Lane {
     pub destination: Arc<str>,
     /// Who goes first.
     pub priority: Priority,
+    /// Whose notifications these are.
+    pub tenant: Name,
 }
 
 /// The fields that notifications must have in common to be stored and sent together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Envelope {
-    /// Whose notifications these are.
-    pub tenant: Name,
-    /// The lane whose limits they share.
+    /// The lane in which they wait.
     pub lane: Lane,
     /// The effect that a crash may have.
     pub guarantee: Guarantee,
@@ -112,7 +113,7 @@ impl Draft {
         let lane = Lane {
             channel: first.channel.clone(),
             destination: Arc::clone(&first.destination),
-            priority: envelope.lane.priority,
+            ..envelope.lane.clone()
         };
         let fallback = Fallback { of: Some(id), next: rest.to_vec() };
         Some(Self {

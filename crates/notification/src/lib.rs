@@ -19,7 +19,7 @@
 //! | **verdict** | the provider's answer to an attempt: accepted, refused, **deferred** (a retry follows) or unknown |
 //! | **outcome** | the entry of the log: how an attempt ended, and the notification with it if there is no retry |
 //! | **receipt** | the queue's handle on an item, consumed by acknowledging |
-//! | **lane** | the unit that shares limits: destination x credential x priority |
+//! | **lane** | what waits its turn together: tenant x destination x credential x priority; lanes that differ in their tenant alone share a limit |
 //! | **worker** | a process of a cluster, alive while it renews its lease on itself |
 //! | **worker deadline** | until when a worker may start attempts: before any other may take over |
 //! | **partition** | a fixed share of all batches; the worker that owns it claims from it |

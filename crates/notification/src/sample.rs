@@ -42,11 +42,11 @@ pub fn chunk<R: Into<ByteString>>(
 /// Of a tenant `tenant` to the destination `destination` of the channel `channel`: due at once, and for ever.
 pub fn envelope() -> Envelope {
     Envelope {
-        tenant: name("tenant"),
         lane: Lane {
             channel: name("channel"),
             destination: "destination".into(),
             priority: Priority::Normal,
+            tenant: name("tenant"),
         },
         guarantee: Guarantee::AtLeastOnce,
         due_at: Timestamp::from_millis(0),

@@ -5,6 +5,7 @@
 mod chunk;
 mod fence;
 mod lane_gates;
+mod lane_quotas;
 mod open_channels;
 
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 use crate::Channels;
 use crate::report::Reported;
 use lane_gates::LaneGates;
+pub use lane_quotas::LaneQuotas;
 use open_channels::OpenChannels;
 
 /// The stage on one sender thread: its connections to the other stages, and what it sends with.
@@ -38,6 +40,8 @@ pub struct Deliver {
     pub stopping: watch::Receiver<bool>,
     /// Until when this worker may start attempts.
     pub worker_deadline: WorkerDeadline,
+    /// The quotas of the destinations, for all sender threads of the process.
+    pub quotas: Arc<LaneQuotas>,
     /// The time.
     pub clock: Clock,
     /// Seeds this thread's generators.
@@ -105,7 +109,7 @@ impl Deliver {
         let tools = Tools { clock: self.clock, seed: self.seed };
         Ok(SenderThread {
             channels: OpenChannels::open(self.channels, tools)?,
-            lane_gates: LaneGates::default(),
+            lane_gates: LaneGates::new(self.quotas, self.clock),
             begin: self.begin,
             reports: self.reports,
             stopping: self.stopping,

@@ -41,7 +41,7 @@ pub struct ClaimRequest {
 /// The answer to a claim: chunks, or tickets for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim<T> {
-    /// Chunks, urgent lanes first, lanes of one priority in turn, within a lane by due time.
+    /// Chunks: urgent lanes first, of one priority the tenants in turn, of a tenant its lanes in turn, within a lane by due time.
     pub chunks: Vec<T>,
     /// When to claim again if nothing changes before: the earliest due time or lease end ahead. `None`
     /// when only a change ([`Claims::changes`]) can bring work. An instant not after `now` means that more

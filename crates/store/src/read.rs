@@ -178,7 +178,7 @@ impl Filter {
     pub fn matches(&self, history: &History) -> bool {
         let Self { tenant, channel, state, broadcast } = self;
         let envelope = &history.envelope;
-        tenant.as_ref().is_none_or(|tenant| tenant == &envelope.tenant)
+        tenant.as_ref().is_none_or(|tenant| tenant == &envelope.lane.tenant)
             && channel.as_ref().is_none_or(|channel| channel == &envelope.lane.channel)
             && state.is_none_or(|state| state == history.state)
             && broadcast.is_none_or(|broadcast| Some(broadcast) == envelope.broadcast)

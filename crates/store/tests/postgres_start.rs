@@ -6,6 +6,7 @@ mod support;
 
 use flow::Clock;
 use notification::Account;
+use store::conformance::{Shape, claim_all};
 use store::postgres::Options;
 use store::{ErrorKind, LogPosition, Postgres, PostgresReader, ReadStore, StoreError};
 use support::{fresh, open};
@@ -102,6 +103,34 @@ async fn a_schema_of_another_version_is_refused_with_a_way_out() {
     database.query("UPDATE belfry.refinery_schema_history SET version = 0").unwrap();
     let told = refusal(database.url()).await;
     assert!(told.contains("belfry"), "{told}");
+}
+
+/// The schema before lanes were of tenants: one lane for both.
+const LANES_OF_BEFORE: &str = "SET search_path = belfry; ALTER TABLE tenant_lane RENAME TO lane; \
+     UPDATE batch SET lane = (SELECT min(id) FROM lane); UPDATE chunk SET lane = (SELECT min(id) FROM lane); \
+     DELETE FROM lane WHERE id > (SELECT min(id) FROM lane); ALTER TABLE lane DROP COLUMN tenant; \
+     ALTER TABLE lane ADD UNIQUE (channel, destination, priority); \
+     DELETE FROM refinery_schema_history WHERE version = 10";
+
+#[tokio::test]
+async fn what_waits_from_before_lanes_were_of_tenants_is_sent_for_its_tenant() {
+    let database = fresh();
+    let store = open(database.url()).await;
+    for tenant in ["news", "shop"] {
+        Shape { tenant, ..Shape::default() }.ingest(&store, 2).await;
+    }
+    store.close().await;
+    database.query(LANES_OF_BEFORE).unwrap();
+    let store = open(database.url()).await;
+    Shape { tenant: "shop", ..Shape::default() }.ingest(&store, 1).await;
+    let claimed = claim_all(&store, 0).await;
+    let mut of_tenants: Vec<_> = claimed
+        .iter()
+        .map(|chunk| (chunk.envelope.lane.tenant.as_str(), chunk.deliveries.len()))
+        .collect();
+    of_tenants.sort_unstable();
+    assert_eq!(of_tenants, [("news", 2), ("shop", 1), ("shop", 2)]);
+    store.close().await;
 }
 
 #[tokio::test]

@@ -130,6 +130,34 @@ async fn a_newer_schema_is_refused_with_a_way_out() {
     }
 }
 
+/// The schema before lanes were of tenants: one lane for both.
+const LANES_OF_BEFORE: &str = "CREATE TABLE lane (id INTEGER PRIMARY KEY, channel TEXT NOT NULL, destination TEXT NOT NULL, \
+       priority INTEGER NOT NULL, UNIQUE (channel, destination, priority)) STRICT; \
+     INSERT INTO lane SELECT min(id), channel, destination, priority FROM tenant_lane GROUP BY 2, 3, 4; \
+     UPDATE batch SET lane = 1; UPDATE chunk SET lane = 1; DROP TABLE tenant_lane; \
+     DELETE FROM refinery_schema_history WHERE version = 5";
+
+#[tokio::test]
+async fn what_waits_from_before_lanes_were_of_tenants_is_sent_for_its_tenant() {
+    let (directory, store) = fresh();
+    for tenant in ["news", "shop"] {
+        Shape { tenant, ..Shape::default() }.ingest(&store, 2).await;
+    }
+    store.close().await;
+    let connection = rusqlite::Connection::open(directory.path().join("belfry.db")).unwrap();
+    connection.execute_batch(LANES_OF_BEFORE).unwrap();
+    drop(connection);
+    let store = open(directory.path()).0;
+    Shape { tenant: "shop", ..Shape::default() }.ingest(&store, 1).await;
+    let claimed = claim_all(&store, 0).await;
+    let mut of_tenants: Vec<_> = claimed
+        .iter()
+        .map(|chunk| (chunk.envelope.lane.tenant.as_str(), chunk.deliveries.len()))
+        .collect();
+    of_tenants.sort_unstable();
+    assert_eq!(of_tenants, [("news", 2), ("shop", 1), ("shop", 2)]);
+}
+
 #[tokio::test]
 async fn a_reader_needs_no_owner_and_changes_nothing() {
     let (directory, store) = fresh();

@@ -63,9 +63,9 @@ async fn a_lane_is_parked_while_its_channel_is_not_configured() {
     let fixture = fixture(Vec::new());
     fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
     let (destination, priority) = ("h".into(), Priority::Normal);
+    let [channel, tenant] = ["removed", "default"].map(|text| text.parse().unwrap());
     let envelope = Envelope {
-        tenant: "default".parse().unwrap(),
-        lane: Lane { channel: "removed".parse().unwrap(), destination, priority },
+        lane: Lane { channel, destination, priority, tenant },
         guarantee: Guarantee::AtLeastOnce,
         due_at: fixture.now(),
         expires_at: None,
@@ -97,7 +97,7 @@ async fn status_audit_and_metrics_agree() {
     assert_eq!((&totals["accepted"], &totals["delivered"]), (&json!(2), &json!(1)));
     assert_eq!(
         status["lanes"],
-        json!([{"channel": "ios", "destination": "h", "priority": "bulk", "claimed": 0,
+        json!([{"channel": "ios", "destination": "h", "priority": "bulk", "tenant": "default", "claimed": 0,
             "next_due_at": "2026-11-21T08:30:00.000Z", "limit": null, "answered_at": null, "closed_until": null, "parked": false}])
     );
     let audit = fixture.get("/v1/audit").await.json();

@@ -279,6 +279,10 @@ impl Channel for TestChannel {
         Concurrency::Fixed(1)
     }
 
+    fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
+        None
+    }
+
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let message = "the API sends nothing".to_owned();
         Err(ChannelError::Setting { setting: "kind", message })

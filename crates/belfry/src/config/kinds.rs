@@ -92,8 +92,6 @@ kinds! {
 pub(crate) struct ChannelResources {
     /// The tokens for Apple.
     pub(crate) apns_tokens: apns::ProviderTokens,
-    /// The quotas that Google grants, by project.
-    pub(crate) fcm_quotas: fcm::Quotas,
     /// Where channels keep what must outlive a restart, unless they say where.
     pub(crate) state_directory: Option<PathBuf>,
 }
@@ -132,8 +130,8 @@ impl ChannelSettings for apns::Settings {
 }
 
 impl ChannelSettings for fcm::Settings {
-    fn build(&self, shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
-        Ok(Arc::new(fcm::FcmChannel::new(self, &shared.fcm_quotas)?))
+    fn build(&self, _shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(Arc::new(fcm::FcmChannel::new(self)?))
     }
 }
 

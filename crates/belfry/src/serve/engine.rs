@@ -148,7 +148,8 @@ impl Engine {
     /// Waits until something fails that the engine cannot go on without, and says what.
     pub(super) async fn failed(&mut self) -> Failed {
         let Stages { tasks, senders, failures, .. } = &mut self.stages;
-        let of_stages = Some(tasks.ended());
+        let stage_ended = tasks.ended();
+        let of_stages = Some(stage_ended.clone());
         let of_store = self.backend.ended();
         let of_link = self.link.as_ref().map(BrokerLink::ended);
         // The cause before its consequences: stages end when the store does.
@@ -159,7 +160,7 @@ impl Engine {
             ended = first_end(of_link) => ended,
             Some(reason) = failures.recv() => Failed::otherwise(reason),
             ended = first_end(of_stages) => ended,
-            Some(ended) = senders.next() => ended.err().unwrap_or_else(|| Failed::otherwise("a sender ended")),
+            Some(ended) = senders.next() => sender_end(ended, &stage_ended),
         }
     }
 
@@ -211,9 +212,30 @@ async fn first_end(ended: Option<watch::Receiver<Option<Ended>>>) -> Failed {
     first.map_or_else(|| Failed::otherwise("its tasks are gone"), Failed::from)
 }
 
+/// The reason when a sender ended. It ends when a stage does, which may have ended since that was looked for.
+fn sender_end(ended: Result<(), Failed>, stage_ended: &watch::Receiver<Option<Ended>>) -> Failed {
+    let cause = || stage_ended.borrow().map(Failed::from);
+    ended.err().or_else(cause).unwrap_or_else(|| Failed::otherwise("a sender ended"))
+}
+
 /// Different in every process; nothing secret is drawn from it.
 fn seed(clock: Clock) -> u64 {
     let pid = u64::from(std::process::id());
     u64::try_from(clock.wall().as_nanos() & u128::from(u64::MAX)).unwrap_or(pid)
         ^ pid.rotate_left(32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::Tasks;
+
+    #[tokio::test]
+    async fn a_stage_that_ended_before_a_sender_is_the_reason_although_it_is_seen_later() {
+        let mut stages = Tasks::default();
+        assert_eq!(sender_end(Ok(()), &stages.ended()).to_string(), "a sender ended");
+        stages.spawn("collect", async {});
+        assert!(stages.next().await.is_some());
+        assert_eq!(sender_end(Ok(()), &stages.ended()).to_string(), "the task collect ended");
+    }
 }

@@ -212,6 +212,7 @@ impl Stages {
             reports,
             stopping: self.stopping(),
             worker_deadline: parts.backend.worker_deadline(),
+            quotas: Arc::default(),
             clock: parts.clock,
             seed: parts.random.u64(..),
             threads: parts.config.delivery.threads(),

@@ -150,6 +150,7 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
             chunk,
             deliveries,
             gate,
+            quota: None,
             fence: None,
             reports,
             clock,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,6 +39,7 @@ pub struct ApnsChannel {
     topic: String,
     collapses_on_retry: bool,
     concurrency: Concurrency,
+    messages_per_minute: Option<NonZeroU32>,
     connections_max: usize,
     delays: Delays,
 }
@@ -100,6 +102,7 @@ impl ApnsChannel {
             topic: settings.topic.clone(),
             collapses_on_retry: settings.collapse_on_retry,
             concurrency: settings.concurrency,
+            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
             connections_max: settings.connections_max,
             delays: Delays {
                 server_error: settings.server_error_delay,
@@ -157,6 +160,10 @@ impl Channel for ApnsChannel {
         self.concurrency
     }
 
+    fn messages_per_minute(&self) -> Option<NonZeroU32> {
+        self.messages_per_minute
+    }
+
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let clock = tools.clock;
         let (authority, topic) = (self.authority.clone(), self.topic.clone());
@@ -180,6 +187,8 @@ impl Sender for ApnsSender {
         let authorization = self.authorization();
         if self.token.is_some() && authorization.is_none() {
             tracing::error!("the APNs key does not sign");
+            // What is not sent takes no place in the quota.
+            let job = Job { quota: None, ..job };
             return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
                 .await;
         }

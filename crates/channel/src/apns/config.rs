@@ -58,9 +58,13 @@ pub struct Settings {
     /// because an answer was lost, shows it once. Default `false`.
     #[serde(default)]
     pub collapse_on_retry: bool,
-    /// Attempts under way at a time, per lane and sender thread. Default 1000.
+    /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
     pub concurrency: Concurrency,
+    /// Messages in any minute, per endpoint, over all threads of this process and all its channels with the same number here; 0 is
+    /// no limit. Default 0. In a cluster give each process its share.
+    #[serde(default)]
+    pub messages_per_minute: u32,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
     /// Default 4.
     #[serde(default = "connections_max_default")]

@@ -82,6 +82,7 @@ impl<'a> Rig<'a> {
             chunk,
             deliveries,
             gate,
+            quota: None,
             fence: None,
             reports,
             clock: self.clock,

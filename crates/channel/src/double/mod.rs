@@ -150,6 +150,10 @@ impl Channel for Double {
         self.script().concurrency
     }
 
+    fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
+        None
+    }
+
     fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         Ok(Box::new(DoubleSender { double: self.clone() }))
     }

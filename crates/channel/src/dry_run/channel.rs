@@ -1,6 +1,7 @@
 //! The dry run as a channel: draws a latency and a verdict per attempt, and waits.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,10 @@ impl Channel for DryRunChannel {
 
     fn concurrency(&self) -> Concurrency {
         self.settings.concurrency
+    }
+
+    fn messages_per_minute(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.settings.messages_per_minute)
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -20,8 +20,11 @@ pub struct Settings {
     pub jitter: Duration,
     /// The share of attempts that are answered with "not now", 0 to 1. Default 0.
     pub failure_rate: f64,
-    /// Attempts under way at a time, per lane and sender thread. Default 1000.
+    /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
     pub concurrency: Concurrency,
+    /// Messages in any minute, over all threads of this process and all its channels with the same number here; 0 is no limit.
+    /// Default 0.
+    pub messages_per_minute: u32,
 }
 
 /// Together they stay under [`notification::limits::ATTEMPT_TIMEOUT`].
@@ -37,6 +40,7 @@ impl Default for Settings {
             jitter: Duration::ZERO,
             failure_rate: 0.0,
             concurrency: Concurrency::Fixed(1000),
+            messages_per_minute: 0,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! FCM as a channel.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use flow::{Clock, LogThrottle, Quota};
+use flow::{Clock, LogThrottle};
 use http::HeaderValue;
 use http::uri::Authority;
 use net::exchange::Failure;
@@ -18,20 +19,15 @@ use notification::{Delivery, Report, Verdict};
 
 use super::config::{CheckedSettings, Settings};
 use super::oauth::Refused;
-use super::quotas::Quotas;
 use super::request::{Encoded, Encoder, FcmTarget, check_content};
 use super::response::{Advice, interpret};
 use super::token::TokenSource;
 use crate::checks::both;
-use crate::drive::{GateAdmission, drive_admitted};
 use crate::{
     Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
     own_or_shared, timestamp,
 };
 
-/// How long the messages of a job wait for their places in the quota, one after the other. What is left of the job goes
-/// back to the store then, and makes room for further ones.
-const QUOTA_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long messages wait whose account is refused: an operator has to correct it.
 const ACCOUNT_DELAY: Duration = Duration::from_mins(15);
 
@@ -43,7 +39,7 @@ pub struct FcmChannel {
     project_id: String,
     destination: Arc<str>,
     tokens: Arc<TokenSource>,
-    quota: Arc<Quota>,
+    messages_per_minute: NonZeroU32,
     concurrency: Concurrency,
     connections_max: usize,
 }
@@ -53,7 +49,6 @@ struct FcmSender {
     pool: Pool,
     encoder: Encoder,
     tokens: Arc<TokenSource>,
-    quota: Arc<Quota>,
     clock: Clock,
     random: RefCell<fastrand::Rng>,
     /// Asks for the next token. Ends with the sender.
@@ -76,9 +71,8 @@ struct Prepared<'a> {
 // === impl FcmChannel ===
 
 impl FcmChannel {
-    /// A channel with `settings`, whose quota is one of `quotas`. Reads the account and the certificates, and connects to
-    /// nothing.
-    pub fn new(settings: &Settings, quotas: &Quotas) -> Result<Self, ChannelError> {
+    /// A channel with `settings`. Reads the account and the certificates, and connects to nothing.
+    pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let ca_file = settings.ca_file.as_deref();
         // Messages go over HTTP/2, and the token endpoint is asked in HTTP/1.1.
         let tls =
@@ -105,7 +99,7 @@ impl FcmChannel {
             authority,
             project_id,
             tokens: Arc::new(tokens),
-            quota: quotas.of(&destination, messages_per_minute),
+            messages_per_minute,
             destination,
             concurrency: settings.concurrency,
             connections_max: settings.connections_max,
@@ -131,6 +125,10 @@ impl Channel for FcmChannel {
         self.concurrency
     }
 
+    fn messages_per_minute(&self) -> Option<NonZeroU32> {
+        Some(self.messages_per_minute)
+    }
+
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let encoder = Encoder::new(self.authority.clone(), &self.project_id);
         let encoder = encoder.ok_or_else(|| ChannelError::Setting {
@@ -141,7 +139,6 @@ impl Channel for FcmChannel {
             pool: Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed),
             encoder,
             tokens: Arc::clone(&self.tokens),
-            quota: Arc::clone(&self.quota),
             clock: tools.clock,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
             renewal: LocalTasks::default(),
@@ -157,15 +154,17 @@ impl Sender for FcmSender {
     async fn send(&self, job: Job<'_>) {
         let authorization = match self.authorization().await {
             Ok(authorization) => RefCell::new(authorization),
-            Err(refused) => return drive(job, |_| async { unsent(&refused) }).await,
+            // What is not sent takes no place in the quota.
+            Err(refused) => {
+                let job = Job { quota: None, ..job };
+                return drive(job, |_| async { unsent(&refused) }).await;
+            }
         };
         let shared = job.chunk.content.as_ref().map(|content| {
             Encoded::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
         });
         let prepared = Prepared { job, authorization, is_accepted: Cell::new(false), shared };
-        let waited = Cell::new(Duration::ZERO);
-        let admit = |_: &_| self.admit(&waited);
-        drive_admitted(job, admit, |delivery| self.attempt(&prepared, delivery)).await;
+        drive(job, |delivery| self.attempt(&prepared, delivery)).await;
     }
 
     async fn close(&self) {
@@ -192,7 +191,7 @@ impl FcmSender {
             }
             Ok((attempt, advice)) => {
                 self.note(prepared, &authorization, &attempt);
-                self.follow(advice, attempt)
+                self.follow(advice, &prepared.job, attempt)
             }
             Err(failure) => failure.into(),
         }
@@ -224,7 +223,7 @@ impl FcmSender {
         match self.exchange(start, body, &renewed).await {
             Ok((attempt, advice)) => {
                 self.note(prepared, &renewed, &attempt);
-                self.follow(advice, attempt)
+                self.follow(advice, &prepared.job, attempt)
             }
             Err(failure) => failure.into(),
         }
@@ -265,27 +264,15 @@ impl FcmSender {
         Ok(authorization)
     }
 
-    /// When the next message of a job may go whose messages have waited for `waited` so far.
-    fn admit(&self, waited: &Cell<Duration>) -> GateAdmission {
-        let now = self.clock.monotonic();
-        match self.quota.reserve(now, QUOTA_WAIT_MAX.saturating_sub(waited.get())) {
-            Ok(Duration::ZERO) => GateAdmission::Now,
-            Ok(wait) => {
-                waited.set(waited.get() + wait);
-                GateAdmission::At(now + wait)
-            }
-            // In whole seconds: those of a chunk that wait equally long stay one row.
-            Err(wait) => GateAdmission::No(Report::HandedBack {
-                after: Duration::from_secs(wait.as_secs() + 1),
-            }),
-        }
-    }
-
     /// Does what an answer asks for, and gives back what its attempt came to.
-    fn follow(&self, advice: Advice, attempt: Attempt) -> Attempt {
+    fn follow(&self, advice: Advice, job: &Job<'_>, attempt: Attempt) -> Attempt {
         match advice {
             Advice::CarryOn => {}
-            Advice::Pause(span) => self.quota.pause(self.clock.monotonic(), span),
+            Advice::Pause(span) => {
+                if let Some(quota) = job.quota {
+                    quota.quota.pause(self.clock.monotonic(), span);
+                }
+            }
             Advice::RenewToken | Advice::Alert => {
                 if self.log_throttle.admits(self.clock) {
                     tracing::error!(

@@ -1,9 +1,7 @@
 //! Firebase Cloud Messaging, HTTP v1: HTTP/2 over TLS, with an OAuth token that a service account signs for.
 //!
 //! ```text
-//! Quotas (one per process)
-//!   └─ Quota                 messages per minute of one project
-//! FcmChannel (shared)        settings, endpoint, TLS, its quota
+//! FcmChannel (shared)        settings, endpoint, TLS
 //!   ├─ TokenSource           the access token of all threads: asked for by one, renewed at 80 % of its life
 //!   └─ FcmSender (one per sender thread)
 //!        └─ http2::Pool
@@ -19,7 +17,6 @@ mod account;
 mod channel;
 mod config;
 mod oauth;
-mod quotas;
 mod request;
 mod response;
 #[cfg(test)]
@@ -28,4 +25,3 @@ mod token;
 
 pub use channel::FcmChannel;
 pub use config::Settings;
-pub use quotas::Quotas;

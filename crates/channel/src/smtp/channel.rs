@@ -1,6 +1,7 @@
 //! SMTP as a channel.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ pub struct SmtpChannel {
     resolver: Option<Arc<dyn ResolveMail>>,
     composer: Composer,
     limits: Limits,
+    messages_per_minute: Option<NonZeroU32>,
     backoff: Backoff,
     delays: Delays,
 }
@@ -99,6 +101,7 @@ impl SmtpChannel {
                 connections_max: settings.connections_max,
                 deliveries_per_connection: settings.deliveries_per_connection,
             },
+            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
             backoff,
             delays: Delays {
                 deferred: settings.deferred_delay,
@@ -161,6 +164,10 @@ impl Channel for SmtpChannel {
 
     fn concurrency(&self) -> Concurrency {
         Concurrency::Fixed(self.limits.connections_max)
+    }
+
+    fn messages_per_minute(&self) -> Option<NonZeroU32> {
+        self.messages_per_minute
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

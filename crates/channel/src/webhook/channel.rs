@@ -1,5 +1,6 @@
 //! Webhooks as a channel.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +27,7 @@ pub struct WebhookChannel {
     endpoints: Endpoints,
     rules: Rules,
     concurrency: Concurrency,
+    messages_per_minute: Option<NonZeroU32>,
 }
 
 /// Which endpoints are acceptable, as far as that can be said without resolving their names.
@@ -57,6 +59,7 @@ impl WebhookChannel {
                 allow_ports: settings.allow_ports.clone(),
             },
             concurrency: settings.concurrency,
+            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
         })
     }
 
@@ -99,6 +102,10 @@ impl Channel for WebhookChannel {
 
     fn concurrency(&self) -> Concurrency {
         self.concurrency
+    }
+
+    fn messages_per_minute(&self) -> Option<NonZeroU32> {
+        self.messages_per_minute
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -31,9 +31,13 @@ pub struct Settings {
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,
-    /// Attempts under way at a time, per endpoint, lane and sender thread. Default 16.
+    /// Attempts under way at a time, per endpoint, priority and sender thread. Default 16.
     #[serde(default = "concurrency_default")]
     pub concurrency: Concurrency,
+    /// Messages in any minute, per origin of endpoints (scheme, host and port), over all threads of this process and all
+    /// its channels with the same number here; 0 is no limit. Default 0. In a cluster give each process its share.
+    #[serde(default)]
+    pub messages_per_minute: u32,
     /// Settings for some endpoints that differ from the channel's. Default none.
     #[serde(default)]
     pub endpoints: Vec<EndpointSettings>,

@@ -1,6 +1,7 @@
 //! Web Push as a channel.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub struct WebPushChannel {
     ttl: Duration,
     pad_to: usize,
     concurrency: Concurrency,
+    messages_per_minute: Option<NonZeroU32>,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,7 @@ impl WebPushChannel {
             ttl: settings.ttl,
             pad_to: settings.pad_to,
             concurrency: settings.concurrency,
+            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
         })
     }
 
@@ -122,6 +125,10 @@ impl Channel for WebPushChannel {
 
     fn concurrency(&self) -> Concurrency {
         self.concurrency
+    }
+
+    fn messages_per_minute(&self) -> Option<NonZeroU32> {
+        self.messages_per_minute
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

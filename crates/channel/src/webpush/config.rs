@@ -42,9 +42,13 @@ pub struct Settings {
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,
-    /// Attempts under way at a time, per push service, lane and sender thread. Default 500.
+    /// Attempts under way at a time, per push service, priority and sender thread. Default 500.
     #[serde(default = "concurrency_default")]
     pub concurrency: Concurrency,
+    /// Messages in any minute, per push service, over all threads of this process and all its channels with the same number here; 0 is
+    /// no limit. Default 0. In a cluster give each process its share.
+    #[serde(default)]
+    pub messages_per_minute: u32,
     /// Connections per push service and sender thread. A further one opens when all streams of the open ones are
     /// in use. Default 4.
     #[serde(default = "connections_max_default")]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use channel::Channel;
 use channel::apns::{ApnsChannel, ProviderTokens};
 use channel::conformance::{Behaviour, TestedChannel, exercise};
-use channel::fcm::{FcmChannel, Quotas};
+use channel::fcm::FcmChannel;
 use channel::webhook::WebhookChannel;
 use channel::webpush::WebPushChannel;
 use flow::Clock;
@@ -67,7 +67,7 @@ impl TestedChannel for Fcm {
         let ca_file = fcm::both(listener, &self.tokens);
         let more = serde_json::json!({});
         let settings = fcm::settings(listener, &self.tokens, ca_file.path(), &more);
-        Some(Box::new(FcmChannel::new(&settings, &Quotas::default()).unwrap()))
+        Some(Box::new(FcmChannel::new(&settings).unwrap()))
     }
 
     fn recipient(&self, _provider: Behaviour, number: u16) -> String {

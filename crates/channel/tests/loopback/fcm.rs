@@ -2,15 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::TlsListener;
 use crate::support::frames::Peer;
-use crate::support::jobs::{NOW, answer, beside, chunk, send, verdicts};
+use crate::support::jobs::{NOW, answer, beside, chunk, send, send_within, verdicts};
 use crate::support::tokens::{TokenEndpoint, account_json};
-use channel::fcm::{FcmChannel, Quotas, Settings};
+use channel::fcm::{FcmChannel, Settings};
 use channel::{Channel as _, Sender, Tools};
-use flow::Clock;
+use flow::{Clock, Quota};
 use notification::{Report, Verdict};
 
 const PAYLOAD: &str = r#"{"notification":{"title":"hello"}}"#;
@@ -20,6 +21,7 @@ const PLENTY: u32 = 100;
 /// A channel to a listener, and its token endpoint.
 struct Rig {
     sender: Box<dyn Sender>,
+    quota: Arc<Quota>,
     clock: Clock,
     listener: Rc<TlsListener>,
     tokens: Rc<TokenEndpoint>,
@@ -36,9 +38,10 @@ impl Rig {
         let ca_file = both(&listener, &tokens);
         let settings = settings(&listener, &tokens, ca_file.path(), more);
         let clock = Clock::starting_at(NOW);
-        let channel = FcmChannel::new(&settings, &Quotas::default()).unwrap();
+        let channel = FcmChannel::new(&settings).unwrap();
         let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
-        Self { sender, clock, listener, tokens }
+        let quota = Quota::per_minute(channel.messages_per_minute().unwrap());
+        Self { sender, quota: Arc::new(quota), clock, listener, tokens }
     }
 
     async fn send(&self, count: u16) -> Vec<Report> {
@@ -47,7 +50,7 @@ impl Rig {
 
     async fn send_to(&self, recipients: impl IntoIterator<Item = String>) -> Vec<Report> {
         let chunk = chunk(self.clock, PAYLOAD, recipients);
-        send(&*self.sender, self.clock, &chunk, 1000).await
+        send_within(&self.quota, &*self.sender, self.clock, &chunk).await
     }
 
     /// Runs `client` beside `server` and a token endpoint that grants.
@@ -301,7 +304,7 @@ async fn messages_over_the_quota_wait_or_go_back() {
         let waited = rig.clock.monotonic() - started;
         assert!(waited > Duration::from_secs(3) && waited < Duration::from_secs(4), "{waited:?}");
         for report in &reports[1..] {
-            assert_eq!(*report, Report::HandedBack { after: Duration::from_secs(4) });
+            assert_eq!(*report, Report::HandedBack { after: Duration::from_secs(2) });
         }
     })
     .await;

@@ -56,6 +56,7 @@ async fn under_way_beside(
         chunk: &chunk,
         deliveries: &chunk.deliveries,
         gate: &gate,
+        quota: None,
         fence: Some(begun),
         reports: &reports,
         clock,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, Reports, Sender};
+use channel::{Job, LaneQuota, Reports, Sender};
 use flow::Gate;
+use flow::quota::WAIT_MAX;
 use futures_util::FutureExt;
 use notification::{Answer, Chunk, Delivery, Guarantee, Report, limits};
 use queue::Message;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::SenderThread;
 use super::fence::{ChunkFence, FencedReports};
-use super::lane_gates::LaneGate;
+use super::lane_gates::{Bounds, LaneGate};
 use crate::report::Reported;
 
 /// To the next look at notifications whose channel is missing from the configuration: they wait for it.
@@ -30,8 +31,9 @@ pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk
     let Message { item: chunk, receipt } = message;
     let lane = &chunk.envelope.lane;
     if let Some(opened) = thread.channels.get(&lane.channel) {
-        let lane_gate = thread.lane_gates.get(lane, opened.channel.concurrency());
-        let places = Places { gate: lane_gate.gate.clone(), threads: thread.threads };
+        let lane_gate = thread.lane_gates.get(lane, Bounds::of(&*opened.channel));
+        let quota = lane_gate.quota.clone();
+        let places = Places { gate: lane_gate.gate.clone(), threads: thread.threads, quota };
         let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
         let sender = opened.sender.as_ref();
         let run = ChunkRun { thread: &thread, sender, lane_gate: &lane_gate, reporter: &reporter };
@@ -72,6 +74,7 @@ struct Places {
     gate: Gate,
     /// Each has a gate of its own, with about as many places.
     threads: usize,
+    quota: Option<Arc<LaneQuota>>,
 }
 
 // === impl ChunkRun ===
@@ -135,6 +138,7 @@ impl ChunkRun<'_> {
             chunk,
             deliveries: &chunk.deliveries,
             gate: &self.lane_gate.gate,
+            quota: self.lane_gate.quota.as_deref(),
             fence: None,
             reports: self.reporter,
             clock: self.thread.clock,
@@ -147,6 +151,17 @@ impl ChunkRun<'_> {
 /// Runs `sending` to its end, and tells whether that was a panic.
 async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
     AssertUnwindSafe(sending).catch_unwind().await.is_err()
+}
+
+// === impl Places ===
+
+impl Places {
+    /// No more than the quota lets through before the rest of a chunk goes back to the store.
+    fn count(&self) -> usize {
+        let of_gates = self.gate.limit().saturating_mul(self.threads);
+        let of_quota = |lane: &Arc<LaneQuota>| lane.quota.within(WAIT_MAX);
+        self.quota.as_ref().map_or(of_gates, |lane| of_gates.min(of_quota(lane)))
+    }
 }
 
 // === impl Reporter ===
@@ -176,10 +191,7 @@ impl Reports for Reporter {
                 *word |= 1 << (index % 64);
             }
         }
-        let places = self
-            .places
-            .as_ref()
-            .map_or(0, |places| places.gate.limit().saturating_mul(places.threads));
+        let places = self.places.as_ref().map_or(0, Places::count);
         let message = Reported::Deliveries { chunk: Arc::clone(&self.chunk), reports, places };
         if self.reports.send(message).await.is_err() {
             tracing::warn!(

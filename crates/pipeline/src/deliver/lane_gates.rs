@@ -1,30 +1,54 @@
-//! One gate per lane and thread.
+//! The gates of one thread: one per channel, destination and priority, in which each lane has its turn.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use channel::Concurrency;
-use flow::Gate;
-use notification::Lane;
+use channel::{Channel, Concurrency, LaneQuota};
+use flow::{Clock, Gate};
+use notification::{Lane, Name, Priority};
 use tokio::sync::Mutex;
 
-/// The limits that the chunks of one lane share on one thread.
+use super::lane_quotas::LaneQuotas;
+
+/// What the chunks of one lane share on one thread.
 #[derive(Debug, Clone)]
 pub(super) struct LaneGate {
-    /// Admits attempts.
+    /// Admits attempts; with those of other tenants, whose limit it is as well.
     pub(super) gate: Gate,
     /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
     /// stream yet.
     pub(super) beginning: Rc<Mutex<()>>,
-    /// What the gate was made with.
-    concurrency: Concurrency,
+    /// How many may be sent to the destination in a minute, by all threads.
+    pub(super) quota: Option<Arc<LaneQuota>>,
+    /// What the gate and the quota were made with.
+    bounds: Bounds,
 }
 
-/// The gates of one thread, by lane.
-#[derive(Debug, Default)]
+/// How much may be sent to a destination, as its channel says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bounds {
+    concurrency: Concurrency,
+    per_minute: Option<NonZeroU32>,
+}
+
+/// What lanes share a limit by: all of a lane but its tenant.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct LimitKey {
+    channel: Name,
+    destination: Arc<str>,
+    priority: Priority,
+}
+
+/// The gates of one thread.
+#[derive(Debug)]
 pub(super) struct LaneGates {
     by_lane: RefCell<HashMap<Lane, LaneGate>>,
+    by_limit: RefCell<HashMap<LimitKey, (Concurrency, Gate)>>,
+    quotas: Arc<LaneQuotas>,
+    clock: Clock,
 }
 
 /// Above this many, the gates of idle lanes are dropped: webhooks may go to very many hosts.
@@ -33,21 +57,129 @@ const LANES_KEPT: usize = 4_096;
 // === impl LaneGates ===
 
 impl LaneGates {
-    /// The gate of `lane`. It is made with a limit of `concurrency` when the lane is new, or when its channel was replaced
-    /// by one with another limit: what is under way then ends in the old gate.
-    pub(super) fn get(&self, lane: &Lane, concurrency: Concurrency) -> LaneGate {
+    /// No gates yet. All threads of the process share `quotas`.
+    pub(super) fn new(quotas: Arc<LaneQuotas>, clock: Clock) -> Self {
+        Self { by_lane: RefCell::default(), by_limit: RefCell::default(), quotas, clock }
+    }
+
+    /// The gate of `lane`. It is made with `bounds` when its destination is new, or when its channel was replaced by one
+    /// with another limit: what is under way then ends in the old gate. Another quota is used from then on.
+    pub(super) fn get(&self, lane: &Lane, bounds: Bounds) -> LaneGate {
         let mut by_lane = self.by_lane.borrow_mut();
         let known = by_lane.get(lane);
-        if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.concurrency == concurrency) {
+        if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.bounds == bounds) {
             return lane_gate.clone();
+        }
+        let now = self.clock.monotonic();
+        let quota = |per_minute| self.quotas.of(lane, per_minute, now);
+        let quota = bounds.per_minute.map(quota);
+        if let Some(known) = by_lane.get_mut(lane)
+            && known.bounds.concurrency == bounds.concurrency
+        {
+            (known.quota, known.bounds) = (quota, bounds);
+            return known.clone();
         }
         // A gate that holds passes must stay: a second one would admit as many again.
         if by_lane.len() >= LANES_KEPT {
             by_lane.retain(|_, lane_gate| !lane_gate.gate.is_idle());
+            self.by_limit.borrow_mut().retain(|_, (_, gate)| gate.has_other_groups());
         }
-        let gate = Gate::new(concurrency.limit());
-        let lane_gate = LaneGate { gate, beginning: Rc::new(Mutex::new(())), concurrency };
+        let gate = self.shared(LimitKey::of(lane), bounds.concurrency);
+        let lane_gate = LaneGate { gate, beginning: Rc::new(Mutex::new(())), quota, bounds };
         by_lane.insert(lane.clone(), lane_gate.clone());
         lane_gate
+    }
+
+    /// A new group of the gate for `key`.
+    fn shared(&self, key: LimitKey, concurrency: Concurrency) -> Gate {
+        let mut by_limit = self.by_limit.borrow_mut();
+        let new = || (concurrency, Gate::new(concurrency.limit()));
+        let known = by_limit.entry(key).or_insert_with(new);
+        if known.0 != concurrency {
+            *known = new();
+        }
+        known.1.for_another_group()
+    }
+}
+
+// === impl Bounds ===
+
+impl Bounds {
+    /// Those of a channel's destinations.
+    pub(super) fn of(channel: &dyn Channel) -> Self {
+        let (concurrency, per_minute) = (channel.concurrency(), channel.messages_per_minute());
+        Self { concurrency, per_minute }
+    }
+}
+
+// === impl LimitKey ===
+
+impl LimitKey {
+    fn of(lane: &Lane) -> Self {
+        let Lane { channel, destination, priority, tenant: _ } = lane.clone();
+        Self { channel, destination, priority }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notification::sample;
+    use std::time::Duration;
+
+    fn lane(tenant: &str) -> Lane {
+        Lane { tenant: sample::name(tenant), ..sample::envelope().lane }
+    }
+
+    fn no_gates() -> LaneGates {
+        LaneGates::new(Arc::default(), Clock::starting_at(Duration::ZERO))
+    }
+
+    fn at_a_time(limit: usize) -> Bounds {
+        Bounds { concurrency: Concurrency::Fixed(limit), per_minute: None }
+    }
+
+    #[test]
+    fn all_threads_share_the_quota_of_a_destination_whatever_the_lane() {
+        let (quotas, clock) = (Arc::<LaneQuotas>::default(), Clock::starting_at(Duration::ZERO));
+        let threads = [(); 2].map(|()| LaneGates::new(Arc::clone(&quotas), clock));
+        let get = |thread: usize, lane: &Lane, per_minute| {
+            let per_minute = NonZeroU32::new(per_minute);
+            threads[thread].get(lane, Bounds { per_minute, ..at_a_time(1) })
+        };
+        let quota = |lane_gate: &LaneGate| Arc::clone(&lane_gate.quota.as_ref().unwrap().quota);
+        let first = get(0, &lane("first"), 60);
+        let second = get(1, &Lane { priority: Priority::Urgent, ..lane("second") }, 60);
+        assert!(Arc::ptr_eq(&quota(&first), &quota(&second)));
+        let elsewhere = get(1, &lane("first"), 60).quota.unwrap();
+        assert!(Arc::ptr_eq(first.quota.as_ref().unwrap(), &elsewhere), "the lane is one, too");
+        let changed = get(0, &lane("first"), 30);
+        assert!(!Arc::ptr_eq(&quota(&first), &quota(&changed)));
+        let _pass = first.gate.try_enter().unwrap();
+        assert!(changed.gate.try_enter().is_none(), "the limit is not doubled by that");
+        assert!(get(0, &lane("first"), 0).quota.is_none());
+    }
+
+    #[test]
+    fn lanes_that_differ_in_their_tenant_share_a_limit() {
+        let (gates, one) = (no_gates(), at_a_time(1));
+        let [first, second] = ["first", "second"].map(|tenant| gates.get(&lane(tenant), one).gate);
+        let pass = first.try_enter().unwrap();
+        assert!(second.try_enter().is_none());
+        drop(pass);
+        assert!(second.try_enter().is_some());
+        let urgent = Lane { priority: Priority::Urgent, ..lane("first") };
+        let _pass = first.try_enter().unwrap();
+        assert!(gates.get(&urgent, one).gate.try_enter().is_some(), "a limit of its own");
+    }
+
+    #[test]
+    fn another_limit_makes_another_gate_for_every_tenant() {
+        let (gates, [old, new]) = (no_gates(), [1, 2].map(at_a_time));
+        let before = gates.get(&lane("first"), old).gate;
+        let [first, second] = ["first", "second"].map(|tenant| gates.get(&lane(tenant), new).gate);
+        let _passes = (before.try_enter().unwrap(), first.try_enter().unwrap());
+        assert!(second.try_enter().is_some());
+        assert_eq!(gates.get(&lane("first"), new).gate.in_flight(), 1);
     }
 }

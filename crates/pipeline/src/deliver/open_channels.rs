@@ -151,6 +151,10 @@ mod tests {
             Concurrency::Fixed(1)
         }
 
+        fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
+            None
+        }
+
         fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
             if self.is_broken {
                 return Err(ChannelError::Setting {

@@ -75,9 +75,9 @@ fn complete(
     content.fallback = fallback(catalog, submission, &variables)?;
     let CheckedRecipient { recipient, destination } = check_recipient(&**checked.channel, to)?;
     let idempotency = checked.idempotency(submission, &recipient)?;
+    let (channel, tenant) = (checked.name.clone(), tenant.clone());
     let envelope = Envelope {
-        tenant: tenant.clone(),
-        lane: Lane { channel: checked.name.clone(), destination, priority: checked.priority },
+        lane: Lane { channel, destination, priority: checked.priority, tenant },
         guarantee: checked.guarantee,
         due_at: checked.due_at(now),
         expires_at: checked.ends_at(),

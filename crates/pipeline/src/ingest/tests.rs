@@ -41,6 +41,10 @@ impl Channel for Anything {
         Concurrency::Fixed(1)
     }
 
+    fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
+        None
+    }
+
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let message = "nothing is sent here".to_owned();
         Err(ChannelError::Setting { setting: "kind", message })

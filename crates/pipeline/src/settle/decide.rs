@@ -19,15 +19,24 @@ pub(super) struct Decision {
     policy: RetryPolicy,
     places: usize,
     groups: Vec<OutcomeGroup>,
-    /// The report that opened the group at the same position; equal ones join it, and so share its jitter.
+    /// The report that opened the group at the same position; equal ones join it.
     openers: Vec<Report>,
+    /// When what came to the same is tried again.
+    retries: Vec<((Event, Option<Duration>), Timestamp)>,
 }
 
 // === impl Decision ===
 
 impl Decision {
     pub(super) fn new(chunk: Arc<Chunk>, policy: RetryPolicy) -> Self {
-        Self { chunk, policy, places: 0, groups: Vec::new(), openers: Vec::new() }
+        Self {
+            chunk,
+            policy,
+            places: 0,
+            groups: Vec::new(),
+            openers: Vec::new(),
+            retries: Vec::new(),
+        }
     }
 
     pub(super) fn chunk(&self) -> &Chunk {
@@ -43,8 +52,8 @@ impl Decision {
         self.places = places;
     }
 
-    /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the same: they stay
-    /// one chunk, and the chunks spread.
+    /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the same and were asked to
+    /// wait for the same time, whatever the provider said to each: what is settled together stays one chunk, and the chunks spread.
     pub(super) fn add(
         &mut self,
         index: u16,
@@ -105,7 +114,7 @@ impl Decision {
     }
 
     fn open(
-        &self,
+        &mut self,
         index: u16,
         report: &Report,
         now: Timestamp,
@@ -134,7 +143,12 @@ impl Decision {
         }
     }
 
-    fn judge(&self, answer: &Answer, now: Timestamp, random: &mut fastrand::Rng) -> Disposition {
+    fn judge(
+        &mut self,
+        answer: &Answer,
+        now: Timestamp,
+        random: &mut fastrand::Rng,
+    ) -> Disposition {
         let lost = answer.may_have_acted;
         match answer.verdict {
             Verdict::Accepted => self.end(Event::Accept),
@@ -150,7 +164,7 @@ impl Decision {
 
     /// Another attempt, if the lifecycle leads back to pending and one is left.
     fn again(
-        &self,
+        &mut self,
         event: Event,
         asked: Option<Duration>,
         now: Timestamp,
@@ -162,8 +176,13 @@ impl Decision {
         if self.chunk.attempt >= self.policy.attempts {
             return self.end(Event::Exhaust);
         }
-        let wait = self.policy.backoff.delay(self.chunk.attempt, asked, random);
-        Disposition::Retry { at: now.plus(wait) }
+        let known = self.retries.iter().find(|(cause, _)| *cause == (event, asked));
+        if let Some(&(_, at)) = known {
+            return Disposition::Retry { at };
+        }
+        let at = now.plus(self.policy.backoff.delay(self.chunk.attempt, asked, random));
+        self.retries.push(((event, asked), at));
+        Disposition::Retry { at }
     }
 
     fn end(&self, event: Event) -> Disposition {

@@ -1,23 +1,31 @@
-//! Which answer of the store counts for which chunk.
+//! What settle tells the store, and which answer counts for which chunk.
+
+use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Answer, Chunk, Report, Timestamp, Verdict, sample};
+use notification::{Answer, Chunk, Disposition, Report, Timestamp, Verdict, sample};
 use prometheus_client::registry::Registry;
 
 use super::*;
 
-/// A store that refuses what it is told of one chunk.
+/// A store that refuses what it is told of one chunk, and keeps what it is told.
 #[derive(Debug)]
-struct RefusesOne(ChunkId);
+struct RefusesOne {
+    refused: ChunkId,
+    told: Mutex<Vec<Settlement>>,
+}
 
 #[async_trait]
 impl Settlements for RefusesOne {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         let answer = |settlement: &Settlement| {
-            let is_refused = settlement.chunk == self.0;
+            let is_refused = settlement.chunk == self.refused;
             if is_refused { Settled::Stale } else { Settled::Applied { remaining: 0 } }
         };
-        Ok(settlements.iter().map(answer).collect())
+        let answers = settlements.iter().map(answer).collect();
+        self.told.lock().unwrap().extend(settlements);
+        Ok(answers)
     }
 }
 
@@ -26,6 +34,54 @@ fn chunk(number: u64, channel: &str) -> Arc<Chunk> {
     let mut chunk = sample::chunk(Timestamp::from_millis(0), ["recipient"]);
     (chunk.id, chunk.envelope.lane.channel) = (ChunkId(number), sample::name(channel));
     Arc::new(chunk)
+}
+
+/// Settles what is reported, with a store that refuses it of `refused`; gives what that was told.
+async fn run(
+    reports: mpsc::Receiver<Reported>,
+    refused: ChunkId,
+    registry: &mut Registry,
+) -> Vec<Settlement> {
+    let metrics = Metrics::default();
+    metrics.register(registry);
+    let store = Arc::new(RefusesOne { refused, told: Mutex::default() });
+    let settle = Settle {
+        store: Arc::<RefusesOne>::clone(&store),
+        reports,
+        policies: watch::channel(BTreeMap::new()).1,
+        metrics,
+        clock: Clock::starting_at(Duration::from_hours(500_000)),
+        random: fastrand::Rng::with_seed(1),
+    };
+    settle.run().await.unwrap();
+    Arc::into_inner(store).unwrap().told.into_inner().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_deferred_alike_is_tried_again_at_one_instant_whatever_was_said() {
+    let asked = Some(Duration::from_secs(9));
+    let deferred = |index: u16| {
+        let after = if index < 500 { None } else { asked };
+        let words = format!("request {index} was one too many");
+        (index, Report::Attempted(Answer::deferred(429, after, words)))
+    };
+    let (sender, reports) = crate::report::channel();
+    let chunk = chunk(1, "busy");
+    // Their words differ, so they come in several batches of reports.
+    for first in [0, 250, 500, 750] {
+        let reports = (first..first + 250).map(deferred).collect();
+        let chunk = Arc::clone(&chunk);
+        sender.send(Reported::Deliveries { chunk, reports, places: 0 }).await.unwrap();
+    }
+    drop(sender);
+    let told = run(reports, ChunkId(2), &mut Registry::default()).await;
+    let mut retries = BTreeMap::<Timestamp, usize>::new();
+    for group in &told[0].groups {
+        let Disposition::Retry { at } = group.disposition else { panic!("{group:?}") };
+        *retries.entry(at).or_default() += group.indexes.len();
+    }
+    assert_eq!(told[0].groups.len(), 1_000, "each has its words in the log");
+    assert_eq!(retries.into_values().collect::<Vec<_>>(), [500, 500]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,17 +97,8 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
         sender.send(Reported::Deliveries { chunk, reports, places: 0 }).await.unwrap();
     }
     drop(sender);
-    let (metrics, mut registry) = (Metrics::default(), Registry::default());
-    metrics.register(&mut registry);
-    let settle = Settle {
-        store: Arc::new(RefusesOne(ChunkId(2))),
-        reports,
-        policies: watch::channel(BTreeMap::new()).1,
-        metrics,
-        clock: Clock::starting_at(std::time::Duration::from_hours(500_000)),
-        random: fastrand::Rng::with_seed(1),
-    };
-    settle.run().await.unwrap();
+    let mut registry = Registry::default();
+    run(reports, ChunkId(2), &mut registry).await;
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     let counted: Vec<&str> =

@@ -32,13 +32,13 @@ pub(crate) struct Running {
 }
 
 /// Runs `test` in a local set, with time paused: the whole pipeline is one thread.
-pub(crate) fn on_one_thread(test: impl AsyncFnOnce()) {
+pub(crate) fn on_one_thread<T>(test: impl AsyncFnOnce() -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .unwrap();
-    LocalSet::new().block_on(&runtime, test());
+    LocalSet::new().block_on(&runtime, test())
 }
 
 // === impl Rig ===
@@ -63,15 +63,10 @@ impl Rig {
             channel: name("script"),
             destination: "here".into(),
             priority: Priority::Normal,
-        };
-        let envelope = Envelope {
             tenant: name("default"),
-            lane,
-            guarantee,
-            due_at: self.now(),
-            expires_at: None,
-            broadcast: None,
         };
+        let envelope =
+            Envelope { lane, guarantee, due_at: self.now(), expires_at: None, broadcast: None };
         let content = Content { payload: Bytes::from_static(b"{}"), ..Content::default() };
         Draft { envelope, recipient: ByteString::from(recipient), content, idempotency: None }
     }
@@ -169,6 +164,7 @@ impl Rig {
             reports,
             stopping: stopping.clone(),
             worker_deadline: WorkerDeadline::unlimited(),
+            quotas: Arc::default(),
             clock: self.clock,
             seed: 1,
             threads: 1,

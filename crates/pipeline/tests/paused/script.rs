@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use channel::{
     Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
 };
 use notification::Answer;
+use tokio::time::Instant;
 
 /// Answers per recipient, in order; when they are used up, accepted.
 #[derive(Debug, Clone, Default)]
@@ -18,12 +20,14 @@ pub(crate) struct Script {
     state: Arc<Mutex<State>>,
     latency: Duration,
     concurrency: usize,
+    per_minute: u32,
 }
 
 #[derive(Debug, Default)]
 struct State {
     answers: BTreeMap<String, VecDeque<Answer>>,
     attempts: Vec<String>,
+    attempted_at: Vec<Instant>,
     under_way: usize,
     under_way_max: usize,
     is_defective: bool,
@@ -37,6 +41,16 @@ impl Script {
     /// A channel whose every answer takes `latency`.
     pub(crate) fn new(latency: Duration, concurrency: usize) -> Self {
         Self { latency, concurrency, ..Self::default() }
+    }
+
+    /// This channel, for a destination that takes so many in a minute.
+    pub(crate) fn per_minute(self, per_minute: u32) -> Self {
+        Self { per_minute, ..self }
+    }
+
+    /// When attempts were made, in order.
+    pub(crate) fn attempted_at(&self) -> Vec<Instant> {
+        self.state.lock().unwrap().attempted_at.clone()
     }
 
     /// Writes down the next answers to attempts for `recipient`.
@@ -77,10 +91,11 @@ impl Script {
         state.breaks_after.take_if(|after| attempts >= *after).is_some()
     }
 
-    async fn attempt(&self, recipient: &str) -> Attempt {
+    async fn attempt(&self, recipient: &str, at: Instant) -> Attempt {
         let answer = {
             let mut state = self.state.lock().unwrap();
             state.attempts.push(recipient.to_owned());
+            state.attempted_at.push(at);
             state.under_way += 1;
             state.under_way_max = state.under_way_max.max(state.under_way);
             state.answers.get_mut(recipient).and_then(VecDeque::pop_front)
@@ -110,6 +125,10 @@ impl Channel for Script {
         Concurrency::Fixed(self.concurrency)
     }
 
+    fn messages_per_minute(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.per_minute)
+    }
+
     fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         Ok(Box::new(self.clone()))
     }
@@ -121,7 +140,7 @@ impl Sender for Script {
         let is_defective = std::mem::take(&mut self.state.lock().unwrap().is_defective);
         assert!(!is_defective, "as the script says");
         let attempt = async |delivery| match Start::of(&job, delivery).begin().await {
-            Ok(()) => self.attempt(&delivery.recipient).await,
+            Ok(()) => self.attempt(&delivery.recipient, job.clock.monotonic()).await,
             Err(report) => Attempt::not_started(report),
         };
         let mut driving = pin!(drive(job, attempt));

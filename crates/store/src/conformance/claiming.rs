@@ -44,6 +44,24 @@ pub(super) async fn urgent_lanes_go_first_and_equal_ones_in_turn(store: &dyn Sto
     assert!(bulk >= Some(2), "behind the first of the normal ones: {order:?}");
 }
 
+pub(super) async fn tenants_have_turns_however_many_lanes_they_have(store: &dyn Store) {
+    let large = Shape { tenant: "large", ..Shape::default() };
+    for destination in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        Shape { destination, ..large.clone() }.ingest(store, 10).await;
+    }
+    for due_at in 1..=3 {
+        Shape { tenant: "small", destination: "a", due_at, ..Shape::default() }
+            .ingest(store, 1)
+            .await;
+    }
+    let claimed = claim_all(store, 9).await;
+    let tenants: Vec<&str> =
+        claimed.iter().map(|chunk| chunk.envelope.lane.tenant.as_str()).collect();
+    assert_eq!(tenants.len(), 8 + 3);
+    let last = tenants.iter().rposition(|tenant| *tenant == "small");
+    assert!(last <= Some(3), "no more than one chunk of ten goes before: {tenants:?}");
+}
+
 pub(super) async fn lanes_below_the_lowest_priority_wait(store: &dyn Store) {
     for &priority in Priority::ALL {
         Shape { priority, ..Shape::default() }.ingest(store, 1).await;

@@ -146,6 +146,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
         claiming:
             nothing_is_claimed_before_it_is_due
             urgent_lanes_go_first_and_equal_ones_in_turn
+            tenants_have_turns_however_many_lanes_they_have
             lanes_below_the_lowest_priority_wait
             when_all_lanes_together_are_full_only_urgent_ones_get_more
             lanes_that_answer_nobody_leave_room_for_the_next
@@ -172,6 +173,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             every_outcome_is_logged_and_counted
             a_chunk_is_settled_in_parts_and_no_part_twice
             a_retry_is_due_again_with_the_next_attempt
+            retries_of_one_instant_are_one_chunk_whatever_was_answered
             what_is_handed_back_keeps_its_attempt_and_is_not_logged
             a_stale_part_leaves_the_others_alone;
     }

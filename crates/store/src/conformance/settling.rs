@@ -96,6 +96,31 @@ pub(super) async fn a_retry_is_due_again_with_the_next_attempt(store: &dyn Store
     assert_eq!(seen, [(1, State::Pending), (2, State::Delivered)]);
 }
 
+pub(super) async fn retries_of_one_instant_are_one_chunk_whatever_was_answered(store: &dyn Store) {
+    let ids = Shape::default().ingest(store, 6).await;
+    let chunk = claim_one(store, 0).await;
+    let retry = |instant, words: &str, indexes: &[u16]| {
+        let mut groups = part(&chunk, indexes, Disposition::Retry { at: at(instant) }).groups;
+        groups[0].detail = words.to_owned().into();
+        groups
+    };
+    let groups = [
+        retry(100, "busy 5", &[5]),
+        part(&chunk, &[2], Disposition::HandedBack { at: at(100) }).groups,
+        retry(100, "busy 1", &[1]),
+        retry(200, "much later", &[0]),
+        retry(100, "busy 3", &[3]),
+        part(&chunk, &[4], DELIVERED).groups,
+    ];
+    let settlement = Settlement { groups: groups.concat(), ..part(&chunk, &[], DELIVERED) };
+    assert_eq!(settle_one(store, settlement).await, Settled::Applied { remaining: 0 });
+    let mut again: Vec<_> = claim_all(store, 200).await;
+    again.sort_by_key(indexes);
+    let seen: Vec<_> = again.iter().map(|chunk| (indexes(chunk), chunk.attempt)).collect();
+    assert_eq!(seen, [(vec![0], 2), (vec![1, 3, 5], 2), (vec![2], 1)]);
+    assert_eq!(find(store, ids[3]).await.attempts[0].detail, "busy 3");
+}
+
 pub(super) async fn what_is_handed_back_keeps_its_attempt_and_is_not_logged(store: &dyn Store) {
     let ids = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() }.ingest(store, 2).await;
     let chunk = claim_one(store, 0).await;

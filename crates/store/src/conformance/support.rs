@@ -67,11 +67,11 @@ impl Shape {
     pub fn draft(&self, recipient: &str) -> Draft {
         Draft {
             envelope: Envelope {
-                tenant: name(self.tenant),
                 lane: Lane {
                     channel: name("channel"),
                     destination: self.destination.into(),
                     priority: self.priority,
+                    tenant: name(self.tenant),
                 },
                 guarantee: self.guarantee,
                 due_at: at(self.due_at),

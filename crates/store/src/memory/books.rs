@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Disposition, Envelope,
-    Epoch, Event, Guarantee, Lane, Name, NotificationId, State, Timestamp,
+    Epoch, Event, Guarantee, Lane, Name, NotificationId, Priority, Settlement, State, Timestamp,
 };
 
 use crate::rows::claim_load::ChunkLoad;
@@ -32,6 +32,10 @@ pub(super) struct Books {
     /// One page per transaction that settled something.
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,
+    /// Deliveries that tenants were given, by priority.
+    pub(super) given: HashMap<(Priority, Name), usize>,
+    /// What the tenant that was served last had been given before.
+    pub(super) served_last: HashMap<Priority, usize>,
     pub(super) evidence: HashMap<Lane, Evidence>,
     pub(super) counted: HashMap<Lane, LoadKind>,
     /// The channels that are claimed; all of them when nothing is said.
@@ -257,16 +261,23 @@ impl Piece {
         Self { attempt, crashes, ..Self::first(batch, due_at, members) }
     }
 
-    /// What becomes due again of members with this outcome.
-    pub(super) fn due_again(&self, disposition: Disposition, members: Vec<u16>) -> Option<Self> {
-        match disposition {
-            Disposition::Ended(_) => None,
-            Disposition::HandedBack { at } => Some(self.part(at, members)),
-            Disposition::Retry { at } => {
-                let attempt = self.attempt.saturating_add(1);
-                Some(Self { attempt, crashes: 0, ..self.part(at, members) })
-            }
+    /// What becomes due again with this settlement: one piece for each instant and kind of outcome.
+    pub(super) fn due_again(&self, settlement: &Settlement) -> Vec<Self> {
+        let (mut handed_back, mut retries) = (BTreeMap::new(), BTreeMap::new());
+        for group in &settlement.groups {
+            let (pieces, at) = match group.disposition {
+                Disposition::Ended(_) => continue,
+                Disposition::HandedBack { at } => (&mut handed_back, at),
+                Disposition::Retry { at } => (&mut retries, at),
+            };
+            let members: &mut Vec<u16> = pieces.entry(at).or_default();
+            members.extend(&group.indexes);
+            members.sort_unstable();
         }
+        let handed_back = handed_back.into_iter().map(|(at, members)| self.part(at, members));
+        let attempt = self.attempt.saturating_add(1);
+        let retry = |(at, members)| Self { attempt, crashes: 0, ..self.part(at, members) };
+        handed_back.chain(retries.into_iter().map(retry)).collect()
     }
 
     /// What a claim goes by, with so many `bytes` of it.

@@ -63,7 +63,14 @@ impl Books {
             let piece = self.lease(id, piece, now.plus(request.lease));
             chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();
-            self.last_served.insert(self.lane_of(&piece).clone(), turn);
+            let lane = self.lane_of(&piece).clone();
+            if matches!(self.standing(&lane, request), Standing::Proven { .. }) {
+                let before = self.given_to(&lane);
+                self.served_last.insert(lane.priority, before);
+                let given = before + piece.members.len();
+                self.given.insert((lane.priority, lane.tenant.clone()), given);
+            }
+            self.last_served.insert(lane, turn);
         }
         Claim { chunks, next_at: self.next_at(request) }
     }
@@ -110,9 +117,17 @@ impl Books {
         let turn = |(id, piece): &(&ChunkId, &Piece)| {
             let lane = self.lane_of(piece);
             let served = self.last_served.get(lane).copied().unwrap_or(0);
-            (lane.priority, served, lane.clone(), piece.due_at, **id)
+            let given = (self.given_to(lane), lane.tenant.clone());
+            (lane.priority, given, served, lane.clone(), piece.due_at, **id)
         };
         due.min_by_key(turn).map(|(&id, piece)| (id, self.room_of(piece, request)))
+    }
+
+    /// Deliveries that the lane's tenant was given, or as many as the one that was served last.
+    fn given_to(&self, lane: &Lane) -> usize {
+        let given = self.given.get(&(lane.priority, lane.tenant.clone())).copied();
+        let served_last = self.served_last.get(&lane.priority).copied();
+        given.max(served_last).unwrap_or(0)
     }
 
     /// Leaves `count` members in a chunk that has more; the rest are one of their own.

@@ -108,9 +108,9 @@ impl Books {
                 channel: draft.channel.clone(),
                 destination: Arc::clone(&group.destination),
                 priority: draft.priority,
+                tenant: draft.tenant.clone(),
             };
             let envelope = Envelope {
-                tenant: draft.tenant.clone(),
                 lane,
                 guarantee: draft.guarantee,
                 due_at: draft.due_at,
@@ -169,7 +169,7 @@ impl Books {
 
 fn key_of(draft: &Draft) -> Option<(Name, ByteString)> {
     let idempotency = draft.idempotency.as_ref()?;
-    Some((draft.envelope.tenant.clone(), idempotency.key.clone()))
+    Some((draft.envelope.lane.tenant.clone(), idempotency.key.clone()))
 }
 
 fn broadcast_key(draft: &BroadcastDraft) -> Option<(Name, ByteString)> {

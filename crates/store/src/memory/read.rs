@@ -35,7 +35,7 @@ impl Books {
         };
         if let Some(key) = history.fallback_key()
             && let Some((KeyUse::Notification(id), _)) =
-                self.keys.get(&(stored.envelope.tenant.clone(), key))
+                self.keys.get(&(stored.envelope.lane.tenant.clone(), key))
         {
             history.fallback_id = Some(*id);
         }

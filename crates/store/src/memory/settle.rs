@@ -26,6 +26,9 @@ impl Books {
         for group in &settlement.groups {
             self.settle_group(&piece, group, settlement.at);
         }
+        for again in piece.due_again(settlement) {
+            self.add_piece(again);
+        }
         let remaining = self.take_members(settlement.chunk, &indexes);
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at);
         Settled::Applied { remaining }
@@ -53,9 +56,6 @@ impl Books {
                 self.suppress(suppression, gone_since, at);
             }
         }
-        if let Some(again) = piece.due_again(group.disposition, group.indexes.clone()) {
-            self.add_piece(again);
-        }
     }
 
     pub(super) fn cancel(
@@ -69,7 +69,7 @@ impl Books {
             CancelTarget::Broadcast(id) => self.members_of(id)?,
         };
         let owner = match target {
-            CancelTarget::Notification(id) => &self.batch(id.batch()).envelope.tenant,
+            CancelTarget::Notification(id) => &self.batch(id.batch()).envelope.lane.tenant,
             CancelTarget::Broadcast(id) => &self.broadcasts.get(&id)?.draft.tenant,
         };
         if owner != tenant {
@@ -103,7 +103,7 @@ impl Books {
     ) -> Requeued {
         let Some((batch, index)) = self.place(id) else { return Requeued::Unknown };
         let envelope = &self.batch(batch).envelope;
-        if &envelope.tenant != tenant {
+        if &envelope.lane.tenant != tenant {
             return Requeued::Unknown;
         }
         let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);

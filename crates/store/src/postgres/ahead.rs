@@ -2,7 +2,7 @@
 //!
 //! In a lane, the chunks of our partitions lie between those of other workers, and these are passed. A look at a lane passes so
 //! many of them at most, and a claim goes on so far at most; the place that it came to is the lane's watermark, so they
-//! are passed once. A lane that was not looked through is due at once, behind the other lanes: the next claim goes on with it.
+//! are passed once. A lane that was not looked through is due at once, behind the other lanes, and its tenant behind the others: the next claim goes on with it.
 //!
 //! A chunk that was passed may become ours with its partition: then all watermarks are forgotten ([`Transaction::reload`]). What
 //! becomes ready again below the watermark is told by a notice, which lowers it, as for chunks that were claimed.

@@ -160,7 +160,7 @@ impl WriterRequest for SealBroadcast {
         let LockedBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
-            let owned = (envelope.tenant.clone(), key.clone());
+            let owned = (envelope.lane.tenant.clone(), key.clone());
             transaction.look_up(vec![owned.clone()]).await?;
             // A draft of this transaction may have the key: it is written with the commit.
             if transaction.key_uses.contains_key(&owned)
@@ -170,7 +170,7 @@ impl WriterRequest for SealBroadcast {
             }
             let insert = "INSERT INTO idempotency (tenant, key, fingerprint, broadcast) \
                  VALUES ($1, $2, $3, $4)";
-            let tenant = envelope.tenant.as_str();
+            let tenant = envelope.lane.tenant.as_str();
             transaction.execute(insert, &[&tenant, &&*key, &&fingerprint[..], &number]).await?;
             // For the requests that come behind in this transaction: the key is not looked up again.
             transaction.key_uses.insert(owned, (KeyUse::Broadcast(id), fingerprint));
@@ -212,7 +212,6 @@ impl Transaction<'_> {
         let row = rows.first().ok_or(StoreError::NoOpenBroadcast(id))?;
         let guarantee: i16 = row.try_get(4)?;
         let envelope = Envelope {
-            tenant: codes::name(row.try_get(3)?)?,
             lane: lane_at(row, 0)?,
             guarantee: codes::guarantee(u8::try_from(guarantee).unwrap_or(u8::MAX))?,
             due_at: Timestamp::from_millis(row.try_get(5)?),

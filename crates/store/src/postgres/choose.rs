@@ -34,10 +34,11 @@ pub(super) const SELECT_DUE: &str = "WITH RECURSIVE due (span, lane, due_at) AS 
          SELECT due_at >> 14, lane, due_at FROM chunk \
          WHERE lease_until IS NULL AND (due_at >> 14, lane) > (due.span, due.lane) \
          ORDER BY due_at >> 14, lane, due_at LIMIT 1) AS next) \
-     SELECT lane.id, channel, destination, priority, due_at \
-     FROM (SELECT * FROM due LIMIT $3) AS page JOIN lane ON lane.id = page.lane";
-const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, \
-     (sum(count + weight) + count(*) * $2)::int8, min(lease_until), sum(count)::int8 FROM chunk JOIN lane ON lane.id = lane \
+     SELECT lane.id, channel, destination, priority, tenant, due_at \
+     FROM (SELECT * FROM due LIMIT $3) AS page JOIN tenant_lane AS lane ON lane.id = page.lane";
+const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, tenant, \
+     (sum(count + weight) + count(*) * $2)::int8, min(lease_until), sum(count)::int8 \
+     FROM chunk JOIN tenant_lane AS lane ON lane.id = chunk.lane \
      WHERE lease_until IS NOT NULL AND partition = ANY($1) GROUP BY lane.id";
 
 /// Chunks to be claimed.
@@ -128,7 +129,7 @@ impl Transaction<'_> {
                 Next::Chunk(first, of_batch) if first.due_at <= request.now => (first, of_batch),
                 Next::NotBefore(at) if at <= request.now => {
                     // The next claim goes on with it, when the other lanes have had their turns.
-                    lanes.served(lane, Some(at));
+                    lanes.passed(lane, Some(at));
                     break;
                 }
                 next @ (Next::Chunk(..) | Next::NotBefore(_) | Next::Nothing) => {
@@ -182,7 +183,7 @@ impl Transaction<'_> {
         let rows = self.rows(SELECT_DUE, &[&place.span, &narrow(place.lane), &limit]).await?;
         for row in &rows {
             let (id, lane) = lane_of(row)?;
-            let due_at = Timestamp::from_millis(row.try_get(4)?);
+            let due_at = Timestamp::from_millis(row.try_get(5)?);
             self.state.claiming.add_read(id, lane, due_at);
         }
         if rows.len() < LANES_PER_PAGE {
@@ -214,13 +215,13 @@ impl Transaction<'_> {
             if claiming.lanes.lane(id).is_none() {
                 claiming.lanes.add(id, lane);
             }
-            let weight: i64 = row.try_get(4)?;
-            let deliveries: i64 = row.try_get(6)?;
+            let weight: i64 = row.try_get(5)?;
+            let deliveries: i64 = row.try_get(7)?;
             let [deliveries, weight] =
                 [deliveries, weight].map(|count| usize::try_from(count).unwrap_or(0));
             // Probes that are not answered would fill the window of the others.
             claiming.lanes.restore_load(id, LaneLoad { deliveries, weight }, self.begun_at);
-            let until = Timestamp::from_millis(row.try_get(5)?);
+            let until = Timestamp::from_millis(row.try_get(6)?);
             claiming.leases.insert((until, ChunkId(0)));
         }
         // Only now: if the look fails, the next claim looks again.
@@ -233,7 +234,7 @@ impl Transaction<'_> {
         if let Some(lane) = self.state.claiming.lanes.lane(id) {
             return Ok(lane.clone());
         }
-        let select = "SELECT channel, destination, priority FROM lane WHERE id = $1";
+        let select = "SELECT channel, destination, priority, tenant FROM tenant_lane WHERE id = $1";
         let row = self.row(select, &[&narrow(id)]).await?;
         Ok(lane_at(&row, 0)?)
     }
@@ -245,7 +246,8 @@ impl Transaction<'_> {
         }
         let ids: Vec<i32> =
             self.state.claiming.unknown_lanes.keys().map(|id| narrow(*id)).collect();
-        let select = "SELECT id, channel, destination, priority FROM lane WHERE id = ANY($1)";
+        let select =
+            "SELECT id, channel, destination, priority, tenant FROM tenant_lane WHERE id = ANY($1)";
         for row in &self.rows(select, &[&ids]).await? {
             let (id, lane) = lane_of(row)?;
             let Some(due_at) = self.state.claiming.unknown_lanes.remove(&id) else { continue };

@@ -47,11 +47,11 @@ macro_rules! select_batch {
     ($condition:literal) => {
         concat!(
             "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, batch.broadcast, \
-             batch.tenant, coalesce(batch.options, broadcast.options), \
+             coalesce(batch.options, broadcast.options), \
              CASE WHEN batch.payload IS NOT NULL THEN batch.payload \
                WHEN row_number() OVER (PARTITION BY broadcast.id, batch.payload IS NULL) = 1 THEN broadcast.payload END, \
-             items, lane.channel, lane.destination, lane.priority, batch.payload IS NULL \
-             FROM batch JOIN lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
+             items, lane.channel, lane.destination, lane.priority, batch.tenant, batch.payload IS NULL \
+             FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
              WHERE ",
             $condition
         )
@@ -319,7 +319,7 @@ fn missing(batch: BatchId) -> StoreError {
 /// Reads a row of [`select_batch`].
 pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
     let code: i16 = row.try_get(1)?;
-    let content = match (row.try_get::<_, Option<&[u8]>>(7)?, row.try_get::<_, Option<&[u8]>>(8)?) {
+    let content = match (row.try_get::<_, Option<&[u8]>>(6)?, row.try_get::<_, Option<&[u8]>>(7)?) {
         (Some(options), Some(payload)) => Some(Content {
             payload: Bytes::copy_from_slice(payload),
             options: Bytes::copy_from_slice(options),
@@ -331,8 +331,7 @@ pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
     Ok(BatchRow {
         id: BatchId(row.try_get::<_, i64>(0)?.cast_unsigned()),
         envelope: Envelope {
-            tenant: codes::name(row.try_get(6)?)?,
-            lane: lane_at(row, 10)?,
+            lane: lane_at(row, 9)?,
             guarantee: codes::guarantee(u8::try_from(code).unwrap_or(u8::MAX))?,
             due_at: Timestamp::from_millis(row.try_get(3)?),
             expires_at: row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
@@ -340,6 +339,6 @@ pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
         },
         accepted_at: Timestamp::from_millis(row.try_get(2)?),
         content,
-        items: Bytes::copy_from_slice(row.try_get(9)?),
+        items: Bytes::copy_from_slice(row.try_get(8)?),
     })
 }

@@ -89,13 +89,14 @@ pub(super) fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
     })
 }
 
-/// A lane from three columns, the first of which is `column`.
+/// A lane from four columns, the first of which is `column`.
 pub(super) fn lane_at(row: &Row, column: usize) -> Result<Lane, StoreError> {
     let code: i16 = row.try_get(column + 2)?;
     Ok(Lane {
         channel: codes::name(row.try_get(column)?)?,
         destination: row.try_get::<_, &str>(column + 1)?.into(),
         priority: codes::priority(u8::try_from(code).unwrap_or(u8::MAX))?,
+        tenant: codes::name(row.try_get(column + 3)?)?,
     })
 }
 

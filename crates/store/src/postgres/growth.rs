@@ -25,7 +25,7 @@ pub(super) const TABLES: [&str; 10] = [
     "broadcast",
     "chunk",
     "idempotency",
-    "lane",
+    "tenant_lane",
     "log",
     "outbox_rejected",
     "suppression",

@@ -239,7 +239,7 @@ impl Transaction<'_> {
                     &envelope.expires_at.map(Timestamp::millis),
                     &envelope.broadcast.map(|id| id.0.cast_signed()),
                     &counted(batch.items.len()),
-                    &envelope.tenant.as_str(),
+                    &envelope.lane.tenant.as_str(),
                     &shared.map(|content| &*content.options),
                     &shared.map(|content| &*content.payload),
                     &batch.encoded_items(),
@@ -255,7 +255,7 @@ impl Transaction<'_> {
 pub(super) fn keys_of<'a>(drafts: impl IntoIterator<Item = &'a Draft>) -> Vec<TenantKey> {
     let key = |draft: &Draft| {
         let key = draft.idempotency.as_ref()?.key.clone();
-        Some((draft.envelope.tenant.clone(), key))
+        Some((draft.envelope.lane.tenant.clone(), key))
     };
     drafts.into_iter().filter_map(key).collect()
 }

@@ -98,7 +98,11 @@ const BOUNDED: &[(&str, &str, &str)] = &[
         "the index has open ones only: its condition is looked at again",
     ),
     ("reap.rs", "UPDATE chunk SET crashes = 3", "the index has suspects only"),
-    ("choose.rs", "SELECT lane.id, channel, destination, priority, (sum", "what is claimed"),
+    (
+        "choose.rs",
+        "SELECT lane.id, channel, destination, priority, tenant, (sum",
+        "what is claimed",
+    ),
     ("lease.rs", "SELECT id, batch, lane", "what is claimed, by any worker"),
     ("lease.rs", "SELECT min(lease_until)", "what is claimed, by any worker"),
     (
@@ -232,7 +236,7 @@ fn is_unique(index: &str, condition: &str) -> bool {
 /// the outbox are not taken.
 async fn fill(client: &Client) {
     let fill = format!(
-        "INSERT INTO lane (channel, destination, priority) SELECT 'channel', n::text, 1 FROM generate_series(1, {ROWS}) AS n; \
+        "INSERT INTO tenant_lane (channel, destination, priority, tenant) SELECT 'channel', n::text, 1, 'tenant' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO broadcast (tenant, channel, priority, guarantee, due_at, sealed_at, worker, key, fingerprint, options, payload) SELECT 'tenant', 'channel', 1, 0, n, CASE WHEN n NOT BETWEEN 7 AND 8 THEN n END, CASE n WHEN 7 THEN 1 END, CASE n WHEN 9 THEN 'nine' END, CASE n WHEN 9 THEN ''::bytea END, '', '' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO batch SELECT n, n, 0, n, n, NULL, n, 1, 'tenant', NULL, NULL, '' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, lease_until, worker, count) SELECT n, CASE n % 2 WHEN 1 THEN n ELSE 1 END, n % 64, n * 1000, 1, CASE WHEN n BETWEEN 65 AND 72 THEN 4 ELSE 0 END,   CASE WHEN n <= 64 THEN n END, CASE WHEN n <= 64 THEN 1 + n % 4 END, 1 FROM generate_series(1, {ROWS}) AS n; \

@@ -90,7 +90,7 @@ impl<'a> Snapshot<'a> {
     async fn linked(&self, history: History) -> Result<History, StoreError> {
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let select = "SELECT notification FROM idempotency WHERE tenant = $1 AND key = $2";
-        let parameters: Parameters<'_> = &[&history.envelope.tenant.as_str(), &&*key];
+        let parameters: Parameters<'_> = &[&history.envelope.lane.tenant.as_str(), &&*key];
         let row = self.transaction.query_opt(select, parameters).await?;
         let found: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
         let fallback_id = found.map(|id| NotificationId::from_bytes(id.into_bytes()));
@@ -148,7 +148,7 @@ impl<'a> Snapshot<'a> {
         filter: &Filter,
         first: u64,
     ) -> Result<Vec<(BatchId, usize)>, StoreError> {
-        let select = "SELECT batch.id, count FROM batch JOIN lane ON lane.id = batch.lane \
+        let select = "SELECT batch.id, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
              LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
              WHERE batch.id >= $1 AND batch.id < $2 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL) \
              AND ($3::text IS NULL OR batch.tenant = $3) AND ($4::text IS NULL OR lane.channel = $4) \
@@ -252,15 +252,15 @@ impl<'a> Snapshot<'a> {
         &self,
         evidence: &EvidenceBook,
     ) -> Result<Vec<LaneStatus>, StoreError> {
-        let select = "SELECT id, channel, destination, priority, claimed, \
+        let select = "SELECT id, channel, destination, priority, tenant, claimed, \
              (SELECT due_at FROM chunk WHERE lane = held.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \
              FROM (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk \
                WHERE lease_until BETWEEN 0 AND 9223372036854775807 GROUP BY lane) \
-             AS held JOIN lane USING (id)";
+             AS held JOIN tenant_lane USING (id)";
         let mut lanes = BTreeMap::new();
         for row in self.transaction.query(select, &[]).await? {
-            let next_due_at = row.try_get::<_, Option<i64>>(5)?.map(Timestamp::from_millis);
-            let (lane, claimed) = (lane_at(&row, 1)?, unsigned(&row, 4)?);
+            let next_due_at = row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis);
+            let (lane, claimed) = (lane_at(&row, 1)?, unsigned(&row, 5)?);
             let evidence = evidence.of(row.try_get::<_, i32>(0)?.into()).into();
             lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at, evidence });
         }
@@ -268,7 +268,7 @@ impl<'a> Snapshot<'a> {
         let page: Parameters<'_> = &[&span, &narrow(lane), &signed(LANES_PER_PAGE)];
         for row in self.transaction.query(SELECT_DUE, page).await? {
             let evidence = evidence.of(row.try_get::<_, i32>(0)?.into());
-            note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 4)?, evidence);
+            note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 5)?, evidence);
         }
         Ok(lanes.into_values().collect())
     }
@@ -278,10 +278,10 @@ impl<'a> Snapshot<'a> {
         &self,
         offered: &BTreeSet<Name>,
     ) -> Result<Vec<ParkedChannel>, StoreError> {
-        let next = "SELECT min(channel) FROM lane WHERE channel > $1";
+        let next = "SELECT min(channel) FROM tenant_lane WHERE channel > $1";
         let count = "SELECT count(*), count(DISTINCT lane), coalesce(sum(count), 0)::int8, min(due_at) \
-             FROM (SELECT ready.* FROM (SELECT id FROM lane WHERE channel = $1 \
-                 ORDER BY channel, destination, priority LIMIT $2) AS wanted \
+             FROM (SELECT ready.* FROM (SELECT id FROM tenant_lane WHERE channel = $1 \
+                 ORDER BY channel, destination, priority, tenant LIMIT $2) AS wanted \
                LEFT JOIN LATERAL (SELECT lane, count, due_at FROM chunk \
                  WHERE lane = wanted.id AND lease_until IS NULL ORDER BY due_at, id LIMIT $2) AS ready ON true \
                LIMIT $2) AS counted";

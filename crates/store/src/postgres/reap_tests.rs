@@ -127,7 +127,7 @@ async fn one_alone_is_quarantined_and_a_crash_without_suspects_clears_the_others
     let history = other.find(poison[0]).await.unwrap().unwrap();
     assert_eq!(history.state, State::Dead);
     assert!(history.attempts[0].detail.starts_with("quarantined: "), "{history:?}");
-    let crashes = "SELECT destination, crashes FROM belfry.chunk JOIN belfry.lane ON lane.id = lane \
+    let crashes = "SELECT destination, crashes FROM belfry.chunk JOIN belfry.tenant_lane AS lane ON lane.id = chunk.lane \
          ORDER BY destination";
     assert_eq!(database.query(crashes).unwrap().trim(), "later|20", "a suspect was in flight");
 

@@ -310,7 +310,9 @@ impl<'a> Transaction<'a> {
         let channels: Vec<&str> = new.iter().map(|lane| lane.channel.as_str()).collect();
         let destinations: Vec<&str> = new.iter().map(|lane| &*lane.destination).collect();
         let priorities: Vec<i16> = new.iter().map(|lane| lane.priority.code().into()).collect();
-        let parameters: [&(dyn ToSql + Sync); 3] = [&channels, &destinations, &priorities];
+        let tenants: Vec<&str> = new.iter().map(|lane| lane.tenant.as_str()).collect();
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&channels, &destinations, &priorities, &tenants];
         let inserted = self.execute(INSERT_LANES, &parameters).await?;
         self.follow_own_growth(inserted).await?;
         // A statement of its own: it sees lanes that another process has committed while the first one waited.
@@ -364,13 +366,15 @@ impl<'a> Transaction<'a> {
 }
 
 /// Of those that are there, no number is spent.
-const INSERT_LANES: &str = "INSERT INTO lane (channel, destination, priority) \
-     SELECT * FROM unnest($1::text[], $2::text[], $3::int2[]) AS wanted (channel, destination, priority) \
-     WHERE NOT EXISTS (SELECT FROM lane WHERE lane.channel = wanted.channel \
-       AND lane.destination = wanted.destination AND lane.priority = wanted.priority) ON CONFLICT DO NOTHING";
+const INSERT_LANES: &str = "INSERT INTO tenant_lane (channel, destination, priority, tenant) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) AS wanted (channel, destination, priority, tenant) \
+     WHERE NOT EXISTS (SELECT FROM tenant_lane AS lane WHERE lane.channel = wanted.channel \
+       AND lane.destination = wanted.destination AND lane.priority = wanted.priority AND lane.tenant = wanted.tenant) \
+     ON CONFLICT DO NOTHING";
 const SELECT_LANE_NUMBERS: &str = "SELECT lane.id \
-     FROM unnest($1::text[], $2::text[], $3::int2[]) WITH ORDINALITY AS wanted (channel, destination, priority, place) \
-     JOIN lane USING (channel, destination, priority) ORDER BY place";
+     FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) \
+       WITH ORDINALITY AS wanted (channel, destination, priority, tenant, place) \
+     JOIN tenant_lane AS lane USING (channel, destination, priority, tenant) ORDER BY place";
 const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
 /// Chunks are changed by number and epoch, and the transaction fails if one of them is another by now: a transaction that changes a chunk

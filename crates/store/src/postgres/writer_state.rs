@@ -260,6 +260,7 @@ mod tests {
             channel: crate::conformance::name("channel"),
             destination: id.to_string().into(),
             priority: notification::Priority::Normal,
+            tenant: crate::conformance::name("tenant"),
         };
         let many = i64::try_from(WATERMARKS).unwrap();
         let now = Timestamp::from_millis(0);

@@ -142,7 +142,7 @@ impl Evidence {
         } else if attempts.has_failed {
             self.note_failure(attempts.at);
         } else if attempts.is_handed_back {
-            self.note_hand_back(attempts.at);
+            self.close(attempts.at);
         }
     }
 
@@ -156,25 +156,27 @@ impl Evidence {
         }
     }
 
-    /// Nothing of it was tried, and more would come back as well: it is closed for a moment.
-    fn note_hand_back(&mut self, at: Timestamp) {
-        let wait = self.failing.map_or(FIRST_WAIT, |failing| failing.wait);
-        let until = self.failing.map_or(at, |failing| failing.closed_until);
-        self.failing = Some(Failing { closed_until: until.max(at.plus(FIRST_WAIT)), wait });
+    fn note_failure(&mut self, at: Timestamp) {
+        if self.failing.is_some() || !self.has_answered_within(TROUBLE_AFTER, at) {
+            self.close(at);
+        }
     }
 
-    fn note_failure(&mut self, at: Timestamp) {
-        let answered_ago = self.answered_at.map(|answered_at| at.since(answered_at));
-        let is_recent = answered_ago.is_some_and(|ago| ago < LATELY);
-        let longest = if is_recent { LATELY_WAIT } else { WAIT_MAX };
+    /// Closes it, for twice as long as the last time if it was not answered since. Also when all of it was handed back: nothing of
+    /// it was tried, because another lane's probe of the destination was under way or its quota was used up, and more would come back as well.
+    fn close(&mut self, at: Timestamp) {
+        let longest = if self.has_answered_within(LATELY, at) { LATELY_WAIT } else { WAIT_MAX };
         let wait = match self.failing {
             // What was under way when it was closed tells nothing new.
             Some(failing) if at < failing.closed_until => return,
             Some(failing) => (2 * failing.wait).min(longest),
-            None if answered_ago.is_some_and(|ago| ago < TROUBLE_AFTER) => return,
             None => FIRST_WAIT,
         };
         self.failing = Some(Failing { closed_until: at.plus(wait), wait });
+    }
+
+    fn has_answered_within(&self, time: Duration, now: Timestamp) -> bool {
+        self.answered_at.is_some_and(|answered_at| now.since(answered_at) < time)
     }
 
     pub(crate) fn standing(&self, now: Timestamp) -> Standing {

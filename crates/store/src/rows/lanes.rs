@@ -1,6 +1,7 @@
 //! The lanes that have work now or soon, in memory: a claim finds its next chunk without a scan.
 
 mod load;
+mod ready;
 mod turns;
 
 pub(crate) use turns::Turn;
@@ -15,6 +16,7 @@ use super::due::{DueCursor, LANES_PER_PAGE, span_of};
 use super::evidence::EvidenceBook;
 use super::room::{LaneLoad, LoadKind, TotalLoad};
 use crate::ClaimRequest;
+use ready::ReadyLanes;
 
 /// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
 /// which lane. A lane whose next chunk is due in a later span than that of the last claim is left to the index
@@ -28,8 +30,8 @@ pub(crate) struct Lanes {
     waiting: BTreeMap<Priority, BTreeSet<(Timestamp, LaneId)>>,
     /// How many these are.
     waiting_count: usize,
-    /// Lanes whose next chunk is due, and which may hold many: urgent first, least recently served first.
-    ready: BTreeMap<(Priority, u64), LaneId>,
+    /// Lanes whose next chunk is due, and which may hold many.
+    ready: ReadyLanes,
     /// Lanes whose next chunk is due, which have nothing claimed, and which are not proven.
     probes: BTreeSet<Probe>,
     turns: u64,
@@ -89,7 +91,7 @@ impl Default for Lanes {
             numbers: HashMap::new(),
             waiting: BTreeMap::new(),
             waiting_count: 0,
-            ready: BTreeMap::new(),
+            ready: ReadyLanes::default(),
             probes: BTreeSet::new(),
             turns: 0,
             normal_ahead: 0,
@@ -262,7 +264,7 @@ impl Lanes {
                 self.waiting_count -= 1;
             }
             LaneReadiness::Ready => {
-                self.ready.remove(&(work.lane.priority, work.turn));
+                self.ready.remove(&work.lane, work.turn);
             }
             LaneReadiness::Probe(probe) => {
                 self.probes.remove(&probe);

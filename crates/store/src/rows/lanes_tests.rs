@@ -19,8 +19,8 @@ const SPAN: i64 = 1 << 14;
 const PAGE: LaneId = 1_000;
 
 fn lane(number: LaneId) -> Lane {
-    let channel = name("channel");
-    Lane { channel, destination: number.to_string().into(), priority: Priority::Normal }
+    let (channel, destination) = (name("channel"), number.to_string().into());
+    Lane { channel, destination, priority: Priority::Normal, tenant: name("tenant") }
 }
 
 fn at(millis: i64) -> Timestamp {
@@ -278,4 +278,46 @@ fn probes_that_are_found_again_do_not_fill_the_window_of_those_that_answer() {
     lanes.restore_load(1, LaneLoad { deliveries: 1, weight: 65 }, at(0));
     lanes.add_due(1, at(0));
     assert_eq!(next_turn(&mut lanes, 0), Some((1, 1_999)), "half of the window is there for it");
+}
+
+/// Lanes 1 and 2 of the tenant `a` and 3 of the tenant `b`, all due; of 2 it is not known whether it is answered.
+fn lanes_of_two_tenants() -> (Lanes, ClaimRequest) {
+    let mut lanes = lanes();
+    for (id, tenant) in [(1, "a"), (2, "a"), (3, "b")] {
+        lanes.add(id, Lane { tenant: name(tenant), ..lane(id) });
+        lanes.add_due(id, at(0));
+        if id != 2 {
+            answer(&mut lanes, id, 0);
+        }
+    }
+    let total_window = 100_000;
+    let request = ClaimRequest { probe_window: Some(5_000), total_window, ..request(0) };
+    assert!(lanes.next(&request).is_some(), "they are sorted");
+    (lanes, request)
+}
+
+#[test]
+fn a_probe_costs_the_other_tenants_nothing() {
+    let (mut lanes, request) = lanes_of_two_tenants();
+    for (id, items) in [(1, 1_000), (2, 1), (3, 10)] {
+        lanes.add_claimed(id, items);
+        lanes.served(id, Some(at(0)));
+        assert!(lanes.next(&request).is_some(), "it is sorted again");
+    }
+    assert_eq!(next(&mut lanes, &request), Some(3), "it was given less by far");
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_lane_that_was_not_looked_through_lets_the_next_tenant_go_on() {
+    let (mut lanes, request) = lanes_of_two_tenants();
+    lanes.add_claimed(2, 1);
+    let turns: Vec<LaneId> = (0..4)
+        .map(|_| {
+            let id = next(&mut lanes, &request).unwrap();
+            lanes.passed(id, Some(at(0)));
+            id
+        })
+        .collect();
+    assert_eq!(turns, [1, 3, 1, 3]);
 }

@@ -77,7 +77,7 @@ impl BatchPacker {
                 admissions.push(Admission::Accepted(self.place(store, draft, now)));
                 continue;
             };
-            let key = (draft.envelope.tenant.clone(), idempotency.key.clone());
+            let key = (draft.envelope.lane.tenant.clone(), idempotency.key.clone());
             let fingerprint = idempotency.fingerprint;
             // A key that came in earlier in this transaction is not in the store yet.
             let known = match self.keys.get(&key) {
@@ -104,7 +104,7 @@ impl BatchPacker {
         let mut seen: HashMap<(&Name, &ByteString), [u8; 32]> = HashMap::new();
         for (index, draft) in drafts.iter().enumerate() {
             let Some(idempotency) = &draft.idempotency else { continue };
-            let (tenant, key) = (&draft.envelope.tenant, &idempotency.key);
+            let (tenant, key) = (&draft.envelope.lane.tenant, &idempotency.key);
             let before = match self.keys.get(&(tenant.clone(), key.clone())) {
                 Some(&(fingerprint, _)) => fingerprint,
                 None => match store.key_use(tenant, key)? {

@@ -59,7 +59,6 @@ impl<'a> Applied<'a> {
         let (status, detail) = (group.status, &*group.detail);
         let line = |attempt, state| LogLine { at, attempt, state, status, detail };
         let indexes = || group.indexes.iter().copied();
-        let part = |due_at| NewChunk::part(chunk, due_at, indexes().collect());
         match group.disposition {
             Disposition::Ended(state) => {
                 // A delivery that is reported as expired was not sent.
@@ -71,13 +70,33 @@ impl<'a> Applied<'a> {
                 self.log.push(&line(chunk.attempt, State::Pending), indexes());
                 // It was sent, and the process goes on: whatever was held against it is void.
                 let attempt = chunk.attempt.saturating_add(1);
-                self.parts.push(NewChunk { attempt, crashes: 0, ..part(due_at) });
+                let part = NewChunk::part(chunk, due_at, Members::default());
+                self.due_again(NewChunk { attempt, crashes: 0, ..part }, &group.indexes);
             }
             // It was not sent, so nothing new is known of it.
-            Disposition::HandedBack { at: due_at } => self.parts.push(part(due_at)),
+            Disposition::HandedBack { at: due_at } => {
+                let part = NewChunk::part(chunk, due_at, Members::default());
+                self.due_again(part, &group.indexes);
+            }
         }
         if group.suppress {
             self.suppressed.push(group);
+        }
+    }
+
+    /// Adds `indexes` to the chunk that is like `empty`: what is due at one instant stays together, whatever was answered.
+    fn due_again(&mut self, empty: NewChunk, indexes: &[u16]) {
+        let is_like = |part: &NewChunk| {
+            (part.due_at, part.attempt, part.crashes)
+                == (empty.due_at, empty.attempt, empty.crashes)
+        };
+        let position = self.parts.iter().position(is_like).unwrap_or_else(|| {
+            self.parts.push(empty);
+            self.parts.len() - 1
+        });
+        let Some(part) = self.parts.get_mut(position) else { return };
+        for &index in indexes {
+            part.members.insert(index);
         }
     }
 }

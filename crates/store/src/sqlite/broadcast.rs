@@ -112,14 +112,19 @@ impl Transaction<'_> {
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             // Used by another caller since this one was opened.
-            if self.key_use(&envelope.tenant, &key)?.is_some() {
+            if self.key_use(&envelope.lane.tenant, &key)?.is_some() {
                 return Err(StoreError::KeyReused { index: 0 });
             }
             self.sql(
                 "INSERT INTO idempotency (tenant, key, fingerprint, broadcast) \
                  VALUES (?1, ?2, ?3, ?4)",
             )?
-            .execute(params![envelope.tenant.as_str(), key, fingerprint, number])?;
+            .execute(params![
+                envelope.lane.tenant.as_str(),
+                key,
+                fingerprint,
+                number
+            ])?;
         }
         self.sql("UPDATE broadcast SET sealed_at = ?2 WHERE id = ?1")?
             .execute([number, now.millis()])?;
@@ -163,7 +168,6 @@ impl Transaction<'_> {
         let mut rows = select.query([id.0.cast_signed()])?;
         let row = rows.next()?.ok_or(StoreError::NoOpenBroadcast(id))?;
         let envelope = Envelope {
-            tenant: codes::name(row.get_ref(3)?.as_str()?)?,
             lane: rows::lane_at(row, 0)?,
             guarantee: codes::guarantee(row.get(4)?)?,
             due_at: Timestamp::from_millis(row.get(5)?),

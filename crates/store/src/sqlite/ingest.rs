@@ -139,7 +139,7 @@ impl Transaction<'_> {
             envelope.expires_at.map(Timestamp::millis),
             envelope.broadcast.map(|id| id.0.cast_signed()),
             signed(batch.items.len()),
-            envelope.tenant.as_str(),
+            envelope.lane.tenant.as_str(),
             shared.map(|content| &*content.options),
             shared.map(|content| &*content.payload),
             batch.encoded_items(),

@@ -92,7 +92,7 @@ const CASES: &[Case] = &[
     Case::new("read.rs", "FROM chunk WHERE batch", "40000"),
     Case::new("read.rs", "SELECT lane, count FROM batch", "40000"),
     Case::new("read.rs", "SELECT lane, sum(count)", ""),
-    Case::new("read.rs", "SELECT min(channel) FROM lane", "'a'"),
+    Case::new("read.rs", "SELECT min(channel) FROM tenant_lane", "'a'"),
     Case::new("read.rs", "count(DISTINCT lane)", "'channel', 2"),
     Case::new("read.rs", "SELECT log.id", "40000"),
     Case::new("read.rs", "SELECT notification", "'tenant', '40000'"),
@@ -113,15 +113,15 @@ const CASES: &[Case] = &[
     Case::new("release.rs", "SET passed", "7, 1, 1"),
     Case::new("requeue.rs", "SELECT lane, accepted_at", "40000, 'tenant'"),
     Case::new("transaction.rs", "DELETE FROM chunk", "40000"),
-    Case::new("transaction.rs", "INSERT INTO lane", "'channel', 'new', 1"),
+    Case::new("transaction.rs", "INSERT INTO tenant_lane", "'channel', 'new', 1, 'tenant'"),
     Case::new("transaction.rs", "INSERT INTO log", "40000, x'00'"),
     Case::new("transaction.rs", "INSERT INTO totals", "1, 1"),
-    Case::new("transaction.rs", "SELECT id FROM lane", "'channel', '40000', 1"),
+    Case::new("transaction.rs", "SELECT id FROM tenant_lane", "'channel', '40000', 1, 'tenant'"),
     Case::new("transaction.rs", "batch, lane, due_at", "40000"),
     Case::new("transaction.rs", "UPDATE chunk SET count", "40000, 1, x'00'"),
     Case::new("transaction.rs", "UPDATE chunk SET lease_until", "5"),
     Case::new("rows.rs", "INSERT INTO chunk", "40000, 1, 1, 1, 0, 1, x'00'"),
-    Case::new("rows.rs", "FROM lane WHERE id", "40000"),
+    Case::new("rows.rs", "FROM tenant_lane WHERE id", "40000"),
     Case::new("rows.rs", "FROM batch WHERE id", "40000"),
     Case::new("rows.rs", "FROM broadcast WHERE id", "40000"),
     Case::new("rows.rs", "SELECT min(due_at)", "1"),
@@ -162,7 +162,7 @@ fn fill(connection: &Connection) {
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})"
     );
     let inserts = [
-        "lane (id, channel, destination, priority) SELECT n, 'channel', n, 1",
+        "tenant_lane (id, channel, destination, priority, tenant) SELECT n, 'channel', n, 1, 'tenant'",
         "broadcast (id, tenant, channel, priority, guarantee, due_at, sealed_at, options, payload) \
          SELECT n, 'tenant', 'channel', 1, 0, n, iif(n = 7, NULL, n), x'', x''",
         "batch (id, lane, guarantee, accepted_at, due_at, broadcast, count, tenant, items) \
@@ -289,8 +289,8 @@ fn what_reads_too_much_is_found() {
         // Not by the beginning of its index.
         (
             "transaction.rs",
-            "SELECT id FROM lane WHERE (channel = ?1 OR ?1 = '') AND destination = ?2 AND priority = ?3",
-            "SCAN lane",
+            "SELECT id FROM tenant_lane WHERE (channel = ?1 OR ?1 = '') AND destination = ?2 AND priority = ?3 AND tenant = ?4",
+            "SCAN tenant_lane",
         ),
         // By one index and in the order of another: the plan looks good, and the steps tell.
         ("rows.rs", "SELECT min(due_at) FROM chunk WHERE lane = ?1", "steps for 1 rows"),

@@ -71,7 +71,7 @@ impl Snapshot {
         let mut select = self.connection.prepare_cached(
             "SELECT notification FROM idempotency WHERE tenant = ?1 AND key = ?2",
         )?;
-        let parameters = params![history.envelope.tenant.as_str(), &*key];
+        let parameters = params![history.envelope.lane.tenant.as_str(), &*key];
         let found: Option<[u8; 16]> = select.query_row(parameters, |row| row.get(0)).optional()?;
         Ok(History { fallback_id: found.map(NotificationId::from_bytes), ..history })
     }
@@ -127,8 +127,8 @@ impl Snapshot {
         first: u64,
     ) -> Result<Vec<(BatchId, LaneId, usize)>, StoreError> {
         let sql = format!(
-            "SELECT batch.id, lane, count FROM batch JOIN lane ON lane.id = batch.lane \
-             WHERE batch.id >= ?1 AND batch.id < ?1 + ?6 AND {ACCEPTED} AND (?2 IS NULL OR tenant = ?2) \
+            "SELECT batch.id, lane, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
+             WHERE batch.id >= ?1 AND batch.id < ?1 + ?6 AND {ACCEPTED} AND (?2 IS NULL OR batch.tenant = ?2) \
              AND (?3 IS NULL OR channel = ?3) AND (?4 IS NULL OR broadcast = ?4) \
              ORDER BY batch.id LIMIT ?5"
         );
@@ -278,12 +278,13 @@ impl Snapshot {
         offered: &BTreeSet<Name>,
     ) -> Result<Vec<ParkedChannel>, StoreError> {
         // From channel to channel by a seek: one may have any number of lanes.
-        let mut next =
-            self.connection.prepare_cached("SELECT min(channel) FROM lane WHERE channel > ?1")?;
+        let mut next = self
+            .connection
+            .prepare_cached("SELECT min(channel) FROM tenant_lane WHERE channel > ?1")?;
         let mut count = self.connection.prepare_cached(
             "SELECT count(*), count(DISTINCT lane), coalesce(sum(count), 0), min(due_at) \
              FROM (SELECT chunk.lane, chunk.count, chunk.due_at \
-               FROM (SELECT id FROM lane WHERE channel = ?1 LIMIT ?2) AS wanted \
+               FROM (SELECT id FROM tenant_lane WHERE channel = ?1 LIMIT ?2) AS wanted \
                LEFT JOIN chunk INDEXED BY chunk_ready ON chunk.lane = wanted.id AND chunk.lease_until IS NULL \
                LIMIT ?2)",
         )?;

@@ -95,8 +95,8 @@ impl BatchRow {
             _ => None,
         };
         let envelope = Envelope {
-            tenant: codes::name(row.get_ref(5)?.as_str()?)?,
-            lane: lane.clone(),
+            // Not the lane's: one that is older than lanes of tenants has what several of them sent.
+            lane: Lane { tenant: codes::name(row.get_ref(5)?.as_str()?)?, ..lane.clone() },
             guarantee: codes::guarantee(row.get(0)?)?,
             due_at: Timestamp::from_millis(row.get(2)?),
             expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
@@ -131,19 +131,21 @@ pub(super) fn broadcast_content(
 
 /// The lane with number `id`.
 pub(super) fn lane(connection: &Connection, id: LaneId) -> Result<Lane, StoreError> {
-    let mut select = connection
-        .prepare_cached("SELECT channel, destination, priority FROM lane WHERE id = ?1")?;
+    let mut select = connection.prepare_cached(
+        "SELECT channel, destination, priority, tenant FROM tenant_lane WHERE id = ?1",
+    )?;
     let mut rows = select.query([id])?;
     let missing = || StoreError::Damaged(format!("lane {id} is missing"));
     lane_at(rows.next()?.ok_or_else(missing)?, 0)
 }
 
-/// A lane from three columns, the first of which is `column`.
+/// A lane from four columns, the first of which is `column`.
 pub(super) fn lane_at(row: &Row<'_>, column: usize) -> Result<Lane, StoreError> {
     Ok(Lane {
         channel: codes::name(row.get_ref(column)?.as_str()?)?,
         destination: Arc::from(row.get_ref(column + 1)?.as_str()?),
         priority: codes::priority(row.get(column + 2)?)?,
+        tenant: codes::name(row.get_ref(column + 3)?.as_str()?)?,
     })
 }
 

@@ -172,14 +172,19 @@ impl<'a> Transaction<'a> {
         if let Some(id) = self.state.lanes.number_of(lane) {
             return Ok(id);
         }
-        let parameters = params![lane.channel.as_str(), &*lane.destination, lane.priority.code()];
+        let parameters = params![
+            lane.channel.as_str(),
+            &*lane.destination,
+            lane.priority.code(),
+            lane.tenant.as_str()
+        ];
         let mut select = self
-            .sql("SELECT id FROM lane WHERE channel = ?1 AND destination = ?2 AND priority = ?3")?;
+            .sql("SELECT id FROM tenant_lane WHERE channel = ?1 AND destination = ?2 AND priority = ?3 AND tenant = ?4")?;
         let stored = select.query_row(parameters, |row| row.get(0)).optional()?;
         let id = if let Some(id) = stored {
             id
         } else {
-            let insert = "INSERT INTO lane (channel, destination, priority) VALUES (?1, ?2, ?3)";
+            let insert = "INSERT INTO tenant_lane (channel, destination, priority, tenant) VALUES (?1, ?2, ?3, ?4)";
             let id = self.sql(insert)?.insert(parameters)?;
             self.state.new_lanes.push(id);
             id

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Fence, Job, Reports, Sender};
+use channel::{Fence, Job, LaneQuota, Reports, Sender};
 use flow::worker_deadline::UNLIMITED;
-use flow::{Clock, Fixed, Gate, Limit, Sample, WorkerDeadline};
+use flow::{Clock, Fixed, Gate, Limit, Quota, Sample, WorkerDeadline};
 use futures_util::future::LocalBoxFuture;
 use notification::{Answer, Chunk, Report, Verdict, sample};
 
@@ -47,6 +48,21 @@ impl Limit for Recorder {
     }
 }
 
+/// What holds the deliveries of a job back.
+#[derive(Debug, Clone, Copy)]
+struct JobLimits<'a> {
+    gate: &'a Gate,
+    quota: Option<&'a LaneQuota>,
+    fence: Option<&'a dyn Fence>,
+    worker_deadline: &'a WorkerDeadline,
+}
+
+impl<'a> JobLimits<'a> {
+    fn of(gate: &'a Gate) -> Self {
+        Self { gate, quota: None, fence: None, worker_deadline: &UNLIMITED }
+    }
+}
+
 impl Reported {
     pub(crate) fn take(&self) -> BTreeMap<u16, Report> {
         self.0.take()
@@ -70,7 +86,18 @@ pub(crate) async fn send(
     chunk: &Chunk,
     limit: usize,
 ) -> Vec<Report> {
-    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(limit))), None, &UNLIMITED)).await
+    send_job(sender, clock, chunk, JobLimits::of(&Gate::new(Box::new(Fixed(limit))))).await
+}
+
+/// Sends all of `chunk`, in a lane of its own, as many a minute as `quota` lets through, and gives the reports in order.
+pub(crate) async fn send_within(
+    quota: &Arc<Quota>,
+    sender: &dyn Sender,
+    clock: Clock,
+    chunk: &Chunk,
+) -> Vec<Report> {
+    let (gate, lane) = (Gate::new(Box::new(Fixed(1_000))), LaneQuota::new(Arc::clone(quota)));
+    send_job(sender, clock, chunk, JobLimits { quota: Some(&lane), ..JobLimits::of(&gate) }).await
 }
 
 /// Sends all of `chunk`, one at a time and each behind `fence`, and gives the reports in order.
@@ -80,7 +107,8 @@ pub(crate) async fn send_behind(
     clock: Clock,
     chunk: &Chunk,
 ) -> Vec<Report> {
-    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(1))), Some(fence), &UNLIMITED)).await
+    let gate = Gate::new(Box::new(Fixed(1)));
+    send_job(sender, clock, chunk, JobLimits { fence: Some(fence), ..JobLimits::of(&gate) }).await
 }
 
 /// Sends all of `chunk`, one at a time and each until `deadline`, and gives the reports in order.
@@ -90,7 +118,9 @@ pub(crate) async fn send_until(
     clock: Clock,
     chunk: &Chunk,
 ) -> Vec<Report> {
-    send_job(sender, clock, chunk, (&Gate::new(Box::new(Fixed(1))), None, deadline)).await
+    let gate = Gate::new(Box::new(Fixed(1)));
+    send_job(sender, clock, chunk, JobLimits { worker_deadline: deadline, ..JobLimits::of(&gate) })
+        .await
 }
 
 /// Sends all of `chunk`, `limit` at a time, behind `fence` if there is one, and gives the samples in the order of the answers.
@@ -103,7 +133,7 @@ pub(crate) async fn sample(
     let recorder = Recorder { limit, samples: Rc::default() };
     let samples = Rc::clone(&recorder.samples);
     let gate = Gate::new(Box::new(recorder));
-    send_job(sender, clock, chunk, (&gate, fence, &UNLIMITED)).await;
+    send_job(sender, clock, chunk, JobLimits { fence, ..JobLimits::of(&gate) }).await;
     samples.take()
 }
 
@@ -111,14 +141,16 @@ async fn send_job(
     sender: &dyn Sender,
     clock: Clock,
     chunk: &Chunk,
-    (gate, fence, worker_deadline): (&Gate, Option<&dyn Fence>, &WorkerDeadline),
+    limits: JobLimits<'_>,
 ) -> Vec<Report> {
+    let JobLimits { gate, quota, fence, worker_deadline } = limits;
     let reports = Reported::default();
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let job = Job {
         chunk,
         deliveries: &chunk.deliveries,
         gate,
+        quota,
         fence,
         reports: &reports,
         clock,

@@ -66,7 +66,7 @@ fn validator() -> Arc<Validator> {
         }
         let shape = Shape { payload: row.content.clone(), ..Shape::default() };
         let mut draft = shape.draft(&row.recipient);
-        draft.envelope.tenant = name(&row.tenant);
+        draft.envelope.lane.tenant = name(&row.tenant);
         let fingerprint = [u8::try_from(row.content.len()).unwrap(); 32];
         draft.idempotency =
             row.idempotency_key.map(|key| Idempotency { key: key.into(), fingerprint });

@@ -33,10 +33,10 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let mut seat = Seat::take(&database).await;
     let fill = format!(
-        "INSERT INTO belfry.lane (channel, destination, priority) VALUES ('channel', 'one', 1); \
+        "INSERT INTO belfry.tenant_lane (channel, destination, priority, tenant) VALUES ('channel', 'one', 1, 'tenant'); \
          INSERT INTO belfry.chunk (batch, lane, partition, due_at, attempt, count) \
          SELECT n, lane.id, CASE WHEN n > {OTHERS} THEN 1 ELSE 40 END, {DUE}, 1, 1 \
-         FROM belfry.lane, generate_series(1, {OTHERS} + 1) AS n"
+         FROM belfry.tenant_lane AS lane, generate_series(1, {OTHERS} + 1) AS n"
     );
     database.query(&fill).unwrap();
     let all = seat.membership.borrow().clone();
@@ -50,9 +50,9 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
 
     // A new chunk of ours is notified, and those of the other worker are not passed again.
     let insert = "INSERT INTO belfry.chunk (batch, lane, partition, due_at, attempt, count) \
-         SELECT 1, id, 2, 1001, 1, 1 FROM belfry.lane";
+         SELECT 1, id, 2, 1001, 1, 1 FROM belfry.tenant_lane";
     database.query(insert).unwrap();
-    let lane = database.query("SELECT id FROM belfry.lane").unwrap().trim().parse().unwrap();
+    let lane = database.query("SELECT id FROM belfry.tenant_lane").unwrap().trim().parse().unwrap();
     let told = crate::postgres::notices::Notice::Due(lane, crate::conformance::at(DUE + 1));
     seat.state.apply_notice(&told);
     let (claim, read) = seat.run(&IssueTickets(request(DUE + 1))).await;

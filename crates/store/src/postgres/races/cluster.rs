@@ -67,7 +67,7 @@ const ARRIVALS: usize = 64;
 /// numbers begin anew, so that a seed is the same schedule whatever was played before. An hour: who is declared dead is,
 /// and no other one, however slow the machine. A function, so that its plans are kept.
 const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
-     DELETE FROM lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
+     DELETE FROM tenant_lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
      DELETE FROM broadcast; DELETE FROM unreleased; DELETE FROM commit_token; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
      UPDATE outbox_position SET snapshot = pg_current_snapshot(), txid = NULL, id = NULL; \
@@ -77,7 +77,7 @@ const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void L
        SELECT '', '', true, true, clock_timestamp() + interval '1 hour' FROM generate_series(1, engines); \
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// Deleted rows stay in the tables until these are made anew.
-const RENEW: &str = "TRUNCATE lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
+const RENEW: &str = "TRUNCATE tenant_lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
      suppression_event, totals_delta, broadcast, unreleased, commit_token, worker, feed, outbox, outbox_rejected; \
      VACUUM partition; VACUUM outbox_position";
 /// Schedules between two of these.

@@ -18,11 +18,16 @@ impl Lanes {
     /// A chunk of `items` deliveries was claimed.
     pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize) {
         self.add_load(id, LaneLoad { deliveries: items, weight: items + limits::CHUNK_WEIGHT });
+        let Some(work) = self.work.get(&id) else { return };
+        // Probes have no turns among those of tenants.
+        if work.readiness == LaneReadiness::Ready {
+            self.ready.count(&work.lane, items);
+        }
         let count = i64::try_from(items).unwrap_or(AHEAD_MAX);
-        let ahead = match self.lane(id).map(|lane| lane.priority) {
-            Some(Priority::Normal) => count,
-            Some(Priority::Bulk) => count.saturating_mul(-NORMAL_FOR_BULK),
-            Some(Priority::Urgent) | None => 0,
+        let ahead = match work.lane.priority {
+            Priority::Normal => count,
+            Priority::Bulk => count.saturating_mul(-NORMAL_FOR_BULK),
+            Priority::Urgent => 0,
         };
         self.normal_ahead = (self.normal_ahead + ahead).clamp(-AHEAD_MAX, AHEAD_MAX);
     }

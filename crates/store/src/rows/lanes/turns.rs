@@ -1,5 +1,7 @@
 //! Whose turn it is: proven lanes in turn, and between them one by one those that are not.
 
+#[cfg(feature = "postgres")]
+use notification::limits;
 use notification::{Priority, Timestamp};
 
 use super::super::codes::LaneId;
@@ -20,15 +22,30 @@ pub(crate) struct Turn {
 // === impl Lanes ===
 
 impl Lanes {
-    /// Up to `count` lanes that are due and whose windows are not full, in turn.
+    /// Up to `count` lanes that are due and whose windows are not full: those whose turn it is, lanes of every tenant, and probes.
     #[cfg(feature = "postgres")]
     pub(crate) fn open(&self, request: &ClaimRequest, count: usize) -> Vec<LaneId> {
-        let ready = Priority::ALL.iter().flat_map(|priority| self.open_lanes(*priority, request));
-        let ready = ready.map(|turn| turn.lane);
         let probes = self.probes.iter().map(|probe| probe.lane);
         let probes = probes.take_while(|lane| self.room_of(*lane, request) > 0);
         let ready_count = if self.probes.is_empty() { count } else { count / 2 };
-        ready.take(ready_count).chain(probes).take(count).collect()
+        let mut open = Vec::new();
+        for &priority in Priority::ALL {
+            let left = ready_count - open.len();
+            let in_turn = self.open_lanes(priority, self.ready.in_turn(priority), request);
+            let mut of_priority: Vec<LaneId> =
+                in_turn.take(left / 2).map(|turn| turn.lane).collect();
+            let of_all = self.ready.interleaved(priority, left);
+            for turn in self.open_lanes(priority, of_all, request) {
+                if of_priority.len() == left {
+                    break;
+                }
+                if !of_priority.contains(&turn.lane) {
+                    of_priority.push(turn.lane);
+                }
+            }
+            open.append(&mut of_priority);
+        }
+        open.into_iter().chain(probes).take(count).collect()
     }
 
     /// The lane whose turn it is, among those whose windows are not full. Urgent ones go first. Of the others, normal ones have three
@@ -53,7 +70,7 @@ impl Lanes {
     /// larger part for those that are proven.
     fn next_of(&mut self, priority: Priority, request: &ClaimRequest) -> Option<Turn> {
         let ready = loop {
-            let ready = self.open_lanes(priority, request).next();
+            let ready = self.first_open(priority, request);
             // A lane may have stopped being proven since it was put there.
             match ready.filter(|turn| turn.deliveries == 0) {
                 Some(turn) => {
@@ -104,13 +121,22 @@ impl Lanes {
         work.readiness = readiness;
         if readiness == LaneReadiness::Ready {
             // By turn, and not by due time: a lane with an old backlog would come first again and again.
-            self.ready.insert((lane.priority, work.turn), id);
+            self.ready.insert(&work.lane, work.turn, id);
         } else if let LaneReadiness::Probe(probe) = readiness {
             self.probes.insert(probe);
         }
     }
 
-    /// The lane had its turn: it goes behind the other lanes of its priority.
+    /// The lane was not looked through, and had its turn with what was passed: that counts as a chunk for its tenant.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn passed(&mut self, id: LaneId, next_due: Option<Timestamp>) {
+        if let Some(work) = self.work.get(&id) {
+            self.ready.count(&work.lane, limits::BATCH_ITEMS);
+        }
+        self.served(id, next_due);
+    }
+
+    /// The lane had its turn: it goes behind the other lanes of its priority and tenant.
     pub(crate) fn served(&mut self, id: LaneId, next_due: Option<Timestamp>) {
         // Before the turn changes, which is part of the lane's key among the ready ones.
         self.dequeue(id);
@@ -124,7 +150,7 @@ impl Lanes {
     /// The earliest instant at which a lane whose windows are not full has work, or may have.
     pub(crate) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
         let first = |priority: &Priority| {
-            let ready = self.open_lanes(*priority, request).next();
+            let ready = self.first_open(*priority, request);
             ready.or_else(|| self.open_probe(*priority, request))
         };
         let due = |turn: Turn| self.work.get(&turn.lane).and_then(|work| work.next_due);
@@ -144,12 +170,20 @@ impl Lanes {
         turn.and_then(due).into_iter().chain(waiting).chain(unread).min()
     }
 
-    /// The lanes of a priority that are due and may hold many, and are given something, in turn; with nothing, those that are
-    /// to be sorted anew. Those that are passed have something claimed, so they are not more than the common window has room for.
-    fn open_lanes(&self, priority: Priority, request: &ClaimRequest) -> impl Iterator<Item = Turn> {
+    fn first_open(&self, priority: Priority, request: &ClaimRequest) -> Option<Turn> {
+        self.open_lanes(priority, self.ready.in_turn(priority), request).next()
+    }
+
+    /// Those of `lanes`, ready ones of a priority, that are given something; with nothing, those that are to be sorted anew. Those
+    /// that are passed have something claimed, so they are not more than the common window has room for.
+    fn open_lanes(
+        &self,
+        priority: Priority,
+        lanes: impl Iterator<Item = LaneId>,
+        request: &ClaimRequest,
+    ) -> impl Iterator<Item = Turn> {
         let has_room = request.has_room(priority, self.total);
-        let lanes = self.ready.range((priority, 0)..=(priority, u64::MAX));
-        let turn = |(_, &id): (_, &LaneId)| {
+        let turn = |id: LaneId| {
             let lane = self.due_lane(id, request)?;
             let deliveries = request.room_of(lane, self.total);
             let is_ready =
