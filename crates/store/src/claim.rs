@@ -67,6 +67,9 @@ pub enum Begun {
     Granted,
     /// The chunk has another holder, is settled, or was begun this far before: send nothing.
     Stale,
+    /// The claim is the current one, but its worker has not renewed its lease in time: send nothing now, and ask again. It is
+    /// granted once the worker has, and stale once another one has taken the chunk over.
+    Overdue,
 }
 
 /// The answer to a settlement.

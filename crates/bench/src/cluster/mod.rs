@@ -97,6 +97,13 @@ pub struct Cpu {
 
 /// Between two looks at another process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The chunks that are left, and who has them.
+const SELECT_CHUNKS: &str = "SELECT format('%s guarantee %s attempt %s epoch %s count %s due %s %s %s until %s begun through %s', \
+       chunk.id, batch.guarantee, chunk.attempt, chunk.epoch, chunk.count, to_timestamp(chunk.due_at / 1000.0), \
+       CASE WHEN chunk.is_ticket THEN 'ticket of' ELSE 'taken by' END, worker.name, \
+       to_timestamp(chunk.lease_until / 1000.0), chunk.begun_through) \
+     FROM belfry.chunk JOIN belfry.batch ON batch.id = chunk.batch LEFT JOIN belfry.worker ON worker.id = chunk.worker \
+     ORDER BY chunk.id LIMIT 100";
 
 // === impl Backing ===
 
@@ -236,13 +243,22 @@ impl Cluster {
             }
             self.workers.iter().try_for_each(ClusterWorker::check)?;
             if clock.monotonic().duration_since(started) > patience {
-                let says = |worker: &ClusterWorker| worker.client().and_then(BenchClient::status);
-                let says = |worker| says(worker).unwrap_or_else(|error| format!("{error:#}\n"));
-                let status: String = self.workers.iter().map(says).collect();
-                bail!("not drained after {patience:?}: {audit:?}\n{status}");
+                bail!("not drained after {patience:?}: {audit:?}\n{}", self.state());
             }
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// What there is to know of an unfinished run: the first engine's status, the chunks that are left, and the warnings of each engine.
+    fn state(&self) -> String {
+        let status =
+            self.workers.first().context("no engine").and_then(|worker| worker.client()?.status());
+        let chunks = self.database.query(SELECT_CHUNKS);
+        let [status, chunks] =
+            [status, chunks].map(|told| told.unwrap_or_else(|error| format!("{error:#}")));
+        let warnings =
+            self.workers.iter().map(|worker| format!("{}:\n{}\n", worker.name, worker.warnings()));
+        format!("{status}\nchunks:\n{chunks}\n{}", warnings.collect::<String>())
     }
 
     /// Stops every engine in good order, all at once.

@@ -115,10 +115,20 @@ impl ClusterWorker {
     pub fn check(&self) -> Result<()> {
         let ended = self.engine().as_mut().map_or(Ok(None), EngineProcess::ended)?;
         let Some(status) = ended else { return Ok(()) };
-        let log = std::fs::read_to_string(self.directory.join("belfry.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        let end = lines.iter().skip(lines.len().saturating_sub(5)).copied().collect::<Vec<_>>();
-        bail!("{} ended by itself with {status}; its log ends with:\n{}", self.name, end.join("\n"))
+        let end = last_lines(&self.log(), 5, |_| true);
+        bail!("{} ended by itself with {status}; its log ends with:\n{end}", self.name)
+    }
+
+    /// The last warnings and errors of its log.
+    pub(super) fn warnings(&self) -> String {
+        let is_told = |line: &str| [" WARN ", " ERROR "].iter().any(|level| line.contains(level));
+        // These come by the dozen while a server is away, and it is known when that was.
+        let is_of_outage = |line: &str| line.contains("no connection") || line.contains("cannot");
+        last_lines(&self.log(), 20, |line| is_told(line) && !is_of_outage(line))
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("belfry.log")).unwrap_or_default()
     }
 
     /// Where it listens, also while it does not run.
@@ -163,4 +173,10 @@ impl ClusterWorker {
         });
         Ok(engine)
     }
+}
+
+/// The last `count` of the lines of `log` that `is_wanted`.
+fn last_lines(log: &str, count: usize, is_wanted: impl Fn(&str) -> bool) -> String {
+    let lines: Vec<&str> = log.lines().filter(|line| is_wanted(line)).collect();
+    lines.iter().skip(lines.len().saturating_sub(count)).copied().collect::<Vec<_>>().join("\n")
 }

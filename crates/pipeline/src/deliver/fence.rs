@@ -47,6 +47,9 @@ pub(super) struct FencedReports<'a> {
 
 /// How soon deliveries that could not be begun are tried again.
 const REFUSED_DELAY: Duration = Duration::from_secs(1);
+/// To the next request for a mark that was not granted because this worker was overdue. It renews its lease or is reaped in about
+/// [`limits::WORKER_BEAT`].
+const OVERDUE_WAIT: Duration = Duration::from_millis(200);
 
 // === impl ChunkFence ===
 
@@ -74,7 +77,13 @@ impl<'a> ChunkFence<'a> {
             match self.mark_to(end).await {
                 Ok(Begun::Granted) => self.begun.set(end),
                 // The rest of the chunk belongs to who holds it now.
-                Ok(Begun::Stale) => self.is_refused.set(true),
+                Ok(Begun::Stale) => {
+                    let (chunk, epoch) = (self.chunk.id.0, self.chunk.epoch.0);
+                    tracing::warn!(chunk, epoch, "not begun: the chunk moved on");
+                    self.is_refused.set(true);
+                }
+                // Without a mark this run may not report, and the worker may go on: then nobody else would send the chunk.
+                Ok(Begun::Overdue) => tokio::time::sleep(OVERDUE_WAIT).await,
                 // Whether the mark was written is not known, so nothing is sent on it.
                 Err(error) => {
                     tracing::error!(%error, "nothing was sent: it cannot be marked as begun");

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use channel::Fence as _;
 use flow::{Clock, Fixed, Gate};
@@ -78,6 +79,32 @@ async fn a_mark_rises_slice_by_slice_up_to_what_was_asked_for() {
     assert_eq!(beside(&fence, fence.begin(999)).await, Ok(()));
     assert_eq!(store.marks().last(), Some(&999));
     assert!(fence.last_asked().now_or_never().is_some());
+}
+
+/// A store whose worker is overdue for the first requests.
+#[derive(Debug, Default)]
+struct OverdueFirst {
+    store: Rising,
+    requests: AtomicUsize,
+}
+
+#[async_trait]
+impl Begin for OverdueFirst {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) < 3 {
+            return Ok(vec![Begun::Overdue; marks.len()]);
+        }
+        self.store.begin(marks).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_overdue_asks_again_until_it_is_not() {
+    let store = OverdueFirst::default();
+    let chunk = chunk(Clock::starting_at(CLOCK_START), 1_000);
+    let fence = ChunkFence::new(&store, &chunk);
+    assert_eq!(beside(&fence, fence.begin(0)).await, Ok(()));
+    assert_eq!((store.store.marks(), store.requests.into_inner()), (vec![127], 4));
 }
 
 #[tokio::test(start_paused = true)]

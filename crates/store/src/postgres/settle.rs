@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
-use notification::{ChunkId, Guarantee, OutcomeGroup, Settlement, Timestamp};
+use notification::{ChunkId, Epoch, Guarantee, OutcomeGroup, Settlement, Timestamp};
 
 use super::columns::{chunk_at, select_chunk};
 use super::suppress::SuppressionReport;
@@ -81,6 +81,7 @@ impl WriterRequest for BeginDeliveries {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
         let mut chunks = transaction.lock_held(&ids).await?;
+        let overdue = transaction.overdue_among(&self.0, &chunks).await?;
         let guarantees = transaction.guarantees(chunks.values()).await?;
         let mut answers = Vec::with_capacity(self.0.len());
         let (mut marked, mut throughs) = (Vec::new(), Vec::new());
@@ -89,7 +90,8 @@ impl WriterRequest for BeginDeliveries {
                 .get_mut(&mark.chunk)
                 .filter(|chunk| chunk.epoch == mark.epoch && chunk.lease_until.is_some());
             let Some(chunk) = chunk else {
-                answers.push(Begun::Stale);
+                let is_overdue = overdue.contains(&(mark.chunk, mark.epoch));
+                answers.push(if is_overdue { Begun::Overdue } else { Begun::Stale });
                 continue;
             };
             if guarantees.get(&chunk.batch) == Some(&Guarantee::AtMostOnce) {
@@ -131,6 +133,28 @@ impl Transaction<'_> {
         let rows = self.rows(select, &[&ids, &worker]).await?;
         let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
         Ok(chunks.collect::<Result<_, _>>()?)
+    }
+
+    /// The claims of `marks` that are this process's own and not among the chunks that it `held`: its lease on itself was over when
+    /// those were looked for. It is about to renew it, or another process to end its claims; to call them stale would leave
+    /// their chunks to nobody until the leases end.
+    async fn overdue_among(
+        &mut self,
+        marks: &[Mark],
+        held: &HashMap<ChunkId, ChunkRow>,
+    ) -> Result<HashSet<(ChunkId, Epoch)>, Failure> {
+        let others = marks.iter().filter(|mark| !held.contains_key(&mark.chunk));
+        let ids: Vec<i64> = others.map(|mark| mark.chunk.0.cast_signed()).collect();
+        if ids.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let select = select_chunk!(
+            "FROM chunk WHERE id = ANY($1) AND worker = $2 AND lease_until IS NOT NULL"
+        );
+        let worker = self.state.membership.borrow().worker;
+        let rows = self.rows(select, &[&ids, &worker]).await?;
+        let claim = |row| chunk_at(row).map(|chunk| (chunk.id, chunk.epoch));
+        Ok(rows.iter().map(claim).collect::<Result<_, _>>()?)
     }
 
     /// Under which guarantee the batches of `chunks` were accepted.

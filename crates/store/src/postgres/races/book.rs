@@ -232,7 +232,7 @@ impl Book {
         (called, before): (u64, Option<u16>),
         answer: Begun,
     ) {
-        if answer == Begun::Stale {
+        if answer != Begun::Granted {
             return self.begun_in_vain(mark, before);
         }
         self.check_current("begun", (mark.chunk, mark.epoch), called);

@@ -1,6 +1,6 @@
 //! Interleavings that were found once, or are promised, played on purpose.
 
-use notification::{Disposition, OutcomeGroup, Settlement, State};
+use notification::{Disposition, Epoch, Guarantee, OutcomeGroup, Settlement, State};
 
 use super::super::membership::depart;
 use super::super::{broadcast, cancel, claim, ingest, reap, requeue, settle};
@@ -12,8 +12,8 @@ use super::finish::STRANDED;
 use super::schedule::Schedule;
 use crate::conformance::{BroadcastShape, Shape, at, claim_request, name};
 use crate::{
-    Admission, BroadcastOpened, ClaimRequest, Ending, ReadStore as _, RecipientGroup, Requeued,
-    StoreError,
+    Admission, Begun, BroadcastOpened, ClaimRequest, Ending, Mark, ReadStore as _, RecipientGroup,
+    Requeued, StoreError,
 };
 
 /// How often the two processes meet, each time in another order of statements.
@@ -124,6 +124,35 @@ async fn a_chunk_that_is_locked_when_its_lease_ends_is_looked_at_again_soon() {
     schedule.cluster.control.client.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(schedule.through(claim(61_000)).await.unwrap().chunks.len(), 1);
     drop(work);
+}
+
+/// As after an outage of the server, when work goes on before the worker has said that it is alive.
+#[tokio::test]
+async fn what_an_overdue_worker_holds_is_begun_when_it_has_renewed_its_lease() {
+    let mut cluster = Cluster::start().await;
+    let mut schedule = Schedule::begin(&mut cluster, 1).await;
+    let shape = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
+    let ingest = schedule.caller().ingest_like(0, &shape);
+    schedule.interleave(vec![ingest]).await;
+    schedule.cluster.give_all(&schedule.engines[0]).await;
+    let [work, other] = [0, 1].map(|engine: usize| schedule.engines[engine].work.clone());
+    let claimed = schedule.through(work.run(claim::ClaimChunks(claim_request(0)))).await.unwrap();
+    let (chunk, through) = (&claimed.chunks[0], 0);
+    let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through };
+    let begin = |mark| work.run(settle::BeginDeliveries(vec![mark]));
+    for expect in [Begun::Granted, Begun::Stale] {
+        schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
+        assert_eq!(schedule.through(begin(mark)).await.unwrap(), [Begun::Overdue]);
+        let old = Mark { epoch: Epoch(chunk.epoch.0 - 1), ..mark };
+        assert_eq!(schedule.through(begin(old)).await.unwrap(), [Begun::Stale]);
+        if expect == Begun::Stale {
+            schedule.through(other.run(reap::ReapWorker { now: at(1) })).await.unwrap();
+        }
+        schedule.cluster.happen(Event::Beat(0), &schedule.engines).await;
+        assert_eq!(schedule.through(begin(mark)).await.unwrap(), [expect]);
+    }
+    drop((work, other));
+    schedule.conclude().await.unwrap();
 }
 
 /// The server gives the number of the transaction that it lost to the next one. That of another session is committed, or
