@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 
 use flow::Pass;
@@ -124,7 +125,15 @@ async fn drive_with<'job, Make, Attempting>(
         // Nothing that is known stays here while the loop sleeps. And a full batch leaves before more is started, so a
         // settle that cannot keep up holds new attempts back.
         if !reports.is_empty() {
-            job.reports.report(std::mem::take(&mut reports)).await;
+            let mut reporting = pin!(job.reports.report(std::mem::take(&mut reports)));
+            // Answers that come meanwhile end their attempts: the wait for settle is no latency of the provider.
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut reporting => break,
+                    Some(report) = under_way.next(), if reports.len() < limits::REPORT_ITEMS => reports.push(report),
+                }
+            }
             continue;
         }
         if next.is_none() && under_way.is_empty() {

@@ -102,6 +102,23 @@ async fn a_settle_that_does_not_keep_up_stops_the_starts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempts_end_while_settle_takes_the_reports_of_others() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 5), Gate::new(Box::new(Fixed(10))));
+    let settle = SettleDouble::new(0);
+    let driving = drive(job(&chunk, &gate, &settle, clock), async |delivery: &Delivery| {
+        tokio::time::sleep(Duration::from_millis(u64::from(delivery.index))).await;
+        accepted()
+    });
+    let mut driving = std::pin::pin!(driving);
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut driving).await.is_err());
+    assert_eq!(gate.in_flight(), 0, "their places are free");
+    settle.batches.add_permits(2);
+    driving.await;
+    assert_eq!((&*settle.sizes.borrow(), settle.verdicts().len()), (&vec![1, 4], 5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_panics_costs_its_own_delivery() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 3), Gate::new(Box::new(Fixed(10))));
