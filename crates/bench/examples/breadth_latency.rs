@@ -3,7 +3,8 @@
 //! Two engines beside each other, one on an empty store, one on a store with COUNT notifications to COUNT destinations
 //! that are due tomorrow. One urgent notification at a time is posted to each in turn, and waited for until it is settled.
 //! The waiting ones are written straight into the tables, as copies of one that came in by the API: three million by the
-//! API would take an hour. Prints both latencies, and how long the engines took to start.
+//! API would take an hour. Prints both latencies, how long the engines took to start, the memory that they took, and how long
+//! `/metrics` and `/v1/status` take.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,10 @@ use testbed::postgres::{Database, Postgres, PostgresOptions};
 const PAUSE: Duration = Duration::from_millis(20);
 /// Before those that count: statements are prepared, connections are open.
 const WARM_UP: u64 = 20;
+/// What an operator looks at.
+const PAGES: [&str; 2] = ["/metrics", "/v1/status"];
+/// How often each page is asked for.
+const LOOKS: usize = 20;
 /// A waiting one is due so much later than it is written.
 const DUE_IN: Duration = Duration::from_hours(24);
 
@@ -40,6 +45,9 @@ struct Subject {
 struct Latencies {
     started_us: u128,
     settled_us: Vec<u128>,
+    /// Of each of [`PAGES`].
+    pages_us: [Vec<u128>; PAGES.len()],
+    memory_bytes_max: u64,
 }
 
 fn main() -> Result<()> {
@@ -90,7 +98,18 @@ fn main() -> Result<()> {
             }
         }
     }
-    for engine in &mut engines {
+    for (caller, latencies) in callers.iter_mut().zip(&mut measured) {
+        for (page, times) in PAGES.iter().zip(&mut latencies.pages_us) {
+            for _ in 0..LOOKS {
+                let from = clock.monotonic();
+                let (status, answer) = caller.request("", &format!("GET {page}"), "")?;
+                ensure!(status == 200, "{page}: {status} {answer}");
+                times.push(from.elapsed().as_micros());
+            }
+        }
+    }
+    for (engine, latencies) in engines.iter_mut().zip(&mut measured) {
+        latencies.memory_bytes_max = engine.usage()?.memory_bytes_max;
         engine.stop()?;
     }
     report(&kind, count, measured)
@@ -107,15 +126,17 @@ fn report(kind: &str, count: u64, measured: [Latencies; 2]) -> Result<()> {
     let mut medians = Vec::new();
     let mut out = std::io::stdout();
     for (name, mut latencies) in ["empty", "broad"].into_iter().zip(measured) {
-        latencies.settled_us.sort_unstable();
-        let all = &latencies.settled_us;
-        let at = |share: usize| all.get((all.len() - 1) * share / 100).copied().unwrap_or(0);
-        ensure!(!all.is_empty(), "nothing was measured");
-        let (p50, p99, started) = (at(50), at(99), latencies.started_us / 1_000);
+        let settled = &mut latencies.settled_us;
+        let (p50, p99) = (percentile(settled, 50)?, percentile(settled, 99)?);
+        let (started, memory) = (latencies.started_us / 1_000, latencies.memory_bytes_max >> 20);
         writeln!(
             out,
-            "{kind}, {name}: POST to settled p50 {p50} us, p99 {p99} us; started in {started} ms"
+            "{kind}, {name}: POST to settled p50 {p50} us, p99 {p99} us; started in {started} ms; at most {memory} MiB"
         )?;
+        for (page, times) in PAGES.iter().zip(&mut latencies.pages_us) {
+            let (p50, max) = (percentile(times, 50)?, percentile(times, 100)?);
+            writeln!(out, "{kind}, {name}: GET {page} p50 {p50} us, at most {max} us")?;
+        }
         medians.push(p50);
     }
     if let [empty, broad] = *medians {
@@ -123,6 +144,12 @@ fn report(kind: &str, count: u64, measured: [Latencies; 2]) -> Result<()> {
         writeln!(out, "{kind}, {count} waiting: p50 is {percent} % of the empty store's")?;
     }
     Ok(())
+}
+
+fn percentile(times: &mut [u128], percent: usize) -> Result<u128> {
+    times.sort_unstable();
+    let place = times.len().saturating_sub(1) * percent / 100;
+    times.get(place).copied().context("nothing was measured")
 }
 
 // === impl Subject ===
