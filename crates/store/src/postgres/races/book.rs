@@ -22,6 +22,8 @@ pub(super) struct Book {
     pub(super) accepted: BTreeSet<NotificationId>,
     /// Notifications that were answered as ended, how, and when that was answered.
     pub(super) ended: BTreeMap<NotificationId, (State, u64)>,
+    /// Marks that were refused for good, and the workers that asked.
+    pub(super) refused: Vec<(Mark, u64)>,
     /// Notifications that were too late to be cancelled.
     pub(super) too_late: BTreeSet<NotificationId>,
     /// The answers to each key: whose content, and whether it was the first.
@@ -233,6 +235,7 @@ impl Book {
         answer: Begun,
     ) {
         if answer != Begun::Granted {
+            self.refused.extend((answer == Begun::Stale).then_some((mark, chunk.worker)));
             return self.begun_in_vain(mark, before);
         }
         self.check_current("begun", (mark.chunk, mark.epoch), called);

@@ -7,6 +7,7 @@ use notification::{
     BroadcastId, ByteString, Chunk, ChunkId, Disposition, Epoch, NotificationId, OutcomeGroup,
     Settlement, State,
 };
+use tokio_postgres::types::ToSql;
 
 use super::super::release::Releaser;
 use super::super::writer_state::Membership;
@@ -17,7 +18,7 @@ use super::controls::ONLY_ONE;
 use super::feed;
 use super::schedule::Schedule;
 use crate::conformance::{at, name};
-use crate::{Change, ClaimRequest, EventPosition, Filter, History, ReadStore as _};
+use crate::{Change, ClaimRequest, EventPosition, Filter, History, Mark, ReadStore as _};
 
 /// More than one schedule makes.
 const HISTORIES: usize = 1_000;
@@ -38,6 +39,9 @@ const OTHERS_ARE_DEAD: &str = "UPDATE worker SET alive_until = clock_timestamp()
      CASE WHEN id = $1 THEN interval '1 hour' ELSE interval '-1 second' END";
 const NOT_HELD: &str = "SELECT * FROM unnest($1::int8[], $2::int8[]) AS claim (id, epoch) WHERE NOT EXISTS ( \
      SELECT FROM chunk WHERE chunk.id = claim.id AND chunk.epoch = claim.epoch AND lease_until IS NOT NULL)";
+const STILL_ITS_OWN: &str = "SELECT chunk.id, chunk.epoch FROM chunk \
+     JOIN unnest($1::int8[], $2::int8[], $3::int8[], $4::int4[]) AS mark (id, epoch, worker, through) USING (id, epoch, worker) \
+     WHERE lease_until IS NOT NULL AND coalesce(begun_through, -1) < through";
 const PUT_ASIDE: &str = "SELECT count(*) FROM outbox_rejected";
 const WORKERS: &str = "SELECT count(*) FROM worker";
 
@@ -48,6 +52,7 @@ impl Schedule<'_> {
     pub(super) async fn compare(&mut self) {
         self.compare_what_was_too_late().await;
         self.compare_claims().await;
+        self.compare_refused_marks().await;
         if !self.book.broadcasts.is_empty() {
             // Between slices, too.
             self.audit().await;
@@ -89,6 +94,25 @@ impl Schedule<'_> {
         for row in self.cluster.control.client.query(&statement, &[&ids, &epochs]).await.unwrap() {
             let (chunk, epoch): (i64, i64) = (row.get(0), row.get(1));
             self.book.find(format!("chunk {chunk} was claimed in epoch {epoch}, and is not"));
+        }
+    }
+
+    /// Whether a mark was refused for good to the worker that holds the claim still: it would not send, and nobody else would.
+    async fn compare_refused_marks(&mut self) {
+        let refused = std::mem::take(&mut self.book.refused);
+        let of = |number: fn(&(Mark, u64)) -> i64| refused.iter().map(number).collect::<Vec<_>>();
+        let ids = of(|(mark, _)| mark.chunk.0.cast_signed());
+        let epochs = of(|(mark, _)| i64::from(mark.epoch.0));
+        let workers = of(|(_, worker)| worker.cast_signed());
+        let throughs: Vec<i32> = refused.iter().map(|(mark, _)| i32::from(mark.through)).collect();
+        let control = &self.cluster.control;
+        let statement = control.prepared(STILL_ITS_OWN).await.unwrap();
+        let marks: [&(dyn ToSql + Sync); 4] = [&ids, &epochs, &workers, &throughs];
+        for row in control.client.query(&statement, &marks).await.unwrap() {
+            let (chunk, epoch): (i64, i64) = (row.get(0), row.get(1));
+            self.book.find(format!(
+                "a mark of chunk {chunk} in epoch {epoch} was refused to its holder"
+            ));
         }
     }
 
