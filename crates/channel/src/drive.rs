@@ -236,7 +236,7 @@ where
         let finished = match tokio::time::timeout(pace.timeout, guarded).await {
             Ok(Ok(finished)) => finished,
             Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
-            Err(_elapsed) => Attempt::lost("no answer in time"),
+            Err(_elapsed) => over_time(job, delivery.index),
         };
         let at = job.clock.wall();
         if let Some(is_answer) = is_answer(&finished.report) {
@@ -245,6 +245,15 @@ where
         pass.finish(finished.signal, finished.timing, at);
         (delivery.index, finished.report)
     }
+}
+
+/// An attempt that took too long. One that is not begun has waited for its mark, while the store was away: it was not sent, and is
+/// not in doubt.
+fn over_time(job: &Job<'_>, index: u16) -> Attempt {
+    if job.fence.is_some_and(|fence| !fence.is_begun(index)) {
+        return Attempt::not_started(Report::HandedBack { after: Duration::ZERO });
+    }
+    Attempt::lost("no answer in time")
 }
 
 #[cfg(test)]

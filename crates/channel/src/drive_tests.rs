@@ -14,7 +14,7 @@ use flow::{Clock, Fixed, Gate, Quota, WorkerDeadline};
 use notification::{Answer, Chunk, Verdict, sample};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{LaneQuota, Reports, timestamp};
+use crate::{Fence, LaneQuota, Reports, timestamp};
 
 const NOW: Duration = Duration::from_hours(500_000);
 
@@ -150,6 +150,39 @@ async fn an_attempt_over_time_is_unknown_and_holds_no_other_up() {
     assert_eq!(verdicts[0], Verdict::Unknown);
     assert_eq!(verdicts[1..], vec![Verdict::Accepted; 39]);
     assert_eq!(clock.monotonic() - started, limits::ATTEMPT_TIMEOUT);
+}
+
+/// Begins the first delivery, and no other.
+#[derive(Debug)]
+struct BeginsFirst;
+
+#[async_trait(?Send)]
+impl Fence for BeginsFirst {
+    fn is_begun(&self, index: u16) -> bool {
+        index == 0
+    }
+
+    async fn begin(&self, index: u16) -> Result<(), Report> {
+        if self.is_begun(index) { Ok(()) } else { std::future::pending().await }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_its_mark_for_too_long_was_not_sent() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 2), Gate::new(Box::new(Fixed(10))));
+    let settle = SettleDouble::new(100);
+    let fenced = Job { fence: Some(&BeginsFirst), ..job(&chunk, &gate, &settle, clock) };
+    drive(fenced, async |delivery: &Delivery| {
+        BeginsFirst.begin(delivery.index).await.unwrap();
+        std::future::pending().await
+    })
+    .await;
+    let reports = settle.reports.borrow();
+    assert_eq!(reports[&1], Report::HandedBack { after: Duration::ZERO });
+    assert!(
+        matches!(&reports[&0], Report::Attempted(answer) if answer.verdict == Verdict::Unknown)
+    );
 }
 
 #[tokio::test(start_paused = true)]
