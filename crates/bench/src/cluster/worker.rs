@@ -119,12 +119,12 @@ impl ClusterWorker {
         bail!("{} ended by itself with {status}; its log ends with:\n{end}", self.name)
     }
 
-    /// The last warnings and errors of its log.
+    /// The last warnings and errors of its log, but for those that come by the dozen while a server is away.
     pub(super) fn warnings(&self) -> String {
-        let is_told = |line: &str| [" WARN ", " ERROR "].iter().any(|level| line.contains(level));
-        // These come by the dozen while a server is away, and it is known when that was.
         let is_of_outage = |line: &str| line.contains("no connection") || line.contains("cannot");
-        last_lines(&self.log(), 20, |line| is_told(line) && !is_of_outage(line))
+        let is_told =
+            |line: &str| line.contains(" ERROR ") || line.contains(" WARN ") && !is_of_outage(line);
+        last_lines(&self.log(), 20, is_told)
     }
 
     fn log(&self) -> String {
