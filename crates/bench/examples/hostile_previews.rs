@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::tenants::{FIRST_KEY, SECOND_KEY};
 use bench::workload::token;
-use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess, tenants};
+use bench::{EngineProcess, LoadCaller, SimulatorProcess, tenants};
 use flow::Clock;
 use testbed::{Postgres, PostgresOptions};
 
@@ -67,16 +67,8 @@ fn main() -> Result<()> {
     let database = postgres.as_ref().map(Postgres::create_database).transpose()?;
     let directory = tempfile::tempdir()?;
     let simulator = SimulatorProcess::start(&binary, directory.path(), &[])?;
-    let settings = EngineSettings {
-        binary: &binary,
-        directory: directory.path(),
-        listen: "127.0.0.1:0",
-        environment: &[tenants::keys()],
-        role: EngineRole::Serve,
-        store: database.as_ref().map(testbed::Database::url),
-        queue: None,
-    };
-    let mut engine = EngineProcess::start(settings, &simulator.ready)?;
+    let store = database.as_ref().map(testbed::Database::url);
+    let mut engine = tenants::start_engine(&binary, directory.path(), &simulator, store)?;
     let address = engine.listen().to_owned();
 
     let (seen, _) = phase(&address, side_phase, &[])?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::workload::token;
-use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess, tenants};
+use bench::{EngineProcess, LoadCaller, SimulatorProcess, tenants};
 use flow::Clock;
 use testbed::{Postgres, PostgresOptions};
 
@@ -36,16 +36,8 @@ fn main() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let flags = ["--latency".to_owned(), format!("{latency}ms")];
     let simulator = SimulatorProcess::start(&binary, directory.path(), &flags)?;
-    let settings = EngineSettings {
-        binary: &binary,
-        directory: directory.path(),
-        listen: "127.0.0.1:0",
-        environment: &[tenants::keys()],
-        role: EngineRole::Serve,
-        store: database.as_ref().map(testbed::Database::url),
-        queue: None,
-    };
-    let mut engine = EngineProcess::start(settings, &simulator.ready)?;
+    let store = database.as_ref().map(testbed::Database::url);
+    let mut engine = tenants::start_engine(&binary, directory.path(), &simulator, store)?;
     let mut out = std::io::stdout().lock();
     let alone = measure(&engine, time)?;
     writeln!(out, "alone                       {alone}")?;

@@ -1,11 +1,13 @@
 //! Two tenants of one engine, and how long one of them waits.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use flow::Clock;
 
 use crate::caller::LoadCaller;
+use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::workload::token;
 
 /// The API key of the tenant `first`, who also sees what concerns both.
@@ -33,9 +35,26 @@ pub struct Waited {
     pub settled: Duration,
 }
 
-/// The setting that gives an engine both keys, as an environment variable.
-pub fn keys() -> (String, String) {
-    ("BELFRY__SERVER__KEYS".to_owned(), KEYS.to_owned())
+/// Starts an engine with both keys, on the store at the address `store`, or else on a directory of its own.
+///
+/// # Errors
+/// When it does not start.
+pub fn start_engine(
+    binary: &Path,
+    directory: &Path,
+    simulator: &SimulatorProcess,
+    store: Option<&str>,
+) -> Result<EngineProcess> {
+    let settings = EngineSettings {
+        binary,
+        directory,
+        listen: "127.0.0.1:0",
+        environment: &[("BELFRY__SERVER__KEYS".to_owned(), KEYS.to_owned())],
+        role: EngineRole::Serve,
+        store,
+        queue: None,
+    };
+    EngineProcess::start(settings, &simulator.ready)
 }
 
 /// Sends the token of `number` a notification of this priority for [`SECOND_KEY`], and waits until it is delivered. Gives the

@@ -32,8 +32,8 @@ use notification::Ticket;
 
 use crate::{Claims, Store, Take};
 pub use support::{
-    BroadcastShape, Shape, at, claim_all, claim_request, groups, groups_in_turn, name, settle_all,
-    the_books_balance,
+    BroadcastShape, Shape, at, claim_all, claim_by_tenant, claim_request, groups, groups_in_turn,
+    name, settle_all, the_books_balance,
 };
 
 /// A store under test, empty, and whatever must live as long.

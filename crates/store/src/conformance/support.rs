@@ -172,6 +172,15 @@ pub async fn claim_all(store: &dyn Store, millis: i64) -> Vec<Chunk> {
     store.claim(claim_request(millis)).await.expect("claim").chunks
 }
 
+/// Claims everything that is due: of each chunk the tenant and how many deliveries, in order.
+pub async fn claim_by_tenant(store: &dyn Store, millis: i64) -> Vec<(String, usize)> {
+    let claimed = claim_all(store, millis).await;
+    let of = |chunk: &Chunk| (chunk.envelope.lane.tenant.to_string(), chunk.deliveries.len());
+    let mut counts: Vec<_> = claimed.iter().map(of).collect();
+    counts.sort_unstable();
+    counts
+}
+
 pub(super) async fn claim_one(store: &dyn Store, millis: i64) -> Chunk {
     let mut chunks = claim_all(store, millis).await;
     assert_eq!(chunks.len(), 1, "{chunks:?}");
