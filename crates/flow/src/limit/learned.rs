@@ -6,6 +6,8 @@
 //! - *Slow start* grows with every answer until latency rises.
 //! - *Steady*, each window of answers is compared with the latency of the unloaded destination. Above it by more than a twentieth,
 //!   the limit falls in proportion (the gradient of Envoy's and Netflix's limiters); below, it grows by a root of itself.
+//!   More is tolerated where thousands of answers come in a second: there the sender and its machine are a part of the latency,
+//!   which rises long before they can do no more.
 //! - *Draining*, now and then, the limit falls until a lower one does not answer faster: that is the latency of the
 //!   unloaded destination. It happens at the same instants of the wall clock everywhere, so that senders who share a destination
 //!   do not measure each other's queues.
@@ -17,9 +19,10 @@
 
 use std::time::Duration;
 
+use super::growth::{Growth, LEAST, SMALL};
 use super::push_back::PushBack;
 use super::window::{Counts, Level, Window};
-use super::{Limit, Sample, Signal};
+use super::{Limit, Sample, Signal, float};
 
 /// A limit that is learned.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub struct Learned {
     phase: Phase,
     window: Window,
     unloaded: Unloaded,
+    /// How much of the latency may be the sender's own, between 0 and 1.
+    own: f64,
     /// The spread of latencies within windows.
     spread: f64,
     growth: Growth,
@@ -78,19 +83,6 @@ struct Unloaded {
     weight: f64,
 }
 
-/// How fast a steady limit grows.
-#[derive(Debug, Default)]
-struct Growth {
-    /// Windows in a row that were as fast as the unloaded destination.
-    calm: i32,
-    /// Answers without growth that are left.
-    held: usize,
-    /// Times in a row that growth was followed by a queue.
-    failures: u32,
-    /// The limit before it grew, and its latency, if it grew with the last window.
-    from: Option<(f64, f64)>,
-}
-
 const INITIAL: f64 = 1.0;
 /// Answers that first say what the unloaded latency is.
 const FIRST: usize = 4;
@@ -98,14 +90,19 @@ const FIRST: usize = 4;
 const SLOW_START: f64 = 0.6;
 /// Latency above the unloaded one that is no sign of load.
 const TOLERANCE: f64 = 0.05;
-/// Latency above the unloaded one that ends slow start, and that has the unloaded latency measured anew.
-const QUEUE: f64 = 0.2;
-const FAR: f64 = 0.35;
+/// Latency above what is tolerated that ends slow start, and that has the unloaded latency measured anew.
+const QUEUE: f64 = 0.15;
+const FAR: f64 = 0.3;
+/// Answers a second from which on a part of the latency is the sender's own, and at which it is that in full.
+const OWN_FROM: f64 = 2_000.0;
+const OWN_FULL: f64 = 10_000.0;
+/// The sender's own part of the latency: so many seconds are never a sign of load, and beyond them so much more is tolerated.
+const OWN_LATENCY: f64 = 0.03;
+const OWN_TOLERANCE: f64 = 0.25;
 /// Latency above the unloaded one that counts as slow, and so many slow answers more than others that are an alarm.
 const SLOW: f64 = std::f64::consts::LN_2;
 const ALARM: u32 = 32;
-/// Answers of the smallest window, and latencies that are enough to decide by.
-const LEAST: usize = 16;
+/// Latencies that are enough to decide by.
 const TRUSTED: usize = 4;
 /// The most samples that the unloaded latency stands for: so it follows.
 const WEIGHT_MAX: f64 = 1_024.0;
@@ -114,11 +111,6 @@ const DRAIN_EVERY: Duration = Duration::from_secs(10);
 const DRAIN_EVERY_MAX: Duration = Duration::from_hours(1);
 /// One part in so many of all time is spent on it, at most.
 const DRAIN_SHARE: u32 = 20;
-/// Growth that was followed by a queue waits for so many answers, where one more is a large part, and for twice as many each time
-/// that it happens again: a destination that does one thing at a time is rarely asked for two.
-const HELD_SMALL: usize = 512;
-const SMALL: usize = 5;
-const FAILURES_MAX: u32 = 6;
 /// Attempts without an answer that say that the destination is lost, and their share.
 const DROPS: usize = 3;
 const DROPS_SHARE: usize = 5;
@@ -136,6 +128,7 @@ impl Learned {
             phase: Phase::First,
             window: Window::new(FIRST, 0, false),
             unloaded: Unloaded { mean: f64::INFINITY, weight: 0.0 },
+            own: 0.0,
             spread: 0.2,
             growth: Growth::default(),
             push_back: PushBack::default(),
@@ -151,10 +144,11 @@ impl Learned {
     fn answered(&mut self, sample: Sample) {
         if matches!(self.phase, Phase::SlowStart { .. })
             && float(sample.in_flight) >= self.limit / 2.0
+            && !sample.has_waited()
         {
             self.limit = (self.limit + SLOW_START).min(self.max);
         }
-        let seconds = sample.timing.map(|timing| timing.on_wire.as_secs_f64());
+        let seconds = sample.seconds();
         if self.phase == Phase::Steady
             && !self.window.is_of_higher_limit()
             && let Some(seconds) = seconds
@@ -163,7 +157,7 @@ impl Learned {
             return self.drain(sample.in_flight, seconds.ln(), true);
         }
         if self.window.passes(false) {
-            self.window.answered(seconds, sample.in_flight);
+            self.window.answered(&sample);
         } else if let (Phase::Draining(drain), Some(seconds)) = (&mut self.phase, seconds)
             && drain.is_growing
         {
@@ -173,7 +167,7 @@ impl Learned {
 
     /// Whether so many answers are slow that the rest of the window need not be waited for.
     fn is_alarmed(&mut self, seconds: f64) -> bool {
-        let is_slow = seconds.max(1e-6).ln() > self.unloaded.mean + SLOW;
+        let is_slow = seconds.max(1e-6).ln() > self.expected() + SLOW;
         self.slow = if is_slow { self.slow + 1 } else { self.slow.saturating_sub(1) };
         self.slow >= ALARM
     }
@@ -187,6 +181,8 @@ impl Learned {
         self.push_back.ended(self.limit);
         let Some(level) = self.window.level(TRUSTED) else { return self.open(0) };
         self.spread += (level.spread.max(0.01) - self.spread) * 0.3;
+        let rate = self.limit / level.mean.exp();
+        self.own = ((rate - OWN_FROM) / (OWN_FULL - OWN_FROM)).clamp(0.0, 1.0);
         match self.phase {
             Phase::First => {
                 self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
@@ -200,19 +196,19 @@ impl Learned {
     }
 
     fn started(&mut self, level: Level, goal: f64, from: f64, in_flight: usize) {
-        let above = level.mean - self.unloaded.mean;
+        let above = level.mean - self.expected();
         let error = self.error(level.count).hypot(self.error_of_unloaded());
         // Of few, one more is a large part.
-        if above > QUEUE.max(3.0 * error).max(1.2 / self.limit) {
+        if above > (self.tolerance() + QUEUE).max(3.0 * error).max(1.2 / self.limit) {
             self.phase = Phase::Steady;
             self.schedule();
-            let limit = from * (TOLERANCE - above).exp();
-            self.growth.from = Some((from, self.unloaded.mean));
+            let limit = from * (self.tolerance() - above).exp();
+            self.growth.from = Some((from, self.expected()));
             let _former = self.growth.fail(self.limit, level.mean, error);
             return self.set(limit, in_flight);
         }
         // Within the noise; a queue that has begun to grow is not.
-        if above < 2.0 * error {
+        if level.mean - self.unloaded.mean < 2.0 * error {
             self.unloaded.pool(level);
         }
         self.phase = Phase::SlowStart { goal, from: self.limit };
@@ -224,25 +220,25 @@ impl Learned {
     }
 
     fn steady(&mut self, level: Level, counts: Counts, in_flight: usize) {
-        // A limit that is not used learns nothing.
-        if float(counts.peak) < 0.9 * self.limit.floor() {
+        // A limit that is not used learns nothing; nor does one of which a part waits for streams.
+        if float(counts.peak) < 0.9 * self.limit.floor() || 2 * counts.waited > counts.ended {
             return self.open(0);
         }
-        let above = level.mean - self.unloaded.mean;
+        let above = level.mean - self.expected();
         let error = self.error(level.count);
-        if above < -4.5 * error.max(0.02) {
+        if level.mean - self.unloaded.mean < -4.5 * error.max(0.02) {
             self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
         }
-        let excess = above - error - TOLERANCE;
-        if excess > QUEUE - TOLERANCE
+        let excess = above - error - self.tolerance();
+        if excess > QUEUE
             && let Some(former) = self.growth.fail(self.limit, level.mean, error)
         {
             return self.set(former, in_flight);
         }
-        if excess > FAR - TOLERANCE && self.is_suspect {
+        if excess > FAR && self.is_suspect {
             return self.drain(in_flight, level.mean, false);
         }
-        if excess > FAR - TOLERANCE {
+        if excess > FAR {
             self.is_suspect = true;
             return self.open(0);
         }
@@ -252,7 +248,7 @@ impl Learned {
         {
             return self.drain(in_flight, level.mean, false);
         }
-        let is_calm = 2.0 * above < error + TOLERANCE;
+        let is_calm = 2.0 * above < error + self.tolerance();
         self.growth.heed(self.limit, excess, is_calm);
         let grown = self.growth.next(self.limit, level, counts.ended);
         let limit = self.limit * (-excess.max(0.0)).exp() + grown;
@@ -270,7 +266,7 @@ impl Learned {
 
     fn step_down(&mut self, drain: Drain, in_flight: usize) {
         // What the latency says, if it is a queue.
-        let to = (self.unloaded.mean - drain.from_level).exp().clamp(0.1, DRAIN_TO);
+        let to = (self.expected() - drain.from_level).exp().clamp(0.1, DRAIN_TO);
         self.phase = Phase::Draining(drain);
         let limit = self.limit.floor() * to;
         self.set(if limit > 3.0 { limit.ceil() } else { limit.floor() }, in_flight);
@@ -305,9 +301,9 @@ impl Learned {
             self.unloaded.pool(level);
         }
         // Steps that were followed by a further one had a queue: the last of them tells how long it was.
-        let queue = drain.from_level - self.unloaded.mean;
-        if queue > 2.0 * TOLERANCE + error {
-            self.set(drain.from * (TOLERANCE - queue).exp(), in_flight);
+        let queue = drain.from_level - self.expected();
+        if queue > self.tolerance() + TOLERANCE + error {
+            self.set(drain.from * (self.tolerance() - queue).exp(), in_flight);
         } else {
             self.set(drain.before, in_flight);
         }
@@ -366,6 +362,15 @@ impl Learned {
             Phase::Steady if limit < SMALL => quiet.max(LEAST / 2),
             Phase::Steady => limit.max(LEAST).max(quiet),
         }
+    }
+
+    /// The latency that is no sign of load.
+    fn expected(&self) -> f64 {
+        self.unloaded.mean.max((self.own * OWN_LATENCY).ln())
+    }
+
+    fn tolerance(&self) -> f64 {
+        TOLERANCE + self.own * OWN_TOLERANCE
     }
 
     /// The standard error of the mean of so many latencies; some are left out of it.
@@ -439,54 +444,4 @@ impl Unloaded {
         self.mean += (level.mean - self.mean) * count / (count + self.weight);
         self.weight = (self.weight + count).min(WEIGHT_MAX);
     }
-}
-
-// === impl Growth ===
-
-impl Growth {
-    /// A window had a queue. If the limit grew before it, gives the limit to return to; the next growth waits twice as long.
-    fn fail(&mut self, limit: f64, level: f64, error: f64) -> Option<f64> {
-        let (former, former_level) = self.from.take()?;
-        // A queue of its own grows by as much as the limit.
-        let expected = (limit.floor() / former.floor()).ln();
-        if expected <= 0.0 || level - former_level < (expected / 2.0).max(4.0 * error) {
-            return None;
-        }
-        self.wait(former);
-        Some(former)
-    }
-
-    fn wait(&mut self, limit: f64) {
-        self.failures = (self.failures + 1).min(FAILURES_MAX);
-        // Where one more is a large part, each try is felt.
-        self.held = if limit < float(SMALL) { HELD_SMALL } else { LEAST } << self.failures;
-        self.calm = 0;
-    }
-
-    /// A window with `limit` was slower than the unloaded destination by `excess` more than is tolerated.
-    fn heed(&mut self, limit: f64, excess: f64, is_calm: bool) {
-        if excess <= 0.0 && self.from.is_some_and(|(from, _)| from.floor() < limit.floor()) {
-            self.failures = 0;
-        }
-        self.calm = if is_calm { self.calm + 1 } else { 0 };
-    }
-
-    /// What a steady `limit` gains with a window of `ended` answers at `level`.
-    fn next(&mut self, limit: f64, level: Level, ended: usize) -> f64 {
-        self.from = (self.held == 0).then_some((limit, level.mean));
-        if self.held > 0 {
-            self.held = self.held.saturating_sub(ended);
-            return 0.0;
-        }
-        // Noise hides a longer queue, and what is unequal about measurements of the unloaded latency weighs less beside it.
-        let step = 0.5 * limit.cbrt() * (1.0 + 6.0 * level.spread);
-        // After some calm windows the knee is far off.
-        let faster = 1.6f64.powi((self.calm - 4).clamp(0, 20));
-        (step * faster).min(0.25 * limit)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of attempts")]
-fn float(count: usize) -> f64 {
-    count as f64
 }

@@ -1,5 +1,6 @@
 //! How many attempts may be under way to one destination.
 
+mod growth;
 mod learned;
 mod push_back;
 mod window;
@@ -59,6 +60,20 @@ pub trait Limit: fmt::Debug {
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed(pub usize);
 
+// === impl Sample ===
+
+impl Sample {
+    /// Seconds on the wire.
+    fn seconds(&self) -> Option<f64> {
+        self.timing.map(|timing| timing.on_wire.as_secs_f64())
+    }
+
+    /// Whether it waited for a stream or a connection for a time that matters: what the limit allows is more than there are.
+    fn has_waited(&self) -> bool {
+        self.timing.is_some_and(|timing| 4 * timing.waited > timing.on_wire)
+    }
+}
+
 // === impl Fixed ===
 
 impl Limit for Fixed {
@@ -68,4 +83,9 @@ impl Limit for Fixed {
     }
 
     fn learn(&mut self, _sample: Sample) {}
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of attempts")]
+fn float(count: usize) -> f64 {
+    count as f64
 }

@@ -1,5 +1,7 @@
 //! The samples between two decisions of a learned limit.
 
+use super::Sample;
+
 /// What came back since a limit was last changed, as far as it was sent under that limit.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -20,6 +22,8 @@ pub(super) struct Counts {
     pub(super) ended: usize,
     pub(super) pushed_back: usize,
     pub(super) dropped: usize,
+    /// Answers to attempts that waited for a stream or a connection.
+    pub(super) waited: usize,
     /// The most that were under way.
     pub(super) peak: usize,
 }
@@ -66,11 +70,12 @@ impl Window {
         self.is_lower && self.stale > 0
     }
 
-    /// An answer that took `seconds`, beside `in_flight` under way.
-    pub(super) fn answered(&mut self, seconds: Option<f64>, in_flight: usize) {
+    /// An answer.
+    pub(super) fn answered(&mut self, sample: &Sample) {
         self.counts.ended += 1;
-        self.counts.peak = self.counts.peak.max(in_flight);
-        if let Some(seconds) = seconds
+        self.counts.waited += usize::from(sample.has_waited());
+        self.counts.peak = self.counts.peak.max(sample.in_flight);
+        if let Some(seconds) = sample.seconds()
             && self.counts.ended.is_multiple_of(self.stride)
             && self.latencies.len() < KEPT
         {

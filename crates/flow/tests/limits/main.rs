@@ -57,3 +57,21 @@ fn the_learned_limit_keeps_its_promises() {
     }
     assert!(broken.is_empty(), "not kept, or not what the page says: {broken:#?}");
 }
+
+/// A destination that grants 100 streams: an attempt beyond them waits for one, and is answered as fast as the others then.
+#[test]
+fn what_waits_for_streams_does_not_raise_the_limit() {
+    let mut learned = Learned::new(MAX);
+    let takes = Duration::from_millis(100);
+    for number in 0..200_000u32 {
+        let in_flight = learned.current();
+        let waited = takes.mul_f64((in_flight as f64 / 100.0 - 1.0).max(0.0));
+        learned.learn(Sample {
+            timing: Some(Timing { waited, on_wire: takes }),
+            signal: Signal::Answered,
+            in_flight,
+            at: Duration::from_millis(1) * number,
+        });
+    }
+    assert!((100..=200).contains(&learned.current()), "{}", learned.current());
+}

@@ -11,6 +11,7 @@ const STEADY: Scenario = Scenario {
     counts_from: 10.0,
     takes: 0.1,
     slower: |_| 1.0,
+    crowded: 0.0,
     noise: 0.1,
     tail: 0.0,
     knee: |_| 200,
@@ -42,6 +43,26 @@ fn of_sizes() -> Vec<Scenario> {
             ..named("16 at a time, 1.5 s (mail)")
         },
         Scenario { knee: |_| 1, ..named("one at a time") },
+        Scenario {
+            crowded: 0.3,
+            knee: |_| 4_000,
+            lasts: 60.0,
+            ..named("100 ms, 130 ms beside 4,000 others")
+        },
+        Scenario {
+            takes: 0.01,
+            crowded: 2.0,
+            knee: |_| 1_000,
+            lasts: 60.0,
+            ..named("10 ms, 30 ms beside 1,000 others")
+        },
+        Scenario {
+            takes: 0.001,
+            crowded: 29.0,
+            knee: |_| 1_000,
+            lasts: 60.0,
+            ..named("1 ms, 30 ms beside 1,000 others")
+        },
         Scenario { knee: |_| 3, ..named("three at a time") },
     ]
 }

@@ -20,6 +20,8 @@ pub(crate) struct Scenario {
     /// How long a request takes by itself, and how that changes.
     pub(crate) takes: f64,
     pub(crate) slower: fn(f64) -> f64,
+    /// By how large a part of itself it takes longer when all of the destination's places are taken; beside half as many, by half.
+    pub(crate) crowded: f64,
     /// It varies by this part of itself in both directions; a share of requests take twenty times as long.
     pub(crate) noise: f64,
     pub(crate) tail: f64,
@@ -169,7 +171,9 @@ impl World<'_> {
         let scenario = self.scenario;
         let noise = 1.0 + scenario.noise * (2.0 * self.random.f64() - 1.0);
         let tail = if self.random.f64() < scenario.tail { 20.0 } else { 1.0 };
-        scenario.takes * (scenario.slower)(self.seconds()) * noise * tail
+        let knee = (scenario.knee)(self.seconds()) as f64;
+        let crowded = 1.0 + scenario.crowded * (self.busy as f64 / knee).min(1.0);
+        scenario.takes * (scenario.slower)(self.seconds()) * crowded * noise * tail
     }
 
     fn serve(&mut self, lane: usize, begun: u64) {
@@ -259,7 +263,10 @@ impl World<'_> {
     /// Answers per second that the destination can give.
     fn rate(&self, now: f64) -> f64 {
         let scenario = self.scenario;
-        let takes = scenario.takes * (scenario.slower)(now) * (1.0 + scenario.tail * 19.0);
+        let takes = scenario.takes
+            * (scenario.slower)(now)
+            * (1.0 + scenario.crowded)
+            * (1.0 + scenario.tail * 19.0);
         let rate = (scenario.knee)(now) as f64 / takes;
         let offered = scenario.offered.map(|each| each * scenario.lanes as f64);
         offered.map_or(rate, |offered| rate.min(offered))
@@ -299,6 +306,8 @@ impl World<'_> {
         let sum: f64 = answers.iter().sum();
         let squares: f64 = answers.iter().map(|count| count * count).sum();
         self.now = 0;
+        // Without a queue, at the load that gives the full rate.
+        self.busy = (self.scenario.knee)(0.0);
         let slower = (self.scenario.slower)(0.0);
         let mut unloaded: Vec<f64> = (0..20_000).map(|_| self.draw() / slower).collect();
         let unloaded = percentile(&mut unloaded);

@@ -1,0 +1,71 @@
+//! How fast a steady limit grows.
+
+use super::float;
+use super::window::Level;
+
+/// How fast a steady limit grows.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    /// Windows in a row that were as fast as the unloaded destination.
+    calm: i32,
+    /// Answers without growth that are left.
+    held: usize,
+    /// Times in a row that growth was followed by a queue.
+    failures: u32,
+    /// The limit before it grew, and its latency, if it grew with the last window.
+    pub(super) from: Option<(f64, f64)>,
+}
+
+/// Answers of the smallest window.
+pub(super) const LEAST: usize = 16;
+/// Below it one more is a large part.
+pub(super) const SMALL: usize = 5;
+/// Growth of a small limit that was followed by a queue waits for so many answers, and for twice as many each time that it
+/// happens again: a destination that does one thing at a time is rarely asked for two.
+const HELD_SMALL: usize = 512;
+const FAILURES_MAX: u32 = 6;
+
+// === impl Growth ===
+
+impl Growth {
+    /// A window had a queue. If the limit grew before it, gives the limit to return to; the next growth waits twice as long.
+    pub(super) fn fail(&mut self, limit: f64, level: f64, error: f64) -> Option<f64> {
+        let (former, former_level) = self.from.take()?;
+        // A queue of its own grows by as much as the limit.
+        let expected = (limit.floor() / former.floor()).ln();
+        if expected <= 0.0 || level - former_level < (expected / 2.0).max(4.0 * error) {
+            return None;
+        }
+        self.wait(former);
+        Some(former)
+    }
+
+    fn wait(&mut self, limit: f64) {
+        self.failures = (self.failures + 1).min(FAILURES_MAX);
+        // Where one more is a large part, each try is felt.
+        self.held = if limit < float(SMALL) { HELD_SMALL } else { LEAST } << self.failures;
+        self.calm = 0;
+    }
+
+    /// A window with `limit` was slower than the unloaded destination by `excess` more than is tolerated.
+    pub(super) fn heed(&mut self, limit: f64, excess: f64, is_calm: bool) {
+        if excess <= 0.0 && self.from.is_some_and(|(from, _)| from.floor() < limit.floor()) {
+            self.failures = 0;
+        }
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
+    }
+
+    /// What a steady `limit` gains with a window of `ended` answers at `level`.
+    pub(super) fn next(&mut self, limit: f64, level: Level, ended: usize) -> f64 {
+        self.from = (self.held == 0).then_some((limit, level.mean));
+        if self.held > 0 {
+            self.held = self.held.saturating_sub(ended);
+            return 0.0;
+        }
+        // Noise hides a longer queue, and what is unequal about measurements of the unloaded latency weighs less beside it.
+        let step = 0.5 * limit.cbrt() * (1.0 + 6.0 * level.spread);
+        // After some calm windows the knee is far off.
+        let faster = 1.6f64.powi((self.calm - 4).clamp(0, 20));
+        (step * faster).min(0.25 * limit)
+    }
+}
