@@ -199,7 +199,8 @@ impl Learned {
         let above = level.mean - self.expected();
         let error = self.error(level.count).hypot(self.error_of_unloaded());
         // Of few, one more is a large part.
-        if above > (self.tolerance() + QUEUE).max(3.0 * error).max(1.2 / self.limit) {
+        let queued = self.tolerance().max(TOLERANCE + QUEUE);
+        if above > queued.max(3.0 * error).max(1.2 / self.limit) {
             self.phase = Phase::Steady;
             self.schedule();
             let limit = from * (self.tolerance() - above).exp();
