@@ -16,6 +16,7 @@ mod lines;
 mod metrics;
 mod notifications;
 mod operate;
+mod pauses;
 mod problem;
 mod query;
 mod readiness;
@@ -42,6 +43,7 @@ use store::{Operations, ReadStore};
 use tokio::sync::watch;
 
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
+pub use pauses::{PauseAnswer, ResumeAnswer};
 pub use readiness::Readiness;
 pub use server::serve;
 pub use status::{
@@ -169,6 +171,9 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
         .route("/v1/notifications/{id}/requeue", post(requeue::one))
         .route("/v1/requeue", post(requeue::many))
+        .route("/v1/pause", post(pauses::pause))
+        .route("/v1/resume", post(pauses::resume))
+        .route("/v1/pauses", get(pauses::list))
         .route("/v1/preview", post(create::preview))
         .route("/v1/broadcasts", post(broadcasts::create))
         .route("/v1/broadcasts/{id}", get(broadcasts::read))

@@ -59,7 +59,10 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
         standing.get_or_create(&[("state", state)]).set(count);
     }
     now.register("belfry_notifications", "Notifications by where they stand", standing);
-    let due = lag(oldest_due(&shared.reads.lanes().await?), shared.intake.now());
+    let pauses = shared.reads.pauses().await?;
+    let help = "Pauses: tenants, channels and lanes that are not sent until they are resumed";
+    now.register("belfry_pauses", help, count(pauses.len() as u64));
+    let due = lag(oldest_due(&shared.reads.lanes().await?, &pauses), shared.intake.now());
     let help = "For how many seconds the notification that waits longest has been due";
     now.register("belfry_oldest_due_seconds", help, seconds(due));
     let parked = Family::<[(&str, String); 1], Count>::default();

@@ -8,13 +8,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use feed::FeedProgress;
-use notification::{Name, Timestamp};
+use notification::{Name, Pauses, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
     ClusterStatus, LaneEvidence, LaneStatus, ParkedChannel, ReadStore, StoreError, WorkerStatus,
 };
 
 use crate::ApiState;
+use crate::pauses::{PauseAnswer, in_order};
 use crate::problem::Problem;
 use crate::view::{Totals, show};
 
@@ -27,7 +28,7 @@ pub struct StatusAnswer {
     pub started_at: Option<String>,
     /// How many were accepted, and how many are in each state.
     pub totals: Totals,
-    /// The earliest due time of a pending chunk that is not claimed; it may lie ahead.
+    /// The earliest due time of a pending chunk that is not claimed and whose lane is not paused; it may lie ahead.
     pub oldest_due_at: Option<String>,
     /// For how long that has been due: 0 where it lies ahead.
     pub lag_seconds: f64,
@@ -36,6 +37,9 @@ pub struct StatusAnswer {
     /// The pending notifications of channels that this engine does not have; none where the store itself was read.
     #[serde(default)]
     pub parked: Vec<ParkedAnswer>,
+    /// What is not sent until it is resumed.
+    #[serde(default)]
+    pub pauses: Vec<PauseAnswer>,
     /// The feed of the suppression list, where there is one.
     pub suppression_feed: Option<SuppressionFeed>,
     /// Who works; none with the embedded store.
@@ -70,6 +74,9 @@ pub struct LaneAnswer {
     /// Whether it waits for a channel that this engine does not have.
     #[serde(default)]
     pub parked: bool,
+    /// Whether all of it is paused.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// The pending notifications of a channel that is not configured; they are sent when it is again.
@@ -140,9 +147,10 @@ pub(crate) async fn status(State(shared): State<Arc<ApiState>>) -> Result<Respon
     Ok(Json(status).into_response())
 }
 
-/// The earliest due time of a pending chunk that is not claimed; it may lie ahead.
-pub(crate) fn oldest_due(lanes: &[LaneStatus]) -> Option<Timestamp> {
-    lanes.iter().filter_map(|lane| lane.next_due_at).min()
+/// The earliest due time of a pending chunk that is not claimed and whose lane is not paused; it may lie ahead.
+pub(crate) fn oldest_due(lanes: &[LaneStatus], pauses: &Pauses) -> Option<Timestamp> {
+    let lanes = lanes.iter().filter(|status| !pauses.covers_lane(&status.lane));
+    lanes.filter_map(|status| status.next_due_at).min()
 }
 
 /// For how long what is due at `oldest` has been due.
@@ -165,17 +173,18 @@ impl StatusAnswer {
             Some(feed) => Some(FeedProgress::read(reads, feed.clone()).await?),
             None => None,
         };
-        let lanes = reads.lanes().await?;
-        let oldest = oldest_due(&lanes);
+        let (lanes, pauses) = (reads.lanes().await?, reads.pauses().await?);
+        let oldest = oldest_due(&lanes, &pauses);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: started_at.map(show),
             totals: reads.totals().await?.into(),
             oldest_due_at: oldest.map(show),
             lag_seconds: lag(oldest, now).as_secs_f64(),
-            lanes: lanes.into_iter().map(LaneAnswer::from).collect(),
+            lanes: lanes.into_iter().map(|lane| LaneAnswer::new(lane, &pauses)).collect(),
             // The store itself knows of no channels.
             parked: Vec::new(),
+            pauses: in_order(&pauses),
             suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
             cluster: reads.cluster().await?.map(ClusterAnswer::from),
         })
@@ -184,10 +193,11 @@ impl StatusAnswer {
 
 // === impl LaneAnswer ===
 
-impl From<LaneStatus> for LaneAnswer {
-    fn from(status: LaneStatus) -> Self {
+impl LaneAnswer {
+    fn new(status: LaneStatus, pauses: &Pauses) -> Self {
         let LaneEvidence { answered_at, closed_until, limit } = status.evidence;
         Self {
+            paused: pauses.covers_lane(&status.lane),
             channel: show(status.lane.channel),
             destination: show(status.lane.destination),
             priority: show(status.lane.priority),

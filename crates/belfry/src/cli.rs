@@ -12,6 +12,7 @@ use crate::demo::DemoArgs;
 use crate::exit;
 use crate::import::ImportArgs;
 use crate::log::LogArgs;
+use crate::pause::PauseArgs;
 use crate::requeue::RequeueArgs;
 use crate::send::SendArgs;
 use crate::serve::RunArgs;
@@ -47,6 +48,10 @@ pub(crate) enum CliCommand {
     Log(LogArgs),
     /// Cancel a notification or a broadcast
     Cancel(CancelArgs),
+    /// Send nothing of a channel, a lane or a tenant until it is resumed
+    Pause(PauseArgs),
+    /// End a pause
+    Resume(PauseArgs),
     /// Send again what was given up
     Requeue(RequeueArgs),
     /// Count everything from the ground up (reads the store, the engine need not run)

@@ -16,6 +16,7 @@ mod import;
 mod log;
 mod logging;
 mod output;
+mod pause;
 mod progress;
 mod reader;
 mod requeue;
@@ -71,6 +72,8 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store),
         CliCommand::Cancel(args) => cancel::run(&args, &client()?),
+        CliCommand::Pause(args) => pause::pause(&args, &client()?),
+        CliCommand::Resume(args) => pause::resume(&args, &client()?),
         CliCommand::Requeue(args) => requeue::run(&args, &client()?),
         CliCommand::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),
         CliCommand::Suppressions(SuppressionsCommand::Export(args)) => {

@@ -1,13 +1,12 @@
 //! `belfry requeue`: sends again what was given up.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
 use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
-use crate::client::Client;
+use crate::client::{Client, with_query};
 use crate::exit::{CliError, FailureKind};
 use crate::output;
 
@@ -149,7 +148,9 @@ fn path(
 ) -> String {
     let RequeueArgs { channel, destination, since, until, reason, .. } = args;
     let broadcast = broadcast.map(|broadcast| broadcast.to_string());
+    let limit = limit.to_string();
     let given = [
+        ("limit", Some(limit.as_str())),
         ("broadcast", broadcast.as_deref()),
         ("channel", channel.as_deref()),
         ("destination", destination.as_deref()),
@@ -159,24 +160,5 @@ fn path(
         ("after", after),
         ("dry_run", args.dry_run.then_some("true")),
     ];
-    let mut path = format!("/v1/requeue?limit={limit}");
-    for (name, value) in given {
-        if let Some(value) = value {
-            let _infallible = write!(path, "&{name}={}", encoded(value));
-        }
-    }
-    path
-}
-
-/// `value` as it may stand in a query (RFC 3986, section 2.3).
-fn encoded(value: &str) -> String {
-    let mut encoded = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _infallible = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
+    with_query("/v1/requeue", &given)
 }

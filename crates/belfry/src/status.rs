@@ -4,7 +4,10 @@ use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use api::{ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer};
+use api::{
+    ClusterAnswer, LaneAnswer, ParkedAnswer, PauseAnswer, StatusAnswer, SuppressionFeed,
+    WorkerAnswer,
+};
 use channel::Secret;
 use clap::Args;
 use notification::Name;
@@ -148,6 +151,9 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     for parked in &status.parked {
         writeln!(text, "{}", parked_text(parked))?;
     }
+    for PauseAnswer { tenant, scope, since, .. } in &status.pauses {
+        writeln!(text, "paused     {scope} of {tenant}, since {since}")?;
+    }
     if !status.lanes.is_empty() {
         writeln!(text, "\n{}", lanes_text(&status.lanes))?;
     }
@@ -172,6 +178,7 @@ fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<9> {
     for lane in lanes {
         let next = match lane.next_due_at.as_deref() {
             Some(_) if lane.parked => "parked: no such channel",
+            Some(_) if lane.paused => "paused",
             next => next.unwrap_or("-"),
         };
         table.push([
@@ -266,6 +273,7 @@ mod tests {
                 {"channel": "fcm", "lanes": 1, "notifications": 2, "next_due_at": "2026-11-21T08:30:01.000Z", "at_least": false},
                 {"channel": "old", "lanes": 7, "notifications": 10000, "next_due_at": "2026-11-20T08:30:01.000Z", "at_least": true},
             ],
+            "pauses": [{"tenant": "shop", "scope": "channel/hooks", "since": "2026-11-21T08:20:00.000Z"}],
             "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [
                 {"id": 1, "name": "a-7", "role": "serve", "version": "0.1.0", "listen": "127.0.0.1:8473",
                     "started_at": "2026-11-21T08:30:00.000Z", "alive_for_seconds": 9.5, "standing_by": false,
@@ -283,7 +291,8 @@ mod tests {
             "due for           3.2 s, the one that waits longest\n\
              feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\
              parked     2 in 1 lane, the first due 2026-11-21T08:30:01.000Z: there is no channel fcm\n\
-             parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\n\
+             parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\
+             paused     channel/hooks of shop, since 2026-11-21T08:20:00.000Z\n\n\
              lane   destination  priority  tenant   under way  limit  next due  last answer               closed until\n\
              hooks  g            bulk      shop             1  -      -         -                         2026-11-21T08:31:00.000Z\n\
              ios    h            bulk      default       1200   1000  -         2026-11-21T08:30:02.000Z  -\n\n\

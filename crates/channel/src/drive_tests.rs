@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Fixed, Gate, Quota, WorkerDeadline};
-use notification::{Answer, Chunk, Verdict, sample};
+use notification::{Answer, Chunk, Pause, PauseScope, Pauses, Verdict, sample};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{Fence, LaneQuota, Reports, timestamp};
@@ -25,6 +25,7 @@ struct SettleDouble {
     reports: RefCell<BTreeMap<u16, Report>>,
     sizes: RefCell<Vec<usize>>,
     stopping: watch::Receiver<bool>,
+    pauses: watch::Receiver<Arc<Pauses>>,
 }
 
 #[async_trait(?Send)]
@@ -41,7 +42,8 @@ impl Reports for SettleDouble {
 impl SettleDouble {
     fn new(batches: usize) -> Self {
         let (batches, (_, stopping)) = (Semaphore::new(batches), watch::channel(false));
-        Self { batches, reports: RefCell::default(), sizes: RefCell::default(), stopping }
+        let (reports, sizes) = (RefCell::default(), RefCell::default());
+        Self { batches, reports, sizes, stopping, pauses: watch::channel(Arc::default()).1 }
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
@@ -58,10 +60,10 @@ fn chunk(clock: Clock, count: usize) -> Chunk {
 }
 
 fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a SettleDouble, clock: Clock) -> Job<'a> {
-    let stopping = &reports.stopping;
+    let (stopping, pauses) = (&reports.stopping, &reports.pauses);
     let (deliveries, worker_deadline) = (&chunk.deliveries, &flow::worker_deadline::UNLIMITED);
     let (quota, fence) = (None, None);
-    Job { chunk, deliveries, gate, quota, fence, reports, clock, stopping, worker_deadline }
+    Job { chunk, deliveries, gate, quota, fence, reports, clock, stopping, pauses, worker_deadline }
 }
 
 fn accepted() -> Attempt {
@@ -272,6 +274,33 @@ async fn nothing_starts_after_the_deadline_of_the_worker() {
     let started = reports.values().filter(|report| matches!(report, Report::Attempted(_))).count();
     assert_eq!(started, 4, "two at 0 s and two at 3 s: {reports:?}");
     let handed_back = |report: &&Report| matches!(report, Report::HandedBack { .. });
+    assert_eq!(reports.values().filter(handed_back).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_once_it_is_paused_though_it_waits_for_a_place() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(2))));
+    let settle = SettleDouble::new(100);
+    let (pause, pauses) = watch::channel(Arc::default());
+    let lane = &chunk.envelope.lane;
+    let (tenant, scope) = (lane.tenant.clone(), PauseScope::Channel(lane.channel.clone()));
+    let channel = Pauses::from_iter([Pause { tenant, scope, since: chunk.accepted_at }]);
+    let job = Job { pauses: &pauses, ..job(&chunk, &gate, &settle, clock) };
+    let sending = drive(job, async |_: &Delivery| {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        accepted()
+    });
+    let pausing = async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        pause.send_replace(Arc::new(channel));
+    };
+    tokio::join!(sending, pausing);
+    let reports = settle.reports.take();
+    let started = reports.values().filter(|report| matches!(report, Report::Attempted(_))).count();
+    assert_eq!(started, 4, "two at 0 s and two at 3 s: {reports:?}");
+    let after = Duration::ZERO;
+    let handed_back = |report: &&Report| **report == Report::HandedBack { after };
     assert_eq!(reports.values().filter(handed_back).count(), 2);
 }
 

@@ -1,11 +1,12 @@
 //! Jobs: some deliveries of one chunk, and when each of them may start.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Gate, WorkerDeadline};
 use net::exchange::Permit;
-use notification::{Chunk, Delivery, Priority, Report, limits};
+use notification::{Chunk, Delivery, Pauses, Priority, Report, limits};
 use tokio::sync::watch;
 
 use crate::fence::Fence;
@@ -31,6 +32,8 @@ pub struct Job<'a> {
     pub clock: Clock,
     /// Turns true when no attempt may start any more: the process is being stopped.
     pub stopping: &'a watch::Receiver<bool>,
+    /// What must not be started.
+    pub pauses: &'a watch::Receiver<Arc<Pauses>>,
     /// Until when this process, as a worker, may start attempts.
     pub worker_deadline: &'a WorkerDeadline,
 }
@@ -49,7 +52,8 @@ pub enum MayStart {
     Yes,
     /// The notification's time is over.
     Expired,
-    /// Too little is left of the lease, the process is being stopped, or another worker may be taking over from it: hand it back.
+    /// Too little is left of the lease, the process is being stopped, it is paused, or another worker may be taking over from it:
+    /// hand it back.
     No {
         /// Due again after so long.
         after: Duration,
@@ -78,8 +82,11 @@ impl Job<'_> {
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
-        if now.plus(margin) >= self.chunk.lease_until || *self.stopping.borrow() {
-            // Due at once: the next claim gives it a whole lease, in this process or in another.
+        if now.plus(margin) >= self.chunk.lease_until
+            || *self.stopping.borrow()
+            || self.pauses.borrow().covers(&self.chunk.envelope)
+        {
+            // Due at once: the next claim gives it a whole lease, in this process or in another, or leaves what is paused.
             return MayStart::No { after: Duration::ZERO };
         }
         if !self.worker_deadline.allows(self.chunk.worker, self.clock) {

@@ -25,10 +25,11 @@
 //! | **partition** | a fixed share of all batches; the worker that owns it claims from it |
 //! | **ticket** | a chunk on its way through a broker, to be exchanged for the chunk by its consumer |
 //! | **suppression** | a recipient that must not be tried again |
+//! | **pause** | what of a tenant's is not sent until it is resumed: a lane, a channel, or all of it |
 //! | **fallback** | a notification that stands in for one that was definitely refused |
 //!
 //! Read in this order: [`id`], [`time`], [`terms`], [`draft`], [`chunk`], [`verdict`], [`outcome`],
-//! [`lifecycle`], [`account`], [`limits`].
+//! [`lifecycle`], [`account`], [`pause`], [`limits`].
 
 pub mod account;
 pub mod chunk;
@@ -37,6 +38,7 @@ pub mod id;
 pub mod lifecycle;
 pub mod limits;
 pub mod outcome;
+pub mod pause;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod terms;
@@ -54,6 +56,7 @@ pub use draft::{
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
 pub use lifecycle::{Event, State};
 pub use outcome::{Disposition, OutcomeGroup, Settlement};
+pub use pause::{Pause, PauseScope, Pauses};
 pub use terms::{Guarantee, LatePolicy, Name, Priority};
 pub use time::Timestamp;
 pub use verdict::{Answer, Report, Verdict};

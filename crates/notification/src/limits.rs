@@ -192,6 +192,9 @@ pub const fn weight_of_bytes(items: usize, bytes: usize) -> usize {
     bytes.saturating_sub(items * WEIGHT_BYTES) / (WEIGHT_BYTES / 2)
 }
 
+/// Pauses of a store, of all tenants together: each process has all of them in memory.
+pub const PAUSES: usize = 10_000;
+
 // --- Workers of a cluster (owner: store) ---
 
 /// Virtual partitions: more than there will be producers, so that shares differ little; few enough to lease one by one.

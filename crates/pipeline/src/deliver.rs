@@ -1,5 +1,5 @@
 //! Deliver: takes chunks from the queue, lets them through their lane's gate, and reports the outcome of each
-//! delivery. Knows no backend, reads no store; the one thing it writes is the mark before the first byte of
+//! delivery. Knows no backend, reads no store but what is paused; the one thing it writes is the mark before the first byte of
 //! an at-most-once delivery.
 
 mod chunk;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use channel::{ChannelError, Tools};
 use flow::{Clock, WorkerDeadline};
-use notification::{Chunk, Priority};
+use notification::{Chunk, Pauses, Priority};
 use queue::Consume;
 use store::Begin;
 use tokio::sync::{mpsc, watch};
@@ -30,7 +30,7 @@ use open_channels::OpenChannels;
 pub struct Deliver {
     /// Where chunks come from.
     pub queue: Arc<dyn Consume<Arc<Chunk>>>,
-    /// The fence of at-most-once deliveries.
+    /// The fence of at-most-once deliveries, and what is paused.
     pub begin: Arc<dyn Begin>,
     /// The channels. After a change, what is sent goes over the new ones; what is under way ends on the one it began on.
     pub channels: watch::Receiver<Channels>,
@@ -58,6 +58,7 @@ struct SenderThread {
     begin: Arc<dyn Begin>,
     reports: mpsc::Sender<Reported>,
     stopping: watch::Receiver<bool>,
+    pauses: watch::Receiver<Arc<Pauses>>,
     worker_deadline: WorkerDeadline,
     clock: Clock,
     threads: usize,
@@ -110,6 +111,7 @@ impl Deliver {
         Ok(SenderThread {
             channels: OpenChannels::open(self.channels, tools)?,
             lane_gates: LaneGates::new(self.quotas, self.clock),
+            pauses: self.begin.watch_pauses(),
             begin: self.begin,
             reports: self.reports,
             stopping: self.stopping,

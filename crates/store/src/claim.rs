@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{ChunkId, Epoch, Name, Priority, Settlement, Timestamp};
+use notification::{ChunkId, Epoch, Name, Pauses, Priority, Settlement, Timestamp};
 use tokio::sync::watch;
 
 use crate::StoreError;
@@ -138,13 +138,16 @@ pub trait Offer: Send + Sync + std::fmt::Debug {
     async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError>;
 }
 
-/// The fence before the first byte. For deliver.
+/// What is asked before the first byte. For deliver.
 #[async_trait]
 pub trait Begin: Send + Sync + std::fmt::Debug {
     /// Marks at-most-once deliveries as begun, durably, if the claim is still the current one. Answers in
     /// order. A mark only ever rises: one that does not is stale, so a chunk that a queue gave out twice is
     /// sent once. At-least-once deliveries need no mark, and theirs are granted while the claim is current.
     async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError>;
+
+    /// What must not be begun, be it claimed or not. Changes before the pause that changed it is answered.
+    fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>>;
 }
 
 /// Writes outcomes. For settle alone.

@@ -37,7 +37,7 @@ pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
-pub use operations::{CancelTarget, Cancelled, Operations, Requeued};
+pub use operations::{CancelTarget, Cancelled, Operations, Paused, Requeued};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresReader};
 pub use read::{

@@ -1,7 +1,7 @@
 //! Operations: what callers and operators may change about notifications that were accepted, and about the suppression list.
 
 use async_trait::async_trait;
-use notification::{BroadcastId, Name, NotificationId, Timestamp};
+use notification::{BroadcastId, Name, NotificationId, Pause, PauseScope, Timestamp};
 
 use crate::{FeedCursor, Lift, StoreError, Suppression};
 
@@ -36,6 +36,21 @@ pub enum Requeued {
     Expired,
     /// This tenant has no such notification.
     Unknown,
+}
+
+/// The answer to a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paused {
+    /// It is durable: nothing of it is claimed any more, and no attempt of it begins in this process.
+    InForce {
+        /// Since when it is paused; an earlier instant than this call's if it was paused before.
+        since: Timestamp,
+        /// Whether no attempt of it begins in any other process either. Of a process that was not heard of in time this is
+        /// not known.
+        is_everywhere: bool,
+    },
+    /// There are [`limits::PAUSES`](notification::limits::PAUSES) already: nothing has changed.
+    TooMany,
 }
 
 /// Changes what a store holds; every change is durable on return.
@@ -77,6 +92,14 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
 
     /// Takes recipients off the list at `now`; says for each whether it was there and is not any more.
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError>;
+
+    /// Pauses what is the tenant's, until it is resumed. What is under way ends; what is claimed and not begun is not begun when
+    /// this returns ([`Begin::watch_pauses`](crate::Begin::pauses)). What is paused is accepted, cancelled and expires as ever. To pause
+    /// what is paused changes nothing.
+    async fn pause(&self, pause: Pause) -> Result<Paused, StoreError>;
+
+    /// Ends a pause; whether there was one. What another pause covers stays paused.
+    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError>;
 
     /// Moves the feed from `from` to `to` if it is at `from`, and says where it is then.
     async fn move_feed(

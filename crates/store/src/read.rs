@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use async_trait::async_trait;
 use notification::{
     Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Lane, Name, NotificationId,
-    State, Timestamp,
+    Pauses, State, Timestamp,
 };
 
 use crate::{ClusterStatus, EventPosition, FeedCursor, StoreError, Suppression, SuppressionPage};
@@ -252,6 +252,9 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// How far the feed called `feed` is; one that was never moved is at the start.
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError>;
 
+    /// What is paused.
+    async fn pauses(&self) -> Result<Pauses, StoreError>;
+
     /// The processes that share this store; `None` for one that belongs to a single process.
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
         Ok(None)
@@ -329,6 +332,10 @@ impl<T: HasReader> ReadStore for T {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         self.reader().feed(feed).await
+    }
+
+    async fn pauses(&self) -> Result<Pauses, StoreError> {
+        self.reader().pauses().await
     }
 
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use notification::{
-    BroadcastId, ByteString, Chunk, Disposition, Guarantee, NotificationId, OutcomeGroup, Priority,
-    Settlement, State, Timestamp,
+    BroadcastId, ByteString, Chunk, Disposition, Guarantee, NotificationId, OutcomeGroup, Pause,
+    PauseScope, Priority, Settlement, State, Timestamp,
 };
 use proptest::prelude::*;
 use store::conformance::{
@@ -25,48 +25,13 @@ use store::{
 };
 use tempfile::TempDir;
 
+#[path = "support/steps.rs"]
+mod steps;
 #[path = "support/suppressions.rs"]
 mod suppressions;
 
+use steps::{Step, step};
 use suppressions::{gone_since, suppressions};
-
-#[derive(Debug, Clone)]
-enum Step {
-    Ingest { count: usize, lane: usize, once: bool, due_in: i64, expires_in: Option<i64> },
-    Keyed { key: usize, content: u8 },
-    Broadcast { count: usize, sealed: bool },
-    Claim,
-    Begin { which: usize, through: usize },
-    Settle { which: usize, every: usize, outcome: usize, wait: i64 },
-    Cancel { position: usize },
-    CancelBroadcast { which: usize },
-    Suppress { recipient: u8, listed: bool, registered: i64 },
-    Wait { millis: i64 },
-    Crash(Ending),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let number = 0usize..1_000;
-    prop_oneof![
-        4 => (1usize..40, 0usize..4, any::<bool>(), 0i64..200, prop::option::of(0i64..90_000))
-            .prop_map(|(count, lane, once, due_in, expires_in)| {
-                Step::Ingest { count, lane, once, due_in, expires_in }
-            }),
-        1 => (0usize..3, 0u8..2).prop_map(|(key, content)| Step::Keyed { key, content }),
-        1 => (0usize..40, any::<bool>()).prop_map(|(count, sealed)| Step::Broadcast { count, sealed }),
-        5 => Just(Step::Claim),
-        3 => (number.clone(), 0usize..40).prop_map(|(which, through)| Step::Begin { which, through }),
-        8 => (number.clone(), 1usize..4, 0usize..8, 0i64..500)
-            .prop_map(|(which, every, outcome, wait)| Step::Settle { which, every, outcome, wait }),
-        2 => number.clone().prop_map(|position| Step::Cancel { position }),
-        1 => number.prop_map(|which| Step::CancelBroadcast { which }),
-        2 => (0u8..40, any::<bool>(), 0i64..500).prop_map(|(recipient, listed, registered)| {
-            Step::Suppress { recipient, listed, registered }
-        }),
-        3 => (0i64..70_000).prop_map(|millis| Step::Wait { millis }),
-        2 => prop_oneof![Just(Ending::Killed), Just(Ending::Faulted)].prop_map(Step::Crash),
-    ]
-}
 
 /// A fast store, and how its process ends and begins anew.
 trait Fast {
@@ -160,6 +125,7 @@ impl<F: Fast> Pair<F> {
                 let (memory, sqlite) = self.broadcasts[which];
                 self.cancel(CancelTarget::Broadcast(memory), CancelTarget::Broadcast(sqlite)).await;
             }
+            Step::Pause { scope, paused } => self.pause(scope, paused).await,
             Step::Suppress { recipient, listed, registered } => {
                 self.suppress(recipient, listed, registered).await;
             }
@@ -335,6 +301,24 @@ impl<F: Fast> Pair<F> {
         let memory = self.memory.cancel(memory, name("tenant"), at(self.now)).await.unwrap();
         let sqlite = self.fast.store().cancel(sqlite, name("tenant"), at(self.now)).await.unwrap();
         assert_eq!(memory, sqlite);
+    }
+
+    async fn pause(&mut self, scope: usize, paused: bool) {
+        let scope: PauseScope =
+            ["tenant", "channel/channel", "lane/channel/normal/b"][scope].parse().unwrap();
+        let tenant = name("tenant");
+        let mut answers = Vec::new();
+        for store in [&self.memory as &dyn Store, self.fast.store()] {
+            let (tenant, scope) = (tenant.clone(), scope.clone());
+            answers.push(if paused {
+                let since = at(self.now);
+                Err(store.pause(Pause { tenant, scope, since }).await.unwrap())
+            } else {
+                Ok(store.resume(tenant, scope).await.unwrap())
+            });
+        }
+        assert_eq!(answers[0], answers[1]);
+        assert_eq!(self.memory.pauses().await.unwrap(), self.fast.store().pauses().await.unwrap());
     }
 
     async fn suppress(&mut self, recipient: u8, listed: bool, registered: i64) {

@@ -3,6 +3,7 @@
 
 mod answer;
 mod engine;
+mod query;
 
 use bytes::Bytes;
 use hyper::Method;
@@ -15,6 +16,7 @@ use crate::exit::CliError;
 
 pub(crate) use answer::EngineAnswer;
 pub(crate) use engine::{CallError, EngineApi, EngineConnection, RequestBody};
+pub(crate) use query::with_query;
 
 /// The engine, one call at a time.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -143,7 +143,7 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
     chunk.lease_until = channel::timestamp(clock).plus(limits::LEASE);
     let (_running, stopping) = tokio::sync::watch::channel(false);
     let deliveries = &chunk.deliveries;
-    let stopping = &stopping;
+    let (stopping, pauses) = (&stopping, &tokio::sync::watch::channel(Arc::default()).1);
     let (chunk, worker_deadline) = (&chunk, &flow::worker_deadline::UNLIMITED);
     sender
         .send(Job {
@@ -155,6 +155,7 @@ async fn send(sender: &dyn Sender, gate: &Gate, chunk: &Chunk, reports: &Accepte
             reports,
             clock,
             stopping,
+            pauses,
             worker_deadline,
         })
         .await;

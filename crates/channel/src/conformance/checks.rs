@@ -1,11 +1,12 @@
 //! The checks, one function each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flow::Clock;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use notification::{Bytes, Content, Report, Verdict, limits};
+use notification::{Bytes, Chunk, Content, Pause, PauseScope, Pauses, Report, Verdict, limits};
 
 use tokio::sync::watch;
 
@@ -85,7 +86,21 @@ pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
     let reports = reports.0.into_inner();
     assert_eq!(reports.len(), 300);
     assert!(reports.values().all(handed_back), "{reports:?}");
+    let (_running, stopping) = watch::channel(false);
+    let (chunk, gate, reports) = (rig.chunk(300), counting.gate(), CollectedReports::default());
+    let job = rig.job(&chunk, &gate, &reports, &stopping);
+    rig.sender.send(Job { pauses: &paused(&chunk), ..job }).await;
+    let reports = reports.0.into_inner();
+    assert_eq!(reports.len(), 300);
+    assert!(reports.values().all(handed_back), "{reports:?}");
     assert_eq!(counting.finished.get(), 0, "an attempt was made");
+}
+
+/// All of the tenant of `chunk` is paused.
+fn paused(chunk: &Chunk) -> watch::Receiver<Arc<Pauses>> {
+    let (tenant, since) = (chunk.envelope.lane.tenant.clone(), chunk.accepted_at);
+    let pauses = Pauses::from_iter([Pause { tenant, scope: PauseScope::Tenant, since }]);
+    watch::channel(Arc::new(pauses)).1
 }
 
 pub(super) async fn what_cannot_be_begun_is_not_sent(subject: &dyn TestedChannel, clock: Clock) {

@@ -3,12 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::limit::{Limit, Sample};
 use flow::{Clock, Gate};
-use notification::{ByteString, Chunk, Report, limits, sample};
+use notification::{ByteString, Chunk, Pauses, Report, limits, sample};
 
 use tokio::sync::watch;
 
@@ -22,6 +23,7 @@ pub(super) struct Rig<'a> {
     channel: Box<dyn Channel>,
     pub(super) sender: Box<dyn Sender>,
     pub(super) clock: Clock,
+    pauses: watch::Receiver<Arc<Pauses>>,
 }
 
 /// Keeps reports, and fails when one comes twice or a batch is empty.
@@ -55,7 +57,8 @@ impl<'a> Rig<'a> {
         let channel = subject.channel(provider)?;
         #[expect(clippy::expect_used, reason = "a check fails by panicking")]
         let sender = channel.open(Tools { clock, seed: 7 }).expect("a sender opens");
-        Some(Self { subject, provider, channel, sender, clock })
+        let pauses = watch::channel(Arc::default()).1;
+        Some(Self { subject, provider, channel, sender, clock, pauses })
     }
 
     /// A chunk with `count` deliveries, due now.
@@ -71,7 +74,7 @@ impl<'a> Rig<'a> {
 
     /// A job of all of `chunk`.
     pub(super) fn job<'job>(
-        &self,
+        &'job self,
         chunk: &'job Chunk,
         gate: &'job Gate,
         reports: &'job CollectedReports,
@@ -87,6 +90,7 @@ impl<'a> Rig<'a> {
             reports,
             clock: self.clock,
             stopping,
+            pauses: &self.pauses,
             worker_deadline,
         }
     }

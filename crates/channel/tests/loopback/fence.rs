@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use channel::webhook::WebhookChannel;
@@ -61,6 +62,7 @@ async fn under_way_beside(
         reports: &reports,
         clock,
         stopping: &stopping,
+        pauses: &tokio::sync::watch::channel(Arc::default()).1,
         worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
     let local = tokio::task::LocalSet::new();

@@ -143,6 +143,7 @@ impl ChunkRun<'_> {
             reports: self.reporter,
             clock: self.thread.clock,
             stopping: &self.thread.stopping,
+            pauses: &self.thread.pauses,
             worker_deadline: &self.thread.worker_deadline,
         }
     }

@@ -1,13 +1,14 @@
 //! The marks that are asked for, and the reports of a run that was refused one.
 
 use std::cell::RefCell;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use channel::Fence as _;
 use flow::{Clock, Fixed, Gate};
 use futures_util::FutureExt as _;
-use notification::{Guarantee, sample};
+use notification::{Guarantee, Pauses, sample};
+use tokio::sync::watch;
 
 use super::*;
 
@@ -27,6 +28,10 @@ impl Begin for Rising {
             if rises { Begun::Granted } else { Begun::Stale }
         });
         Ok(answers.collect())
+    }
+
+    fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>> {
+        watch::channel(Arc::default()).1
     }
 }
 
@@ -96,6 +101,10 @@ impl Begin for OverdueFirst {
         }
         self.store.begin(marks).await
     }
+
+    fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>> {
+        self.store.watch_pauses()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +121,7 @@ async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
     let (store, clock) = (Rising::default(), Clock::starting_at(CLOCK_START));
     let chunk = chunk(clock, 1_000);
     let (gate, reports) = (Gate::new(Box::new(Fixed(1))), CollectedReports::default());
-    let (_running, stopping) = tokio::sync::watch::channel(false);
+    let (_running, stopping) = watch::channel(false);
     let job = Job {
         chunk: &chunk,
         deliveries: &chunk.deliveries,
@@ -122,6 +131,7 @@ async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
         reports: &reports,
         clock,
         stopping: &stopping,
+        pauses: &store.watch_pauses(),
         worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
     let [one, other] = [(); 2].map(|()| ChunkFence::new(&store, &chunk));
@@ -142,7 +152,7 @@ async fn a_run_that_has_begun_nothing_begins_a_slice_before_it_reports() {
     let (store, clock) = (Rising::default(), Clock::starting_at(CLOCK_START));
     let chunk = chunk(clock, 300);
     let (gate, reports) = (Gate::new(Box::new(Fixed(1))), CollectedReports::default());
-    let (_running, stopping) = tokio::sync::watch::channel(false);
+    let (_running, stopping) = watch::channel(false);
     let job = Job {
         chunk: &chunk,
         deliveries: &chunk.deliveries,
@@ -152,6 +162,7 @@ async fn a_run_that_has_begun_nothing_begins_a_slice_before_it_reports() {
         reports: &reports,
         clock,
         stopping: &stopping,
+        pauses: &store.watch_pauses(),
         worker_deadline: &flow::worker_deadline::UNLIMITED,
     };
     let fence = ChunkFence::new(&store, &chunk);

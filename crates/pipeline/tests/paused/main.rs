@@ -9,7 +9,7 @@ mod script;
 
 use std::time::Duration;
 
-use notification::{Account, Answer, Guarantee, Lane, Priority, State, limits};
+use notification::{Account, Answer, Guarantee, Lane, Pause, PauseScope, Priority, State, limits};
 use store::{CancelTarget, Operations as _, ReadStore as _};
 
 use rig::{Rig, name, on_one_thread};
@@ -396,4 +396,49 @@ fn a_backlog_leaves_room_in_the_quota_for_others() {
         let bulk = waited(|_| (), |lane| lane.priority = Priority::Bulk);
         assert!(bulk <= 5 * between + Duration::from_secs(5), "{per_minute}: {bulk:?}");
     }
+}
+
+/// Notifications of a lane, so many that most of them are in the queue when the first are sent.
+async fn accept_many(rig: &Rig, guarantee: Guarantee) {
+    let recipients: Vec<String> = (0..2_500).map(|number| format!("r{number}")).collect();
+    let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+    rig.accept(&recipients, guarantee).await;
+}
+
+/// Deliveries that are claimed and not settled.
+async fn claimed(rig: &Rig) -> u64 {
+    rig.store.lanes().await.unwrap().iter().map(|lane| lane.claimed).sum()
+}
+
+#[test]
+fn nothing_begins_after_a_pause_was_answered_though_it_is_claimed() {
+    on_one_thread(async || {
+        for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+            let rig = rig();
+            let running = rig.start();
+            accept_many(&rig, guarantee).await;
+            while claimed(&rig).await < 200 {
+                tokio::time::sleep(MS).await;
+            }
+            let scope = PauseScope::Channel(name("script"));
+            let pause = Pause { tenant: name("default"), scope: scope.clone(), since: rig.now() };
+            rig.store.pause(pause).await.unwrap();
+            let begun = rig.script.attempts().len();
+            let under_way = rig.script.under_way_max();
+            assert!(begun < 2_000 && under_way < 100, "{begun}, and the rest is in the queue");
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            assert_eq!(rig.script.attempts().len(), begun, "nothing has begun since");
+            let account = rig.account().await;
+            assert_eq!(account.delivered, begun as u64, "what was under way has ended");
+            assert_eq!(account.pending, 2_500 - begun as u64);
+            assert_eq!(claimed(&rig).await, 0, "nothing is held for what is paused");
+            assert!(rig.store.resume(name("default"), scope).await.unwrap());
+            assert_eq!(rig.drained().await.delivered, 2_500);
+            let mut attempts = rig.script.attempts();
+            attempts.sort_unstable();
+            attempts.dedup();
+            assert_eq!((attempts.len(), rig.script.attempts().len()), (2_500, 2_500));
+            running.stop().await;
+        }
+    });
 }

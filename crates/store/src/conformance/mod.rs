@@ -17,6 +17,7 @@ mod idempotency;
 mod ingest;
 mod leases;
 mod ledger;
+mod pausing;
 mod probing;
 mod requeueing;
 mod settling;
@@ -203,6 +204,13 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             what_is_claimed_is_under_way
             a_broadcast_is_cancelled_as_far_as_it_goes
             nobody_cancels_for_another_tenant;
+        pausing:
+            what_is_paused_waits_until_it_is_resumed
+            to_pause_or_resume_twice_is_to_do_it_once
+            the_view_of_deliver_is_as_new_as_the_answer
+            what_is_claimed_and_handed_back_waits_with_the_rest
+            what_is_paused_is_cancelled_and_expires
+            a_resumed_lane_is_told_of;
         requeueing:
             a_dead_one_is_sent_again_as_itself
             what_is_not_dead_stays_as_it_is

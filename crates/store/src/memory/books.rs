@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Disposition, Envelope,
-    Epoch, Event, Guarantee, Lane, Name, NotificationId, Priority, Settlement, State, Timestamp,
+    Epoch, Event, Guarantee, Lane, Name, NotificationId, Pauses, Priority, Settlement, State,
+    Timestamp,
 };
 
 use crate::rows::claim_load::ChunkLoad;
@@ -40,6 +41,7 @@ pub(super) struct Books {
     pub(super) counted: HashMap<Lane, LoadKind>,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
+    pub(super) pauses: Arc<Pauses>,
     numbers: u64,
 }
 

@@ -332,7 +332,9 @@ impl Books {
     /// How many deliveries of a chunk that is ready may be claimed.
     fn room_of(&self, piece: &Piece, request: ClaimRequest) -> usize {
         let lane = self.lane_of(piece);
-        if self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel)) {
+        let is_parked =
+            self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel));
+        if is_parked || self.pauses.covers_lane(lane) {
             return 0;
         }
         let mut total = TotalLoad::default();

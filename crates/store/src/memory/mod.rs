@@ -8,6 +8,7 @@
 mod books;
 mod claim;
 mod ingest;
+mod pause;
 mod read;
 mod settle;
 mod suppress;
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Settlement, Ticket,
-    Timestamp,
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Pause, PauseScope,
+    Pauses, Settlement, Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -27,8 +28,8 @@ use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
     Filter, History, Ingest, LaneStatus, Lift, LogPage, LogPosition, Mark, Offer, Operations, Page,
-    ParkedChannel, ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, StoreError,
-    Suppression, SuppressionPage, Take,
+    ParkedChannel, Paused, ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements,
+    StoreError, Suppression, SuppressionPage, Take,
 };
 use books::Books;
 
@@ -38,6 +39,7 @@ pub struct Memory {
     books: Mutex<Books>,
     cluster: Mutex<Option<ClusterStatus>>,
     changes: watch::Sender<u64>,
+    pauses: watch::Sender<Arc<Pauses>>,
 }
 
 // === impl Memory ===
@@ -46,7 +48,8 @@ impl Memory {
     /// An empty store.
     pub fn new() -> Self {
         let (books, cluster) = (Mutex::default(), Mutex::default());
-        Self { books, cluster, changes: watch::Sender::new(0) }
+        let (changes, pauses) = (watch::Sender::new(0), watch::Sender::default());
+        Self { books, cluster, changes, pauses }
     }
 
     /// Has [`ReadStore::cluster`] answer `status` from now on.
@@ -63,6 +66,12 @@ impl Memory {
     fn change<T>(&self, transaction: impl FnOnce(&mut Books) -> T) -> T {
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = books.transaction(transaction);
+        let pauses = Arc::clone(&books.pauses);
+        self.pauses.send_if_modified(|view| {
+            let is_new = !Arc::ptr_eq(view, &pauses);
+            *view = pauses;
+            is_new
+        });
         drop(books);
         self.changes.send_modify(|change| *change += 1);
         answer
@@ -174,6 +183,10 @@ impl Begin for Memory {
     async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
         Ok(self.change(|books| marks.into_iter().map(|mark| books.begin(mark)).collect()))
     }
+
+    fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>> {
+        self.pauses.subscribe()
+    }
 }
 
 #[async_trait]
@@ -250,6 +263,10 @@ impl ReadStore for Memory {
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         Ok(self.read(|books| books.feed(&feed)))
     }
+
+    async fn pauses(&self) -> Result<Pauses, StoreError> {
+        Ok(self.read(|books| Pauses::clone(&books.pauses)))
+    }
 }
 
 #[async_trait]
@@ -287,6 +304,14 @@ impl Operations for Memory {
 
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
         Ok(self.change(|books| lifts.iter().map(|lift| books.lift(lift, now)).collect()))
+    }
+
+    async fn pause(&self, pause: Pause) -> Result<Paused, StoreError> {
+        Ok(self.change(|books| books.pause(pause)))
+    }
+
+    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError> {
+        Ok(self.change(|books| books.resume(&tenant, &scope)))
     }
 
     async fn move_feed(

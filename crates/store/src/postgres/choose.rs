@@ -114,6 +114,8 @@ impl Transaction<'_> {
 
     async fn choose(&mut self, request: ClaimRequest) -> Result<Chosen, Failure> {
         self.reload().await?;
+        let pauses = Arc::clone(&self.state.pauses.borrow());
+        self.state.claiming.lanes.pause(&pauses);
         self.end_overdue_leases(request.now).await?;
         self.read_due(&request).await?;
         self.resolve_unknown_lanes().await?;

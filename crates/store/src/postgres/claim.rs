@@ -1,6 +1,7 @@
 //! Claims, tickets, and the exchange of tickets for chunks.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,8 @@ use crate::rows::codec::LogLine;
 use crate::rows::codes;
 use crate::rows::listing::{self, SuppressedMembers};
 use crate::rows::members::Members;
-use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
+use crate::rows::model::{self, BatchRow, ChunkRow, NewChunk, deliveries};
+use crate::rows::paused::put_away_until;
 use crate::{Claim, ClaimRequest, StoreError, Take};
 
 /// Claims chunks for this process to deliver.
@@ -201,7 +203,8 @@ impl Transaction<'_> {
         Ok(leased.iter().zip(contents).filter_map(chunk).collect())
     }
 
-    /// Ends what is expired or suppressed of `chunks`, which are leased in this transaction; returns what is left of each.
+    /// Ends what is expired or suppressed of `chunks`, which are leased in this transaction, and puts away what is paused; returns
+    /// what is left of each.
     async fn end_what_must_not_be_sent(
         &mut self,
         chunks: &[ChunkRow],
@@ -210,6 +213,7 @@ impl Transaction<'_> {
     ) -> Result<Vec<Vec<Delivery>>, Failure> {
         let contents = deliveries_of(chunks, batches)?;
         let mut suppressed = self.suppressed_among(&contents, batches).await?;
+        let pauses = Arc::clone(&self.state.pauses.borrow());
         let mut writes = Writes::default();
         let mut left = Vec::with_capacity(chunks.len());
         let mut fallbacks = Vec::new();
@@ -219,10 +223,14 @@ impl Transaction<'_> {
             place = places.end;
             let row = batches.get(&batch).ok_or_else(|| missing(batch))?;
             let is_expired = row.envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
+            let later = put_away_until(&pauses, &row.envelope, now);
             let ended: Members = if is_expired {
                 let members = chunk.members();
                 self.end(&mut writes, batch, &LogLine::unattempted(now, State::Expired), &members);
                 members
+            } else if let Some(later) = later {
+                writes.chunk(NewChunk::part(chunk, later, chunk.members()));
+                chunk.members()
             } else {
                 let detail = |(delivery, place): (&Delivery, usize)| {
                     Some((delivery.index, suppressed.remove(&place)?))

@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flow::{Backoff, Clock, WorkerDeadline};
-use notification::limits;
+use notification::{Pauses, limits};
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 use tokio_postgres::Error;
 
 use super::Options;
 use super::connection::{Connector, Session};
 use super::errors;
 use super::notify::NotifyPolicy;
+use super::pause_view::KnownPauses;
 use super::reap::{BY_A_FAULT, IN_ORDER, ReapWorker};
+use super::settle_rate::SettleRate;
 use super::time::{DatabaseTime, now_micros};
 use super::transaction::NOTIFY_CLUSTER;
 use super::writer::WriterHandle;
@@ -40,20 +41,13 @@ pub(super) struct Worker {
     random: fastrand::Rng,
     stats: Option<Stats>,
     pace: SettleRate,
+    pauses: KnownPauses,
     /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
     linked_since: Option<Duration>,
     /// When the last beat was sent that was answered, since boot.
     beaten_at: Duration,
     /// Whether the clocks were found apart.
     is_apart: bool,
-}
-
-/// How fast this process settles, as of the last beats.
-#[derive(Debug)]
-struct SettleRate {
-    measured_at: Instant,
-    settled: u64,
-    per_second: f32,
 }
 
 /// The share of work that this process takes, until it leaves.
@@ -100,7 +94,7 @@ const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp(
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by AND id < $1), \
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
        - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1), \
-     EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL) FROM worker";
+     EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL), (SELECT value FROM meta WHERE key = 'pauses') FROM worker";
 /// A partition is free when it has no owner, or one that is not among the workers any more: a statement of a reaped worker
 /// may have been under way for long. Only a process that is a worker now takes one.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
@@ -149,7 +143,8 @@ impl Worker {
             clock,
             random,
             stats: None,
-            pace: SettleRate { measured_at: clock.monotonic(), settled: 0, per_second: 0.0 },
+            pace: SettleRate::new(clock.monotonic()),
+            pauses: KnownPauses::new(),
             linked_since: None,
             beaten_at: clock.boot(),
             is_apart: false,
@@ -172,6 +167,10 @@ impl Worker {
 
     pub(super) fn worker_deadline(&self) -> WorkerDeadline {
         self.deadline.clone()
+    }
+
+    pub(super) fn pauses(&self) -> watch::Receiver<Arc<Pauses>> {
+        self.pauses.view()
     }
 
     pub(super) fn count(&mut self, stats: Stats) {
@@ -314,6 +313,10 @@ impl Worker {
         if let Some(stats) = self.stats.as_ref().filter(|_| waits) {
             stats.waiting.notify_one();
         }
+        let has_new = self.pauses.follow(session, self.membership.worker, row.try_get(7)?).await?;
+        if let Some(stats) = self.stats.as_ref().filter(|_| has_new) {
+            stats.changes.send_modify(|change| *change += 1);
+        }
         let next_end: Option<f64> = row.try_get(4)?;
         // A little later, so that it is over then.
         let next_end =
@@ -405,22 +408,6 @@ impl Worker {
     }
 }
 
-// === impl SettleRate ===
-
-impl SettleRate {
-    /// Deliveries per second since it was last measured; of the time before, while that is too short to tell.
-    fn measure(&mut self, now: Instant, settled: u64) -> f32 {
-        let passed = now.saturating_duration_since(self.measured_at);
-        if passed >= limits::WORKER_BEAT / 2 {
-            #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-            let more = settled.saturating_sub(self.settled) as f32;
-            let per_second = more / passed.as_secs_f32();
-            *self = Self { measured_at: now, settled, per_second };
-        }
-        self.per_second
-    }
-}
-
 /// How many partitions the producer has that joined after `rank` other ones: as many as each of them, or one less. The
 /// shares together are all partitions.
 fn share(producers: usize, rank: usize) -> usize {
@@ -480,19 +467,5 @@ mod tests {
             let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
             assert!(most - least <= 1, "{shares:?}");
         }
-    }
-
-    #[test]
-    fn a_pace_is_measured_over_the_time_that_passed() {
-        let start = Clock::system().monotonic();
-        let mut pace = SettleRate { measured_at: start, settled: 0, per_second: 0.0 };
-        let mut check = |millis, settled, expect: f32| {
-            let measured = pace.measure(start + Duration::from_millis(millis), settled);
-            assert!((measured - expect).abs() < 0.1, "{measured} after {millis} ms");
-        };
-        check(4_000, 400, 100.0);
-        check(4_001, 500, 100.0);
-        check(6_000, 600, 100.0);
-        check(8_000, 600, 0.0);
     }
 }

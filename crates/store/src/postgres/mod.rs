@@ -36,7 +36,9 @@ mod notify;
 mod notify_tests;
 mod operations;
 mod outbox;
+mod pause;
 mod pause_points;
+mod pause_view;
 #[cfg(test)]
 mod plans_tests;
 #[cfg(test)]
@@ -55,6 +57,7 @@ mod requeue;
 mod restored;
 mod schema;
 mod settle;
+mod settle_rate;
 mod suppress;
 mod time;
 mod tls;
@@ -69,7 +72,7 @@ use std::sync::atomic::AtomicU64;
 
 use flow::tasks::Ended;
 use flow::{Clock, Tasks, WorkerDeadline};
-use notification::limits;
+use notification::{Pauses, limits};
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc, watch};
 
 pub use reader::PostgresReader;
@@ -118,6 +121,7 @@ pub struct Postgres {
     available: watch::Receiver<bool>,
     membership: watch::Receiver<Membership>,
     outbox: watch::Receiver<u64>,
+    pauses: watch::Receiver<Arc<Pauses>>,
     intent: watch::Sender<Intent>,
     worker_deadline: WorkerDeadline,
     time: DatabaseTime,
@@ -140,6 +144,7 @@ struct Parts {
     slicing: Slicing,
     waiting: Arc<Notify>,
     evidence: EvidenceBook,
+    pauses: watch::Receiver<Arc<Pauses>>,
 }
 
 /// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
@@ -193,8 +198,7 @@ impl Postgres {
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
-        let settled = Arc::new(AtomicU64::new(0));
-        let waiting = Arc::new(Notify::new());
+        let (settled, waiting) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let parts = Parts {
             store_id: worker.store_id(),
             connector: connector.clone(),
@@ -208,6 +212,7 @@ impl Postgres {
             slicing,
             waiting: Arc::clone(&waiting),
             evidence: EvidenceBook::default(),
+            pauses: worker.pauses(),
         };
         let (sender, receiver) = notices::channel(NOTICES);
         let mut tasks = Tasks::default();
@@ -219,8 +224,7 @@ impl Postgres {
         );
         let work = parts.start(&mut tasks, "store-work", Notices::Claimer(receiver), random.fork());
         let (intent, intended) = watch::channel(Intent::Work);
-        let cluster = Arc::new(Notify::new());
-        let (outbox, outbox_changed) = watch::channel(0);
+        let (cluster, (outbox, outbox_changed)) = (Arc::new(Notify::new()), watch::channel(0));
         let listener = Listener {
             connector: connector.clone(),
             notices: sender,
@@ -244,6 +248,7 @@ impl Postgres {
             available: is_available,
             membership,
             outbox: outbox_changed,
+            pauses: parts.pauses,
             intent,
             worker_deadline,
             time,
@@ -313,7 +318,8 @@ impl Parts {
             connector: self.connector.clone(),
             state: WriterState::new(self.store_id, membership, self.time, notify, logs)
                 .slicing(slicing)
-                .knowing(self.evidence.clone()),
+                .knowing(self.evidence.clone())
+                .pausing(self.pauses.clone()),
             commands: queue,
             available: self.available.clone(),
             failed: self.failed.clone(),

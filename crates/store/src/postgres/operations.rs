@@ -1,16 +1,19 @@
 //! The traits of the store, each call a request to one of its writers.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use notification::{
-    BroadcastId, Chunk, Draft, Name, NotificationId, Settlement, Ticket, Timestamp,
+    BroadcastId, Chunk, Draft, Name, NotificationId, Pause, PauseScope, Pauses, Settlement, Ticket,
+    Timestamp,
 };
 use tokio::sync::watch;
 
-use super::{Postgres, broadcast, cancel, claim, ingest, requeue, settle, suppress};
+use super::{Postgres, broadcast, cancel, claim, ingest, pause, requeue, settle, suppress};
 use crate::{
     Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, Claim,
-    ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift, Mark, Operations, PostgresReader,
-    RecipientGroup, Requeued, Settled, Settlements, StoreError, Suppression,
+    ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift, Mark, Operations, Paused,
+    PostgresReader, RecipientGroup, Requeued, Settled, Settlements, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -88,6 +91,10 @@ impl Begin for Postgres {
         }
         self.work.run(settle::BeginDeliveries(marks)).await
     }
+
+    fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>> {
+        self.pauses.clone()
+    }
 }
 
 #[async_trait]
@@ -144,6 +151,14 @@ impl Operations for Postgres {
 
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError> {
         self.work.run_or_give_up(suppress::LiftSuppressions { lifts, now }).await
+    }
+
+    async fn pause(&self, pause: Pause) -> Result<Paused, StoreError> {
+        self.add_pause(pause).await
+    }
+
+    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError> {
+        self.end_pause(pause::EndPause { tenant, scope }).await
     }
 
     async fn move_feed(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use notification::{Account, BroadcastId, ByteString, Name, NotificationId};
+use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Pauses};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio_postgres::Error;
 
@@ -83,6 +83,11 @@ impl PostgresReader {
             permits: Semaphore::new(READERS),
         };
         Ok(Self { pool: Arc::new(pool), evidence })
+    }
+
+    /// Workers that are alive and may not go by `version` of the pauses yet.
+    pub(super) async fn workers_behind(&self, version: i64) -> Result<i64, StoreError> {
+        answer!(self, workers_behind, version)
     }
 
     async fn look_at_log(
@@ -214,5 +219,9 @@ impl ReadStore for PostgresReader {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         answer!(self, feed, &feed)
+    }
+
+    async fn pauses(&self) -> Result<Pauses, StoreError> {
+        answer!(self, pauses)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use notification::{BatchId, ChunkId, Lane, Name, Timestamp, limits};
+use notification::{BatchId, ChunkId, Lane, Name, Pauses, Timestamp, limits};
 use tokio::sync::watch;
 
 use super::commit::SentCommit;
@@ -43,6 +43,8 @@ pub(super) struct WriterState {
     pub(super) claiming: Claiming,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
+    /// What is not claimed.
+    pub(super) pauses: watch::Receiver<Arc<Pauses>>,
     /// Whether this writer's transactions write to the log.
     pub(super) logs: bool,
     /// Transactions since totals were folded.
@@ -117,6 +119,7 @@ impl WriterState {
             batch_numbers: Vec::new(),
             claiming: Claiming::default(),
             offered: None,
+            pauses: watch::channel(Arc::default()).1,
             logs,
             transactions: 0,
             slicing: Slicing::DEFAULT,
@@ -135,6 +138,11 @@ impl WriterState {
     pub(super) fn knowing(mut self, evidence: EvidenceBook) -> Self {
         self.claiming.lanes = Lanes::knowing(evidence);
         self
+    }
+
+    /// This state with the pauses that it goes by.
+    pub(super) fn pausing(self, pauses: watch::Receiver<Arc<Pauses>>) -> Self {
+        Self { pauses, ..self }
     }
 
     /// Invalidates what is in memory: the next claim reads it anew.

@@ -9,7 +9,7 @@ pub(crate) use turns::Turn;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use notification::{ChunkId, Lane, Name, Priority, Timestamp};
+use notification::{ChunkId, Lane, Name, Pauses, Priority, Timestamp};
 
 use super::codes::LaneId;
 use super::due::{DueCursor, LANES_PER_PAGE, span_of};
@@ -40,6 +40,8 @@ pub(crate) struct Lanes {
     normal_ahead: i64,
     /// The channels whose lanes have a place; all channels when nothing is said.
     offered: Option<Arc<BTreeSet<Name>>>,
+    /// The lanes that have no place although their channels are offered.
+    pauses: Arc<Pauses>,
     total: TotalLoad,
     /// The weight of the bytes of chunks that hold many.
     heavy: HashMap<ChunkId, usize>,
@@ -62,7 +64,7 @@ struct LaneWork {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LaneReadiness {
-    /// It has nothing to claim, or its channel is not offered.
+    /// It has nothing to claim, its channel is not offered, or it is paused.
     Idle,
     /// Until then.
     Waiting(Timestamp),
@@ -96,6 +98,7 @@ impl Default for Lanes {
             turns: 0,
             normal_ahead: 0,
             offered: None,
+            pauses: Arc::default(),
             total: TotalLoad::default(),
             heavy: HashMap::new(),
             evidence: EvidenceBook::default(),
@@ -227,7 +230,8 @@ impl Lanes {
         let Some(work) = self.work.get_mut(&id) else { return };
         let is_offered =
             self.offered.as_ref().is_none_or(|offered| offered.contains(&work.lane.channel));
-        work.next_due = next_due.filter(|_| is_offered);
+        let has_place = is_offered && !self.pauses.covers_lane(&work.lane);
+        work.next_due = next_due.filter(|_| has_place);
         if let Some(at) = work.next_due {
             // Even what is due waits: which lanes are ready is decided by the time of the claim that asks.
             self.wait(id, at);
@@ -252,6 +256,25 @@ impl Lanes {
             self.enqueue(id, next_due);
         }
         self.read_to = DueCursor::START;
+    }
+
+    /// Takes out the lanes that are paused, as those of channels that are not offered. Costs nothing unless the pauses are others
+    /// than before.
+    pub(crate) fn pause(&mut self, pauses: &Arc<Pauses>) {
+        if Arc::ptr_eq(&self.pauses, pauses) {
+            return;
+        }
+        let former = std::mem::replace(&mut self.pauses, Arc::clone(pauses));
+        let is_paused = |work: &LaneWork| work.next_due.is_some() && pauses.covers_lane(&work.lane);
+        let covered = self.work.iter().filter(|(_, work)| is_paused(work));
+        let covered: Vec<LaneId> = covered.map(|(id, _)| *id).collect();
+        for id in covered {
+            self.enqueue(id, None);
+        }
+        // What is resumed is not in memory: it is found in `chunk_due`.
+        if !former.is_empty() {
+            self.read_to = DueCursor::START;
+        }
     }
 
     fn dequeue(&mut self, id: LaneId) {

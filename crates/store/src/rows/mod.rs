@@ -15,6 +15,7 @@ pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod packing;
 pub(crate) mod parked;
+pub(crate) mod paused;
 pub(crate) mod release;
 pub(crate) mod requeue;
 pub(crate) mod room;

@@ -1,5 +1,7 @@
 //! Claims, the fence before the first byte, and the end of leases.
 
+use std::sync::Arc;
+
 use notification::{Chunk, Content, Delivery, Draft, Epoch, Guarantee, State, Timestamp, limits};
 use rusqlite::{OptionalExtension, params};
 
@@ -14,6 +16,7 @@ use crate::rows::lanes::Turn;
 use crate::rows::listing;
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
+use crate::rows::paused::put_away_until;
 use crate::rows::settlement;
 use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
 
@@ -31,6 +34,8 @@ struct Wanted<'a> {
 enum Taken {
     /// Nothing of it was left to send.
     Ended(usize),
+    /// It is paused, and due later.
+    PutAway(usize),
     /// It is claimed.
     Leased(Box<Chunk>, ChunkLoad),
     /// It is more than is wanted now.
@@ -49,6 +54,8 @@ impl Transaction<'_> {
         for chunk in self.leases_ended(now)? {
             self.end_lease(&chunk, now, "lease ended")?;
         }
+        let pauses = Arc::clone(&self.state.pauses.borrow());
+        self.state.lanes.pause(&pauses);
         self.read_due(&request)?;
         let mut chunks = Vec::new();
         let (mut load, mut ended) = (ClaimLoad::new(&request), 0);
@@ -67,16 +74,17 @@ impl Transaction<'_> {
             let is_large = first.count > deliveries;
             let wanted = Wanted { request, load: &load, deliveries };
             let taken = self.take(&mut first, wanted, &mut fallbacks)?;
-            let next_due = if fallbacks.is_empty() && !is_large {
+            let is_later = matches!(taken, Taken::PutAway(_));
+            let next_due = if fallbacks.is_empty() && !is_large && !is_later {
                 next_due
             } else {
-                // One of them may be due in this lane, and the rest of what was cut is.
+                // One of them may be due in this lane, and the rest of what was cut is, or what was put away.
                 self.accept_fallbacks(fallbacks, now)?;
                 rows::next_due(self.connection, lane)?
             };
             match taken {
                 Taken::Left => break,
-                Taken::Ended(count) => {
+                Taken::Ended(count) | Taken::PutAway(count) => {
                     ended += count;
                     // It was given nothing to send, so it keeps its turn.
                     self.state.lanes.set_next_due(lane, next_due);
@@ -141,6 +149,11 @@ impl Transaction<'_> {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;
             self.shrink(chunk.id, &Members::default())?;
             return Ok(Taken::Ended(chunk.count));
+        }
+        if let Some(until) = put_away_until(&self.state.pauses.borrow(), &batch.envelope, now) {
+            self.sql("UPDATE chunk SET due_at = ?2 WHERE id = ?1")?
+                .execute(params![chunk.id.0.cast_signed(), until.millis()])?;
+            return Ok(Taken::PutAway(chunk.count));
         }
         // Before it is decoded, which a chunk that is left would cost with every claim.
         if !load.fits(ChunkLoad { items: chunk.count.min(deliveries), bytes: 0 }) {

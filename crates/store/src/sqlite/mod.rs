@@ -30,6 +30,7 @@ mod ingest;
 mod open;
 mod operations;
 mod owner;
+mod pause;
 #[cfg(test)]
 mod plans_tests;
 mod read;
@@ -54,7 +55,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::task::Waker;
 use std::time::Duration;
 
-use notification::{Timestamp, limits};
+use notification::{Pauses, Timestamp, limits};
 use rusqlite::ErrorCode;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -78,6 +79,7 @@ pub struct Sqlite {
     changes: watch::Receiver<u64>,
     failed: watch::Receiver<Option<StoreError>>,
     accepts: watch::Receiver<bool>,
+    pauses: watch::Receiver<Arc<Pauses>>,
     reader: SqliteReader,
     directory: PathBuf,
     /// Tells that the writer's thread has ended.
@@ -138,6 +140,7 @@ impl Sqlite {
         let (ending, ended) = std_mpsc::sync_channel(1);
         let panicked = failed.clone();
         let accepts = opened.disk.accepts();
+        let pauses = opened.state.pauses.subscribe();
         let writer = Writer {
             connection: opened.connection,
             state: opened.state,
@@ -166,6 +169,7 @@ impl Sqlite {
             changes: changes_receiver,
             failed: failed_receiver,
             accepts,
+            pauses,
             reader,
             directory: path.to_owned(),
             ended: Mutex::new(ended),

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use notification::Timestamp;
 use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use tokio::sync::watch;
 
 use super::disk::{Disk, FreeSpace, Room};
 use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
 use super::filter::RecipientFilter;
 use super::owner::Owner;
+use super::pause::pauses;
 use super::transaction::{Transaction, WriterState};
 
 use crate::rows::lanes::Lanes;
@@ -121,6 +123,7 @@ pub(super) fn open(
         // Of the process before this one.
         waits: true,
         new_lanes: Vec::new(),
+        pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
     };
     let mut transaction = Transaction::begin(&connection, &mut state)?;
     let recovery = transaction.recover(ending, now)?;

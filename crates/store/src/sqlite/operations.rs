@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::{Chunk, Name, NotificationId, Settlement, Timestamp};
+use notification::{Chunk, Name, NotificationId, Pause, PauseScope, Pauses, Settlement, Timestamp};
 use tokio::sync::watch;
 
 use super::transaction::Transaction;
@@ -12,7 +12,7 @@ use super::writer::Durability::{Synced, WithTheNext};
 use super::{Sqlite, SqliteReader};
 use crate::{
     Begin, Begun, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader,
-    Lift, Mark, Offer, Operations, Requeued, Settled, Settlements, StoreError, Suppression,
+    Lift, Mark, Offer, Operations, Paused, Requeued, Settled, Settlements, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -49,6 +49,10 @@ impl Begin for Sqlite {
             marks.into_iter().map(|mark| transaction.begin_chunk(mark)).collect()
         };
         self.write(Synced, begin).await
+    }
+
+    fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>> {
+        self.pauses.clone()
     }
 }
 
@@ -115,6 +119,14 @@ impl Operations for Sqlite {
             lifts.iter().map(|lift| transaction.lift(lift, now)).collect()
         })
         .await
+    }
+
+    async fn pause(&self, pause: Pause) -> Result<Paused, StoreError> {
+        self.write(Synced, move |transaction| transaction.pause(&pause)).await
+    }
+
+    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError> {
+        self.write(Synced, move |transaction| transaction.resume(&tenant, &scope)).await
     }
 
     async fn move_feed(

@@ -70,6 +70,7 @@ const CASES: &[Case] = &[
     Case::new("claim.rs", "lease_until <= ?1", "4"),
     Case::new("claim.rs", "SELECT min(lease_until)", ""),
     Case::new("claim.rs", "SET begun_through", "5, 10"),
+    Case::new("claim.rs", "SET due_at", "40000, 2000"),
     Case::new("claim.rs", "SET epoch", "40000, 2, 1000"),
     Case::new("filter.rs", "SELECT channel, recipient FROM", ""),
     Case::new(
@@ -83,6 +84,9 @@ const CASES: &[Case] = &[
     Case::new("open.rs", "SELECT max(version)", ""),
     Case::new("open.rs", "SELECT seq", ""),
     Case::new("open.rs", "SELECT value FROM meta", ""),
+    Case::new("pause.rs", "DELETE FROM pause", "'tenant', 'tenant'"),
+    Case::new("pause.rs", "INSERT INTO pause", "'tenant', 'tenant', 1"),
+    Case::new("pause.rs", "SELECT tenant, scope", ""),
     Case::new("read.rs", "SELECT batch.id, lane", "40000, 'tenant', 'channel', NULL, 64, 4096"),
     Case::new("read.rs", "max(id), 0) >= ?1", "40000"),
     Case::new("read.rs", "sum(chunk.count)", "40000"),
@@ -154,6 +158,7 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("recover.rs", "DELETE FROM batch", "the index has open broadcasts only"),
     ("recover.rs", "DELETE FROM broadcast", "the index has open broadcasts only"),
     ("filter.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
+    ("pause.rs", "SELECT tenant, scope", "it gives all pauses, and there are few"),
 ];
 
 /// Full tables. One lane has half of all chunks, eight are claimed, eight are suspects; one broadcast is open.

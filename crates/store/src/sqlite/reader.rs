@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Account, BroadcastId, ByteString, Name, NotificationId};
+use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Pauses};
 use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::audit::{AuditSlice, SLICE_ROWS};
 use super::files::{WAL, WalBounds};
 use super::open::{open_reading, read_store_id};
+use super::pause::pauses;
 use super::read::Snapshot;
 use crate::rows::evidence::EvidenceBook;
 use crate::{
@@ -277,5 +278,9 @@ impl ReadStore for SqliteReader {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         self.read(move |snapshot| snapshot.feed(&feed)).await
+    }
+
+    async fn pauses(&self) -> Result<Pauses, StoreError> {
+        self.read(|snapshot| pauses(&snapshot.connection)).await
     }
 }

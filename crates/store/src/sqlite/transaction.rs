@@ -1,9 +1,11 @@
 //! One transaction of the writer, and what the writer keeps in memory between transactions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, State, Timestamp};
+use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, Pauses, State, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use tokio::sync::watch;
 
 use super::disk::Room;
 use super::filter::RecipientFilter;
@@ -33,6 +35,8 @@ pub(super) struct WriterState {
     pub(super) waits: bool,
     /// Lanes that this transaction stored: if it is undone, they do not exist.
     pub(super) new_lanes: Vec<LaneId>,
+    /// What is paused, for claims and for deliver.
+    pub(super) pauses: watch::Sender<Arc<Pauses>>,
 }
 
 /// The transaction under way. Refusals are found before anything of their command is written: a
@@ -43,6 +47,8 @@ pub(super) struct Transaction<'a> {
     pub(super) state: &'a mut WriterState,
     /// Whether more may be claimable afterwards.
     pub(super) woke: bool,
+    /// What is paused once it is committed, if it changed that.
+    pub(super) pauses: Option<Arc<Pauses>>,
     totals: BTreeMap<u8, i64>,
 }
 
@@ -76,7 +82,7 @@ impl<'a> Transaction<'a> {
         // The right to write is had at once: what begins as a read may be refused it half-way.
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         state.new_lanes.clear();
-        Ok(Self { connection, state, woke: false, totals: BTreeMap::new() })
+        Ok(Self { connection, state, woke: false, pauses: None, totals: BTreeMap::new() })
     }
 
     /// Durable when it returns, as far as the connection is told to sync.
@@ -89,6 +95,10 @@ impl<'a> Transaction<'a> {
             .execute(params![state, change])?;
         }
         self.sql("COMMIT")?.execute([])?;
+        // Here, and not where it is answered: a caller that is gone must not leave an old view behind.
+        if let Some(pauses) = self.pauses {
+            self.state.pauses.send_replace(pauses);
+        }
         // Also where the changes cancel each other out: the log has ends that a reader must not see undone.
         Ok(Committed { woke: self.woke, counted: !self.totals.is_empty() })
     }

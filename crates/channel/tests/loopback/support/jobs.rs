@@ -155,6 +155,7 @@ async fn send_job(
         reports: &reports,
         clock,
         stopping: &stopping,
+        pauses: &tokio::sync::watch::channel(Arc::default()).1,
         worker_deadline,
     };
     sender.send(job).await;

@@ -1,0 +1,141 @@
+//! `/v1/pause`, `/v1/resume` and `/v1/pauses`: what of a tenant's is not sent for now.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use notification::{Name, Pause, PauseScope, Pauses, limits};
+use serde::{Deserialize, Serialize};
+use store::Paused;
+
+use crate::ApiState;
+use crate::access::WithOperations;
+use crate::keys::Caller;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::view::show;
+
+/// A pause, and the answer to one.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PauseAnswer {
+    /// Whose notifications wait.
+    pub tenant: String,
+    /// Which of them: `tenant`, `channel/ios`, `lane/ios/bulk/api.push.apple.com`.
+    pub scope: String,
+    /// Since when.
+    pub since: String,
+    /// In the answer to a pause: whether every process is known to go by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub everywhere: Option<bool>,
+}
+
+/// The answer to a resume.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ResumeAnswer {
+    /// Whether it was paused.
+    pub resumed: bool,
+}
+
+#[derive(Serialize)]
+struct PauseList {
+    items: Vec<PauseAnswer>,
+}
+
+/// What a request names.
+struct Named {
+    tenant: Name,
+    scope: PauseScope,
+}
+
+/// `POST /v1/pause`
+pub(crate) async fn pause(
+    State(shared): State<Arc<ApiState>>,
+    State(WithOperations(operations)): State<WithOperations>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let Named { tenant, scope } = Named::read(&uri, &caller)?;
+    let pause = Pause { tenant, scope, since: shared.intake.now() };
+    match operations.pause(pause.clone()).await? {
+        Paused::InForce { since, is_everywhere } => {
+            let answer = PauseAnswer::from(Pause { since, ..pause });
+            Ok(Json(PauseAnswer { everywhere: Some(is_everywhere), ..answer }).into_response())
+        }
+        Paused::TooMany => {
+            let detail = format!("there are {} pauses already: end some", limits::PAUSES);
+            Err(Problem::new(StatusCode::CONFLICT, detail))
+        }
+    }
+}
+
+/// `POST /v1/resume`
+pub(crate) async fn resume(
+    State(WithOperations(operations)): State<WithOperations>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let Named { tenant, scope } = Named::read(&uri, &caller)?;
+    let resumed = operations.resume(tenant, scope).await?;
+    Ok(Json(ResumeAnswer { resumed }).into_response())
+}
+
+/// `GET /v1/pauses`: the caller's; an operator's are all.
+pub(crate) async fn list(
+    State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let mut items = in_order(&shared.reads.pauses().await?);
+    items.retain(|pause| caller.is_operator || pause.tenant == caller.tenant.as_str());
+    Ok(Json(PauseList { items }).into_response())
+}
+
+/// All pauses, by tenant and scope.
+pub(crate) fn in_order(pauses: &Pauses) -> Vec<PauseAnswer> {
+    let mut pauses: Vec<Pause> = pauses.iter().collect();
+    pauses.sort_unstable_by(|one, other| {
+        (&one.tenant, &one.scope).cmp(&(&other.tenant, &other.scope))
+    });
+    pauses.into_iter().map(PauseAnswer::from).collect()
+}
+
+// === impl PauseAnswer ===
+
+impl From<Pause> for PauseAnswer {
+    fn from(Pause { tenant, scope, since }: Pause) -> Self {
+        let (tenant, scope, since) = (show(tenant), show(scope), show(since));
+        Self { tenant, scope, since, everywhere: None }
+    }
+}
+
+// === impl Named ===
+
+impl Named {
+    fn read(uri: &Uri, caller: &Caller) -> Result<Self, Problem> {
+        let known = &["channel", "destination", "priority", "all", "tenant"];
+        let mut query = Query::read(uri, known)?;
+        let channel: Option<Name> = query.parse("channel")?;
+        let destination: Option<String> = query.parse("destination")?;
+        let priority = query.parse("priority")?;
+        let is_all = query.parse("all")?.unwrap_or(false);
+        let scope = match (channel, destination, priority, is_all) {
+            (None, None, None, true) => PauseScope::Tenant,
+            (Some(channel), None, None, false) => PauseScope::Channel(channel),
+            (Some(channel), Some(destination), Some(priority), false) => {
+                PauseScope::Lane { channel, destination: destination.into(), priority }
+            }
+            _ => {
+                let detail = "name one of: channel; channel, destination and priority, as the lanes of \
+                              /v1/status do; all=true";
+                return Err(Problem::bad_request(detail));
+            }
+        };
+        let tenant = query.parse("tenant")?.unwrap_or_else(|| caller.tenant.clone());
+        if tenant != caller.tenant && !caller.is_operator {
+            let detail = "to pause or resume another tenant's needs an operator's key";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        Ok(Self { tenant, scope })
+    }
+}

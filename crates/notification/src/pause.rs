@@ -1,0 +1,180 @@
+//! Pauses: what of a tenant's is not sent until it is resumed.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::terms::TermError;
+use crate::{Envelope, Lane, Name, Priority, Timestamp};
+
+/// What of a tenant's a pause covers. Its text is what stores keep, and never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PauseScope {
+    /// All of it: `tenant`.
+    Tenant,
+    /// What goes by a channel: `channel/push`.
+    Channel(Name),
+    /// What goes by a channel to a destination with a priority: `lane/push/bulk/api.push.apple.com`.
+    Lane {
+        /// The configured channel.
+        channel: Name,
+        /// Where the channel sends to, in its own words.
+        destination: Arc<str>,
+        /// The priority.
+        priority: Priority,
+    },
+}
+
+/// One pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pause {
+    /// Whose notifications wait.
+    pub tenant: Name,
+    /// Which of them.
+    pub scope: PauseScope,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// All pauses of a store, as of one instant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pauses {
+    by_tenant: HashMap<Name, HashMap<PauseScope, Timestamp>>,
+}
+
+// === impl PauseScope ===
+
+impl fmt::Display for PauseScope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenant => formatter.write_str("tenant"),
+            Self::Channel(channel) => write!(formatter, "channel/{channel}"),
+            Self::Lane { channel, destination, priority } => {
+                write!(formatter, "lane/{channel}/{priority}/{destination}")
+            }
+        }
+    }
+}
+
+impl FromStr for PauseScope {
+    type Err = TermError;
+
+    fn from_str(text: &str) -> Result<Self, TermError> {
+        let wrong = || TermError::new(text, "the scope of a pause");
+        let (kind, rest) = text.split_once('/').unwrap_or((text, ""));
+        match kind {
+            "tenant" if rest.is_empty() => Ok(Self::Tenant),
+            "channel" => Ok(Self::Channel(rest.parse()?)),
+            "lane" => {
+                let mut parts = rest.splitn(3, '/');
+                let mut part = || parts.next().ok_or_else(wrong);
+                let (channel, priority) = (part()?.parse()?, part()?.parse()?);
+                Ok(Self::Lane { channel, priority, destination: part()?.into() })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+// === impl Pauses ===
+
+impl Pauses {
+    /// Whether there is none, as almost always.
+    pub fn is_empty(&self) -> bool {
+        self.by_tenant.is_empty()
+    }
+
+    /// Whether the notifications of `envelope` must not be sent.
+    pub fn covers(&self, envelope: &Envelope) -> bool {
+        self.covers_lane(&envelope.lane)
+    }
+
+    /// Whether nothing of `lane` may be sent.
+    pub fn covers_lane(&self, lane: &Lane) -> bool {
+        let Some(scopes) = self.by_tenant.get(&lane.tenant) else { return false };
+        let Lane { channel, destination, priority, .. } = lane;
+        let (channel, destination) = (channel.clone(), Arc::clone(destination));
+        scopes.contains_key(&PauseScope::Tenant)
+            || scopes.contains_key(&PauseScope::Channel(channel.clone()))
+            || scopes.contains_key(&PauseScope::Lane { channel, destination, priority: *priority })
+    }
+
+    /// Since when `scope` of `tenant` is paused, by a pause of just that.
+    pub fn since(&self, tenant: &Name, scope: &PauseScope) -> Option<Timestamp> {
+        self.by_tenant.get(tenant)?.get(scope).copied()
+    }
+
+    /// Every pause, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = Pause> {
+        self.by_tenant.iter().flat_map(|(tenant, scopes)| {
+            let pause = |(scope, since): (&PauseScope, &Timestamp)| Pause {
+                tenant: tenant.clone(),
+                scope: scope.clone(),
+                since: *since,
+            };
+            scopes.iter().map(pause)
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_tenant.values().map(HashMap::len).sum()
+    }
+}
+
+impl FromIterator<Pause> for Pauses {
+    fn from_iter<T: IntoIterator<Item = Pause>>(pauses: T) -> Self {
+        let mut by_tenant: HashMap<Name, HashMap<PauseScope, Timestamp>> = HashMap::new();
+        for Pause { tenant, scope, since } in pauses {
+            by_tenant.entry(tenant).or_default().insert(scope, since);
+        }
+        Self { by_tenant }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(tenant: &str, channel: &str, destination: &str) -> Lane {
+        Lane {
+            channel: channel.parse().unwrap(),
+            destination: destination.into(),
+            priority: Priority::Bulk,
+            tenant: tenant.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn every_scope_is_read_back_from_its_text() {
+        let texts =
+            ["tenant", "channel/push", "lane/hooks/bulk/https://example.com:8443/with/slashes"];
+        for text in texts {
+            assert_eq!(text.parse::<PauseScope>().unwrap().to_string(), text);
+        }
+        for text in ["", "tenant/x", "channel", "channel/", "lane/push", "lane/push/low/x", "all"] {
+            assert!(text.parse::<PauseScope>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_covers_its_scope_of_its_tenant_and_nothing_else() {
+        let paused = |scope: &str| {
+            let (tenant, since) = ("a".parse().unwrap(), Timestamp::from_millis(1));
+            Pauses::from_iter([Pause { tenant, scope: scope.parse().unwrap(), since }])
+        };
+        let lanes = [
+            lane("a", "push", "here"),
+            lane("a", "push", "there"),
+            lane("a", "mail", "here"),
+            lane("b", "push", "here"),
+        ];
+        let covered = |scope| lanes.each_ref().map(|lane| paused(scope).covers_lane(lane));
+        assert_eq!(covered("tenant"), [true, true, true, false]);
+        assert_eq!(covered("channel/push"), [true, true, false, false]);
+        assert_eq!(covered("lane/push/bulk/here"), [true, false, false, false]);
+        assert_eq!(covered("lane/push/urgent/here"), [false; 4]);
+        assert_eq!(lanes.each_ref().map(|lane| Pauses::default().covers_lane(lane)), [false; 4]);
+    }
+}

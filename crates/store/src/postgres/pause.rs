@@ -1,0 +1,103 @@
+//! Pauses: their rows, and when they are in force.
+//!
+//! Their *version* rises with each change. Every worker reads them with the beat that sees a new version, before that beat moves
+//! its deadline, and then says in its row that it goes by it. A pause is answered when every worker that is alive does: one
+//! that is not has passed its deadline and begins nothing, and reads them before it begins anything again.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use notification::{Name, Pause, PauseScope, Timestamp, limits};
+
+use super::Postgres;
+use super::columns::signed;
+use super::transaction::{Failure, Transaction};
+use super::writer::WriterRequest;
+use crate::{Paused, StoreError};
+
+/// Adds a pause; gives the version from which on it is in force.
+#[derive(Debug)]
+pub(super) struct AddPause(pub(super) Pause);
+
+/// Ends a pause; whether there was one, and the version from which on there is none.
+#[derive(Debug)]
+pub(super) struct EndPause {
+    pub(super) tenant: Name,
+    pub(super) scope: PauseScope,
+}
+
+/// Changes of the pauses wait for each other here, so a version has all that were made before it.
+const NEXT_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE key = 'pauses' RETURNING value";
+/// How soon it is asked again whether every worker has followed: a beat that is woken takes some milliseconds.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+/// How long workers are waited for. One that has not followed by then is of a program that knows no pauses: the lease of any other
+/// one is over.
+const FOLLOW_WITHIN: Duration = limits::WORKER_LEASE.saturating_add(limits::WORKER_BEAT);
+
+#[async_trait]
+impl WriterRequest for AddPause {
+    type Answer = (Paused, i64);
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+        let Pause { tenant, scope, since } = &self.0;
+        // Raised also by a pause that is there: whoever asked for that may be waiting still.
+        let version = transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?;
+        let insert = "INSERT INTO pause (tenant, scope, since) SELECT $1, $2, $3 \
+             WHERE (SELECT count(*) FROM (SELECT FROM pause LIMIT $4) AS counted) < $4 \
+             ON CONFLICT DO NOTHING";
+        let (tenant, scope) = (tenant.as_str(), scope.to_string());
+        let pauses_max = signed(limits::PAUSES);
+        transaction.execute(insert, &[&tenant, &scope, &since.millis(), &pauses_max]).await?;
+        let select = "SELECT since FROM pause WHERE scope = $1 AND tenant = $2";
+        let rows = transaction.rows(select, &[&scope, &tenant]).await?;
+        let Some(row) = rows.first() else { return Ok((Paused::TooMany, version)) };
+        transaction.notify_cluster().await?;
+        let since = Timestamp::from_millis(row.try_get(0)?);
+        Ok((Paused::InForce { since, is_everywhere: false }, version))
+    }
+}
+
+#[async_trait]
+impl WriterRequest for EndPause {
+    type Answer = (bool, i64);
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+        let version = transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?;
+        let delete = "DELETE FROM pause WHERE scope = $1 AND tenant = $2";
+        let (scope, tenant) = (self.scope.to_string(), self.tenant.as_str());
+        let ended = transaction.execute(delete, &[&scope, &tenant]).await?;
+        transaction.notify_cluster().await?;
+        Ok((ended > 0, version))
+    }
+}
+
+// === impl Postgres ===
+
+impl Postgres {
+    /// Pauses, and waits until every worker goes by it.
+    pub(super) async fn add_pause(&self, pause: Pause) -> Result<Paused, StoreError> {
+        let (paused, version) = self.work.run_or_give_up(AddPause(pause)).await?;
+        let Paused::InForce { since, .. } = paused else { return Ok(paused) };
+        Ok(Paused::InForce { since, is_everywhere: self.is_followed(version).await })
+    }
+
+    /// Resumes, and waits until every worker goes by it; whether it was paused.
+    pub(super) async fn end_pause(&self, end: EndPause) -> Result<bool, StoreError> {
+        let (was_paused, version) = self.work.run_or_give_up(end).await?;
+        self.is_followed(version).await;
+        Ok(was_paused)
+    }
+
+    /// Waits until every worker goes by `version`; whether that is known. What was asked for is durable either way.
+    async fn is_followed(&self, version: i64) -> bool {
+        let followed = async {
+            while self.reader.workers_behind(version).await? > 0 {
+                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            }
+            Ok(())
+        };
+        let followed: Result<Result<(), StoreError>, _> =
+            tokio::time::timeout(FOLLOW_WITHIN, followed).await;
+        matches!(followed, Ok(Ok(())))
+    }
+}
