@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use notification::{BroadcastId, Bytes, limits};
+use notification::{BroadcastId, Bytes, PauseScope, limits};
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::parse::{self, BroadcastWithRecipients};
 use pipeline::ingest::{
@@ -43,6 +43,8 @@ struct BroadcastAnswer {
     id: String,
     channel: String,
     accepted_at: String,
+    /// Since when it is paused by itself.
+    paused_since: Option<String>,
     #[serde(flatten)]
     totals: Totals,
 }
@@ -84,8 +86,11 @@ pub(crate) async fn read(
     let Some(BroadcastStatus { id, channel, accepted_at, account, .. }) = broadcast else {
         return Err(unknown(id));
     };
+    let pauses = shared.reads.pauses().await?;
+    let paused_since = pauses.since(&caller.tenant, &PauseScope::Broadcast(id)).map(show);
     let (id, channel, accepted_at) = (show(id), show(channel), show(accepted_at));
-    Ok(Json(BroadcastAnswer { id, channel, accepted_at, totals: account.into() }).into_response())
+    let totals = account.into();
+    Ok(Json(BroadcastAnswer { id, channel, accepted_at, paused_since, totals }).into_response())
 }
 
 pub(crate) async fn cancel(

@@ -63,6 +63,7 @@ pub(crate) async fn pause(
             let answer = PauseAnswer::from(Pause { since, ..pause });
             Ok(Json(PauseAnswer { everywhere: Some(is_everywhere), ..answer }).into_response())
         }
+        Paused::Unknown => Err(Problem::not_found(format!("there is no {}", pause.scope))),
         Paused::TooMany => {
             let detail = format!("there are {} pauses already: end some", limits::PAUSES);
             Err(Problem::new(StatusCode::CONFLICT, detail))
@@ -113,20 +114,22 @@ impl From<Pause> for PauseAnswer {
 
 impl Named {
     fn read(uri: &Uri, caller: &Caller) -> Result<Self, Problem> {
-        let known = &["channel", "destination", "priority", "all", "tenant"];
+        let known = &["broadcast", "channel", "destination", "priority", "all", "tenant"];
         let mut query = Query::read(uri, known)?;
+        let broadcast = query.parse("broadcast")?;
         let channel: Option<Name> = query.parse("channel")?;
         let destination: Option<String> = query.parse("destination")?;
         let priority = query.parse("priority")?;
         let is_all = query.parse("all")?.unwrap_or(false);
-        let scope = match (channel, destination, priority, is_all) {
-            (None, None, None, true) => PauseScope::Tenant,
-            (Some(channel), None, None, false) => PauseScope::Channel(channel),
-            (Some(channel), Some(destination), Some(priority), false) => {
+        let scope = match (broadcast, channel, destination, priority, is_all) {
+            (Some(id), None, None, None, false) => PauseScope::Broadcast(id),
+            (None, None, None, None, true) => PauseScope::Tenant,
+            (None, Some(channel), None, None, false) => PauseScope::Channel(channel),
+            (None, Some(channel), Some(destination), Some(priority), false) => {
                 PauseScope::Lane { channel, destination: destination.into(), priority }
             }
             _ => {
-                let detail = "name one of: channel; channel, destination and priority, as the lanes of \
+                let detail = "name one of: broadcast; channel; channel, destination and priority, as the lanes of \
                               /v1/status do; all=true";
                 return Err(Problem::bad_request(detail));
             }

@@ -48,7 +48,7 @@ pub(crate) enum CliCommand {
     Log(LogArgs),
     /// Cancel a notification or a broadcast
     Cancel(CancelArgs),
-    /// Send nothing of a channel, a lane or a tenant until it is resumed
+    /// Send nothing of a broadcast, a channel, a lane or a tenant until it is resumed
     Pause(PauseArgs),
     /// End a pause
     Resume(PauseArgs),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use api::{PauseAnswer, ResumeAnswer};
 use clap::Args;
-use notification::Priority;
+use notification::{BroadcastId, Priority};
 
 use crate::client::{Client, with_query};
 use crate::output;
@@ -12,8 +12,11 @@ use crate::output;
 /// `belfry pause`, `belfry resume`
 #[derive(Debug, Args)]
 pub(crate) struct PauseArgs {
+    /// A broadcast (`bc_` and a number)
+    #[arg(required_unless_present_any = ["all", "channel"], conflicts_with_all = ["all", "channel"])]
+    pub(crate) id: Option<BroadcastId>,
     /// All that the tenant has
-    #[arg(long, required_unless_present_any = ["channel"], conflicts_with = "channel")]
+    #[arg(long, conflicts_with = "channel")]
     pub(crate) all: bool,
     /// What goes by this channel
     #[arg(long)]
@@ -64,8 +67,10 @@ pub(crate) fn resume(args: &PauseArgs, client: &Client) -> anyhow::Result<ExitCo
 
 impl PauseArgs {
     fn path(&self, action: &str) -> String {
-        let Self { all, channel, destination, priority, tenant, json: _ } = self;
+        let Self { id, all, channel, destination, priority, tenant, json: _ } = self;
+        let id = id.map(|id| id.to_string());
         let given = [
+            ("broadcast", id.as_deref()),
             ("all", all.then_some("true")),
             ("channel", channel.as_deref()),
             ("destination", destination.as_deref()),

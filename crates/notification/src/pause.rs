@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::terms::TermError;
-use crate::{Envelope, Lane, Name, Priority, Timestamp};
+use crate::{BroadcastId, Envelope, Lane, Name, Priority, Timestamp};
 
 /// What of a tenant's a pause covers. Its text is what stores keep, and never changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +24,8 @@ pub enum PauseScope {
         /// The priority.
         priority: Priority,
     },
+    /// A broadcast: `broadcast/bc_7`.
+    Broadcast(BroadcastId),
 }
 
 /// One pause.
@@ -53,6 +55,7 @@ impl fmt::Display for PauseScope {
             Self::Lane { channel, destination, priority } => {
                 write!(formatter, "lane/{channel}/{priority}/{destination}")
             }
+            Self::Broadcast(id) => write!(formatter, "broadcast/{id}"),
         }
     }
 }
@@ -72,6 +75,7 @@ impl FromStr for PauseScope {
                 let (channel, priority) = (part()?.parse()?, part()?.parse()?);
                 Ok(Self::Lane { channel, priority, destination: part()?.into() })
             }
+            "broadcast" => Ok(Self::Broadcast(rest.parse().map_err(|_| wrong())?)),
             _ => Err(wrong()),
         }
     }
@@ -87,7 +91,13 @@ impl Pauses {
 
     /// Whether the notifications of `envelope` must not be sent.
     pub fn covers(&self, envelope: &Envelope) -> bool {
-        self.covers_lane(&envelope.lane)
+        self.covers_lane(&envelope.lane) || self.broadcast_of(envelope).is_some()
+    }
+
+    /// The broadcast of `envelope`, if it is paused by itself.
+    pub fn broadcast_of(&self, envelope: &Envelope) -> Option<BroadcastId> {
+        let scopes = self.by_tenant.get(&envelope.lane.tenant)?;
+        envelope.broadcast.filter(|id| scopes.contains_key(&PauseScope::Broadcast(*id)))
     }
 
     /// Whether nothing of `lane` may be sent.
@@ -148,12 +158,25 @@ mod tests {
 
     #[test]
     fn every_scope_is_read_back_from_its_text() {
-        let texts =
-            ["tenant", "channel/push", "lane/hooks/bulk/https://example.com:8443/with/slashes"];
+        let texts = [
+            "tenant",
+            "channel/push",
+            "lane/hooks/bulk/https://example.com:8443/with/slashes",
+            "broadcast/bc_7",
+        ];
         for text in texts {
             assert_eq!(text.parse::<PauseScope>().unwrap().to_string(), text);
         }
-        for text in ["", "tenant/x", "channel", "channel/", "lane/push", "lane/push/low/x", "all"] {
+        for text in [
+            "",
+            "tenant/x",
+            "channel",
+            "channel/",
+            "lane/push",
+            "lane/push/low/x",
+            "broadcast/7",
+            "all",
+        ] {
             assert!(text.parse::<PauseScope>().is_err(), "{text:?}");
         }
     }

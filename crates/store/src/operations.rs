@@ -49,6 +49,8 @@ pub enum Paused {
         /// not known.
         is_everywhere: bool,
     },
+    /// This tenant has no such broadcast: nothing has changed.
+    Unknown,
     /// There are [`limits::PAUSES`](notification::limits::PAUSES) already: nothing has changed.
     TooMany,
 }

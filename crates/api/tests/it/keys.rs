@@ -3,6 +3,7 @@
 use api::{ApiKey, hash, parse_hash};
 use axum::body::Body;
 use axum::http::{Method, Request};
+use serde_json::json;
 
 use crate::support::{Answer, Fixture, JSON, fixture, notification};
 
@@ -96,4 +97,59 @@ async fn without_keys_no_web_page_of_another_site_is_answered() {
     check("origin", "http://localhost:8473", 404).await;
     check("origin", "https://evil.example", 403).await;
     check("origin", "null", 403).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_pauses_its_own_and_an_operator_anybodys() {
+    let fixture = fixture(vec![key("acme", false), key("globex", false), key("ops", true)]);
+    let broadcast = r#"{"channel":"ios","content":{},"recipients":["a1"]}"#;
+    let broadcast = call(&fixture, "acme", Method::POST, "/v1/broadcasts", broadcast).await;
+    let id = broadcast.json()["id"].as_str().unwrap().to_owned();
+    let own = format!("/v1/broadcasts/{id}");
+    let post = async |tenant, path: &str| call(&fixture, tenant, Method::POST, path, "").await;
+
+    post("globex", &format!("/v1/pause?broadcast={id}")).await.problem(404);
+    let now = fixture.now().to_string();
+    let paused = post("acme", &format!("/v1/pause?broadcast={id}")).await.json();
+    let scope = format!("broadcast/{id}");
+    let expect = json!({"tenant": "acme", "scope": scope, "since": now, "everywhere": true});
+    assert_eq!(paused, expect);
+    let found = call(&fixture, "acme", Method::GET, &own, "").await.json();
+    assert_eq!((&found["paused_since"], &found["pending"]), (&json!(now), &json!(1)));
+
+    let lane = "channel=ios&destination=https%3A%2F%2Fa.example&priority=bulk";
+    for (tenant, query) in
+        [("acme", lane), ("globex", "channel=ios"), ("ops", "all=true&tenant=acme")]
+    {
+        assert!(post(tenant, &format!("/v1/pause?{query}")).await.status.is_success(), "{query}");
+    }
+    post("acme", "/v1/pause?all=true&tenant=globex").await.problem(403);
+    for wrong in
+        ["", "priority=bulk", "all=false", "channel=ios&all=true", "broadcast=bc_1&channel=ios"]
+    {
+        post("acme", &format!("/v1/pause?{wrong}")).await.problem(400);
+    }
+    let list = async |tenant| {
+        let list = call(&fixture, tenant, Method::GET, "/v1/pauses", "").await.json();
+        let items = list["items"].as_array().unwrap().clone();
+        items.into_iter().map(|item| item["scope"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(list("acme").await, ["tenant", "lane/ios/bulk/https://a.example", &scope]);
+    assert_eq!(list("globex").await, ["channel/ios"]);
+    assert_eq!(list("ops").await.len(), 4);
+    let status = call(&fixture, "ops", Method::GET, "/v1/status", "").await.json();
+    assert_eq!(status["pauses"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        (&status["lanes"][0]["paused"], &status["oldest_due_at"]),
+        (&json!(true), &json!(null))
+    );
+    let metrics = call(&fixture, "acme", Method::GET, "/metrics", "").await;
+    assert!(metrics.text.contains("belfry_pauses 4\n"), "{}", metrics.text);
+
+    for was_paused in [true, false] {
+        let resumed = post("acme", &format!("/v1/resume?broadcast={id}")).await.json();
+        assert_eq!(resumed, json!({"resumed": was_paused}));
+    }
+    let found = call(&fixture, "acme", Method::GET, &own, "").await.json();
+    assert_eq!(found["paused_since"], json!(null));
 }

@@ -5,6 +5,7 @@ mod bad_start;
 mod delivery;
 mod feed;
 mod operations;
+mod pausing;
 mod receiver;
 mod registration;
 mod support;

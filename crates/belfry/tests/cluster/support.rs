@@ -116,15 +116,21 @@ impl Cluster {
         command
     }
 
-    /// Sends one content to the tokens of `numbers` as one broadcast.
-    pub(crate) fn broadcast(&self, by: &Process, numbers: Range<u64>, guarantee: Guarantee) {
+    /// Sends one content to the tokens of `numbers` as one broadcast; gives its number.
+    pub(crate) fn broadcast(
+        &self,
+        by: &Process,
+        numbers: Range<u64>,
+        guarantee: Guarantee,
+    ) -> String {
         let recipients = self.directory.path().join("recipients");
         let lines: Vec<String> = numbers.map(token).collect();
         std::fs::write(&recipients, lines.join("\n")).unwrap();
         let mut command = self.command(by, "send");
         command.args(["--channel", "ios", "--content", r#"{"aps":{}}"#]);
-        command.args(["--guarantee", guarantee.as_str(), "--to-file"]).arg(recipients);
-        checked(&command.output().unwrap());
+        command.args(["--guarantee", guarantee.as_str(), "--json", "--to-file"]).arg(recipients);
+        let sent: Value = serde_json::from_str(&checked(&command.output().unwrap())).unwrap();
+        sent["id"].as_str().unwrap().to_owned()
     }
 
     /// The account of all notifications, as `process` shows it.
@@ -155,6 +161,11 @@ impl Cluster {
     pub(crate) fn audit(&self, process: &Process) -> AuditOutput {
         let output = self.command(process, "audit").arg("--json").output().unwrap();
         serde_json::from_str(&checked(&output)).unwrap()
+    }
+
+    /// How many requests the provider has had.
+    pub(crate) fn requests(&self) -> u64 {
+        JournalTail::open(&self.simulator.ready.journal).unwrap().lines().unwrap()
     }
 
     /// Waits until the provider has had so many requests, and no more.

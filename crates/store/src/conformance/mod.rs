@@ -105,6 +105,9 @@ pub async fn exercise_slices<S: Store>(
         what_waits_is_withdrawn_with_its_broadcast_at_once
         a_cancellation_goes_by_slices_and_counts_everybody_once
         a_small_broadcast_goes_before_the_rest_of_a_large_one
+        a_paused_broadcast_is_neither_released_nor_claimed
+        what_is_resumed_comes_back_slice_by_slice
+        a_paused_broadcast_expires_and_is_cancelled
     }
 }
 

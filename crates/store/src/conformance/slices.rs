@@ -1,12 +1,15 @@
 //! Broadcasts between two of their slices. A slice is one batch.
 
-use notification::{BroadcastId, Disposition, NotificationId, State};
+use notification::{BroadcastId, Disposition, NotificationId, Pause, PauseScope, State, Timestamp};
 
 use super::support::{
     BroadcastShape, at, claim_all, claim_request, find, groups, name, part, settle_all, settle_one,
     the_books_balance, whole_log,
 };
-use crate::{CancelTarget, Cancelled, ClaimRequest, Filter, History, Requeued, Store};
+use crate::{
+    BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, ClaimRequest, Filter, History,
+    Paused, Requeued, Store,
+};
 
 /// A sealed broadcast of four batches, of three members each; one of them has its chunk.
 async fn four_batches(store: &dyn Store) -> BroadcastId {
@@ -178,4 +181,104 @@ pub(super) async fn a_small_broadcast_goes_before_the_rest_of_a_large_one(
         settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
     }
     assert_eq!(sent, [2, 3]);
+}
+
+async fn pause(store: &dyn Store, id: BroadcastId) -> Paused {
+    let scope = PauseScope::Broadcast(id);
+    store.pause(Pause { tenant: name("tenant"), scope, since: at(2) }).await.unwrap()
+}
+
+async fn resume(store: &dyn Store, id: BroadcastId) -> bool {
+    store.resume(name("tenant"), PauseScope::Broadcast(id)).await.unwrap()
+}
+
+pub(super) async fn a_paused_broadcast_is_neither_released_nor_claimed(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    assert!(next().await);
+    let in_force = Paused::InForce { since: at(2), is_everywhere: true };
+    assert_eq!(pause(store, id).await, in_force);
+    assert!(!next().await, "two batches have no chunk, and get none");
+    // In the same lane, and behind it.
+    let other = BroadcastShape::default().open(store, 3).await;
+    store.seal_broadcast(other, at(1)).await.unwrap();
+    let chunks = claim_all(store, 5).await;
+    assert_eq!(chunks.len(), 1);
+    assert_eq!(chunks[0].envelope.broadcast, Some(other), "it is not held up");
+    settle_all(store, &chunks[0], Disposition::Ended(State::Delivered)).await;
+    let again = store.claim(claim_request(1_000_000)).await.unwrap();
+    assert_eq!(again.chunks, [], "it is not looked at again and again");
+    assert!(again.next_at.is_none_or(|at| at > Timestamp::from_millis(1 << 40)), "{again:?}");
+    let status = store.broadcast(id).await.unwrap().unwrap();
+    assert_eq!((status.account.accepted, status.account.pending), (12, 12));
+    let unknown = BroadcastId(id.0 + 1_000);
+    assert_eq!(pause(store, unknown).await, Paused::Unknown);
+    let scope = PauseScope::Broadcast(id);
+    let by_another = Pause { tenant: name("other"), scope, since: at(2) };
+    assert_eq!(store.pause(by_another).await.unwrap(), Paused::Unknown);
+    assert!(!resume(store, unknown).await);
+}
+
+pub(super) async fn what_is_resumed_comes_back_slice_by_slice(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    assert!(next().await);
+    // One chunk is under way; of it one is tried again, and one was not begun.
+    let request = ClaimRequest { items: 1, ..claim_request(1) };
+    let chunk = store.claim(request).await.unwrap().chunks.remove(0);
+    pause(store, id).await;
+    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(3) })).await;
+    settle_one(store, part(&chunk, &[2], Disposition::HandedBack { at: at(3) })).await;
+    assert_eq!(deliver_all(store).await, 0);
+    for history in list(store, id).await {
+        assert!(history.next_attempt_at.is_none_or(|at| at < Timestamp::from_millis(1 << 40)));
+    }
+    assert!(resume(store, id).await);
+    assert!(!resume(store, id).await);
+    while next().await {
+        the_books_balance(store).await;
+    }
+    assert_eq!(deliver_all(store).await, 11);
+    assert_eq!(store.totals().await.unwrap().delivered, 12);
+    // It is paused anew while what was put away comes back.
+    let id = four_batches(store).await;
+    while next().await {}
+    pause(store, id).await;
+    assert_eq!(deliver_all(store).await, 0);
+    assert!(resume(store, id).await);
+    let is_more = next().await;
+    pause(store, id).await;
+    assert_eq!(deliver_all(store).await, 0);
+    assert!(resume(store, id).await);
+    while next().await {}
+    assert_eq!(deliver_all(store).await, 12, "{is_more}");
+}
+
+pub(super) async fn a_paused_broadcast_expires_and_is_cancelled(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let draft = BroadcastDraft { expires_at: Some(at(900)), ..BroadcastShape::default().draft() };
+    let opened = store.open_broadcast(draft, at(0)).await.unwrap();
+    let BroadcastOpened::Opened(soon) = opened else { panic!("{opened:?}") };
+    store.add_recipients(soon, groups(3), at(0)).await.unwrap();
+    store.seal_broadcast(soon, at(1)).await.unwrap();
+    let id = four_batches(store).await;
+    pause(store, soon).await;
+    pause(store, id).await;
+    assert_eq!(deliver_all(store).await, 0);
+    assert_eq!(claim_all(store, 900).await, []);
+    let account = store.broadcast(soon).await.unwrap().unwrap().account;
+    assert_eq!((account.expired, account.pending), (3, 0), "when it is due to");
+    assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await.cancelled, 12);
+    while next().await {}
+    assert!(resume(store, id).await);
+    while next().await {}
+    assert_eq!(deliver_all(store).await, 0);
+    assert_eq!(store.totals().await.unwrap().cancelled, 12);
 }

@@ -11,6 +11,7 @@ use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::{Attempts, Standing};
+use crate::rows::paused::put_away_until;
 use crate::rows::room::{DueLane, LaneLoad, TotalLoad};
 use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
 
@@ -157,11 +158,16 @@ impl Books {
         self.evidence.entry(lane).or_default().note(attempts);
     }
 
-    /// Settles what expired or is suppressed; true when nothing of the chunk is left.
+    /// Settles what expired or is suppressed, and puts away what is paused; true when nothing of the chunk is left.
     fn end_what_must_not_be_sent(&mut self, id: ChunkId, now: Timestamp) -> bool {
         let Some(piece) = self.chunks.get(&id).cloned() else { return true };
         let envelope = self.batch(piece.batch).envelope.clone();
         let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
+        let later = put_away_until(&self.pauses, &self.pauses, &envelope, now);
+        if let Some(later) = later.filter(|_| !is_expired) {
+            self.chunks.insert(id, Piece { due_at: later, ..piece });
+            return true;
+        }
         let event = if is_expired { Event::Expire } else { Event::Suppress };
         let mut fallbacks = Vec::new();
         let mut ended = Vec::new();

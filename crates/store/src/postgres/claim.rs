@@ -214,6 +214,7 @@ impl Transaction<'_> {
         let contents = deliveries_of(chunks, batches)?;
         let mut suppressed = self.suppressed_among(&contents, batches).await?;
         let pauses = Arc::clone(&self.state.pauses.borrow());
+        let held = self.hold_pauses(&pauses, batches.values().map(|it| &it.envelope)).await?;
         let mut writes = Writes::default();
         let mut left = Vec::with_capacity(chunks.len());
         let mut fallbacks = Vec::new();
@@ -223,7 +224,7 @@ impl Transaction<'_> {
             place = places.end;
             let row = batches.get(&batch).ok_or_else(|| missing(batch))?;
             let is_expired = row.envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
-            let later = put_away_until(&pauses, &row.envelope, now);
+            let later = put_away_until(&pauses, &held, &row.envelope, now);
             let ended: Members = if is_expired {
                 let members = chunk.members();
                 self.end(&mut writes, batch, &LogLine::unattempted(now, State::Expired), &members);

@@ -94,7 +94,7 @@ const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp(
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by AND id < $1), \
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
        - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1), \
-     EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL), (SELECT value FROM meta WHERE key = 'pauses') FROM worker";
+     EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL) OR EXISTS (SELECT FROM resuming), (SELECT value FROM meta WHERE key = 'pauses') FROM worker";
 /// A partition is free when it has no owner, or one that is not among the workers any more: a statement of a reaped worker
 /// may have been under way for long. Only a process that is a worker now takes one.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \

@@ -4,15 +4,18 @@
 //! its deadline, and then says in its row that it goes by it. A pause is answered when every worker that is alive does: one
 //! that is not has passed its deadline and begins nothing, and reads them before it begins anything again.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Name, Pause, PauseScope, Timestamp, limits};
+use notification::{Envelope, Name, Pause, PauseScope, Pauses, Timestamp, limits};
+use tokio_postgres::Row;
 
 use super::Postgres;
 use super::columns::signed;
 use super::transaction::{Failure, Transaction};
 use super::writer::WriterRequest;
+use crate::rows::paused::{PUT_AWAY, pause_of};
 use crate::{Paused, StoreError};
 
 /// Adds a pause; gives the version from which on it is in force.
@@ -40,6 +43,14 @@ impl WriterRequest for AddPause {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
         let Pause { tenant, scope, since } = &self.0;
+        if let PauseScope::Broadcast(id) = scope {
+            let select =
+                "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
+            let number = id.0.cast_signed();
+            if transaction.rows(select, &[&number, &tenant.as_str()]).await?.is_empty() {
+                return Ok((Paused::Unknown, 0));
+            }
+        }
         // Raised also by a pause that is there: whoever asked for that may be waiting still.
         let version = transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?;
         let insert = "INSERT INTO pause (tenant, scope, since) SELECT $1, $2, $3 \
@@ -66,8 +77,68 @@ impl WriterRequest for EndPause {
         let delete = "DELETE FROM pause WHERE scope = $1 AND tenant = $2";
         let (scope, tenant) = (self.scope.to_string(), self.tenant.as_str());
         let ended = transaction.execute(delete, &[&scope, &tenant]).await?;
+        if let PauseScope::Broadcast(id) = self.scope
+            && ended > 0
+        {
+            let insert = "INSERT INTO resuming (broadcast, passed) VALUES ($1, 0) \
+                 ON CONFLICT (broadcast) DO UPDATE SET passed = 0";
+            transaction.execute(insert, &[&id.0.cast_signed()]).await?;
+            // Of its slices, too.
+            transaction.effects.waits = true;
+        }
         transaction.notify_cluster().await?;
         Ok((ended > 0, version))
+    }
+}
+
+// === impl Transaction ===
+
+impl Transaction<'_> {
+    /// The pauses of broadcasts that cover some of `envelopes`, locked: none of them ends before this transaction does, so what it
+    /// puts away is found when the broadcast is resumed.
+    pub(super) async fn hold_pauses(
+        &mut self,
+        pauses: &Pauses,
+        envelopes: impl Iterator<Item = &Envelope>,
+    ) -> Result<Pauses, Failure> {
+        let broadcasts = envelopes.filter_map(|envelope| pauses.broadcast_of(envelope));
+        let scopes: BTreeSet<String> =
+            broadcasts.map(|id| PauseScope::Broadcast(id).to_string()).collect();
+        if scopes.is_empty() {
+            return Ok(Pauses::default());
+        }
+        let select = "SELECT tenant, scope, since FROM pause WHERE scope = ANY($1) ORDER BY scope FOR KEY SHARE";
+        let scopes: Vec<String> = scopes.into_iter().collect();
+        let rows = self.rows(select, &[&scopes]).await?;
+        let pause = |row: &Row| Ok(pause_of(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?);
+        rows.iter().map(pause).collect()
+    }
+
+    /// Makes due again what was put away of the next batches of a broadcast that is resumed; whether there was one.
+    pub(super) async fn resume_slice(&mut self) -> Result<bool, Failure> {
+        let select = "SELECT broadcast, passed FROM resuming ORDER BY broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
+        let rows = self.rows(select, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        let broadcast: i64 = row.try_get(0)?;
+        let slice = self.slice(broadcast, row.try_get(1)?).await?;
+        let batches: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
+        let update = "WITH locked AS (SELECT id, batch FROM chunk WHERE batch = ANY($1) ORDER BY id FOR UPDATE) \
+             UPDATE chunk SET due_at = batch.due_at FROM locked JOIN batch ON batch.id = locked.batch \
+             WHERE chunk.id = locked.id AND lease_until IS NULL AND chunk.due_at >= least($2, batch.expires_at) \
+             RETURNING chunk.lane, chunk.due_at";
+        for row in &self.rows(update, &[&batches, &PUT_AWAY.millis()]).await? {
+            let lane = i64::from(row.try_get::<_, i32>(0)?);
+            self.due(lane, Timestamp::from_millis(row.try_get(1)?));
+        }
+        if slice.is_last {
+            self.execute("DELETE FROM resuming WHERE broadcast = $1", &[&broadcast]).await?;
+        } else {
+            let update = "UPDATE resuming SET passed = $2 WHERE broadcast = $1";
+            let passed = batches.last().copied().unwrap_or(0);
+            self.execute(update, &[&broadcast, &passed]).await?;
+            self.effects.waits = true;
+        }
+        Ok(true)
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Releaser {
     waiting: Arc<Notify>,
 }
 
-/// Makes the chunks of one slice; whether there was one. Nothing of it is logged.
+/// Makes the chunks of one slice, or has those of one be due that were put away; whether there was one. Nothing of it is logged.
 #[derive(Debug)]
 pub(super) struct ReleaseSlice;
 
@@ -40,14 +40,14 @@ pub(super) struct LogWithdrawn;
 #[derive(Debug)]
 pub(super) struct Slice {
     broadcast: i64,
-    batches: Vec<WaitingBatch>,
+    pub(super) batches: Vec<WaitingBatch>,
     /// Whether none waits behind them.
-    is_last: bool,
+    pub(super) is_last: bool,
 }
 
 #[derive(Debug)]
-struct WaitingBatch {
-    id: i64,
+pub(super) struct WaitingBatch {
+    pub(super) id: i64,
     lane: LaneId,
     due_at: Timestamp,
     count: usize,
@@ -56,9 +56,10 @@ struct WaitingBatch {
 }
 
 /// The broadcast that waits for least is the first: one of millions does not hold up a small one. Another process that makes a
-/// slice of one holds its row.
+/// slice of one holds its row. One that is paused waits until it is resumed, or withdrawn.
 const NEXT_RELEASE: &str = "SELECT broadcast, passed FROM unreleased \
-     WHERE passed IS NOT NULL AND withdrawn_at IS NULL ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
+     WHERE passed IS NOT NULL AND withdrawn_at IS NULL \
+     AND NOT EXISTS (SELECT FROM pause WHERE scope = 'broadcast/bc_' || broadcast) ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
 const NEXT_WRITE_OFF: &str = "SELECT broadcast, passed, withdrawn_at FROM unreleased \
      WHERE passed IS NOT NULL AND withdrawn_at IS NOT NULL ORDER BY waiting, broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
 
@@ -68,7 +69,7 @@ impl WriterRequest for ReleaseSlice {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
         let rows = transaction.rows(NEXT_RELEASE, &[]).await?;
-        let Some(row) = rows.first() else { return Ok(false) };
+        let Some(row) = rows.first() else { return transaction.resume_slice().await };
         let mut slice = transaction.slice(row.try_get(0)?, row.try_get(1)?).await?;
         transaction.leave_out_ended(&mut slice).await?;
         transaction.release(&slice).await?;

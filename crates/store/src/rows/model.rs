@@ -12,6 +12,7 @@ use super::claim_load::ChunkLoad;
 use super::codec::{Items, LogGroup};
 use super::codes::LaneId;
 use super::members::Members;
+use super::paused::PUT_AWAY;
 use super::release::Waiting;
 use super::requeue::put_end_last;
 use crate::{Attempted, History, StoreError};
@@ -108,7 +109,8 @@ impl ChunkRow {
     /// Where a member stands, and when it is due if it is ready.
     fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
         match (self.lease_until, self.begun_through) {
-            (None, _) => (State::Pending, Some(self.due_at)),
+            // Of what is put away it is not known.
+            (None, _) => (State::Pending, Some(self.due_at).filter(|at| *at < PUT_AWAY)),
             (Some(_), Some(through)) if index <= through => (State::Begun, None),
             (Some(_), _) => (State::Claimed, None),
         }

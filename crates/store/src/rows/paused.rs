@@ -7,17 +7,26 @@ use notification::{Envelope, Pause, Pauses, Timestamp};
 use super::codes;
 use crate::StoreError;
 
-/// When a chunk comes up again of which only the notifications are paused, and not the lane: in a lane that is older than lanes
-/// of tenants. There are none for long.
+/// When a chunk comes up again that is not put away for longer although it is paused: in a lane that is older than lanes of tenants,
+/// and of a pause that has ended and is known here for some milliseconds more.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Until when a chunk of `envelope` that came up in a claim is put away; `None` when it is not paused.
+/// Until when a chunk of a broadcast is put away, unless it expires before: the year 9999. To resume the broadcast ends it.
+pub(crate) const PUT_AWAY: Timestamp = Timestamp::from_millis(253_370_764_800_000);
+
+/// Until when a chunk of `envelope` that came up in a claim is put away; `None` when it is not paused. The pauses that are `held`
+/// cannot end before this transaction does.
 pub(crate) fn put_away_until(
     pauses: &Pauses,
+    held: &Pauses,
     envelope: &Envelope,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    pauses.covers(envelope).then(|| now.plus(LOOK_AGAIN))
+    let until = match held.broadcast_of(envelope) {
+        Some(_) => envelope.expires_at.map_or(PUT_AWAY, |expires_at| expires_at.min(PUT_AWAY)),
+        None => now.plus(LOOK_AGAIN),
+    };
+    pauses.covers(envelope).then_some(until)
 }
 
 /// Reads a row of `pause`.

@@ -150,7 +150,8 @@ impl Transaction<'_> {
             self.shrink(chunk.id, &Members::default())?;
             return Ok(Taken::Ended(chunk.count));
         }
-        if let Some(until) = put_away_until(&self.state.pauses.borrow(), &batch.envelope, now) {
+        let pauses = Arc::clone(&self.state.pauses.borrow());
+        if let Some(until) = put_away_until(&pauses, &pauses, &batch.envelope, now) {
             self.sql("UPDATE chunk SET due_at = ?2 WHERE id = ?1")?
                 .execute(params![chunk.id.0.cast_signed(), until.millis()])?;
             return Ok(Taken::PutAway(chunk.count));

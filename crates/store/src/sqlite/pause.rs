@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use notification::{Name, Pause, PauseScope, Pauses, limits};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::transaction::Transaction;
-use crate::rows::paused::pause_of;
+use crate::rows::paused::{PUT_AWAY, pause_of};
 use crate::{Paused, StoreError};
 
 // === impl Transaction ===
@@ -14,6 +14,13 @@ use crate::{Paused, StoreError};
 impl Transaction<'_> {
     pub(super) fn pause(&mut self, pause: &Pause) -> Result<Paused, StoreError> {
         let Pause { tenant, scope, since } = pause;
+        if let PauseScope::Broadcast(id) = scope {
+            let select =
+                "SELECT 1 FROM broadcast WHERE id = ?1 AND tenant = ?2 AND sealed_at IS NOT NULL";
+            if !self.sql(select)?.exists(params![id.0.cast_signed(), tenant.as_str()])? {
+                return Ok(Paused::Unknown);
+            }
+        }
         let pauses = pauses(self.connection)?;
         let known = pauses.since(tenant, scope);
         if known.is_none() && pauses.len() >= limits::PAUSES {
@@ -35,8 +42,40 @@ impl Transaction<'_> {
         if ended > 0 {
             self.change_pauses()?;
             self.woke = true;
+            if let PauseScope::Broadcast(id) = scope {
+                self.sql("INSERT OR REPLACE INTO resuming (broadcast, passed) VALUES (?1, 0)")?
+                    .execute([id.0.cast_signed()])?;
+                // Of its slices, too.
+                self.state.waits = true;
+            }
         }
         Ok(ended > 0)
+    }
+
+    /// Makes due again what was put away of the next batches of a broadcast that is resumed; whether there was one.
+    pub(super) fn resume_slice(&mut self) -> Result<bool, StoreError> {
+        let mut select = self.sql("SELECT broadcast, passed FROM resuming LIMIT 1")?;
+        let next = select.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((broadcast, passed)) = next else { return Ok(false) };
+        let slice = self.slice(broadcast, passed)?;
+        for batch in &slice.batches {
+            let mut update = self.sql(
+                "UPDATE chunk SET due_at = ?2 WHERE batch = ?1 AND lease_until IS NULL \
+                 AND due_at >= (SELECT min(?3, coalesce(expires_at, ?3)) FROM batch WHERE id = ?1)",
+            )?;
+            let (id, due_at) = (batch.id.0.cast_signed(), batch.due_at);
+            if update.execute(params![id, due_at.millis(), PUT_AWAY.millis()])? > 0 {
+                self.add_due(batch.lane, due_at)?;
+            }
+        }
+        if slice.is_last {
+            self.sql("DELETE FROM resuming WHERE broadcast = ?1")?.execute([broadcast])?;
+        } else {
+            let passed = slice.batches.last().map_or(0, |batch| batch.id.0.cast_signed());
+            self.sql("UPDATE resuming SET passed = ?2 WHERE broadcast = ?1")?
+                .execute([broadcast, passed])?;
+        }
+        Ok(true)
     }
 
     /// With the commit, they are in force.

@@ -85,6 +85,12 @@ const CASES: &[Case] = &[
     Case::new("open.rs", "SELECT seq", ""),
     Case::new("open.rs", "SELECT value FROM meta", ""),
     Case::new("pause.rs", "DELETE FROM pause", "'tenant', 'tenant'"),
+    Case::new("pause.rs", "DELETE FROM resuming", "40000"),
+    Case::new("pause.rs", "INSERT OR REPLACE INTO resuming", "40000"),
+    Case::new("pause.rs", "SELECT 1 FROM broadcast", "40000, 'tenant'"),
+    Case::new("pause.rs", "SELECT broadcast, passed", ""),
+    Case::new("pause.rs", "UPDATE chunk", "40000, 1, 253370764800000"),
+    Case::new("pause.rs", "UPDATE resuming", "40000, 1"),
     Case::new("pause.rs", "INSERT INTO pause", "'tenant', 'tenant', 1"),
     Case::new("pause.rs", "SELECT tenant, scope", ""),
     Case::new("read.rs", "SELECT batch.id, lane", "40000, 'tenant', 'channel', NULL, 64, 4096"),
@@ -159,6 +165,7 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("recover.rs", "DELETE FROM broadcast", "the index has open broadcasts only"),
     ("filter.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
     ("pause.rs", "SELECT tenant, scope", "it gives all pauses, and there are few"),
+    ("pause.rs", "SELECT broadcast, passed", "it ends at the first row"),
 ];
 
 /// Full tables. One lane has half of all chunks, eight are claimed, eight are suspects; one broadcast is open.

@@ -15,18 +15,18 @@ use crate::rows::release::{self, Waiting};
 
 /// Batches that wait, in order of their numbers.
 #[derive(Debug)]
-struct Slice {
+pub(super) struct Slice {
     broadcast: i64,
-    batches: Vec<WaitingBatch>,
+    pub(super) batches: Vec<WaitingBatch>,
     /// Whether none waits behind them.
-    is_last: bool,
+    pub(super) is_last: bool,
 }
 
 #[derive(Debug)]
-struct WaitingBatch {
-    id: BatchId,
-    lane: LaneId,
-    due_at: Timestamp,
+pub(super) struct WaitingBatch {
+    pub(super) id: BatchId,
+    pub(super) lane: LaneId,
+    pub(super) due_at: Timestamp,
     count: usize,
 }
 
@@ -42,8 +42,9 @@ pub(super) enum Made {
 }
 
 /// The broadcast that waits for least is the first: one of millions does not hold up a small one. What is withdrawn is
-/// written down last.
+/// written down last. One that is paused waits until it is resumed, or withdrawn.
 const NEXT: &str = "SELECT broadcast, passed, withdrawn_at FROM unreleased WHERE passed IS NOT NULL \
+     AND (withdrawn_at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM pause WHERE scope = 'broadcast/bc_' || broadcast)) \
      ORDER BY withdrawn_at IS NOT NULL, waiting, broadcast LIMIT 1";
 const SLICE: &str = "SELECT id, lane, due_at, count FROM batch INDEXED BY batch_of_broadcast \
      WHERE broadcast = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
@@ -55,6 +56,9 @@ impl Transaction<'_> {
         let next =
             select.query_row([], |row| Ok((row.get(0)?, row.get(1)?, Waiting::new(row.get(2)?))));
         let Some((broadcast, passed, waiting)) = next.optional()? else {
+            if self.resume_slice()? {
+                return Ok(Made::Chunks);
+            }
             self.state.waits = false;
             return Ok(Made::Nothing);
         };
@@ -74,7 +78,7 @@ impl Transaction<'_> {
     }
 
     /// The next batches of a broadcast behind `passed`.
-    fn slice(&self, broadcast: i64, passed: i64) -> Result<Slice, StoreError> {
+    pub(super) fn slice(&self, broadcast: i64, passed: i64) -> Result<Slice, StoreError> {
         let size = self.state.slicing.batches;
         let mut select = self.sql(SLICE)?;
         // One more, to know whether it is the last slice.

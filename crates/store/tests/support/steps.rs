@@ -36,7 +36,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, every, outcome, wait)| Step::Settle { which, every, outcome, wait }),
         2 => number.clone().prop_map(|position| Step::Cancel { position }),
         1 => number.prop_map(|which| Step::CancelBroadcast { which }),
-        1 => (0usize..3, any::<bool>()).prop_map(|(scope, paused)| Step::Pause { scope, paused }),
+        1 => (0usize..5, any::<bool>()).prop_map(|(scope, paused)| Step::Pause { scope, paused }),
         2 => (0u8..40, any::<bool>(), 0i64..500).prop_map(|(recipient, listed, registered)| {
             Step::Suppress { recipient, listed, registered }
         }),

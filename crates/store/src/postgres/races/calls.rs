@@ -11,9 +11,7 @@ use notification::{
 };
 
 use super::super::writer::WriterRequest;
-use super::super::{
-    broadcast, cancel, claim, ingest, outbox, reap, release, requeue, settle, suppress,
-};
+use super::super::{broadcast, cancel, claim, ingest, outbox, reap, requeue, settle, suppress};
 use super::applications;
 use super::book::{Book, Held};
 use super::cluster::{Engine, WRITERS, recipient};
@@ -86,6 +84,8 @@ impl Caller<'_> {
             Kind::CancelBroadcast => self.cancel_broadcast(engine),
             Kind::Release => Some(self.release(engine)),
             Kind::WriteOff => Some(self.write_off(engine)),
+            Kind::Pause => self.pause(engine),
+            Kind::Resume => self.resume(engine),
             Kind::Suppress => Some(self.suppress(engine)),
             Kind::Lift => Some(self.lift(engine)),
             Kind::Reap => Some(self.reap(engine)),
@@ -316,24 +316,6 @@ impl Caller<'_> {
         Some(Call { actor: engine * WRITERS + 1, words: format!("cancel {id}"), answer })
     }
 
-    fn release(&mut self, engine: usize) -> Call {
-        self.intake(
-            engine,
-            "make the next slice".to_owned(),
-            release::ReleaseSlice,
-            |book, answer| {
-                book.answer(answer);
-            },
-        )
-    }
-
-    fn write_off(&mut self, engine: usize) -> Call {
-        let words = "write the next slice off".to_owned();
-        self.work(engine, words, release::LogWithdrawn, |book, answer| {
-            book.answer(answer);
-        })
-    }
-
     fn suppress(&mut self, engine: usize) -> Call {
         let (recipient, now) = (recipient(self.random.usize(..RECIPIENTS)), at(self.book.now));
         let suppressions = vec![Suppression {
@@ -457,7 +439,7 @@ impl Caller<'_> {
         choices.get(self.random.usize(..choices.len().max(1)))
     }
 
-    fn intake<R: WriterRequest>(
+    pub(super) fn intake<R: WriterRequest>(
         &self,
         engine: usize,
         words: String,
@@ -472,7 +454,7 @@ impl Caller<'_> {
         Call { actor: engine * WRITERS, words, answer }
     }
 
-    fn work<R: WriterRequest>(
+    pub(super) fn work<R: WriterRequest>(
         &self,
         engine: usize,
         words: String,

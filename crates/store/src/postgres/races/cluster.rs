@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use flow::{Clock, Tasks};
-use notification::{ByteString, limits};
+use notification::{ByteString, Pauses, limits};
 use testbed::postgres::HASTE;
 use testbed::{Database, PostgresOptions};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -35,6 +35,7 @@ pub(super) struct Cluster {
     idle: BTreeMap<usize, Session>,
     played: u64,
     time: DatabaseTime,
+    pauses: watch::Sender<Arc<Pauses>>,
     _database: Database,
     server: Option<testbed::Postgres>,
 }
@@ -46,6 +47,8 @@ pub(super) struct Engine {
     pub(super) reader: PostgresReader,
     pub(super) membership: watch::Sender<Membership>,
     pub(super) notices: NoticeSender,
+    /// What each process goes by, one and the same for all.
+    pub(super) pauses: watch::Sender<Arc<Pauses>>,
     sessions: Vec<(usize, oneshot::Receiver<Option<Session>>)>,
     tasks: Tasks,
 }
@@ -69,7 +72,7 @@ const ARRIVALS: usize = 64;
 const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
      DELETE FROM tenant_lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
-     DELETE FROM broadcast; DELETE FROM unreleased; DELETE FROM commit_token; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
+     DELETE FROM broadcast; DELETE FROM unreleased; DELETE FROM pause; DELETE FROM resuming; DELETE FROM commit_token; DELETE FROM worker; DELETE FROM feed; DELETE FROM outbox; DELETE FROM outbox_rejected; \
      UPDATE outbox_position SET snapshot = pg_current_snapshot(), txid = NULL, id = NULL; \
      PERFORM setval(numbers, 1, false) FROM unnest(ARRAY['batch_number', 'lane_id_seq', 'chunk_id_seq', 'log_id_seq', \
        'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq', 'outbox_id_seq']::regclass[]) AS numbers; \
@@ -78,7 +81,7 @@ const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void L
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// Deleted rows stay in the tables until these are made anew.
 const RENEW: &str = "TRUNCATE tenant_lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
-     suppression_event, totals_delta, broadcast, unreleased, commit_token, worker, feed, outbox, outbox_rejected; \
+     suppression_event, totals_delta, broadcast, unreleased, pause, resuming, commit_token, worker, feed, outbox, outbox_rejected; \
      VACUUM partition; VACUUM outbox_position";
 /// Schedules between two of these.
 const RENEW_EVERY: u64 = 64;
@@ -130,6 +133,7 @@ impl Cluster {
             idle: BTreeMap::new(),
             played: 0,
             time: DatabaseTime::new(Clock::system()),
+            pauses: watch::Sender::default(),
             _database: database,
             server: Some(server),
         }
@@ -222,7 +226,8 @@ impl Cluster {
                     Arc::clone(&notify),
                     logs,
                 )
-                .slicing(SLICING),
+                .slicing(SLICING)
+                .pausing(self.pauses.subscribe()),
                 commands: queue,
                 available: watch::channel(true).0,
                 failed,
@@ -245,7 +250,8 @@ impl Cluster {
         let intake = start(0, "intake", Notices::Forward(sender.clone()));
         let work = start(1, "work", Notices::Claimer(receiver));
         let reader = self.reader.clone();
-        Engine { intake, work, reader, membership, notices: sender, sessions, tasks }
+        let (notices, pauses) = (sender, self.pauses.clone());
+        Engine { intake, work, reader, membership, notices, pauses, sessions, tasks }
     }
 
     /// Keeps the connections of engines whose calls are all answered.

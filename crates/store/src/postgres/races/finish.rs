@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use notification::{
     BroadcastId, ByteString, Chunk, ChunkId, Disposition, Epoch, NotificationId, OutcomeGroup,
-    Settlement, State,
+    PauseScope, Settlement, State,
 };
 use tokio_postgres::types::ToSql;
 
 use super::super::release::Releaser;
 use super::super::writer_state::Membership;
-use super::super::{claim, settle};
+use super::super::{claim, pause, settle};
 use super::applications::TAKEN;
 use super::cluster::Engine;
 use super::controls::ONLY_ONE;
@@ -298,6 +298,7 @@ impl Schedule<'_> {
         }
         self.look_for_strays().await;
         self.drain().await;
+        self.resume_all().await;
         self.book.now += LATER;
         for _ in 0..ROUNDS {
             // A claim that ends everything it found may have accepted what stands in for it.
@@ -318,6 +319,18 @@ impl Schedule<'_> {
         let row = self.cluster.ask(TOTALS).await;
         let (pending, is_negative): (i64, bool) = (row.get(0), row.get(1));
         (!is_negative).then_some(pending)
+    }
+
+    /// Ends all pauses; what was put away must come back.
+    async fn resume_all(&mut self) {
+        let work = self.engines[0].work.clone();
+        for id in self.book.broadcasts.keys().copied().collect::<Vec<_>>() {
+            let (tenant, scope) = (name("tenant"), PauseScope::Broadcast(id));
+            if let Err(error) = self.through(work.run(pause::EndPause { tenant, scope })).await {
+                self.book.find(format!("the store failed: {error}"));
+            }
+        }
+        self.engines[0].pauses.send_replace(Arc::default());
     }
 
     /// Makes the chunks of all broadcasts that wait.

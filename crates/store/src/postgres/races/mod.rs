@@ -20,6 +20,7 @@ mod finish;
 mod gate;
 mod lookups;
 mod schedule;
+mod slices;
 mod themes;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

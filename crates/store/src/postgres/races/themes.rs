@@ -2,8 +2,8 @@
 
 use Kind::{
     AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, Claim, Die, Drain, Ingest,
-    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Reap, Release, Requeue, Settle, SettleLate,
-    Suppress, Take, WriteOff,
+    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Reap, Release, Requeue, Resume,
+    Settle, SettleLate, Suppress, Take, WriteOff,
 };
 
 /// A kind of call.
@@ -27,6 +27,8 @@ pub(super) enum Kind {
     CancelBroadcast,
     Release,
     WriteOff,
+    Pause,
+    Resume,
     Suppress,
     Lift,
     Reap,
@@ -37,7 +39,7 @@ pub(super) enum Kind {
 
 /// How often each kind is asked, by its number of places; a schedule keeps to one of these. Where the first is a claim,
 /// every other schedule begins with what there is claimed; where it is a slice, all begin with a sealed broadcast.
-pub(super) const THEMES: [&[Kind]; 8] = [
+pub(super) const THEMES: [&[Kind]; 9] = [
     &[
         Ingest,
         IngestKeyed,
@@ -149,6 +151,28 @@ pub(super) const THEMES: [&[Kind]; 8] = [
         Claim,
         Claim,
         Settle,
+        Reap,
+    ],
+    // A broadcast is paused and resumed while it is released, claimed and cancelled.
+    &[
+        Release,
+        Release,
+        Release,
+        Pause,
+        Pause,
+        Resume,
+        Resume,
+        Claim,
+        Claim,
+        Claim,
+        Issue,
+        Take,
+        Take,
+        Settle,
+        Settle,
+        CancelMember,
+        CancelBroadcast,
+        WriteOff,
         Reap,
     ],
 ];

@@ -1,0 +1,5 @@
+-- Broadcasts that were paused and are resumed (decision 0029): their chunks that were put away are made due again slice by slice.
+CREATE TABLE IF NOT EXISTS resuming (
+    broadcast bigint PRIMARY KEY,
+    passed    bigint NOT NULL  -- what batches up to this one have is due again
+);
