@@ -60,7 +60,8 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
     }
     now.register("belfry_notifications", "Notifications by where they stand", standing);
     let pauses = shared.reads.pauses().await?;
-    let help = "Pauses: tenants, channels and lanes that are not sent until they are resumed";
+    let help =
+        "Pauses: broadcasts, lanes, channels and tenants that are not sent until they are resumed";
     now.register("belfry_pauses", help, count(pauses.len() as u64));
     let due = lag(oldest_due(&shared.reads.lanes().await?, &pauses), shared.intake.now());
     let help = "For how many seconds the notification that waits longest has been due";

@@ -22,7 +22,7 @@ use crate::view::show;
 pub struct PauseAnswer {
     /// Whose notifications wait.
     pub tenant: String,
-    /// Which of them: `tenant`, `channel/ios`, `lane/ios/bulk/api.push.apple.com`.
+    /// Which of them: `broadcast/bc_7`, `tenant`, `channel/ios`, `lane/ios/bulk/api.push.apple.com`.
     pub scope: String,
     /// Since when.
     pub since: String,

@@ -25,7 +25,7 @@
 //! | **partition** | a fixed share of all batches; the worker that owns it claims from it |
 //! | **ticket** | a chunk on its way through a broker, to be exchanged for the chunk by its consumer |
 //! | **suppression** | a recipient that must not be tried again |
-//! | **pause** | what of a tenant's is not sent until it is resumed: a lane, a channel, or all of it |
+//! | **pause** | what of a tenant's is not sent until it is resumed: a broadcast, a lane, a channel, or all of it |
 //! | **fallback** | a notification that stands in for one that was definitely refused |
 //!
 //! Read in this order: [`id`], [`time`], [`terms`], [`draft`], [`chunk`], [`verdict`], [`outcome`],

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use notification::{Envelope, Pause, Pauses, Timestamp};
+use notification::{Envelope, Pause, Pauses, Timestamp, limits};
 
 use super::codes;
 use crate::StoreError;
 
 /// When a chunk comes up again that is not put away for longer although it is paused: in a lane that is older than lanes of tenants,
 /// and of a pause that has ended and is known here for some milliseconds more.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = limits::WORKER_BEAT;
 
 /// Until when a chunk of a broadcast is put away, unless it expires before: the year 9999. To resume the broadcast ends it.
 pub(crate) const PUT_AWAY: Timestamp = Timestamp::from_millis(253_370_764_800_000);
