@@ -96,7 +96,7 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError>;
 
     /// Pauses what is the tenant's, until it is resumed. What is under way ends; what is claimed and not begun is not begun when
-    /// this returns ([`Begin::watch_pauses`](crate::Begin::pauses)). What is paused is accepted, cancelled and expires as ever. To pause
+    /// this returns ([`Begin::watch_pauses`](crate::Begin::watch_pauses)). What is paused is accepted, cancelled and expires as ever. To pause
     /// what is paused changes nothing.
     async fn pause(&self, pause: Pause) -> Result<Paused, StoreError>;
 
