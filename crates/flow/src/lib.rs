@@ -6,6 +6,7 @@
 //! - [`breaker`]: whether a destination answers at all.
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
 //! - [`quota`]: how many in a minute.
+//! - [`merge`]: what is written over one connection, together.
 //! - [`worker_deadline`]: until when a worker may start attempts.
 //! - [`throttle`]: how often the same trouble is logged.
 //! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
@@ -15,6 +16,7 @@ pub mod breaker;
 pub mod clock;
 pub mod gate;
 pub mod limit;
+pub mod merge;
 pub mod quota;
 pub mod reference;
 pub mod tasks;

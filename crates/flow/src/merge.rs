@@ -1,0 +1,464 @@
+//! One loop for all that is written over one connection: what waits is performed together.
+//!
+//! Callers of several kinds hand in items, and each waits for the outcome of its own. A loop that owns the connection takes
+//! what waits as one group, performs it, and answers item by item; what is handed in meanwhile is the next group. So an item
+//! alone is performed at once, and under load groups are as large as the connection makes callers wait.
+//!
+//! - No timer and no polling: a loop without work is parked until an item or a [`Control`] wakes it.
+//! - Callers that were answered together come back together, some microseconds apart. A loop that took the first of them at once
+//!   would have the others wait for a group of one. So after a group of several it yields while fewer wait than that group had, a
+//!   bounded number of times; after a group of one it never does.
+//! - Each kind has a queue of [`Bounds::waiting`] items; beyond it callers of this kind wait, and only they.
+//! - A group takes from the kinds in turn, one item each, and from one kind in the order in which callers came. A kind with
+//!   ten thousand items waiting delays one of another kind by a single group.
+//! - An item is answered by what it carries, mostly a [`oneshot::Sender`]; one that is dropped tells its caller [`Closed`]. No
+//!   outcome is of a whole group: [`Unmerge`] finds the items that fail when the others can be done.
+//! - A loop that is closed takes what was handed in before, and then ends.
+//!
+//! [`Merging::Separate`] is the same with a loop for each kind, to be compared with (decision 0030).
+
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
+
+/// Whether kinds meet in one loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Merging {
+    /// One loop takes from all kinds.
+    #[default]
+    Shared,
+    /// Each kind has a loop of its own; they take turns on the connection, which a fair lock is for.
+    Separate,
+}
+
+/// How much is performed together, and how much may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Items of a group, at most.
+    pub items: usize,
+    /// Their weights together, at most; a heavier item is a group with what weighs nothing.
+    pub weight: usize,
+    /// Items of one kind that wait for a group, at most, but for one that the loop has looked at.
+    pub waiting: usize,
+}
+
+/// What can be handed in.
+pub trait Item {
+    /// What it adds to [`Bounds::weight`].
+    fn weight(&self) -> usize;
+}
+
+/// All parts of a connection's merging: callers of `KINDS` kinds, and a loop or several.
+#[derive(Debug)]
+pub struct Merge<T, const KINDS: usize> {
+    /// One for each kind.
+    pub callers: [Caller<T>; KINDS],
+    /// One, or one for each kind.
+    pub loops: Vec<Groups<T>>,
+    /// Of all loops.
+    pub control: Control,
+}
+
+/// Hands in items of one kind.
+#[derive(Debug)]
+pub struct Caller<T>(mpsc::Sender<T>);
+
+/// What was handed in was not performed, or it is not known whether it was: the loop has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+/// Speaks to loops without handing in an item. As a [`Waker`], it has them look again.
+#[derive(Debug, Clone, Default)]
+pub struct Control {
+    signals: Vec<mpsc::Sender<Signal>>,
+    taken: Arc<Taken>,
+}
+
+/// What was taken from all queues so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Groups with an item.
+    pub groups: u64,
+    /// Their items.
+    pub items: u64,
+}
+
+/// A loop's end of the queues.
+#[derive(Debug)]
+pub struct Groups<T> {
+    kinds: Vec<Kind<T>>,
+    /// The kind whose turn it is.
+    turn: usize,
+    /// Items of the last group.
+    last: usize,
+    bounds: Bounds,
+    signals: mpsc::Receiver<Signal>,
+    taken: Arc<Taken>,
+}
+
+/// Why a group that was performed as one came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undone<E> {
+    /// An item of it cannot be done; which one is not known.
+    ByAnItem(E),
+    /// What its items share failed, such as the connection.
+    ByAll(E),
+}
+
+/// Finds the items of a group that fail, while the others are done: what is to be performed next, as one.
+///
+/// When an item undoes a part, its halves are performed one after the other, so one that fails among a thousand costs twenty
+/// groups. What undoes all is told to all that are not done, without another try.
+#[derive(Debug)]
+pub struct Unmerge<E> {
+    items: usize,
+    /// To be performed, the next last.
+    parts: Vec<Range<usize>>,
+    /// Of the first items.
+    outcomes: Vec<Result<(), E>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Signal {
+    LookAgain,
+    Close,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    groups: AtomicU64,
+    items: AtomicU64,
+}
+
+/// The queue of one kind.
+#[derive(Debug)]
+struct Kind<T> {
+    /// The first that waits, once the loop has looked at it.
+    first: Option<T>,
+    queue: mpsc::Receiver<T>,
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+/// How a loop yields to callers that come back.
+#[derive(Default)]
+struct Yielding {
+    /// Items that waited when it looked last.
+    waiting: usize,
+    /// Times since one came.
+    times: usize,
+}
+
+/// How often a loop yields in vain before it takes what waits: some tens of microseconds, a tenth of a synced commit.
+const YIELDS: usize = 64;
+
+// === impl Merge ===
+
+impl<T: Item, const KINDS: usize> Merge<T, KINDS> {
+    /// Queues of `KINDS` kinds, and the ends of the loops that are to take from them.
+    pub fn new(merging: Merging, bounds: Bounds) -> Self {
+        let (callers, kinds) = queues(bounds.waiting);
+        let mut control = Control::default();
+        let loops = match merging {
+            Merging::Shared => vec![control.groups(kinds, bounds)],
+            Merging::Separate => {
+                kinds.into_iter().map(|kind| control.groups(vec![kind], bounds)).collect()
+            }
+        };
+        Self { callers, loops, control }
+    }
+}
+
+// === impl Caller ===
+
+impl<T> Clone for Caller<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Caller<T> {
+    /// Hands in the item that `make` makes with the place for its outcome, and waits for that. Waits before while too many of
+    /// its kind do.
+    ///
+    /// # Errors
+    /// When the loop ended, or dropped the item.
+    pub async fn call<A>(&self, make: impl FnOnce(oneshot::Sender<A>) -> T) -> Result<A, Closed> {
+        let (outcome, answered) = oneshot::channel();
+        self.0.send(make(outcome)).await.map_err(|_refused| Closed)?;
+        answered.await.map_err(|_dropped| Closed)
+    }
+}
+
+// === impl Control ===
+
+impl Control {
+    /// Has the loops perform what was handed in, refuse what comes after, and end. Returns when they were told, not when they
+    /// have ended.
+    pub async fn close(&self) {
+        for signals in &self.signals {
+            // A loop that is gone is closed.
+            let _told_or_gone = signals.send(Signal::Close).await;
+        }
+    }
+
+    fn groups<T>(&mut self, kinds: Vec<Kind<T>>, bounds: Bounds) -> Groups<T> {
+        // A second request to look again is the first, and one to close waits for its place.
+        let (sender, signals) = mpsc::channel(1);
+        self.signals.push(sender);
+        Groups { kinds, turn: 0, last: 0, bounds, signals, taken: Arc::clone(&self.taken) }
+    }
+
+    /// What was taken so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            groups: self.taken.groups.load(Ordering::Relaxed),
+            items: self.taken.items.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Wake for Control {
+    /// Has each loop take a group, which may be empty.
+    fn wake(self: Arc<Self>) {
+        for signals in &self.signals {
+            // One that is full brings the loop here anyway.
+            let _told_or_busy = signals.try_send(Signal::LookAgain);
+        }
+    }
+}
+
+// === impl Groups ===
+
+impl<T: Item> Groups<T> {
+    /// Parks until something waits, or until it is told to look again; whether it goes on. Once closed, or without callers, it
+    /// goes on for as long as something waits. Cancel safe.
+    pub async fn ready(&mut self) -> bool {
+        poll_fn(|context| self.poll_ready(context)).await
+    }
+
+    /// As [`Groups::ready`], for a thread without a runtime.
+    pub fn ready_blocking(&mut self) -> bool {
+        block_on(self.ready())
+    }
+
+    /// As [`Groups::ready`], without waiting: also goes on if nothing waits.
+    pub fn goes_on(&mut self) -> bool {
+        match self.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(goes_on) => goes_on,
+            Poll::Pending => true,
+        }
+    }
+
+    /// What waits, within the bounds, once those whom the last group has answered had time to come back. To be called when the
+    /// connection is free, and no earlier: what is handed in until then goes along.
+    pub async fn take(&mut self) -> Vec<T> {
+        let mut yielding = Yielding::default();
+        while self.yields(&mut yielding) {
+            yield_now().await;
+        }
+        self.take_now()
+    }
+
+    /// As [`Groups::take`], for a thread without a runtime.
+    pub fn take_blocking(&mut self) -> Vec<T> {
+        let mut yielding = Yielding::default();
+        while self.yields(&mut yielding) {
+            thread::yield_now();
+        }
+        self.take_now()
+    }
+
+    /// Parks until something waits, and takes it; `None` when it is closed, or without callers, and nothing waits. An empty
+    /// group when it is told to look again.
+    pub async fn next(&mut self) -> Option<Vec<T>> {
+        if self.ready().await { Some(self.take().await) } else { None }
+    }
+
+    /// Adds to `group` what waits behind it, so that it has `items` at most and whatever it weighs: for a loop whose
+    /// connection is away, to see whose time is over.
+    pub fn add_waiting(&mut self, group: &mut Vec<T>, items: usize) {
+        for kind in &mut self.kinds {
+            while group.len() < items
+                && let Some(item) = kind.next_within(usize::MAX)
+            {
+                group.push(item);
+            }
+        }
+    }
+
+    fn take_now(&mut self) -> Vec<T> {
+        let mut group = Vec::new();
+        let (mut weight, mut passed) = (0, 0);
+        while group.len() < self.bounds.items && passed < self.kinds.len() {
+            let room = self.bounds.weight.saturating_sub(weight);
+            // Alone it must go, however heavy it is.
+            let room = if weight == 0 { usize::MAX } else { room };
+            let kind = self.kinds.get_mut(self.turn);
+            let item = kind.and_then(|kind| kind.next_within(room));
+            self.turn = (self.turn + 1) % self.kinds.len();
+            match item {
+                Some(item) => {
+                    weight += item.weight();
+                    group.push(item);
+                    passed = 0;
+                }
+                None => passed += 1,
+            }
+        }
+        if !group.is_empty() {
+            self.last = group.len();
+            self.taken.groups.fetch_add(1, Ordering::Relaxed);
+            self.taken.items.fetch_add(group.len() as u64, Ordering::Relaxed);
+        }
+        group
+    }
+
+    /// Whether to yield once more before a group is taken.
+    fn yields(&self, yielding: &mut Yielding) -> bool {
+        let waiting = self.kinds.iter().map(Kind::waiting).sum();
+        if waiting != yielding.waiting {
+            *yielding = Yielding { waiting, times: 0 };
+        }
+        yielding.times += 1;
+        waiting > 0 && waiting < self.last && yielding.times <= YIELDS
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut looks = false;
+        while let Poll::Ready(Some(signal)) = self.signals.poll_recv(context) {
+            match signal {
+                Signal::LookAgain => looks = true,
+                Signal::Close => self.kinds.iter_mut().for_each(|kind| kind.queue.close()),
+            }
+        }
+        let mut is_open = false;
+        for kind in &mut self.kinds {
+            match kind.poll_first(context) {
+                Poll::Ready(true) => return Poll::Ready(true),
+                Poll::Ready(false) => {}
+                Poll::Pending => is_open = true,
+            }
+        }
+        match (looks, is_open) {
+            (true, _) => Poll::Ready(true),
+            (false, true) => Poll::Pending,
+            (false, false) => Poll::Ready(false),
+        }
+    }
+}
+
+// === impl Unmerge ===
+
+impl<E: Clone> Unmerge<E> {
+    /// Of a group of so many `items`.
+    pub fn new(items: usize) -> Self {
+        let all = 0..items;
+        Self { items, parts: vec![all], outcomes: Vec::with_capacity(items) }
+    }
+
+    /// Which items are to be performed as one, all or none of them; `None` when each has its outcome. The same until
+    /// [`Unmerge::ended`] is told what became of them.
+    pub fn part(&self) -> Option<Range<usize>> {
+        self.parts.last().cloned()
+    }
+
+    /// What became of [`Unmerge::part`].
+    pub fn ended(&mut self, performed: Result<(), Undone<E>>) {
+        let Some(Range { start, end }) = self.parts.pop() else { return };
+        match performed {
+            Err(Undone::ByAnItem(_)) if end - start > 1 => {
+                let middle = start.midpoint(end);
+                self.parts.extend([middle..end, start..middle]);
+            }
+            Ok(()) => self.outcomes.resize(end, Ok(())),
+            Err(Undone::ByAnItem(error)) => self.outcomes.resize(end, Err(error)),
+            Err(Undone::ByAll(error)) => {
+                self.outcomes.resize(self.items, Err(error));
+                self.parts.clear();
+            }
+        }
+    }
+
+    /// Why items were not done, in their order.
+    pub fn outcomes(self) -> Vec<Result<(), E>> {
+        self.outcomes
+    }
+}
+
+// === impl Kind ===
+
+impl<T: Item> Kind<T> {
+    /// Whether one waits; pending when none does yet.
+    fn poll_first(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if self.first.is_none() {
+            match self.queue.poll_recv(context) {
+                Poll::Ready(first) => self.first = first,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(self.first.is_some())
+    }
+
+    fn waiting(&self) -> usize {
+        usize::from(self.first.is_some()) + self.queue.len()
+    }
+
+    /// The first that waits, if it weighs no more than `room`.
+    fn next_within(&mut self, room: usize) -> Option<T> {
+        let first = self.first.take().or_else(|| self.queue.try_recv().ok())?;
+        if first.weight() > room {
+            self.first = Some(first);
+            return None;
+        }
+        Some(first)
+    }
+}
+
+// === impl Unpark ===
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// As [`Merge::new`] with one loop, which nobody speaks to.
+pub fn shared<T: Item, const KINDS: usize>(bounds: Bounds) -> ([Caller<T>; KINDS], Groups<T>) {
+    let (callers, kinds) = queues(bounds.waiting);
+    (callers, Control::default().groups(kinds, bounds))
+}
+
+fn queues<T, const KINDS: usize>(waiting: usize) -> ([Caller<T>; KINDS], Vec<Kind<T>>) {
+    let mut kinds = Vec::with_capacity(KINDS);
+    let callers = std::array::from_fn(|_kind| {
+        let (sender, queue) = mpsc::channel(waiting);
+        kinds.push(Kind { first: None, queue });
+        Caller(sender)
+    });
+    (callers, kinds)
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "merge_tests.rs"]
+mod tests;
