@@ -65,7 +65,7 @@ pub const LIST_ITEMS: usize = 1_000;
 pub const BATCH_ITEMS: usize = 1_000;
 /// Bytes of recipients and contents in one batch: one row is read and decoded as a whole.
 pub const BATCH_BYTES: usize = 1024 * 1024;
-/// Commands waiting for the store's writer; beyond it callers wait.
+/// Commands of one kind waiting for a writer of the store; beyond it callers of this kind wait.
 pub const WRITER_COMMANDS: usize = 4_096;
 /// Commands in one transaction: bounds the time until the first of them is durable.
 pub const TRANSACTION_COMMANDS: usize = 1_024;

@@ -86,7 +86,7 @@ impl StoreConfig {
             SynchronousConfig::Full => sqlite::Synchronous::Full,
             SynchronousConfig::Normal => sqlite::Synchronous::Normal,
         };
-        sqlite::Options { synchronous, size_max: None, seed }
+        sqlite::Options { synchronous, ..sqlite::Options::new(seed) }
     }
 
     pub(super) fn check(&self) -> Vec<Mistake> {

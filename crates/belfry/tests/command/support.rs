@@ -138,7 +138,7 @@ impl Workspace {
     /// Makes an empty store where the default configuration has it.
     pub(crate) fn make_store(&self) {
         let synchronous = store::sqlite::Synchronous::Normal;
-        let options = store::sqlite::Options { synchronous, size_max: None, seed: 1 };
+        let options = store::sqlite::Options { synchronous, ..store::sqlite::Options::new(1) };
         let now = notification::Timestamp::from_millis(1_800_000_000_000);
         store::sqlite::Sqlite::open(&self.path("data"), options, now).unwrap();
     }

@@ -73,7 +73,7 @@ use std::sync::atomic::AtomicU64;
 use flow::tasks::Ended;
 use flow::{Clock, Tasks, WorkerDeadline};
 use notification::{Pauses, limits};
-use tokio::sync::{Mutex, MutexGuard, Notify, mpsc, watch};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 pub use reader::PostgresReader;
 
@@ -309,7 +309,7 @@ impl Parts {
         notices: Notices,
         random: fastrand::Rng,
     ) -> WriterHandle {
-        let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        let (handle, commands) = WriterHandle::new(self.failed.subscribe(), self.time.clock());
         // Intake writes nothing to the log, and its long transactions must not hold up the log's readers.
         let logs = matches!(notices, Notices::Claimer(_));
         let (notify, slicing) = (Arc::clone(&self.notify), self.slicing);
@@ -320,7 +320,7 @@ impl Parts {
                 .slicing(slicing)
                 .knowing(self.evidence.clone())
                 .pausing(self.pauses.clone()),
-            commands: queue,
+            commands,
             available: self.available.clone(),
             failed: self.failed.clone(),
             clock: self.time.clock(),
@@ -332,6 +332,6 @@ impl Parts {
             waiting: Arc::clone(&self.waiting),
         };
         tasks.spawn(name, async move { writer.run().await });
-        WriterHandle::new(commands, self.failed.subscribe(), self.time.clock())
+        handle
     }
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flow::merge::{self, Bounds, Caller, Groups};
 use flow::{Backoff, Clock};
 use notification::limits;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use super::commit::{CommitOutcome, SentCommit};
@@ -70,7 +71,7 @@ struct PendingRequest<R: WriterRequest> {
 /// Sends requests to a writer.
 #[derive(Debug, Clone)]
 pub(super) struct WriterHandle {
-    commands: mpsc::Sender<Box<dyn Command>>,
+    commands: Caller<Box<dyn Command>>,
     failed: watch::Receiver<Option<StoreError>>,
     clock: Clock,
 }
@@ -80,7 +81,7 @@ pub(super) struct WriterHandle {
 pub(super) struct Writer {
     pub(super) connector: Connector,
     pub(super) state: WriterState,
-    pub(super) commands: mpsc::Receiver<Box<dyn Command>>,
+    pub(super) commands: Groups<Box<dyn Command>>,
     pub(super) available: watch::Sender<bool>,
     pub(super) failed: watch::Sender<Option<StoreError>>,
     pub(super) clock: Clock,
@@ -118,6 +119,12 @@ enum TransactionEnd {
 pub(super) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off";
+/// What one transaction may take, and how much may wait for it.
+const BOUNDS: Bounds = Bounds {
+    items: limits::TRANSACTION_COMMANDS,
+    weight: limits::TRANSACTION_ITEMS,
+    waiting: limits::WRITER_COMMANDS,
+};
 /// How long a statement may take that touches no table, or one row.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a request that may be given up waits for a database that is away.
@@ -136,12 +143,13 @@ const REPEATS_MAX: u16 = 50;
 // === impl WriterHandle ===
 
 impl WriterHandle {
+    /// Of the writer whose failure is `failed`, and the requests that it is to take.
     pub(super) fn new(
-        commands: mpsc::Sender<Box<dyn Command>>,
         failed: watch::Receiver<Option<StoreError>>,
         clock: Clock,
-    ) -> Self {
-        Self { commands, failed, clock }
+    ) -> (Self, Groups<Box<dyn Command>>) {
+        let ([commands], groups) = merge::shared(BOUNDS);
+        (Self { commands, failed, clock }, groups)
     }
 
     /// Runs a request, and waits for as long as it takes.
@@ -162,12 +170,10 @@ impl WriterHandle {
         request: R,
         deadline: Option<Instant>,
     ) -> Result<R::Answer, StoreError> {
-        let (reply, answered) = oneshot::channel();
-        let pending = PendingRequest { request, answer: None, reply, deadline };
-        if self.commands.send(Box::new(pending)).await.is_err() {
-            return Err(self.refusal());
-        }
-        answered.await.unwrap_or_else(|_gone| Err(self.refusal()))
+        let pending = |reply| -> Box<dyn Command> {
+            Box::new(PendingRequest { request, answer: None, reply, deadline })
+        };
+        self.commands.call(pending).await.unwrap_or_else(|_closed| Err(self.refusal()))
     }
 
     fn refusal(&self) -> StoreError {
@@ -212,21 +218,20 @@ impl<R: WriterRequest> Command for PendingRequest<R> {
     }
 }
 
+// === impl Command ===
+
+impl merge::Item for Box<dyn Command> {
+    fn weight(&self) -> usize {
+        self.items()
+    }
+}
+
 // === impl Writer ===
 
 impl Writer {
     /// Works until every sender is gone or the database cannot be used any more.
     pub(super) async fn run(&mut self) {
-        while let Some(first) = self.commands.recv().await {
-            let mut items = first.items();
-            let mut commands = vec![first];
-            while commands.len() < limits::TRANSACTION_COMMANDS
-                && items < limits::TRANSACTION_ITEMS
-                && let Ok(next) = self.commands.try_recv()
-            {
-                items += next.items();
-                commands.push(next);
-            }
+        while let Some(mut commands) = self.commands.next().await {
             match self.perform(&mut commands).await {
                 Ok(effects) => self.follow(&effects),
                 Err(error) => {
@@ -412,7 +417,7 @@ impl Writer {
                     tracing::warn!(reason, attempt, "no connection to the database");
                     if had_some {
                         // The requests behind may have waited for too long as well.
-                        self.take_waiting(commands);
+                        self.commands.add_waiting(commands, limits::WRITER_COMMANDS);
                     }
                     self.give_up_late_ones(commands, &reason);
                     if had_some && commands.is_empty() {
@@ -424,14 +429,6 @@ impl Writer {
             }
         }
         Ok(None)
-    }
-
-    fn take_waiting(&mut self, commands: &mut Vec<Box<dyn Command>>) {
-        while commands.len() < limits::WRITER_COMMANDS
-            && let Ok(next) = self.commands.try_recv()
-        {
-            commands.push(next);
-        }
     }
 
     fn give_up_late_ones(&self, commands: &mut Vec<Box<dyn Command>>, reason: &str) {

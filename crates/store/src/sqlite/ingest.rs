@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use notification::{BatchId, BroadcastId, Draft, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, params};
-use tokio::sync::oneshot;
 
 use super::Sqlite;
 use super::rows::signed;
@@ -26,9 +25,8 @@ impl Ingest for Sqlite {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let (answer, answered) = oneshot::channel();
-        let accept = Accept { drafts, now, result: None, answer };
-        self.send(Command::Ingest(Box::new(accept)), answered).await
+        let accept = |answer| Accept { drafts, now, result: None, answer };
+        self.send(&self.intake, |answer| Command::Ingest(Box::new(accept(answer)))).await
     }
 
     async fn open_broadcast(

@@ -4,9 +4,9 @@
 //! them are due together; claiming, settling and logging touch one row each. A million notifications are
 //! a thousand rows a table, so the cost of a row hardly counts.
 //!
-//! One thread owns the write connection and the checkpoints. It takes whatever commands are waiting,
-//! runs them in one transaction, commits, and answers: what arrives meanwhile is the next transaction. There is
-//! no timer, and an idle store does nothing. Reads have connections of their own and never wait for the writer.
+//! One thread owns the write connection and the checkpoints. It takes whatever commands are waiting, in turn of what comes in
+//! and what carries on, runs them in one transaction, commits, and answers: what arrives meanwhile is the next transaction.
+//! There is no timer, and an idle store does nothing. Reads have connections of their own and never wait for the writer.
 //!
 //! A commit is synced before it is answered, except where opening the store would undo the change anyway: a
 //! lease, an open broadcast. Those become durable with the next synced commit; a claim costs no sync.
@@ -55,9 +55,10 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::task::Waker;
 use std::time::Duration;
 
+use flow::merge::{Bounds, Caller, Closed, Control, Counts, Groups, Merge};
 use notification::{Pauses, Timestamp, limits};
 use rusqlite::ErrorCode;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 pub use disk::{FreeSpace, Statvfs};
 pub use open::{Options, Synchronous};
@@ -70,22 +71,36 @@ use files::WalBounds;
 use reader::Beside;
 use transaction::Transaction;
 use wal::WriteAheadLog;
-use writer::{Command, Durability, Nudge, Purpose, Writer};
+use writer::{Command, Durability, Purpose, Writer};
 
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
 pub struct Sqlite {
-    commands: mpsc::Sender<Command>,
+    /// For what comes in.
+    intake: Caller<Command>,
+    /// For what carries on.
+    work: Caller<Command>,
+    control: Control,
     changes: watch::Receiver<u64>,
     failed: watch::Receiver<Option<StoreError>>,
     accepts: watch::Receiver<bool>,
     pauses: watch::Receiver<Arc<Pauses>>,
     reader: SqliteReader,
     directory: PathBuf,
-    /// Tells that the writer's thread has ended.
-    ended: Mutex<std_mpsc::Receiver<()>>,
+    /// The last of all: without callers, the writer ends.
+    _ending: Ending,
 }
 
+/// Tells that the writer's threads have ended. Dropping it waits for that.
+#[derive(Debug)]
+struct Ending(Mutex<std_mpsc::Receiver<()>>);
+
+/// What one transaction may take, and how much may wait for it.
+const BOUNDS: Bounds = Bounds {
+    items: limits::TRANSACTION_COMMANDS,
+    weight: limits::TRANSACTION_ITEMS,
+    waiting: limits::WRITER_COMMANDS,
+};
 /// How long dropping a store waits for its writer. What was answered is durable anyway.
 const DROP_WAIT: Duration = Duration::from_secs(10);
 
@@ -127,18 +142,14 @@ impl Sqlite {
     ) -> Result<(Self, Recovery), StoreError> {
         let mut opened = open::open(path, options, free_space, now)?;
         opened.state.slicing = slicing;
-        let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
+        let Merge { callers: [intake, work], loops, control } = Merge::new(options.merging, BOUNDS);
         // After the migrations: a reader refuses a schema that is not up to date.
         let reader = SqliteReader::open(path, Beside::Writer, opened.state.lanes.evidence())?;
         let log = path.join(files::WAL);
-        // Weak: the writer ends when its last sender is gone, and holds this one itself.
-        let nudge = Waker::from(Arc::new(Nudge(commands.downgrade())));
+        let nudge = Waker::from(Arc::new(control.clone()));
         let wal = WriteAheadLog::new(log, bounds, reader.pool(), nudge);
         let (changes, changes_receiver) = watch::channel(0);
         let (failed, failed_receiver) = watch::channel(None);
-        // Nothing is ever sent: that the sender is gone tells the end of the thread, whatever it was.
-        let (ending, ended) = std_mpsc::sync_channel(1);
-        let panicked = failed.clone();
         let accepts = opened.disk.accepts();
         let pauses = opened.state.pauses.subscribe();
         let writer = Writer {
@@ -153,26 +164,17 @@ impl Sqlite {
             lock: opened.lock,
             is_held_up: false,
         };
-        let run = move || {
-            if catch_unwind(AssertUnwindSafe(|| writer.run(queue))).is_err() {
-                // The writer's own sender is gone with it, and without a reason the store would look closed.
-                let reason = StoreError::Broken("its writer panicked".to_owned());
-                panicked.send_replace(Some(reason));
-            }
-            // Last of all: then the files are closed, and the directory is free for the next owner.
-            drop((panicked, ending));
-        };
-        let thread = std::thread::Builder::new().name("store-writer".to_owned());
-        thread.spawn(run).map_err(|error| StoreError::Broken(error.to_string()))?;
         let store = Self {
-            commands,
+            intake,
+            work,
+            control,
             changes: changes_receiver,
             failed: failed_receiver,
             accepts,
             pauses,
             reader,
             directory: path.to_owned(),
-            ended: Mutex::new(ended),
+            _ending: start(writer, loops)?,
         };
         Ok((store, opened.recovery))
     }
@@ -203,10 +205,13 @@ impl Sqlite {
 
     /// Finishes what was asked, closes the files and gives the directory free. Later calls are refused.
     pub async fn close(&self) {
-        let (answer, closed) = oneshot::channel();
-        if self.commands.send(Command::Close(answer)).await.is_ok() {
-            let _closed_or_failed = closed.await;
-        }
+        self.control.close().await;
+        let _closed_or_failed = self.refusal().await;
+    }
+
+    /// How many commands its transactions have had together, for measurements.
+    pub fn merged(&self) -> Counts {
+        self.control.counts()
     }
 
     /// Runs `work` in the writer's next transaction; the answer is durable.
@@ -215,7 +220,11 @@ impl Sqlite {
         durability: Durability,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(Purpose::CarryOn, durability, work).await
+        let carry_on = |answer| {
+            let job = writer::job(answer, work);
+            Command::Job { job, durability, purpose: Purpose::CarryOn }
+        };
+        self.send(&self.work, carry_on).await
     }
 
     /// Runs `work` that brings in `items` notifications; refused when the disk is nearly full.
@@ -225,31 +234,21 @@ impl Sqlite {
         durability: Durability,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(Purpose::Accept(items), durability, work).await
-    }
-
-    async fn run<T: Send + 'static>(
-        &self,
-        purpose: Purpose,
-        durability: Durability,
-        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        let job = writer::job(answer, work);
-        self.send(Command::Job { job, durability, purpose }, answered).await
+        let accept = |answer| {
+            let job = writer::job(answer, work);
+            Command::Job { job, durability, purpose: Purpose::Accept(items) }
+        };
+        self.send(&self.intake, accept).await
     }
 
     async fn send<T>(
         &self,
-        command: Command,
-        answered: oneshot::Receiver<Result<T, StoreError>>,
+        caller: &Caller<Command>,
+        make: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
     ) -> Result<T, StoreError> {
-        if self.commands.send(command).await.is_err() {
-            return Err(self.refusal().await);
-        }
-        match answered.await {
+        match caller.call(make).await {
             Ok(answer) => answer,
-            Err(_unanswered) => Err(self.refusal().await),
+            Err(Closed) => Err(self.refusal().await),
         }
     }
 
@@ -261,13 +260,41 @@ impl Sqlite {
     }
 }
 
-impl Drop for Sqlite {
+// === impl Ending ===
+
+impl Drop for Ending {
     fn drop(&mut self) {
-        // The writer ends when its last sender is gone.
-        self.commands = mpsc::channel(1).0;
-        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ended_or_late = ended.recv_timeout(DROP_WAIT);
     }
+}
+
+/// A thread for each loop. The last that ends closes the files.
+fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<Ending, StoreError> {
+    // Nothing is ever sent: that the senders are gone tells the end of the threads, whatever it was.
+    let (ending, ended) = std_mpsc::sync_channel(1);
+    let failed = writer.failed.clone();
+    let writer = Arc::new(tokio::sync::Mutex::new(writer));
+    for mut groups in loops {
+        let (writer, panicked, ending) = (Arc::clone(&writer), failed.clone(), ending.clone());
+        let run = move || {
+            if catch_unwind(AssertUnwindSafe(|| Writer::run(&writer, &mut groups))).is_err() {
+                // Without a reason the store would look closed.
+                let reason = StoreError::Broken("its writer panicked".to_owned());
+                panicked.send_replace(Some(reason));
+            }
+            // Those who wait are refused.
+            drop(groups);
+            if let Some(writer) = Arc::into_inner(writer) {
+                writer.into_inner().end();
+            }
+            // Last of all: then the files are closed, and the directory is free for the next owner.
+            drop((panicked, ending));
+        };
+        let thread = std::thread::Builder::new().name("store-writer".to_owned());
+        thread.spawn(run).map_err(|error| StoreError::Broken(error.to_string()))?;
+    }
+    Ok(Ending(Mutex::new(ended)))
 }
 
 // === impl StoreError ===

@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use flow::merge::Merging;
 use notification::Timestamp;
 use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -34,6 +35,8 @@ pub struct Options {
     pub size_max: Option<u64>,
     /// A random number: a new store draws its id from it.
     pub seed: u64,
+    /// Whether what comes in and what carries on meet in one loop. Anything but [`Merging::Shared`] is for measurements.
+    pub merging: Merging,
 }
 
 /// When a commit counts as durable.
@@ -74,7 +77,8 @@ pub(super) struct Opened {
 impl Options {
     /// Durable, without a bound of its own; `seed` is a random number.
     pub const fn new(seed: u64) -> Self {
-        Self { synchronous: Synchronous::Full, size_max: None, seed }
+        let (synchronous, merging) = (Synchronous::Full, Merging::Shared);
+        Self { synchronous, size_max: None, seed, merging }
     }
 }
 

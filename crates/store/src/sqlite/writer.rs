@@ -1,12 +1,10 @@
-//! The one thread that writes. Whatever arrived while the last commit ran is the next transaction.
+//! The one thread that writes. Whatever arrived while the last commit ran is the next transaction ([`flow::merge`]).
 
-use notification::{Draft, Timestamp, limits};
+use flow::merge::{Groups, Item};
+use notification::{Draft, Timestamp};
 use rusqlite::Connection;
 use std::fs::File;
-use std::sync::Arc;
-use std::task::Wake;
-use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 
 use Durability::WithTheNext;
 
@@ -25,10 +23,6 @@ pub(super) enum Command {
     Ingest(Box<Accept>),
     /// Anything else.
     Job { job: Box<dyn WriterJob>, durability: Durability, purpose: Purpose },
-    /// No work: something changed that the writer looks at after each transaction.
-    LookAgain,
-    /// Finish what is queued, take nothing more, and answer when the files are closed.
-    Close(oneshot::Sender<()>),
 }
 
 /// Drafts of one caller.
@@ -74,9 +68,6 @@ struct Answering<F, T> {
     answer: oneshot::Sender<Result<T, StoreError>>,
 }
 
-/// Has the writer look again when the last reader is gone.
-pub(super) struct Nudge(pub(super) mpsc::WeakSender<Command>);
-
 /// The commands of one transaction, and its result.
 struct TransactionOutcome {
     /// To be answered.
@@ -105,61 +96,43 @@ pub(super) struct Writer {
 // === impl Writer ===
 
 impl Writer {
-    /// Works until every sender is gone or the store fails.
-    pub(super) fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        let mut closing = Vec::new();
-        while let Some(waiting) = self.gather(&mut commands) {
-            let mut work = Vec::with_capacity(waiting.len());
-            for command in waiting {
-                match command {
-                    Command::Close(answer) => {
-                        commands.close();
-                        closing.push(answer);
-                    }
-                    Command::Ingest(_) | Command::Job { .. } => work.push(command),
-                    Command::LookAgain => {}
-                }
-            }
-            // In this order: callers have their answers before a slice or a checkpoint takes its time.
-            let done = self
-                .perform(work)
-                .and_then(|()| self.slice())
-                .and_then(|()| self.wal.keep_short(&self.connection));
-            if let Err(error) = done {
-                self.fail(&error);
+    /// Performs group after group, until it is closed or the store fails. What is handed in while a broadcast has slices to be
+    /// made is performed between two of them.
+    pub(super) fn run(writer: &Mutex<Self>, groups: &mut Groups<Command>) {
+        let mut has_slice = writer.blocking_lock().has_slice();
+        while if has_slice { groups.goes_on() } else { groups.ready_blocking() } {
+            let mut writer = writer.blocking_lock();
+            if writer.has_failed() {
                 return;
             }
-        }
-        if let Err(error) = self.close() {
-            tracing::error!(%error, "the store could not be closed in order: nothing is lost");
-        }
-        for answer in closing {
-            let _caller_may_be_gone = answer.send(());
+            // In this order: callers have their answers before a slice or a checkpoint takes its time.
+            let done = writer
+                .perform(groups.take_blocking())
+                .and_then(|()| writer.slice())
+                .and_then(|()| writer.keep_log_short());
+            if let Err(error) = done {
+                writer.fail(&error);
+                return;
+            }
+            has_slice = writer.has_slice();
         }
     }
 
-    /// The commands that wait, as many as two transactions may have. Empty when none waits but a broadcast has a slice to be
-    /// made; `None` when the senders are gone.
-    fn gather(&self, commands: &mut mpsc::Receiver<Command>) -> Option<Vec<Command>> {
-        let first = if self.has_slice() {
-            match commands.try_recv() {
-                Ok(first) => first,
-                Err(TryRecvError::Empty) => return Some(Vec::new()),
-                Err(TryRecvError::Disconnected) => return None,
-            }
-        } else {
-            commands.blocking_recv()?
-        };
-        let mut items = first.items();
-        let mut waiting = vec![first];
-        while waiting.len() < limits::TRANSACTION_COMMANDS
-            && items < limits::TRANSACTION_ITEMS
-            && let Ok(next) = commands.try_recv()
+    /// Closes the files and gives the directory free; in order, unless the store failed.
+    pub(super) fn end(self) {
+        if !self.has_failed()
+            && let Err(error) = self.close()
         {
-            items += next.items();
-            waiting.push(next);
+            tracing::error!(%error, "the store could not be closed in order: nothing is lost");
         }
-        Some(waiting)
+    }
+
+    fn keep_log_short(&mut self) -> Result<(), StoreError> {
+        self.wal.keep_short(&self.connection)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
     }
 
     fn has_slice(&self) -> bool {
@@ -302,7 +275,7 @@ impl Writer {
         Ok(())
     }
 
-    fn fail(self, error: &StoreError) {
+    fn fail(&self, error: &StoreError) {
         tracing::error!(%error, "the store failed: it takes no more work until a restart");
         let broken = if matches!(error, StoreError::Broken(_)) {
             error.clone()
@@ -336,15 +309,6 @@ impl TransactionOutcome {
 // === impl Command ===
 
 impl Command {
-    /// Notifications that this brings in.
-    fn items(&self) -> usize {
-        match self {
-            Self::Ingest(accept) => accept.drafts.len(),
-            Self::Job { purpose: Purpose::Accept(items), .. } => *items,
-            Self::Job { .. } | Self::LookAgain | Self::Close(_) => 0,
-        }
-    }
-
     fn accepts(&self) -> bool {
         matches!(self, Self::Ingest(_) | Self::Job { purpose: Purpose::Accept(_), .. })
     }
@@ -357,7 +321,17 @@ impl Command {
         match self {
             Self::Ingest(accept) => answer(accept.answer, accept.result, undone),
             Self::Job { job, .. } => job.answer(undone),
-            Self::LookAgain | Self::Close(_) => {}
+        }
+    }
+}
+
+impl Item for Command {
+    /// Notifications that this brings in.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Ingest(accept) => accept.drafts.len(),
+            Self::Job { purpose: Purpose::Accept(items), .. } => *items,
+            Self::Job { .. } => 0,
         }
     }
 }
@@ -367,20 +341,7 @@ impl std::fmt::Debug for Command {
         formatter.write_str(match self {
             Self::Ingest(_) => "Ingest",
             Self::Job { .. } => "Job",
-            Self::LookAgain => "LookAgain",
-            Self::Close(_) => "Close",
         })
-    }
-}
-
-// === impl Nudge ===
-
-impl Wake for Nudge {
-    fn wake(self: Arc<Self>) {
-        // A queue that is full brings the writer here anyway; one that is gone has no writer.
-        if let Some(commands) = self.0.upgrade() {
-            let _queued_or_busy = commands.try_send(Command::LookAgain);
-        }
     }
 }
 

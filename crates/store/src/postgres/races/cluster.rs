@@ -212,8 +212,8 @@ impl Cluster {
         let (mut tasks, mut sessions) = (Tasks::default(), Vec::new());
         let mut start = |place: usize, name: &'static str, notices: Notices| {
             let actor = number * WRITERS + place;
-            let (commands, queue) = mpsc::channel(limits::WRITER_COMMANDS);
             let (failed, failing) = watch::channel(None);
+            let (handle, commands) = WriterHandle::new(failing, Clock::system());
             let mut connector = self.connector.clone();
             connector.gate = Some(Gate { actor, arrivals: self.arriving.clone() });
             let logs = matches!(notices, Notices::Claimer(_));
@@ -228,7 +228,7 @@ impl Cluster {
                 )
                 .slicing(SLICING)
                 .pausing(self.pauses.subscribe()),
-                commands: queue,
+                commands,
                 available: watch::channel(true).0,
                 failed,
                 clock: Clock::system(),
@@ -245,7 +245,7 @@ impl Cluster {
                 writer.run().await;
                 let _nobody_waits = leave.send(writer.session.take());
             });
-            WriterHandle::new(commands, failing, Clock::system())
+            handle
         };
         let intake = start(0, "intake", Notices::Forward(sender.clone()));
         let work = start(1, "work", Notices::Claimer(receiver));
