@@ -52,13 +52,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["notification"]),
 ];
 
-/// Crates that tests of these crates may use besides: the simulator stands for providers, the testbed starts servers.
+/// Crates that tests of these crates may use besides: the simulator stands for providers, the testbed starts servers, and an
+/// example of the bench measures a part of the store by itself.
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["testbed"]),
     ("queue", &["testbed"]),
     ("channel", &["provider-sim", "testbed"]),
     ("pipeline", &["provider-sim", "testbed"]),
     ("feed", &["flow", "queue", "channel"]),
+    ("bench", &["notification", "store"]),
     ("belfry", &["testbed"]),
 ];
 
