@@ -14,7 +14,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::columns::{chunk_at, narrow, select_chunk};
-use super::transaction::{Failure, Transaction};
+use super::transaction::{RunError, Transaction};
 use crate::ClaimRequest;
 use crate::rows::codes::LaneId;
 use crate::rows::model::ChunkRow;
@@ -180,7 +180,7 @@ impl Transaction<'_> {
         lane: LaneId,
         ahead: &mut LookAhead,
         request: &ClaimRequest,
-    ) -> Result<Next, Failure> {
+    ) -> Result<Next, RunError> {
         loop {
             if let Some(next) = ahead.next(lane, request.now) {
                 return Ok(next);
@@ -195,7 +195,7 @@ impl Transaction<'_> {
         lane: LaneId,
         ahead: &mut LookAhead,
         request: &ClaimRequest,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         let (limit, looked_at) = ahead.step(lane);
         let claiming = &self.state.claiming;
         // A statement looks as far in each lane that it names, so a long look is for this lane alone.

@@ -7,7 +7,7 @@ use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 
 use super::columns::{lane_at, signed};
 use super::ingest::{fingerprint_at, number_of};
-use super::transaction::{Failure, TenantKey, Transaction};
+use super::transaction::{RunError, TenantKey, Transaction};
 use super::writer::WriterRequest;
 use crate::rows::codes;
 use crate::rows::packing::{BatchBuilder, KeyUse};
@@ -50,7 +50,7 @@ const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker 
 impl WriterRequest for OpenBroadcast {
     type Answer = BroadcastOpened;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let draft = &self.0;
         transaction.look_up(self.keys()).await?;
         // A caller is told before it uploads its recipients; a key that is used meanwhile is found by sealing.
@@ -106,7 +106,7 @@ impl WriterRequest for OpenBroadcast {
 impl WriterRequest for AddRecipients {
     type Answer = ();
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
         let template = transaction.open_broadcast(self.broadcast).await?.envelope;
         transaction.reserve_batches(self.items()).await?;
         let mut batches = Vec::new();
@@ -155,7 +155,7 @@ impl WriterRequest for AddRecipients {
 impl WriterRequest for SealBroadcast {
     type Answer = u64;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, RunError> {
         let Self(id, now) = *self;
         let LockedBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
         let number = id.0.cast_signed();
@@ -189,7 +189,7 @@ impl WriterRequest for SealBroadcast {
 impl WriterRequest for AbandonBroadcast {
     type Answer = bool;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, RunError> {
         transaction.open_broadcast(self.0).await?;
         let number = self.0.0.cast_signed();
         let is_all = transaction.remove_batches(&[number]).await?;
@@ -204,7 +204,7 @@ impl WriterRequest for AbandonBroadcast {
 
 impl Transaction<'_> {
     /// A broadcast that this process has open, locked.
-    async fn open_broadcast(&mut self, id: BroadcastId) -> Result<LockedBroadcast, Failure> {
+    async fn open_broadcast(&mut self, id: BroadcastId) -> Result<LockedBroadcast, RunError> {
         let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
              FROM broadcast WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
         let worker = self.state.membership.borrow().worker;
@@ -226,7 +226,7 @@ impl Transaction<'_> {
     }
 
     /// Removes open broadcasts that have no batches any more; how many there were.
-    pub(super) async fn remove_broadcasts(&mut self, broadcasts: &[i64]) -> Result<u64, Failure> {
+    pub(super) async fn remove_broadcasts(&mut self, broadcasts: &[i64]) -> Result<u64, RunError> {
         let delete = "DELETE FROM unreleased WHERE broadcast = ANY($1)";
         self.execute(delete, &[&broadcasts]).await?;
         Ok(self.execute("DELETE FROM broadcast WHERE id = ANY($1)", &[&broadcasts]).await?)

@@ -7,7 +7,7 @@ use notification::{BroadcastId, Name, NotificationId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, select_chunk, signed};
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use super::writer::{WriterHandle, WriterRequest};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
@@ -38,7 +38,7 @@ pub(super) struct CancelBroadcastSlice {
 impl WriterRequest for CancelNotification {
     type Answer = Option<Cancelled>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let id = self.id;
         let select = "SELECT accepted_at, count, broadcast FROM batch WHERE id = $1 AND tenant = $2 \
              AND (broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
@@ -83,7 +83,7 @@ impl WriterRequest for CancelNotification {
 impl WriterRequest for CancelBroadcastSlice {
     type Answer = Option<CancelSlice>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let mut slice = CancelSlice::default();
         let CancelCursor { after, until } = match self.place {
             Some(place) => place,
@@ -156,7 +156,7 @@ impl CancelNotification {
         &self,
         transaction: &mut Transaction<'_>,
         broadcast: i64,
-    ) -> Result<Option<Cancelled>, Failure> {
+    ) -> Result<Option<Cancelled>, RunError> {
         let (batch, index) = (self.id.batch(), self.id.index());
         let number = batch.0.cast_signed();
         // Locked, so that no slice passes the batch meanwhile.
@@ -191,7 +191,7 @@ impl CancelBroadcastSlice {
         &self,
         transaction: &mut Transaction<'_>,
         slice: &mut CancelSlice,
-    ) -> Result<Option<CancelCursor>, Failure> {
+    ) -> Result<Option<CancelCursor>, RunError> {
         let number = self.broadcast.0.cast_signed();
         let select =
             "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
@@ -247,7 +247,7 @@ impl Transaction<'_> {
         &mut self,
         batches: &[i64],
         wanted: &Members,
-    ) -> Result<Vec<ChunkRow>, Failure> {
+    ) -> Result<Vec<ChunkRow>, RunError> {
         let locked = select_chunk!("FROM chunk WHERE batch = ANY($1) ORDER BY id FOR UPDATE");
         loop {
             let mut missing = self.counts(batches, wanted).await?;
@@ -272,7 +272,7 @@ impl Transaction<'_> {
         &mut self,
         batches: &[i64],
         wanted: &Members,
-    ) -> Result<HashMap<i64, Members>, Failure> {
+    ) -> Result<HashMap<i64, Members>, RunError> {
         let select = "SELECT id, count FROM batch WHERE id = ANY($1)";
         let mut members = HashMap::with_capacity(batches.len());
         for row in &self.rows(select, &[&batches]).await? {
@@ -284,7 +284,7 @@ impl Transaction<'_> {
     }
 
     /// Takes out of `missing` what the log says has ended.
-    async fn remove_ended(&mut self, missing: &mut HashMap<i64, Members>) -> Result<(), Failure> {
+    async fn remove_ended(&mut self, missing: &mut HashMap<i64, Members>) -> Result<(), RunError> {
         if missing.is_empty() {
             return Ok(());
         }

@@ -15,7 +15,7 @@ use super::Postgres;
 use super::ahead::{LookAhead, Next};
 use super::columns::{lane_at, narrow, signed};
 use super::lease::Lease;
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use super::writer::WriterRequest;
 use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codes::LaneId;
@@ -57,7 +57,7 @@ pub(super) struct OfferChannels(pub(super) Arc<BTreeSet<Name>>);
 impl WriterRequest for OfferChannels {
     type Answer = ();
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
         // Kept beside the lanes as well: those are made anew when they are read again.
         transaction.state.offered = Some(Arc::clone(&self.0));
         transaction.state.claiming.lanes.offer(transaction.state.offered.clone());
@@ -93,7 +93,7 @@ impl Transaction<'_> {
         &mut self,
         request: ClaimRequest,
         lease: Lease,
-    ) -> Result<Vec<ChunkRow>, Failure> {
+    ) -> Result<Vec<ChunkRow>, RunError> {
         let Chosen { mut chunks, mut rests } = self.choose(request).await?;
         let leased = self.lease(&chunks, lease).await?;
         chunks.retain(|chunk| leased.contains(&chunk.id));
@@ -112,7 +112,7 @@ impl Transaction<'_> {
         Ok(chunks)
     }
 
-    async fn choose(&mut self, request: ClaimRequest) -> Result<Chosen, Failure> {
+    async fn choose(&mut self, request: ClaimRequest) -> Result<Chosen, RunError> {
         self.reload().await?;
         let pauses = Arc::clone(&self.state.pauses.borrow());
         self.state.claiming.lanes.pause(&pauses);
@@ -174,7 +174,7 @@ impl Transaction<'_> {
     }
 
     /// Reads the next page of lanes with something due, if there may be more than are known.
-    async fn read_due(&mut self, request: &ClaimRequest) -> Result<(), Failure> {
+    async fn read_due(&mut self, request: &ClaimRequest) -> Result<(), RunError> {
         let Some(place) = self.state.claiming.lanes.unread(request) else { return Ok(()) };
         if self.state.membership.borrow().partitions.is_empty() {
             // Nothing of what there is would be ours.
@@ -195,7 +195,7 @@ impl Transaction<'_> {
     }
 
     /// Reads the state of claims anew, if it was read for other partitions or was invalidated.
-    pub(super) async fn reload(&mut self) -> Result<(), Failure> {
+    pub(super) async fn reload(&mut self) -> Result<(), RunError> {
         let (worker, partitions) = {
             let membership = self.state.membership.borrow();
             (membership.worker, membership.partitions.clone())
@@ -232,7 +232,7 @@ impl Transaction<'_> {
     }
 
     /// The lane with number `id`.
-    pub(super) async fn lane(&mut self, id: LaneId) -> Result<Lane, Failure> {
+    pub(super) async fn lane(&mut self, id: LaneId) -> Result<Lane, RunError> {
         if let Some(lane) = self.state.claiming.lanes.lane(id) {
             return Ok(lane.clone());
         }
@@ -242,7 +242,7 @@ impl Transaction<'_> {
     }
 
     /// Reads the names of lanes of which notices gave only the numbers.
-    pub(super) async fn resolve_unknown_lanes(&mut self) -> Result<(), Failure> {
+    pub(super) async fn resolve_unknown_lanes(&mut self) -> Result<(), RunError> {
         if self.state.claiming.unknown_lanes.is_empty() {
             return Ok(());
         }
@@ -263,6 +263,6 @@ impl Transaction<'_> {
     }
 }
 
-fn lane_of(row: &Row) -> Result<(LaneId, Lane), Failure> {
+fn lane_of(row: &Row) -> Result<(LaneId, Lane), RunError> {
     Ok((i64::from(row.try_get::<_, i32>(0)?), lane_at(row, 1)?))
 }

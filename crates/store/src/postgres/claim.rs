@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::columns::lane_at;
 use super::lease::Lease;
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use super::writer::WriterRequest;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
@@ -65,7 +65,7 @@ pub(super) use select_batch;
 impl WriterRequest for ClaimChunks {
     type Answer = Claim<Chunk>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let now = transaction.no_later(self.0.now);
         let request = ClaimRequest { now, ..self.0 };
         let lease = Lease { until: now.plus(request.lease), is_ticket: false, is_guarded: true };
@@ -79,7 +79,7 @@ impl WriterRequest for ClaimChunks {
 impl WriterRequest for IssueTickets {
     type Answer = Claim<Ticket>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let now = transaction.no_later(self.0.now);
         let request = transaction.share_of(ClaimRequest { now, ..self.0 });
         let lease =
@@ -103,7 +103,7 @@ impl WriterRequest for IssueTickets {
 impl WriterRequest for TakeChunks {
     type Answer = Vec<Option<Chunk>>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let now = transaction.no_later(self.now);
         let ids: Vec<i64> =
             self.tickets.iter().map(|ticket| ticket.chunk.0.cast_signed()).collect();
@@ -160,7 +160,7 @@ impl Transaction<'_> {
 
     /// Makes due again the chunks of good tickets, locked, that this worker may not take because it is overdue or removed:
     /// the tickets are spent, and the chunks would wait until their leases end.
-    async fn hand_back(&mut self, refused: &[ChunkRow]) -> Result<(), Failure> {
+    async fn hand_back(&mut self, refused: &[ChunkRow]) -> Result<(), RunError> {
         self.unlease(refused).await?;
         for chunk in refused {
             self.freed(chunk, chunk.count, true);
@@ -176,7 +176,7 @@ impl Transaction<'_> {
         mut leased: Vec<ChunkRow>,
         now: Timestamp,
         lease: Lease,
-    ) -> Result<Vec<Chunk>, Failure> {
+    ) -> Result<Vec<Chunk>, RunError> {
         for chunk in &mut leased {
             chunk.epoch = Epoch(chunk.epoch.0 + 1);
             (chunk.lease_until, chunk.begun_through) = (Some(lease.until), None);
@@ -210,7 +210,7 @@ impl Transaction<'_> {
         chunks: &[ChunkRow],
         batches: &HashMap<BatchId, BatchRow>,
         now: Timestamp,
-    ) -> Result<Vec<Vec<Delivery>>, Failure> {
+    ) -> Result<Vec<Vec<Delivery>>, RunError> {
         let contents = deliveries_of(chunks, batches)?;
         let mut suppressed = self.suppressed_among(&contents, batches).await?;
         let pauses = Arc::clone(&self.state.pauses.borrow());
@@ -263,7 +263,7 @@ impl Transaction<'_> {
         &mut self,
         contents: &[(BatchId, Vec<Delivery>)],
         batches: &HashMap<BatchId, BatchRow>,
-    ) -> Result<HashMap<usize, String>, Failure> {
+    ) -> Result<HashMap<usize, String>, RunError> {
         let recipients: Vec<(&str, &str)> = contents
             .iter()
             .filter_map(|(batch, deliveries)| Some((batches.get(batch)?, deliveries)))
@@ -279,7 +279,7 @@ impl Transaction<'_> {
     pub(super) async fn batches(
         &mut self,
         chunks: impl Iterator<Item = &ChunkRow>,
-    ) -> Result<HashMap<BatchId, BatchRow>, Failure> {
+    ) -> Result<HashMap<BatchId, BatchRow>, RunError> {
         let mut ids: Vec<i64> = chunks.map(|chunk| chunk.batch.0.cast_signed()).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -313,7 +313,7 @@ impl Transaction<'_> {
 fn deliveries_of(
     chosen: &[ChunkRow],
     batches: &HashMap<BatchId, BatchRow>,
-) -> Result<Vec<(BatchId, Vec<Delivery>)>, Failure> {
+) -> Result<Vec<(BatchId, Vec<Delivery>)>, RunError> {
     let of = |chunk: &ChunkRow| {
         let batch = batches.get(&chunk.batch).ok_or_else(|| missing(chunk.batch))?;
         Ok((chunk.batch, deliveries(batch, &chunk.members())?))

@@ -13,7 +13,7 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::columns::{counted, narrow};
-use super::transaction::{Failure, TenantKey, Transaction, Writes};
+use super::transaction::{RunError, TenantKey, Transaction, Writes};
 use super::writer::WriterRequest;
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
@@ -58,7 +58,7 @@ const NUMBERS: u64 = 64;
 impl WriterRequest for IngestDrafts {
     type Answer = Vec<Admission>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         transaction.look_up(self.keys()).await?;
         // Before packing, which cannot ask the server: each draft may need a batch of its own.
         transaction.reserve_batches(self.drafts.len()).await?;
@@ -126,7 +126,7 @@ impl Transaction<'_> {
         &mut self,
         drafts: Vec<Draft>,
         now: Timestamp,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         if drafts.is_empty() {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Transaction<'_> {
 
     /// Looks up what keys were used for, those that were not looked up in this transaction. Who writes one to the table within
     /// the transaction adds it to [`Transaction::key_uses`].
-    pub(super) async fn look_up(&mut self, mut keys: Vec<TenantKey>) -> Result<(), Failure> {
+    pub(super) async fn look_up(&mut self, mut keys: Vec<TenantKey>) -> Result<(), RunError> {
         keys.retain(|key| self.looked_up.insert(key.clone()));
         if keys.is_empty() {
             return Ok(());
@@ -179,7 +179,7 @@ impl Transaction<'_> {
     }
 
     /// Writes what was packed in this transaction, due from now on.
-    pub(super) async fn store_packed(&mut self) -> Result<(), Failure> {
+    pub(super) async fn store_packed(&mut self) -> Result<(), RunError> {
         let packer = std::mem::take(&mut self.packer);
         if packer.batches.is_empty() {
             return Ok(());

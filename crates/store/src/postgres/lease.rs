@@ -7,7 +7,7 @@ use notification::{ChunkId, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, counted, select_chunk};
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
@@ -53,7 +53,7 @@ impl Transaction<'_> {
         &mut self,
         chunks: &[ChunkRow],
         lease: Lease,
-    ) -> Result<HashSet<ChunkId>, Failure> {
+    ) -> Result<HashSet<ChunkId>, RunError> {
         if chunks.is_empty() {
             return Ok(HashSet::new());
         }
@@ -83,7 +83,7 @@ impl Transaction<'_> {
     }
 
     /// Makes chunks due again whose leases are over.
-    pub(super) async fn end_overdue_leases(&mut self, now: Timestamp) -> Result<(), Failure> {
+    pub(super) async fn end_overdue_leases(&mut self, now: Timestamp) -> Result<(), RunError> {
         let claiming = &mut self.state.claiming;
         if claiming.leases.first().is_none_or(|(until, _)| *until > now) {
             return Ok(());
@@ -149,7 +149,7 @@ impl Transaction<'_> {
     }
 
     /// Makes chunks ready; their epochs stay, so that the next claim has a new one.
-    pub(super) async fn unlease(&mut self, chunks: &[ChunkRow]) -> Result<(), Failure> {
+    pub(super) async fn unlease(&mut self, chunks: &[ChunkRow]) -> Result<(), RunError> {
         if chunks.is_empty() {
             return Ok(());
         }

@@ -72,7 +72,7 @@ use std::sync::atomic::AtomicU64;
 
 use flow::tasks::Ended;
 use flow::{Clock, Tasks, WorkerDeadline};
-use notification::{Pauses, limits};
+use notification::Pauses;
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 pub use reader::PostgresReader;

@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::columns::signed;
-use super::transaction::{Failure, Transaction};
+use super::transaction::{RunError, Transaction};
 use super::writer::WriterRequest;
 use crate::rows::paused::{PUT_AWAY, pause_of};
 use crate::{Paused, StoreError};
@@ -41,7 +41,7 @@ const FOLLOW_WITHIN: Duration = limits::WORKER_LEASE.saturating_add(limits::WORK
 impl WriterRequest for AddPause {
     type Answer = (Paused, i64);
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let Pause { tenant, scope, since } = &self.0;
         if let PauseScope::Broadcast(id) = scope {
             let select =
@@ -72,7 +72,7 @@ impl WriterRequest for AddPause {
 impl WriterRequest for EndPause {
     type Answer = (bool, i64);
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let version = transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?;
         let delete = "DELETE FROM pause WHERE scope = $1 AND tenant = $2";
         let (scope, tenant) = (self.scope.to_string(), self.tenant.as_str());
@@ -100,7 +100,7 @@ impl Transaction<'_> {
         &mut self,
         pauses: &Pauses,
         envelopes: impl Iterator<Item = &Envelope>,
-    ) -> Result<Pauses, Failure> {
+    ) -> Result<Pauses, RunError> {
         let broadcasts = envelopes.filter_map(|envelope| pauses.broadcast_of(envelope));
         let scopes: BTreeSet<String> =
             broadcasts.map(|id| PauseScope::Broadcast(id).to_string()).collect();
@@ -115,7 +115,7 @@ impl Transaction<'_> {
     }
 
     /// Makes due again what was put away of the next batches of a broadcast that is resumed; whether there was one.
-    pub(super) async fn resume_slice(&mut self) -> Result<bool, Failure> {
+    pub(super) async fn resume_slice(&mut self) -> Result<bool, RunError> {
         let select = "SELECT broadcast, passed FROM resuming ORDER BY broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
         let rows = self.rows(select, &[]).await?;
         let Some(row) = rows.first() else { return Ok(false) };

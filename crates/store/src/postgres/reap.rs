@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use notification::{State, Timestamp, limits};
 
 use super::columns::{chunk_at, select_chunk, signed};
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use super::writer::WriterRequest;
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
@@ -64,7 +64,7 @@ const CLEAR_SUSPECTS: &str = "UPDATE chunk SET crashes = 3 WHERE id IN ( \
 impl WriterRequest for ReapWorker {
     type Answer = Recovery;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Recovery, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Recovery, RunError> {
         let Some(worker) = self.expired(transaction).await? else { return Ok(Recovery::default()) };
         let mut recovery = Recovery::default();
         let rows =
@@ -101,7 +101,10 @@ impl WriterRequest for ReapWorker {
 // === impl ReapWorker ===
 
 impl ReapWorker {
-    async fn expired(&self, transaction: &mut Transaction<'_>) -> Result<Option<Expired>, Failure> {
+    async fn expired(
+        &self,
+        transaction: &mut Transaction<'_>,
+    ) -> Result<Option<Expired>, RunError> {
         let rows = transaction.rows(SELECT_EXPIRED, &[]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let ending = match (row.try_get::<_, Option<&str>>(1)?, row.try_get(3)?) {
@@ -121,7 +124,7 @@ async fn judge(
     writes: &mut Writes,
     recovery: &mut Recovery,
     (end, returned): (ProcessEnd, Vec<(ChunkRow, Members)>),
-) -> Result<(), Failure> {
+) -> Result<(), RunError> {
     let in_flight: Vec<InFlight> =
         returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();
     // None of those in flight is a suspect then, so what they have against them is not touched.
@@ -168,7 +171,7 @@ async fn judge(
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    async fn free_partitions(&mut self, dead: &[i64]) -> Result<(), Failure> {
+    async fn free_partitions(&mut self, dead: &[i64]) -> Result<(), RunError> {
         let free = "UPDATE partition SET owner = NULL, epoch = epoch + 1 \
              WHERE id IN (SELECT id FROM partition WHERE owner = ANY($1) ORDER BY id FOR UPDATE)";
         if self.execute(free, &[&dead]).await? > 0 {
@@ -179,7 +182,7 @@ impl Transaction<'_> {
 
     /// Removes the open broadcasts of workers, and then the workers. A call that seals a broadcast or adds to it locks its row,
     /// so the rows are locked first.
-    async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, Failure> {
+    async fn forget_workers(&mut self, dead: &[i64]) -> Result<u64, RunError> {
         // They have no owner from now on: what is left of one that takes several transactions is never sealed.
         let disown =
             "UPDATE broadcast SET worker = NULL WHERE sealed_at IS NULL AND worker = ANY($1)";
@@ -202,7 +205,7 @@ impl Transaction<'_> {
     }
 
     /// Removes batches of open broadcasts, as many as a transaction has time for; whether none is left.
-    pub(super) async fn remove_batches(&mut self, broadcasts: &[i64]) -> Result<bool, Failure> {
+    pub(super) async fn remove_batches(&mut self, broadcasts: &[i64]) -> Result<bool, RunError> {
         let delete = "DELETE FROM batch WHERE id = ANY(ARRAY( \
              SELECT id FROM batch WHERE broadcast = ANY($1) ORDER BY broadcast, id LIMIT $2))";
         let removed = self.execute(delete, &[&broadcasts, &BATCHES_PER_TRANSACTION]).await?;

@@ -10,7 +10,7 @@ use notification::{BatchId, State, Timestamp};
 use tokio::sync::Notify;
 
 use super::columns::signed;
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use super::writer::{WriterHandle, WriterRequest};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
@@ -67,7 +67,7 @@ const NEXT_WRITE_OFF: &str = "SELECT broadcast, passed, withdrawn_at FROM unrele
 impl WriterRequest for ReleaseSlice {
     type Answer = bool;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, RunError> {
         let rows = transaction.rows(NEXT_RELEASE, &[]).await?;
         let Some(row) = rows.first() else { return transaction.resume_slice().await };
         let mut slice = transaction.slice(row.try_get(0)?, row.try_get(1)?).await?;
@@ -81,7 +81,7 @@ impl WriterRequest for ReleaseSlice {
 impl WriterRequest for LogWithdrawn {
     type Answer = bool;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<bool, RunError> {
         let rows = transaction.rows(NEXT_WRITE_OFF, &[]).await?;
         let Some(row) = rows.first() else { return Ok(false) };
         let withdrawn_at = Timestamp::from_millis(row.try_get(2)?);
@@ -136,7 +136,7 @@ impl Releaser {
 
 impl Transaction<'_> {
     /// The next batches of a broadcast behind `passed`. The caller holds its row.
-    pub(super) async fn slice(&mut self, broadcast: i64, passed: i64) -> Result<Slice, Failure> {
+    pub(super) async fn slice(&mut self, broadcast: i64, passed: i64) -> Result<Slice, RunError> {
         let select = "SELECT id, lane, due_at, count FROM batch WHERE broadcast = $1 AND id > $2 \
              ORDER BY id LIMIT $3";
         let size = self.state.slicing.batches;
@@ -159,7 +159,7 @@ impl Transaction<'_> {
     }
 
     /// Makes the chunks of a slice.
-    pub(super) async fn release(&mut self, slice: &Slice) -> Result<(), Failure> {
+    pub(super) async fn release(&mut self, slice: &Slice) -> Result<(), RunError> {
         let mut writes = Writes::default();
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
@@ -172,7 +172,7 @@ impl Transaction<'_> {
     }
 
     /// Takes out what was cancelled one by one.
-    async fn leave_out_ended(&mut self, slice: &mut Slice) -> Result<(), Failure> {
+    async fn leave_out_ended(&mut self, slice: &mut Slice) -> Result<(), RunError> {
         let ids: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
         let logged = self.logged(&ids).await?;
         for batch in &mut slice.batches {
@@ -187,7 +187,7 @@ impl Transaction<'_> {
     pub(super) async fn logged(
         &mut self,
         batches: &[i64],
-    ) -> Result<HashMap<i64, Vec<LogGroup>>, Failure> {
+    ) -> Result<HashMap<i64, Vec<LogGroup>>, RunError> {
         let select = "SELECT batch, entries FROM log WHERE batch = ANY($1)";
         let mut logged: HashMap<i64, Vec<LogGroup>> = HashMap::new();
         for row in &self.rows(select, &[&batches]).await? {
@@ -197,7 +197,7 @@ impl Transaction<'_> {
     }
 
     /// A slice is done.
-    async fn pass(&mut self, slice: &Slice) -> Result<(), Failure> {
+    async fn pass(&mut self, slice: &Slice) -> Result<(), RunError> {
         let Slice { broadcast, batches, is_last } = slice;
         if *is_last {
             self.execute("DELETE FROM unreleased WHERE broadcast = $1", &[broadcast]).await?;

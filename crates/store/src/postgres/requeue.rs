@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
 use super::columns::signed;
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use super::writer::WriterRequest;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
@@ -32,7 +32,7 @@ const SELECT_OWNED: &str = "SELECT id, lane, accepted_at, expires_at, count FROM
 impl WriterRequest for RequeueNotifications {
     type Answer = Vec<Requeued>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let mut answers = vec![Requeued::Unknown; self.ids.len()];
         let asked = by_batch(&self.ids);
         let numbers: Vec<i64> = asked.keys().map(|batch| batch.0.cast_signed()).collect();
@@ -62,7 +62,7 @@ impl RequeueNotifications {
         &self,
         transaction: &mut Transaction<'_>,
         numbers: &[i64],
-    ) -> Result<Vec<(LaneId, Owned)>, Failure> {
+    ) -> Result<Vec<(LaneId, Owned)>, RunError> {
         let rows = transaction.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
         // Only now: what another one requeued meanwhile is committed.
         let mut deaths: HashMap<i64, Deaths> = HashMap::new();

@@ -7,7 +7,7 @@ use notification::{ChunkId, Epoch, Guarantee, OutcomeGroup, Settlement, Timestam
 
 use super::columns::{chunk_at, select_chunk};
 use super::suppress::SuppressionReport;
-use super::transaction::{Failure, Transaction, Writes};
+use super::transaction::{RunError, Transaction, Writes};
 use super::writer::WriterRequest;
 use crate::rows::codes;
 use crate::rows::evidence::Attempts;
@@ -28,7 +28,7 @@ pub(super) struct BeginDeliveries(pub(super) Vec<Mark>);
 impl WriterRequest for SettleChunks {
     type Answer = Vec<Settled>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let ids: Vec<i64> = self.0.iter().map(|part| part.chunk.0.cast_signed()).collect();
         let mut chunks = transaction.lock_chunks(&ids).await?;
         let mut writes = Writes::default();
@@ -78,7 +78,7 @@ impl WriterRequest for SettleChunks {
 impl WriterRequest for BeginDeliveries {
     type Answer = Vec<Begun>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
         let mut chunks = transaction.lock_held(&ids).await?;
         let overdue = transaction.overdue_among(&self.0, &chunks).await?;
@@ -123,7 +123,7 @@ impl WriterRequest for BeginDeliveries {
 impl Transaction<'_> {
     /// Those of the chunks that this process holds, if it is alive: a process that reaps an expired worker has locked the
     /// same rows, and finds them begun, or ends their claims.
-    async fn lock_held(&mut self, ids: &[i64]) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
+    async fn lock_held(&mut self, ids: &[i64]) -> Result<HashMap<ChunkId, ChunkRow>, RunError> {
         let select = select_chunk!(
             "FROM chunk WHERE id = ANY($1) AND worker = $2 AND EXISTS ( \
                SELECT FROM worker WHERE worker.id = $2 AND alive_until >= clock_timestamp()) \
@@ -142,7 +142,7 @@ impl Transaction<'_> {
         &mut self,
         marks: &[Mark],
         held: &HashMap<ChunkId, ChunkRow>,
-    ) -> Result<HashSet<(ChunkId, Epoch)>, Failure> {
+    ) -> Result<HashSet<(ChunkId, Epoch)>, RunError> {
         let others = marks.iter().filter(|mark| !held.contains_key(&mark.chunk));
         let ids: Vec<i64> = others.map(|mark| mark.chunk.0.cast_signed()).collect();
         if ids.is_empty() {
@@ -161,7 +161,7 @@ impl Transaction<'_> {
     async fn guarantees<'c>(
         &mut self,
         chunks: impl Iterator<Item = &'c ChunkRow>,
-    ) -> Result<HashMap<notification::BatchId, Guarantee>, Failure> {
+    ) -> Result<HashMap<notification::BatchId, Guarantee>, RunError> {
         let batches: Vec<i64> = chunks.map(|chunk| chunk.batch.0.cast_signed()).collect();
         let select = "SELECT id, guarantee FROM batch WHERE id = ANY($1)";
         let rows = self.rows(select, &[&batches]).await?;
@@ -177,7 +177,7 @@ impl Transaction<'_> {
     async fn suppress_groups(
         &mut self,
         groups: &[(ChunkRow, &OutcomeGroup, Timestamp)],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         let batches = self.batches(groups.iter().map(|(chunk, ..)| chunk)).await?;
         let mut reports = Vec::new();
         for (chunk, group, at) in groups {

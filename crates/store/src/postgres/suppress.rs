@@ -9,7 +9,7 @@ use tokio_postgres::{Error, Row};
 
 use super::columns::signed;
 use super::read::{Snapshot, instant, unsigned};
-use super::transaction::{Failure, Transaction};
+use super::transaction::{RunError, Transaction};
 use super::writer::WriterRequest;
 use crate::rows::{codes, listing};
 use crate::{
@@ -113,7 +113,7 @@ const LOCK_FEED: &str =
 impl WriterRequest for AddSuppressions {
     type Answer = ();
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
         let report = |reported: &Suppression| SuppressionReport {
             reported: reported.clone(),
             gone_since: None,
@@ -127,7 +127,7 @@ impl WriterRequest for AddSuppressions {
 impl WriterRequest for LiftSuppressions {
     type Answer = Vec<bool>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         transaction.execute(LOCK_FOR_LIFTING, &[]).await?;
         let mut are_lifted = Vec::with_capacity(self.lifts.len());
         for lift in &self.lifts {
@@ -143,7 +143,7 @@ impl WriterRequest for LiftSuppressions {
 impl WriterRequest for MoveFeed {
     type Answer = FeedCursor;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<FeedCursor, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<FeedCursor, RunError> {
         let feed = self.feed.as_str();
         // So that there is a row to lock: of two processes that move a new feed only one may find it at its start.
         let start = "INSERT INTO feed (name) VALUES ($1) ON CONFLICT DO NOTHING";
@@ -173,7 +173,7 @@ impl Transaction<'_> {
     pub(super) async fn suppress(
         &mut self,
         mut reports: Vec<SuppressionReport>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         reports.retain(|report| is_text(&report.reported.recipient));
         if reports.is_empty() {
             return Ok(());
@@ -228,7 +228,7 @@ impl Transaction<'_> {
     async fn without_outdated(
         &mut self,
         reports: Vec<SuppressionReport>,
-    ) -> Result<Vec<SuppressionReport>, Failure> {
+    ) -> Result<Vec<SuppressionReport>, RunError> {
         let EntryColumns { channels, recipients, .. } =
             EntryColumns::new(reports.iter().map(|report| &report.reported));
         let mut marks = HashMap::new();
@@ -247,7 +247,7 @@ impl Transaction<'_> {
     }
 
     /// Lists the recipients that are not listed, each as in its first report; returns which these were.
-    async fn add(&mut self, reports: &[SuppressionReport]) -> Result<HashSet<Key>, Failure> {
+    async fn add(&mut self, reports: &[SuppressionReport]) -> Result<HashSet<Key>, RunError> {
         if reports.is_empty() {
             return Ok(HashSet::new());
         }
@@ -263,7 +263,7 @@ impl Transaction<'_> {
         &mut self,
         reports: &[SuppressionReport],
         new: &HashSet<Key>,
-    ) -> Result<HashMap<Key, Suppression>, Failure> {
+    ) -> Result<HashMap<Key, Suppression>, RunError> {
         let listed = reports
             .iter()
             .map(|report| &report.reported)

@@ -71,7 +71,7 @@ struct Kept {
 
 /// Why a request came to nothing.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum RunError {
     /// It was refused; the transaction goes on without it.
     Refused(StoreError),
     /// The transaction failed.
@@ -127,7 +127,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Durable when it returns. When it does not return, [`WriterState::committing`] says what to ask the server.
-    pub(super) async fn commit(mut self) -> Result<(), Failure> {
+    pub(super) async fn commit(mut self) -> Result<(), RunError> {
         self.store_packed().await?;
         self.write_totals().await?;
         self.notify_processes().await?;
@@ -217,7 +217,7 @@ impl<'a> Transaction<'a> {
         sql: &'static str,
         ids: usize,
         parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         check_changed(self.execute(sql, parameters).await?, ids)
     }
 
@@ -285,7 +285,7 @@ impl<'a> Transaction<'a> {
     pub(super) async fn lock_chunks(
         &mut self,
         ids: &[i64],
-    ) -> Result<HashMap<ChunkId, ChunkRow>, Failure> {
+    ) -> Result<HashMap<ChunkId, ChunkRow>, RunError> {
         let select = select_chunk!("FROM chunk WHERE id = ANY($1) ORDER BY id FOR UPDATE");
         let rows = self.rows(select, &[&ids]).await?;
         let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
@@ -327,7 +327,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Writes rows, in one flight.
-    pub(super) async fn write(&mut self, mut writes: Writes) -> Result<(), Failure> {
+    pub(super) async fn write(&mut self, mut writes: Writes) -> Result<(), RunError> {
         for chunk in &writes.chunks {
             self.due(chunk.lane, chunk.due_at);
         }
@@ -420,23 +420,23 @@ impl Writes {
     }
 }
 
-// === impl Failure ===
+// === impl RunError ===
 
-impl From<Error> for Failure {
+impl From<Error> for RunError {
     fn from(error: Error) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for RunError {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-fn check_changed(rows: u64, expected: usize) -> Result<(), Failure> {
+fn check_changed(rows: u64, expected: usize) -> Result<(), RunError> {
     if rows == expected as u64 {
         return Ok(());
     }
-    Err(Failure::Conflict("a chunk changed while it was held"))
+    Err(RunError::Conflict("a chunk changed while it was held"))
 }

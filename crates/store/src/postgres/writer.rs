@@ -16,7 +16,7 @@ use super::commit::{CommitOutcome, SentCommit};
 use super::connection::{Connector, Session};
 use super::errors::{self, Kind};
 use super::notices::{NoticeReceiver, NoticeSender};
-use super::transaction::{Failure, TenantKey, Transaction};
+use super::transaction::{RunError, TenantKey, Transaction};
 use super::writer_state::{Effects, WriterState};
 use crate::StoreError;
 
@@ -24,7 +24,7 @@ use crate::StoreError;
 #[async_trait]
 pub(super) trait Command: Send + std::fmt::Debug {
     /// Does its part of a transaction. A refusal comes before anything is written.
-    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failure>;
+    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), RunError>;
 
     /// Answers with the result of the last run, or with the reason why there is none.
     fn finish(self: Box<Self>, impossible: Option<StoreError>);
@@ -46,7 +46,7 @@ pub(super) trait WriterRequest: Send + Sync + std::fmt::Debug + 'static {
     type Answer: Send + std::fmt::Debug;
 
     /// Does its part of a transaction.
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, Failure>;
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError>;
 
     /// Idempotency keys that it names.
     fn keys(&self) -> Vec<TenantKey> {
@@ -186,10 +186,10 @@ impl WriterHandle {
 
 #[async_trait]
 impl<R: WriterRequest> Command for PendingRequest<R> {
-    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
         self.answer = Some(match self.request.run(transaction).await {
             Ok(answer) => Ok(answer),
-            Err(Failure::Refused(refusal)) => Err(refusal),
+            Err(RunError::Refused(refusal)) => Err(refusal),
             Err(failure) => return Err(failure),
         });
         Ok(())
@@ -342,9 +342,9 @@ impl Writer {
         let transaction = run(session, &mut self.state, commands);
         let (kind, reason) = match tokio::time::timeout(longest, transaction).await {
             Ok(Ok(())) => return Ok(TransactionEnd::Committed(self.state.committed(), true)),
-            Ok(Err(Failure::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
-            Ok(Err(Failure::Conflict(reason))) => (Kind::Again, reason.to_owned()),
-            Ok(Err(Failure::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
+            Ok(Err(RunError::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
+            Ok(Err(RunError::Conflict(reason))) => (Kind::Again, reason.to_owned()),
+            Ok(Err(RunError::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
             Err(_elapsed) => (Kind::Lost, "it fell silent".to_owned()),
         };
         let Some(sent) = self.state.committing().filter(|_| kind == Kind::Lost) else {
@@ -453,7 +453,7 @@ async fn run(
     session: &Session,
     state: &mut WriterState,
     commands: &mut [Box<dyn Command>],
-) -> Result<(), Failure> {
+) -> Result<(), RunError> {
     let mut transaction = Transaction::begin(session, state).await?;
     let keys = commands.iter().flat_map(|command| command.keys());
     transaction.look_up(keys.collect()).await?;

@@ -22,7 +22,7 @@ use tokio_postgres::{Error, Row};
 
 use super::Postgres;
 use super::ingest::keys_of;
-use super::transaction::{Failure, Transaction};
+use super::transaction::{RunError, Transaction};
 use super::writer::{WriterHandle, WriterRequest};
 use super::xid::Xid;
 use crate::{Admission, DrainedRows, Outbox, OutboxRow, StoreError, Validator};
@@ -113,7 +113,7 @@ pub(super) async fn drain(
 impl WriterRequest for ReadRows {
     type Answer = Option<Found>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, RunError> {
         if !transaction.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
             // A slot that the last drain could not empty, because it was still written to, is emptied now.
             transaction.row(ROTATE, &[]).await?;
@@ -148,7 +148,7 @@ impl Found {
         &mut self,
         transaction: &mut Transaction<'_>,
         span: Span,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         let (first, last, ended) = (Xid(span.first), Xid(span.last), self.ended.to_string());
         let mut after = span.after;
         loop {
@@ -204,7 +204,7 @@ impl Found {
 impl WriterRequest for AcceptRows {
     type Answer = DrainedRows;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<DrainedRows, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<DrainedRows, RunError> {
         // Another process that drains takes what there is.
         if lock(transaction).await?.as_ref() != Some(&self.position) {
             return Ok(DrainedRows::default());
@@ -231,7 +231,7 @@ impl AcceptRows {
         &self,
         transaction: &mut Transaction<'_>,
         rejected: &mut Vec<(RowPosition, String)>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, RunError> {
         transaction.look_up(keys_of(self.drafts.iter().map(|(_, draft)| draft))).await?;
         transaction.reserve_batches(self.drafts.len()).await?;
         let mut accepted = 0;
@@ -259,7 +259,7 @@ const fn is_enough(rows: usize, bytes: usize) -> bool {
 }
 
 /// The position, locked; `None` when another process has it locked.
-async fn lock(transaction: &mut Transaction<'_>) -> Result<Option<Position>, Failure> {
+async fn lock(transaction: &mut Transaction<'_>) -> Result<Option<Position>, RunError> {
     let rows = transaction.rows(LOCK, &[]).await?;
     Ok(rows.first().map(position_at).transpose()?)
 }
