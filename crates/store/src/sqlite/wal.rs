@@ -68,12 +68,8 @@ impl WriteAheadLog {
     /// Copies the log to the database when it is long. Errors count: a failed sync here is as bad as one in a commit, which
     /// is why SQLite's own checkpoints, which hide them, are off.
     pub(super) fn keep_short(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        // It copies nothing, and tells the pages of the log and how many of them are in the database.
-        let mut measure = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
-        let (pages, copied): (i64, i64) =
-            measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?;
-        drop(measure);
-        self.pages = (pages, copied);
+        self.pages = Self::pages_now(connection)?;
+        let (pages, copied) = self.pages;
         if pages < self.tried_at {
             // SQLite has begun it anew by itself, for no reader was in the way.
             self.begun_anew();
@@ -86,6 +82,13 @@ impl WriteAheadLog {
             self.tried_at = pages;
         }
         Ok(())
+    }
+
+    /// Pages of the log, and how many of them are in the database; a transaction that writes anything changes them.
+    pub(super) fn pages_now(connection: &Connection) -> Result<(i64, i64), StoreError> {
+        // It copies nothing.
+        let mut measure = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
+        Ok(measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?)
     }
 
     /// Why nothing more is accepted.

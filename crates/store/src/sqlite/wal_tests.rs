@@ -17,6 +17,7 @@ use super::files::WalBounds;
 use super::files::{DATABASE, PAGE_BYTES, WAL};
 use super::open::Options;
 use super::wal::checkpoint;
+use super::writer::Durability::{Synced, WithTheNext};
 use crate::conformance::{Shape, at, claim_request, settle_all};
 use crate::rows::release::Slicing;
 use crate::{Claims, Ingest, ReadStore, StoreError};
@@ -160,4 +161,32 @@ async fn an_audit_of_a_million_leaves_the_log_short_and_is_exact_while_writes_go
     assert!(store.totals().await.unwrap().refused > 10_000);
     assert!(most <= BOUNDS.max + 2 * BOUNDS.checkpoint + WRITE_PAGES, "{most} pages");
     assert_eq!(store.audit().await.unwrap().account, store.totals().await.unwrap());
+}
+
+#[tokio::test]
+async fn what_comes_in_is_synced_though_what_goes_on_beside_it_writes_nothing() {
+    let (directory, store) = fresh();
+    write(&store).await;
+    // From now on a sync of the log by its name fails, which tells it from one that SQLite makes with a commit.
+    std::fs::remove_file(directory.path().join(WAL)).unwrap();
+    write(&store).await;
+    let (holding, holds) = mpsc::sync_channel(1);
+    let (go_on, goes_on) = mpsc::sync_channel::<()>(1);
+    let held = store.write(WithTheNext, move |_transaction| {
+        holding.send(()).unwrap();
+        goes_on.recv().unwrap();
+        Ok(())
+    });
+    let accepted = store.ingest(Shape::default().drafts(1), at(0));
+    let nothing = store.write(Synced, |_transaction| Ok(()));
+    tokio::pin!(held, accepted, nothing);
+    assert!(held.as_mut().now_or_never().is_none());
+    holds.recv().unwrap();
+    // Both wait for the writer, so they are of one group.
+    assert!(accepted.as_mut().now_or_never().is_none());
+    assert!(nothing.as_mut().now_or_never().is_none());
+    go_on.send(()).unwrap();
+    held.await.unwrap();
+    let accepted = accepted.await;
+    assert!(matches!(accepted, Err(StoreError::Broken(_))), "{accepted:?}");
 }

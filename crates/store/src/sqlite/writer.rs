@@ -172,7 +172,7 @@ impl Writer {
     }
 
     /// A transaction for what comes in, and one for what goes on: the disk may be too full for the first. No caller is
-    /// answered before all of it is durable; the second makes the first so, if it is synced.
+    /// answered before all of it is durable; the second makes the first so, if it is synced and writes anything.
     fn perform(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
         if commands.is_empty() {
             return Ok(());
@@ -182,16 +182,23 @@ impl Writer {
         let (incoming, ongoing): (Vec<_>, Vec<_>) =
             commands.into_iter().partition(Command::accepts);
         let syncs_later = ongoing.iter().any(Command::wants_sync);
-        let syncs_now = !syncs_later && incoming.iter().any(Command::wants_sync);
+        let comes_in = incoming.iter().any(Command::wants_sync);
         let accepted = match self.disk.refusal().or_else(|| self.wal.refusal()) {
             Some(refusal) => TransactionOutcome { commands: incoming, committed: Err(refusal) },
-            None => self.transaction(incoming, syncs_now)?,
+            None => self.transaction(incoming, comes_in && !syncs_later)?,
+        };
+        let unsynced = if comes_in && syncs_later {
+            Some(WriteAheadLog::pages_now(&self.connection)?)
+        } else {
+            None
         };
         let done = self.transaction(ongoing, syncs_later)?;
         // What goes on had the reserve, too. If that was not enough, only a restart with more room helps.
         let committed = done.committed.clone()?;
-        if committed.counted && !self.is_synced {
-            // A claim that ended something.
+        // A commit that writes nothing syncs nothing. What is not synced otherwise: a claim that ended something.
+        let is_left =
+            self.is_synced && unsynced == Some(WriteAheadLog::pages_now(&self.connection)?);
+        if is_left || committed.counted && !self.is_synced {
             self.sync_log()?;
         }
         let woke = committed.woke || accepted.committed.as_ref().is_ok_and(|it| it.woke);
