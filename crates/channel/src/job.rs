@@ -82,6 +82,8 @@ impl Job<'_> {
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
         }
+        // Before the pauses: a process that was cut off learns what was paused meanwhile before its deadline is moved.
+        let is_alive = self.worker_deadline.allows(self.chunk.worker, self.clock);
         if now.plus(margin) >= self.chunk.lease_until
             || *self.stopping.borrow()
             || self.pauses.borrow().covers(&self.chunk.envelope)
@@ -89,7 +91,7 @@ impl Job<'_> {
             // Due at once: the next claim gives it a whole lease, in this process or in another, or leaves what is paused.
             return MayStart::No { after: Duration::ZERO };
         }
-        if !self.worker_deadline.allows(self.chunk.worker, self.clock) {
+        if !is_alive {
             // Claimed again at once, it would go to and fro until this process is sure that it is alive.
             return MayStart::No { after: limits::WORKER_BEAT };
         }

@@ -100,6 +100,12 @@ impl Pauses {
         envelope.broadcast.filter(|id| scopes.contains_key(&PauseScope::Broadcast(*id)))
     }
 
+    /// Whether the broadcast `id` is paused by itself, whosever it is.
+    pub fn has_broadcast(&self, id: BroadcastId) -> bool {
+        let scope = PauseScope::Broadcast(id);
+        self.by_tenant.values().any(|scopes| scopes.contains_key(&scope))
+    }
+
     /// Whether nothing of `lane` may be sent.
     pub fn covers_lane(&self, lane: &Lane) -> bool {
         let Some(scopes) = self.by_tenant.get(&lane.tenant) else { return false };

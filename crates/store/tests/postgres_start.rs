@@ -110,7 +110,8 @@ const LANES_OF_BEFORE: &str = "SET search_path = belfry; ALTER TABLE tenant_lane
      UPDATE batch SET lane = (SELECT min(id) FROM lane); UPDATE chunk SET lane = (SELECT min(id) FROM lane); \
      DELETE FROM lane WHERE id > (SELECT min(id) FROM lane); ALTER TABLE lane DROP COLUMN tenant; \
      ALTER TABLE lane ADD UNIQUE (channel, destination, priority); \
-     DELETE FROM refinery_schema_history WHERE version = 10";
+     DROP TABLE pause, resuming; ALTER TABLE worker DROP COLUMN pauses; \
+     DELETE FROM refinery_schema_history WHERE version >= 10";
 
 #[tokio::test]
 async fn what_waits_from_before_lanes_were_of_tenants_is_sent_for_its_tenant() {

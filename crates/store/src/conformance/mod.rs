@@ -106,6 +106,7 @@ pub async fn exercise_slices<S: Store>(
         a_cancellation_goes_by_slices_and_counts_everybody_once
         a_small_broadcast_goes_before_the_rest_of_a_large_one
         a_paused_broadcast_is_neither_released_nor_claimed
+        a_paused_broadcast_is_put_away_by_the_chunk_however_little_is_sent
         what_is_resumed_comes_back_slice_by_slice
         a_paused_broadcast_expires_and_is_cancelled
     }

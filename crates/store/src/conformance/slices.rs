@@ -1,6 +1,8 @@
 //! Broadcasts between two of their slices. A slice is one batch.
 
-use notification::{BroadcastId, Disposition, NotificationId, Pause, PauseScope, State, Timestamp};
+use notification::{
+    BroadcastId, Disposition, NotificationId, Pause, PauseScope, State, Timestamp, limits,
+};
 
 use super::support::{
     BroadcastShape, at, claim_all, claim_request, find, groups, name, part, settle_all, settle_one,
@@ -219,6 +221,26 @@ pub(super) async fn a_paused_broadcast_is_neither_released_nor_claimed(
     let by_another = Pause { tenant: name("other"), scope, since: at(2) };
     assert_eq!(store.pause(by_another).await.unwrap(), Paused::Unknown);
     assert!(!resume(store, unknown).await);
+}
+
+pub(super) async fn a_paused_broadcast_is_put_away_by_the_chunk_however_little_is_sent(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = BroadcastShape::default().open(store, 100).await;
+    store.seal_broadcast(id, at(1)).await.unwrap();
+    while next().await {}
+    pause(store, id).await;
+    // Of an unproven lane 16 are sent at a time: chunks of 16 would be six more rows for good.
+    let (total_window, probe_window) = (limits::CLAIMED_ITEMS, Some(limits::PROBE_WINDOW));
+    let request = ClaimRequest { total_window, probe_window, ..claim_request(5) };
+    let claim = store.claim(request).await.unwrap();
+    assert_eq!(claim.chunks, []);
+    assert!(claim.next_at.is_none_or(|at| at > Timestamp::from_millis(1 << 40)), "{claim:?}");
+    assert!(resume(store, id).await);
+    while next().await {}
+    let chunks = claim_all(store, 5).await;
+    assert_eq!(chunks.iter().map(|chunk| chunk.deliveries.len()).collect::<Vec<_>>(), [100]);
 }
 
 pub(super) async fn what_is_resumed_comes_back_slice_by_slice(

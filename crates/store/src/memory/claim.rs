@@ -50,7 +50,9 @@ impl Books {
         let mut chunks = Vec::new();
         let mut load = ClaimLoad::new(&request);
         while let Some((id, deliveries)) = self.next_due(request) {
-            self.cut(id, deliveries);
+            if !self.is_paused(id) {
+                self.cut(id, deliveries);
+            }
             if ended(self, id) {
                 continue;
             }
@@ -129,6 +131,12 @@ impl Books {
         let given = self.given.get(&(lane.priority, lane.tenant.clone())).copied();
         let served_last = self.served_last.get(&lane.priority).copied();
         given.max(served_last).unwrap_or(0)
+    }
+
+    /// Whether a chunk is put away, as a whole, when it comes up.
+    fn is_paused(&self, id: ChunkId) -> bool {
+        let piece = self.chunks.get(&id);
+        piece.is_some_and(|piece| self.pauses.covers(&self.batch(piece.batch).envelope))
     }
 
     /// Leaves `count` members in a chunk that has more; the rest are one of their own.

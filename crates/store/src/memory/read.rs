@@ -8,6 +8,7 @@ use super::books::Books;
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::packing::KeyUse;
 use crate::rows::parked::Counted;
+use crate::rows::paused::PUT_AWAY;
 use crate::{
     Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page, ParkedChannel,
 };
@@ -22,6 +23,7 @@ impl Books {
         let stored = self.batches.get(&batch)?;
         let entry = stored.entries.get(usize::from(index))?;
         let chunk = self.chunk_with(batch, index).and_then(|chunk| self.chunks.get(&chunk));
+        let due_at = chunk.filter(|_| entry.state == State::Pending).map(|it| it.due_at);
         let mut history = History {
             id: self.id(batch, index),
             envelope: stored.envelope.clone(),
@@ -29,7 +31,7 @@ impl Books {
             recipient: entry.recipient.clone(),
             content: entry.content.clone(),
             state: entry.state,
-            next_attempt_at: chunk.filter(|_| entry.state == State::Pending).map(|it| it.due_at),
+            next_attempt_at: due_at.filter(|at| *at < PUT_AWAY),
             attempts: entry.attempts.clone(),
             fallback_id: None,
         };

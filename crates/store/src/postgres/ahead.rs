@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use notification::Timestamp;
+use notification::{BroadcastId, Pauses, Timestamp};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
@@ -51,6 +51,7 @@ pub(super) struct OfBatch {
     /// Bytes of the content that all of them share.
     shared_bytes: usize,
     expires_at: Option<Timestamp>,
+    broadcast: Option<BroadcastId>,
 }
 
 /// The next chunk of a lane, as far as it was read.
@@ -79,7 +80,7 @@ const LANES_AHEAD: usize = 64;
 /// Ours among the next chunks of lanes, and the last one of these, whosever it is.
 const SELECT_READY: &str = select_chunk!(
     ", (SELECT ARRAY[octet_length(items)::int8 * chunk.count / greatest(batch.count, 1), \
-          coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0), batch.expires_at] \
+          coalesce(octet_length(batch.payload), octet_length(broadcast.payload), 0), batch.expires_at, batch.broadcast] \
         FROM batch LEFT JOIN broadcast ON broadcast.id = batch.broadcast WHERE batch.id = chunk.batch) AS of_batch, \
      partition = ANY($4) AS is_ours, is_last, place \
      FROM unnest($1::int4[], $2::int8[], $3::int8[]) AS wanted (of_lane, after_due, after_id) CROSS JOIN LATERAL ( \
@@ -145,7 +146,8 @@ impl OfBatch {
         let column = |place: usize| columns.as_ref()?.get(place).copied().flatten();
         let bytes = |place| usize::try_from(column(place).unwrap_or(0)).unwrap_or(0);
         let expires_at = column(2).map(Timestamp::from_millis);
-        Ok(Self { own_bytes: bytes(0), shared_bytes: bytes(1), expires_at })
+        let broadcast = column(3).map(|id| BroadcastId(id.cast_unsigned()));
+        Ok(Self { own_bytes: bytes(0), shared_bytes: bytes(1), expires_at, broadcast })
     }
 
     /// About how many bytes `some` of `all` members hold.
@@ -155,6 +157,11 @@ impl OfBatch {
 
     pub(super) fn is_expired(self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
+    }
+
+    /// Whether its broadcast is.
+    pub(super) fn is_paused(self, pauses: &Pauses) -> bool {
+        self.broadcast.is_some_and(|id| pauses.has_broadcast(id))
     }
 }
 

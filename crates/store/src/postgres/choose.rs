@@ -140,9 +140,9 @@ impl Transaction<'_> {
                 }
             };
             let whole = first.count;
-            // What has expired ends whole, however many may be sent.
-            let is_expired = of_batch.is_expired(request.now);
-            let rest = if is_expired { None } else { first.cut(deliveries) };
+            // What has expired ends whole, however many may be sent, and what is paused is put away whole.
+            let is_whole = of_batch.is_expired(request.now) || of_batch.is_paused(&pauses);
+            let rest = if is_whole { None } else { first.cut(deliveries) };
             let bytes = of_batch.bytes(first.count, whole);
             let of_first = first.load(bytes);
             if !load.fits(of_first) {
