@@ -58,7 +58,7 @@ pub struct Settings {
     /// because an answer was lost, shows it once. Default `false`.
     #[serde(default)]
     pub collapse_on_retry: bool,
-    /// Attempts under way at a time, per destination, priority and sender thread. Default `auto`.
+    /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
     pub concurrency: Concurrency,
     /// Messages in any minute, per endpoint, over all threads of this process and all its channels with the same number here; 0 is
@@ -66,7 +66,7 @@ pub struct Settings {
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
-    /// Default 16.
+    /// Default 4.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
     /// How long to wait after a server error (5xx). Default `15m`, which is Apple's advice.
@@ -102,11 +102,11 @@ fn endpoint_default() -> String {
 }
 
 const fn concurrency_default() -> Concurrency {
-    Concurrency::Auto
+    Concurrency::Fixed(1000)
 }
 
 const fn connections_max_default() -> usize {
-    16
+    4
 }
 
 const fn server_error_delay_default() -> Duration {

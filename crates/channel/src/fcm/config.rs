@@ -41,7 +41,7 @@ pub struct Settings {
     /// grants a project. In a cluster each process has its share to be told.
     #[serde(default = "messages_per_minute_default")]
     pub messages_per_minute: u32,
-    /// Attempts under way at a time, per destination, priority and sender thread. Default `auto`.
+    /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
     #[serde(default = "concurrency_default")]
     pub concurrency: Concurrency,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use. FCM grants about
@@ -81,7 +81,7 @@ const fn messages_per_minute_default() -> u32 {
 }
 
 const fn concurrency_default() -> Concurrency {
-    Concurrency::Auto
+    Concurrency::Fixed(1000)
 }
 
 const fn connections_max_default() -> usize {

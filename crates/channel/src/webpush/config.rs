@@ -42,7 +42,7 @@ pub struct Settings {
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,
-    /// Attempts under way at a time, per push service, priority and sender thread. Default `auto`.
+    /// Attempts under way at a time, per push service, priority and sender thread. Default 500.
     #[serde(default = "concurrency_default")]
     pub concurrency: Concurrency,
     /// Messages in any minute, per push service, over all threads of this process and all its channels with the same number here; 0 is
@@ -50,7 +50,7 @@ pub struct Settings {
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Connections per push service and sender thread. A further one opens when all streams of the open ones are
-    /// in use. Default 16.
+    /// in use. Default 4.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
 }
@@ -64,11 +64,11 @@ const fn pad_to_default() -> usize {
 }
 
 const fn concurrency_default() -> Concurrency {
-    Concurrency::Auto
+    Concurrency::Fixed(500)
 }
 
 const fn connections_max_default() -> usize {
-    16
+    4
 }
 
 // === impl Settings ===

@@ -181,8 +181,11 @@ impl Learned {
         self.push_back.ended(self.limit);
         let Some(level) = self.window.level(TRUSTED) else { return self.open(0) };
         self.spread += (level.spread.max(0.01) - self.spread) * 0.3;
-        let rate = self.limit / level.mean.exp();
-        self.own = ((rate - OWN_FROM) / (OWN_FULL - OWN_FROM)).clamp(0.0, 1.0);
+        // A lower limit for a moment is no lower rate.
+        if !matches!(self.phase, Phase::Draining(_)) {
+            let rate = self.limit / level.mean.exp();
+            self.own = ((rate - OWN_FROM) / (OWN_FULL - OWN_FROM)).clamp(0.0, 1.0);
+        }
         match self.phase {
             Phase::First => {
                 self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
