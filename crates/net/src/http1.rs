@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use notification::limits;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 use crate::endpoint::Origin;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
@@ -90,6 +91,7 @@ impl Pool {
         target: &HttpTarget,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Reply, Failure<P::Refusal>> {
+        let waiting_since = self.clock.monotonic();
         // A server may end an idle connection at the very moment a request leaves for it. Then it is unknown whether it was read,
         // and a request that must be sent at most once cannot be repeated: so it gets a connection of its own.
         while !permit.is_at_most_once()
@@ -102,7 +104,7 @@ impl Pool {
                 self.idle.put(target.clone(), kept);
                 return Err(Unsent::Withheld(refusal).into());
             }
-            match self.try_over(Some(target), kept, request).await {
+            match self.try_over(Some(target), kept, request, waiting_since).await {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply { unsent: Some(unsent), .. }) => request = unsent,
                 Err(NoReply { message, .. }) => return Err(Failure::Lost(message)),
@@ -117,7 +119,7 @@ impl Pool {
         // With the connection in hand: what cannot be connected is not marked.
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
-        self.try_over(next, fresh, request).await.map_err(|no_reply| {
+        self.try_over(next, fresh, request, waiting_since).await.map_err(|no_reply| {
             let NoReply { unsent, is_refused, message } = no_reply;
             // Only of a new connection: one that was kept has its handshake behind it.
             if unsent.is_some() || is_refused {
@@ -129,12 +131,13 @@ impl Pool {
     }
 
     /// One try over one connection, which is kept for the next request to a target if there is one; gives the request back if
-    /// nothing of it was sent.
+    /// nothing of it was sent. It has waited for its connection since `waiting_since`.
     async fn try_over(
         &self,
         next: Option<&HttpTarget>,
         mut requests: Requests,
         request: Request<Full<Bytes>>,
+        waiting_since: Instant,
     ) -> Result<Reply, NoReply> {
         let credentials = CredentialHeaders::of(request.headers());
         let sent_at = self.clock.monotonic();
@@ -147,8 +150,7 @@ impl Pool {
                 let mut body = self.keep(next, requests, body, is_kept).await;
                 credentials.remove_from(&mut body);
                 let on_wire = self.clock.monotonic() - sent_at;
-                // To connect is no wait: more under way do not make it longer.
-                let timing = Timing { waited: Duration::ZERO, on_wire };
+                let timing = Timing { waited: sent_at - waiting_since, on_wire };
                 Ok(Reply { status: head.status.as_u16(), headers: head.headers, body, timing })
             }
             Err(mut error) => {

@@ -88,6 +88,9 @@ const INITIAL: f64 = 1.0;
 const FIRST: usize = 4;
 /// A limit that grows by so much with each answer grows by as large a part of itself in a round trip.
 const SLOW_START: f64 = 0.6;
+/// Servers should grant at least so many streams (RFC 9113, section 6.5.2): fewer attempts wait for connections alone, which are
+/// made as they are needed, and over HTTP/1.1 perhaps for each.
+const STREAMS: f64 = 100.0;
 /// Latency above the unloaded one that is no sign of load.
 const TOLERANCE: f64 = 0.05;
 /// Latency above what is tolerated that ends slow start, and that has the unloaded latency measured anew.
@@ -144,7 +147,7 @@ impl Learned {
     fn answered(&mut self, sample: Sample) {
         if matches!(self.phase, Phase::SlowStart { .. })
             && float(sample.in_flight) >= self.limit / 2.0
-            && !sample.has_waited()
+            && !(self.limit >= STREAMS && sample.has_waited())
         {
             self.limit = (self.limit + SLOW_START).min(self.max);
         }
@@ -181,11 +184,8 @@ impl Learned {
         self.push_back.ended(self.limit);
         let Some(level) = self.window.level(TRUSTED) else { return self.open(0) };
         self.spread += (level.spread.max(0.01) - self.spread) * 0.3;
-        // A lower limit for a moment is no lower rate.
-        if !matches!(self.phase, Phase::Draining(_)) {
-            let rate = self.limit / level.mean.exp();
-            self.own = ((rate - OWN_FROM) / (OWN_FULL - OWN_FROM)).clamp(0.0, 1.0);
-        }
+        let rate = self.limit / level.mean.exp();
+        self.own = ((rate - OWN_FROM) / (OWN_FULL - OWN_FROM)).clamp(0.0, 1.0);
         match self.phase {
             Phase::First => {
                 self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
@@ -225,7 +225,8 @@ impl Learned {
 
     fn steady(&mut self, level: Level, counts: Counts, in_flight: usize) {
         // A limit that is not used learns nothing; nor does one of which a part waits for streams.
-        if float(counts.peak) < 0.9 * self.limit.floor() || 2 * counts.waited > counts.ended {
+        let waits = self.limit >= STREAMS && 2 * counts.waited > counts.ended;
+        if float(counts.peak) < 0.9 * self.limit.floor() || waits {
             return self.open(0);
         }
         let above = level.mean - self.expected();

@@ -68,7 +68,7 @@ impl Sample {
         self.timing.map(|timing| timing.on_wire.as_secs_f64())
     }
 
-    /// Whether it waited for a stream or a connection for a time that matters: what the limit allows is more than there are.
+    /// Whether it waited for a stream or a connection for a time that matters.
     fn has_waited(&self) -> bool {
         self.timing.is_some_and(|timing| 4 * timing.waited > timing.on_wire)
     }

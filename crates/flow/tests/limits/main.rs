@@ -75,3 +75,21 @@ fn what_waits_for_streams_does_not_raise_the_limit() {
     }
     assert!((100..=200).contains(&learned.current()), "{}", learned.current());
 }
+
+/// A destination to which each attempt makes a connection, which takes twice as long as the request, and that does 20 things at a time.
+#[test]
+fn a_connection_for_each_attempt_does_not_hold_the_limit_down() {
+    let mut learned = Learned::new(MAX);
+    let takes = Duration::from_millis(10);
+    for number in 0..20_000u32 {
+        let in_flight = learned.current();
+        let on_wire = takes.mul_f64((in_flight as f64 / 20.0).max(1.0));
+        learned.learn(Sample {
+            timing: Some(Timing { waited: 2 * takes, on_wire }),
+            signal: Signal::Answered,
+            in_flight,
+            at: Duration::from_millis(1) * number,
+        });
+    }
+    assert!((18..=40).contains(&learned.current()), "{}", learned.current());
+}
