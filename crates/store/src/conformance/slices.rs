@@ -1,7 +1,7 @@
 //! Broadcasts between two of their slices. A slice is one batch.
 
 use notification::{
-    BroadcastId, Disposition, NotificationId, Pause, PauseScope, State, Timestamp, limits,
+    BroadcastId, Chunk, Disposition, NotificationId, Pause, PauseScope, State, Timestamp, limits,
 };
 
 use super::support::{
@@ -34,6 +34,12 @@ async fn ids(store: &dyn Store, id: BroadcastId) -> Vec<NotificationId> {
 
 async fn cancel(store: &dyn Store, target: CancelTarget) -> Cancelled {
     store.cancel(target, name("tenant"), at(2)).await.unwrap().expect("it is there")
+}
+
+/// Claims the first chunk alone.
+async fn claim_one(store: &dyn Store) -> Chunk {
+    let request = ClaimRequest { items: 1, ..claim_request(1) };
+    store.claim(request).await.unwrap().chunks.remove(0)
 }
 
 /// Claims all and delivers it; how many that were.
@@ -150,8 +156,7 @@ pub(super) async fn a_cancellation_goes_by_slices_and_counts_everybody_once(
 ) {
     let id = four_batches(store).await;
     assert!(next().await);
-    let request = ClaimRequest { items: 1, ..claim_request(1) };
-    let chunk = store.claim(request).await.unwrap().chunks.remove(0);
+    let chunk = claim_one(store).await;
     settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
     // Two batches have their chunks, and one of these is under way; two wait.
     let expect = Cancelled { cancelled: 9, under_way: 2, ended: 1 };
@@ -250,8 +255,7 @@ pub(super) async fn what_is_resumed_comes_back_slice_by_slice(
     let id = four_batches(store).await;
     assert!(next().await);
     // One chunk is under way; of it one is tried again, and one was not begun.
-    let request = ClaimRequest { items: 1, ..claim_request(1) };
-    let chunk = store.claim(request).await.unwrap().chunks.remove(0);
+    let chunk = claim_one(store).await;
     pause(store, id).await;
     settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
     settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(3) })).await;

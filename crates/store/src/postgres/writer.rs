@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::merge::{self, Bounds, Caller, Groups};
+use flow::merge::{self, Caller, Groups};
 use flow::{Backoff, Clock};
 use notification::limits;
 use tokio::sync::{Notify, oneshot, watch};
@@ -19,6 +19,7 @@ use super::notices::{NoticeReceiver, NoticeSender};
 use super::transaction::{RunError, TenantKey, Transaction};
 use super::writer_state::{Effects, WriterState};
 use crate::StoreError;
+use crate::rows::TRANSACTION;
 
 /// A request as its writer sees it. It may run several times: only the last run counts.
 #[async_trait]
@@ -119,12 +120,6 @@ enum TransactionEnd {
 pub(super) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off";
-/// What one transaction may take, and how much may wait for it.
-const BOUNDS: Bounds = Bounds {
-    items: limits::TRANSACTION_COMMANDS,
-    weight: limits::TRANSACTION_ITEMS,
-    waiting: limits::WRITER_COMMANDS,
-};
 /// How long a statement may take that touches no table, or one row.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a request that may be given up waits for a database that is away.
@@ -148,7 +143,7 @@ impl WriterHandle {
         failed: watch::Receiver<Option<StoreError>>,
         clock: Clock,
     ) -> (Self, Groups<Box<dyn Command>>) {
-        let ([commands], groups) = merge::shared(BOUNDS);
+        let ([commands], groups) = merge::shared(TRANSACTION);
         (Self { commands, failed, clock }, groups)
     }
 

@@ -20,3 +20,13 @@ pub(crate) mod release;
 pub(crate) mod requeue;
 pub(crate) mod room;
 pub(crate) mod settlement;
+
+use flow::merge::Bounds;
+use notification::limits;
+
+/// What a writer takes into one transaction, and how much of each kind may wait for it.
+pub(crate) const TRANSACTION: Bounds = Bounds {
+    items: limits::TRANSACTION_COMMANDS,
+    weight: limits::TRANSACTION_ITEMS,
+    waiting: limits::WRITER_COMMANDS,
+};

@@ -55,8 +55,8 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::task::Waker;
 use std::time::Duration;
 
-use flow::merge::{Bounds, Caller, Closed, Control, Counts, Groups, Merge};
-use notification::{Pauses, Timestamp, limits};
+use flow::merge::{Caller, Closed, Control, Counts, Groups, Merge};
+use notification::{Pauses, Timestamp};
 use rusqlite::ErrorCode;
 use tokio::sync::{oneshot, watch};
 
@@ -64,6 +64,7 @@ pub use disk::{FreeSpace, Statvfs};
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
 
+use crate::rows::TRANSACTION;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use crate::{Recovery, StoreError};
@@ -95,12 +96,6 @@ pub struct Sqlite {
 #[derive(Debug)]
 struct Ending(Mutex<std_mpsc::Receiver<()>>);
 
-/// What one transaction may take, and how much may wait for it.
-const BOUNDS: Bounds = Bounds {
-    items: limits::TRANSACTION_COMMANDS,
-    weight: limits::TRANSACTION_ITEMS,
-    waiting: limits::WRITER_COMMANDS,
-};
 /// How long dropping a store waits for its writer. What was answered is durable anyway.
 const DROP_WAIT: Duration = Duration::from_secs(10);
 
@@ -142,7 +137,8 @@ impl Sqlite {
     ) -> Result<(Self, Recovery), StoreError> {
         let mut opened = open::open(path, options, free_space, now)?;
         opened.state.slicing = slicing;
-        let Merge { callers: [intake, work], loops, control } = Merge::new(options.merging, BOUNDS);
+        let Merge { callers: [intake, work], loops, control } =
+            Merge::new(options.merging, TRANSACTION);
         // After the migrations: a reader refuses a schema that is not up to date.
         let reader = SqliteReader::open(path, Beside::Writer, opened.state.lanes.evidence())?;
         let log = path.join(files::WAL);

@@ -187,17 +187,17 @@ impl Writer {
             Some(refusal) => TransactionOutcome { commands: incoming, committed: Err(refusal) },
             None => self.transaction(incoming, comes_in && !syncs_later)?,
         };
-        let unsynced = if comes_in && syncs_later {
-            Some(WriteAheadLog::pages_now(&self.connection)?)
-        } else {
-            None
-        };
+        // Asked for only where it matters: most groups are of one kind.
+        let is_shared = comes_in && syncs_later;
+        let before = is_shared.then(|| WriteAheadLog::pages_now(&self.connection)).transpose()?;
         let done = self.transaction(ongoing, syncs_later)?;
         // What goes on had the reserve, too. If that was not enough, only a restart with more room helps.
         let committed = done.committed.clone()?;
         // A commit that writes nothing syncs nothing. What is not synced otherwise: a claim that ended something.
-        let is_left =
-            self.is_synced && unsynced == Some(WriteAheadLog::pages_now(&self.connection)?);
+        let is_left = match before {
+            Some(pages) if self.is_synced => pages == WriteAheadLog::pages_now(&self.connection)?,
+            _ => false,
+        };
         if is_left || committed.counted && !self.is_synced {
             self.sync_log()?;
         }
