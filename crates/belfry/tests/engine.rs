@@ -180,8 +180,9 @@ fn a_kill_with_100_silent_streams_leaves_in_doubt_what_was_on_the_wire_and_two_s
     let fcm = ["--fcm", "127.0.0.1:0"];
     let silent = [fcm, ["--silent-to", "device"], ["--max-streams", &streams]].concat();
     let mut trial = start(directory.path(), &silent);
-    // One sender with one connection: when its streams are used up, nothing more goes out.
+    // One sender with one connection: when its streams are used up, nothing more goes out. A learned limit would end before them.
     trial.set("BELFRY__DELIVERY__SENDERS", "1");
+    trial.set("BELFRY__CHANNELS__ANDROID__CONCURRENCY", "1000");
     trial.set("BELFRY__CHANNELS__ANDROID__CONNECTIONS_MAX", "1");
     trial.kill().unwrap();
     trial.restart().unwrap();

@@ -7,12 +7,22 @@ use notification::limits;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// How many attempts may be under way at a time per destination, priority and sender thread: a number, or `"auto"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Concurrency {
     /// Learned from latency and push-back.
+    #[default]
     Auto,
     /// At least 1.
     Fixed(usize),
+}
+
+/// The numbers between which a learned limit stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LearnedBounds {
+    /// The first limit, at least 1. Latency alone does not lower it further; push-back and lost attempts do.
+    pub min: usize,
+    /// The last one.
+    pub max: usize,
 }
 
 struct ConcurrencyVisitor;
@@ -25,14 +35,24 @@ impl Concurrency {
         self != Self::Fixed(0)
     }
 
-    /// The limit of a new gate.
-    pub fn limit(self) -> Box<dyn Limit> {
+    /// The limit of a new gate; one that is learned stays within `learned`.
+    pub fn limit(self, learned: LearnedBounds) -> Box<dyn Limit> {
         match self {
-            // More of one lane is never claimed.
-            Self::Auto => Box::new(Learned::new(limits::LANE_WINDOW)),
+            Self::Auto => Box::new(Learned::between(learned.min, learned.max)),
             Self::Fixed(limit) => Box::new(Fixed(limit)),
         }
     }
+}
+
+// === impl LearnedBounds ===
+
+impl LearnedBounds {
+    /// Those of a destination that may be small: somebody's server. Each attempt takes a connection of its own.
+    pub const SMALL: Self = Self { min: 1, max: 500 };
+    /// Those of a push service, which is reached over HTTP/2 and serves many at a time. A server should grant at least a hundred streams
+    /// on a connection (RFC 9113, section 6.5.2), so fewer are no relief for it: latency below that is the network's, or that of a busy
+    /// machine. More of one lane than the last is never claimed.
+    pub const PUSH_SERVICE: Self = Self { min: 100, max: limits::LANE_WINDOW };
 }
 
 impl<'de> Deserialize<'de> for Concurrency {
@@ -71,9 +91,11 @@ mod tests {
     #[test]
     fn a_number_is_a_fixed_limit_and_auto_is_a_learned_one() {
         let read = |text: &str| serde_json::from_str::<Concurrency>(text);
-        assert_eq!(read("16").unwrap().limit().current(), 16);
+        let limit =
+            |concurrency: Concurrency| concurrency.limit(LearnedBounds::PUSH_SERVICE).current();
+        assert_eq!(limit(read("16").unwrap()), 16);
         assert_eq!(read("\"auto\"").unwrap(), Concurrency::Auto);
-        assert_eq!(Concurrency::Auto.limit().current(), 1, "it begins with one");
+        assert_eq!(limit(Concurrency::Auto), 100, "it begins with the least");
         assert!(!read("0").unwrap().is_possible());
         for wrong in ["-1", "1.5", "\"Auto\"", "true"] {
             let error = read(wrong).unwrap_err().to_string();

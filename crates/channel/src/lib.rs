@@ -38,7 +38,7 @@ use flow::Clock;
 
 pub use attempt::Attempt;
 pub(crate) use attempt::own_or_shared;
-pub use concurrency::Concurrency;
+pub use concurrency::{Concurrency, LearnedBounds};
 pub use drive::{drive, drive_patiently};
 pub use error::{ChannelError, Invalid};
 pub use fence::Fence;
@@ -74,6 +74,11 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
 
     /// How many attempts may be under way at a time per destination, priority and sender thread.
     fn concurrency(&self) -> Concurrency;
+
+    /// The numbers between which that stays if it is learned. Default: those of a destination that may be small.
+    fn learned_bounds(&self) -> LearnedBounds {
+        LearnedBounds::SMALL
+    }
 
     /// How many attempts may be made in any minute per destination and process; `None` when there is no bound.
     fn messages_per_minute(&self) -> Option<NonZeroU32>;

@@ -23,8 +23,8 @@ use super::state::StateFile;
 use super::token::{ProviderToken, ProviderTokens, TokenSigner};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
-    own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    drive, own_or_shared, timestamp,
 };
 
 /// A channel to Apple's devices.
@@ -158,6 +158,10 @@ impl Channel for ApnsChannel {
 
     fn concurrency(&self) -> Concurrency {
         self.concurrency
+    }
+
+    fn learned_bounds(&self) -> LearnedBounds {
+        LearnedBounds::PUSH_SERVICE
     }
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {

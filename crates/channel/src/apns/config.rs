@@ -58,8 +58,8 @@ pub struct Settings {
     /// because an answer was lost, shows it once. Default `false`.
     #[serde(default)]
     pub collapse_on_retry: bool,
-    /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
-    #[serde(default = "concurrency_default")]
+    /// Attempts under way at a time, per destination, priority and sender thread. Default learned.
+    #[serde(default)]
     pub concurrency: Concurrency,
     /// Messages in any minute, per endpoint, over all threads of this process and all its channels with the same number here; 0 is
     /// no limit. Default 0. In a cluster give each process its share.
@@ -101,12 +101,8 @@ fn endpoint_default() -> String {
     "https://api.push.apple.com".to_owned()
 }
 
-const fn concurrency_default() -> Concurrency {
-    Concurrency::Fixed(1000)
-}
-
 const fn connections_max_default() -> usize {
-    4
+    64
 }
 
 const fn server_error_delay_default() -> Duration {

@@ -11,7 +11,8 @@ use notification::{Answer, Delivery, limits};
 
 use super::Settings;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    drive,
 };
 
 /// A channel that sends nothing.
@@ -59,6 +60,10 @@ impl Channel for DryRunChannel {
 
     fn concurrency(&self) -> Concurrency {
         self.settings.concurrency
+    }
+
+    fn learned_bounds(&self) -> LearnedBounds {
+        LearnedBounds::PUSH_SERVICE
     }
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {

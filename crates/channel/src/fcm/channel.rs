@@ -24,8 +24,8 @@ use super::response::{Advice, interpret};
 use super::token::TokenSource;
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
-    own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    drive, own_or_shared, timestamp,
 };
 
 /// How long messages wait whose account is refused: an operator has to correct it.
@@ -123,6 +123,10 @@ impl Channel for FcmChannel {
 
     fn concurrency(&self) -> Concurrency {
         self.concurrency
+    }
+
+    fn learned_bounds(&self) -> LearnedBounds {
+        LearnedBounds::PUSH_SERVICE
     }
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {

@@ -41,8 +41,8 @@ pub struct Settings {
     /// grants a project. In a cluster each process has its share to be told.
     #[serde(default = "messages_per_minute_default")]
     pub messages_per_minute: u32,
-    /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
-    #[serde(default = "concurrency_default")]
+    /// Attempts under way at a time, per destination, priority and sender thread. Default learned.
+    #[serde(default)]
     pub concurrency: Concurrency,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use. FCM grants about
     /// 100 streams on each. Default 10.
@@ -80,13 +80,9 @@ const fn messages_per_minute_default() -> u32 {
     600_000
 }
 
-const fn concurrency_default() -> Concurrency {
-    Concurrency::Fixed(1000)
-}
-
 const fn connections_max_default() -> usize {
-    // At 80 ms an answer, ten connections of 100 streams carry 12,500 messages a second.
-    10
+    // At 80 ms an answer, as many connections of 100 streams carry 80,000 messages a second.
+    64
 }
 
 // === impl Settings ===

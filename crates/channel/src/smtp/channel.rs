@@ -25,7 +25,7 @@ use super::transaction::{MailEnd, SmtpStage, transact};
 use super::wire::SmtpReply;
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
     drive_patiently, own_or_shared, timestamp,
 };
 
@@ -48,6 +48,7 @@ pub struct SmtpChannel {
     /// `None`: the name servers.
     resolver: Option<Arc<dyn ResolveMail>>,
     composer: Composer,
+    concurrency: Concurrency,
     limits: Limits,
     messages_per_minute: Option<NonZeroU32>,
     backoff: Backoff,
@@ -97,6 +98,7 @@ impl SmtpChannel {
             name_servers: settings.name_servers.clone(),
             resolver: None,
             composer,
+            concurrency: settings.concurrency,
             limits: Limits {
                 connections_max: settings.connections_max,
                 deliveries_per_connection: settings.deliveries_per_connection,
@@ -163,7 +165,12 @@ impl Channel for SmtpChannel {
     }
 
     fn concurrency(&self) -> Concurrency {
-        Concurrency::Fixed(self.limits.connections_max)
+        self.concurrency
+    }
+
+    /// More mails than connections would only wait for them.
+    fn learned_bounds(&self) -> LearnedBounds {
+        LearnedBounds { max: self.limits.connections_max, ..LearnedBounds::SMALL }
     }
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {

@@ -8,9 +8,9 @@ use net::redact::Secret;
 use serde::Deserialize;
 
 use super::address::{Mailbox, is_domain};
-use crate::ChannelError;
 use crate::checks::{both, each, require};
 use crate::settings::{duration, networks};
+use crate::{ChannelError, Concurrency};
 
 /// Where mail goes, as whom, and how patiently.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -55,7 +55,10 @@ pub struct Settings {
     /// Signs all mail. Default unsigned.
     #[serde(default)]
     pub dkim: Option<Dkim>,
-    /// Connections per destination and sender thread; each carries one mail at a time. Default 8.
+    /// Mails under way at a time, per destination, priority and sender thread. Default learned, up to `connections_max`.
+    #[serde(default)]
+    pub concurrency: Concurrency,
+    /// Connections per destination and sender thread, at most; each carries one mail at a time. Default 20.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
     /// Mails in any minute, per relay, or per domain with `route = "mx"`, over all threads of this process and all
@@ -168,7 +171,7 @@ const CONNECTIONS_MAX: usize = 1_000;
 const USERNAME_BYTES_MAX: usize = 255;
 
 const fn connections_max_default() -> usize {
-    8
+    20
 }
 
 const fn deliveries_per_connection_default() -> u32 {
@@ -217,6 +220,7 @@ impl Settings {
             require(helo, "helo", "must be a host name such as mail.example.com"),
             require(is_name(domain), "dkim.domain", "must be a domain such as example.com"),
             require(is_name(selector), "dkim.selector", "must be a name such as 2026a"),
+            require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
             require(connections, "connections_max", format!("must be from 1 to {CONNECTIONS_MAX}")),
             require(deliveries, "deliveries_per_connection", "must be at least 1"),
         ])

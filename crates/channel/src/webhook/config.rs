@@ -31,8 +31,8 @@ pub struct Settings {
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,
-    /// Attempts under way at a time, per endpoint, priority and sender thread. Default 16.
-    #[serde(default = "concurrency_default")]
+    /// Attempts under way at a time, per endpoint, priority and sender thread. Default learned.
+    #[serde(default)]
     pub concurrency: Concurrency,
     /// Messages in any minute, per origin of endpoints (scheme, host and port), over all threads of this process and all
     /// its channels with the same number here; 0 is no limit. Default 0. In a cluster give each process its share.
@@ -69,10 +69,6 @@ pub struct EndpointSettings {
     /// The key itself. Either this or `key_file`.
     #[serde(default)]
     pub key: Option<Secret>,
-}
-
-const fn concurrency_default() -> Concurrency {
-    Concurrency::Fixed(16)
 }
 
 // === impl Settings ===

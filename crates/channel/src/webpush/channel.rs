@@ -24,8 +24,8 @@ use super::subscription::Subscription;
 use super::vapid::{Proof, Vapid};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
-    own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    drive, own_or_shared, timestamp,
 };
 
 /// A channel to browsers.
@@ -125,6 +125,10 @@ impl Channel for WebPushChannel {
 
     fn concurrency(&self) -> Concurrency {
         self.concurrency
+    }
+
+    fn learned_bounds(&self) -> LearnedBounds {
+        LearnedBounds::PUSH_SERVICE
     }
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {

@@ -42,8 +42,8 @@ pub struct Settings {
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,
-    /// Attempts under way at a time, per push service, priority and sender thread. Default 500.
-    #[serde(default = "concurrency_default")]
+    /// Attempts under way at a time, per push service, priority and sender thread. Default learned.
+    #[serde(default)]
     pub concurrency: Concurrency,
     /// Messages in any minute, per push service, over all threads of this process and all its channels with the same number here; 0 is
     /// no limit. Default 0. In a cluster give each process its share.
@@ -63,12 +63,8 @@ const fn pad_to_default() -> usize {
     128
 }
 
-const fn concurrency_default() -> Concurrency {
-    Concurrency::Fixed(500)
-}
-
 const fn connections_max_default() -> usize {
-    4
+    64
 }
 
 // === impl Settings ===

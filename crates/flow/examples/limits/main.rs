@@ -26,7 +26,7 @@ use world::{Scenario, play};
 type Make = fn(&Scenario) -> Box<dyn Limit>;
 
 const LIMITS: [(&str, Make); 5] = [
-    ("learned", |_| Box::new(Learned::new(20_000))),
+    ("learned", |_| Box::new(Learned::between(1, 20_000))),
     ("fixed, right at the end", |scenario| {
         let knee = (scenario.knee)(scenario.lasts);
         Box::new(Fixed(knee.div_ceil(scenario.lanes)))

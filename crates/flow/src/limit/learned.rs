@@ -28,6 +28,7 @@ use super::{Limit, Sample, Signal, float};
 #[derive(Debug)]
 pub struct Learned {
     limit: f64,
+    min: f64,
     max: f64,
     phase: Phase,
     window: Window,
@@ -83,7 +84,6 @@ struct Unloaded {
     weight: f64,
 }
 
-const INITIAL: f64 = 1.0;
 /// Answers that first say what the unloaded latency is.
 const FIRST: usize = 4;
 /// A limit that grows by so much with each answer grows by as large a part of itself in a round trip.
@@ -121,12 +121,14 @@ const DROPS_SHARE: usize = 5;
 // === impl Learned ===
 
 impl Learned {
-    /// Finds a limit between 1 and `max`.
-    pub fn new(max: usize) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "some ten thousand")]
-        let max = max.max(1) as f64;
+    /// Finds a limit up to `max`. It begins with `min`, and latency alone does not lower it below that: push-back and lost attempts
+    /// do, to 1 at least.
+    pub fn between(min: usize, max: usize) -> Self {
+        let max = float(max.max(1));
+        let min = float(min.max(1)).min(max);
         Self {
-            limit: INITIAL.min(max),
+            limit: min,
+            min,
             max,
             phase: Phase::First,
             window: Window::new(FIRST, 0, false),
@@ -137,7 +139,7 @@ impl Learned {
             push_back: PushBack::default(),
             slow: 0,
             is_suspect: false,
-            good: INITIAL,
+            good: min,
             next_drain: Duration::ZERO,
             draining_since: Duration::ZERO,
             now: Duration::ZERO,
@@ -153,6 +155,7 @@ impl Learned {
         }
         let seconds = sample.seconds();
         if self.phase == Phase::Steady
+            && self.limit > self.min
             && !self.window.is_of_higher_limit()
             && let Some(seconds) = seconds
             && self.is_alarmed(seconds)
@@ -209,7 +212,7 @@ impl Learned {
             let limit = from * (self.tolerance() - above).exp();
             self.growth.from = Some((from, self.expected()));
             let _former = self.growth.fail(self.limit, level.mean, error);
-            return self.set(limit, in_flight);
+            return self.set(limit.max(self.least()), in_flight);
         }
         // Within the noise; a queue that has begun to grow is not.
         if level.mean - self.unloaded.mean < 2.0 * error {
@@ -238,9 +241,9 @@ impl Learned {
         if excess > QUEUE
             && let Some(former) = self.growth.fail(self.limit, level.mean, error)
         {
-            return self.set(former, in_flight);
+            return self.set(former.max(self.least()), in_flight);
         }
-        if excess > FAR && self.is_suspect {
+        if excess > FAR && self.is_suspect && self.limit > self.min {
             return self.drain(in_flight, level.mean, false);
         }
         if excess > FAR {
@@ -257,7 +260,7 @@ impl Learned {
         self.growth.heed(self.limit, excess, is_calm);
         let grown = self.growth.next(self.limit, level, counts.ended);
         let limit = self.limit * (-excess.max(0.0)).exp() + grown;
-        let limit = self.push_back.bound(limit, counts.ended);
+        let limit = self.push_back.bound(limit.max(self.least()), counts.ended);
         self.set(limit, in_flight);
     }
 
@@ -308,7 +311,8 @@ impl Learned {
         // Steps that were followed by a further one had a queue: the last of them tells how long it was.
         let queue = drain.from_level - self.expected();
         if queue > self.tolerance() + TOLERANCE + error {
-            self.set(drain.from * (self.tolerance() - queue).exp(), in_flight);
+            let limit = drain.from * (self.tolerance() - queue).exp();
+            self.set(limit.max(self.min.min(drain.before)), in_flight);
         } else {
             self.set(drain.before, in_flight);
         }
@@ -367,6 +371,11 @@ impl Learned {
             Phase::Steady if limit < SMALL => quiet.max(LEAST / 2),
             Phase::Steady => limit.max(LEAST).max(quiet),
         }
+    }
+
+    /// What latency alone does not lower the limit below.
+    fn least(&self) -> f64 {
+        self.min.min(self.limit)
     }
 
     /// The latency that is no sign of load.

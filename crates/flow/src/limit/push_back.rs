@@ -19,7 +19,8 @@ pub(super) struct PushBack {
 
 /// Two limits that are lower and are pushed back as much say that push-back has another reason.
 const TRIES: usize = 3;
-const HELPS: f64 = 0.7;
+/// A lower limit helps if it takes away so much of what it would, were just what is above a bound pushed back.
+const HELPS: f64 = 0.3;
 const STEP_MAX: f64 = 50.0;
 
 // === impl PushBack ===
@@ -52,7 +53,6 @@ impl PushBack {
         #[expect(clippy::cast_precision_loss, reason = "counts of attempts")]
         let share = counts.pushed_back as f64 / (counts.ended as f64).max(limit);
         self.tried.push((limit, share));
-        let has_helped = |pair: &[(f64, f64)]| matches!(pair, [a, b] if b.1 < a.1 * HELPS);
         if let Some(last) = self.tried.len().checked_sub(TRIES)
             && let Some(tried) = self.tried.get(last..)
             && !tried.windows(2).any(has_helped)
@@ -81,4 +81,11 @@ impl PushBack {
         self.step = (self.step * 1.05).min(STEP_MAX);
         limit.min(self.ceiling)
     }
+}
+
+/// Whether of two limits, with the shares that were pushed back at them, the second was pushed back less because it is lower.
+fn has_helped(tried: &[(f64, f64)]) -> bool {
+    let [(limit, share), (lower_limit, lower_share)] = *tried else { return false };
+    let expected = (1.0 - (1.0 - share) * limit / lower_limit).max(0.0);
+    lower_share < share - HELPS * (share - expected)
 }

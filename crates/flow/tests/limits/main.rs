@@ -23,7 +23,7 @@ const MAX: usize = 20_000;
 /// A destination that does not answer at first, and then does ten things at a time.
 #[test]
 fn a_destination_that_is_out_at_first_is_learned_all_the_same() {
-    let mut learned = Learned::new(MAX);
+    let mut learned = Learned::between(1, MAX);
     for number in 0..20_000u32 {
         let in_flight = learned.current();
         let takes = Duration::from_millis(100).mul_f64((in_flight as f64 / 10.0).max(1.0));
@@ -41,7 +41,7 @@ fn a_destination_that_is_out_at_first_is_learned_all_the_same() {
 #[test]
 fn the_learned_limit_keeps_its_promises() {
     let page = std::fs::read_to_string("../../docs/reference/limits.md").unwrap();
-    let learned = || -> Box<dyn Limit> { Box::new(Learned::new(MAX)) };
+    let learned = || -> Box<dyn Limit> { Box::new(Learned::between(1, MAX)) };
     let mut broken = Vec::new();
     for scenario in scenarios() {
         let outcome = play(&scenario, &learned);
@@ -61,7 +61,7 @@ fn the_learned_limit_keeps_its_promises() {
 /// A destination that grants 100 streams: an attempt beyond them waits for one, and is answered as fast as the others then.
 #[test]
 fn what_waits_for_streams_does_not_raise_the_limit() {
-    let mut learned = Learned::new(MAX);
+    let mut learned = Learned::between(1, MAX);
     let takes = Duration::from_millis(100);
     for number in 0..200_000u32 {
         let in_flight = learned.current();
@@ -79,7 +79,7 @@ fn what_waits_for_streams_does_not_raise_the_limit() {
 /// A destination to which each attempt makes a connection, which takes twice as long as the request, and that does 20 things at a time.
 #[test]
 fn a_connection_for_each_attempt_does_not_hold_the_limit_down() {
-    let mut learned = Learned::new(MAX);
+    let mut learned = Learned::between(1, MAX);
     let takes = Duration::from_millis(10);
     for number in 0..20_000u32 {
         let in_flight = learned.current();
@@ -92,4 +92,26 @@ fn a_connection_for_each_attempt_does_not_hold_the_limit_down() {
         });
     }
     assert!((18..=40).contains(&learned.current()), "{}", learned.current());
+}
+
+/// A destination that does ten things at a time, and either queues what is beyond that or pushes it back, behind a limit of at least 100.
+#[test]
+fn latency_alone_does_not_lower_a_limit_below_its_least_and_push_back_does() {
+    for pushes_back in [false, true] {
+        let mut learned = Learned::between(100, MAX);
+        for number in 0..100_000u32 {
+            let in_flight = learned.current();
+            let is_over = in_flight > 10 && number as usize % in_flight >= 10;
+            let on_wire = Duration::from_millis(100).mul_f64((in_flight as f64 / 10.0).max(1.0));
+            let is_refused = pushes_back && is_over;
+            learned.learn(Sample {
+                timing: (!is_refused).then_some(Timing { waited: Duration::ZERO, on_wire }),
+                signal: if is_refused { Signal::PushedBack } else { Signal::Answered },
+                in_flight,
+                at: Duration::from_millis(1) * number,
+            });
+        }
+        let expected = if pushes_back { 8..=24 } else { 90..=110 };
+        assert!(expected.contains(&learned.current()), "{}", learned.current());
+    }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use channel::{Channel, Concurrency, LaneQuota};
+use channel::{Channel, Concurrency, LaneQuota, LearnedBounds};
 use flow::{Clock, Gate};
 use notification::{Lane, Name, Priority};
 use tokio::sync::Mutex;
@@ -31,6 +31,7 @@ pub(super) struct LaneGate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
     concurrency: Concurrency,
+    learned: LearnedBounds,
     per_minute: Option<NonZeroU32>,
 }
 
@@ -84,16 +85,17 @@ impl LaneGates {
             by_lane.retain(|_, lane_gate| !lane_gate.gate.is_idle());
             self.by_limit.borrow_mut().retain(|_, (_, gate)| gate.has_other_groups());
         }
-        let gate = self.shared(LimitKey::of(lane), bounds.concurrency);
+        let gate = self.shared(LimitKey::of(lane), bounds);
         let lane_gate = LaneGate { gate, beginning: Rc::new(Mutex::new(())), quota, bounds };
         by_lane.insert(lane.clone(), lane_gate.clone());
         lane_gate
     }
 
     /// A new group of the gate for `key`.
-    fn shared(&self, key: LimitKey, concurrency: Concurrency) -> Gate {
+    fn shared(&self, key: LimitKey, bounds: Bounds) -> Gate {
         let mut by_limit = self.by_limit.borrow_mut();
-        let new = || (concurrency, Gate::new(concurrency.limit()));
+        let Bounds { concurrency, learned, per_minute: _ } = bounds;
+        let new = || (concurrency, Gate::new(concurrency.limit(learned)));
         let known = by_limit.entry(key).or_insert_with(new);
         if known.0 != concurrency {
             *known = new();
@@ -107,8 +109,11 @@ impl LaneGates {
 impl Bounds {
     /// Those of a channel's destinations.
     pub(super) fn of(channel: &dyn Channel) -> Self {
-        let (concurrency, per_minute) = (channel.concurrency(), channel.messages_per_minute());
-        Self { concurrency, per_minute }
+        Self {
+            concurrency: channel.concurrency(),
+            learned: channel.learned_bounds(),
+            per_minute: channel.messages_per_minute(),
+        }
     }
 }
 
@@ -136,7 +141,8 @@ mod tests {
     }
 
     fn at_a_time(limit: usize) -> Bounds {
-        Bounds { concurrency: Concurrency::Fixed(limit), per_minute: None }
+        let concurrency = Concurrency::Fixed(limit);
+        Bounds { concurrency, learned: LearnedBounds::SMALL, per_minute: None }
     }
 
     #[test]
