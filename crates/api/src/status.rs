@@ -65,6 +65,9 @@ pub struct LaneAnswer {
     /// Attempts at what this process claims that may be under way at a time, as of the last answer.
     #[serde(default)]
     pub limit: Option<usize>,
+    /// How long its answers took on the wire lately, on the mean, in milliseconds.
+    #[serde(default)]
+    pub latency_ms: Option<f64>,
     /// When its destination last answered, whatever the answer was.
     #[serde(default)]
     pub answered_at: Option<String>,
@@ -195,7 +198,8 @@ impl StatusAnswer {
 
 impl LaneAnswer {
     fn new(status: LaneStatus, pauses: &Pauses) -> Self {
-        let LaneEvidence { answered_at, closed_until, limit } = status.evidence;
+        let LaneEvidence { answered_at, closed_until, limit, latency } = status.evidence;
+        let millis = |latency: Duration| latency.as_secs_f64() * 1_000.0;
         Self {
             paused: pauses.covers_lane(&status.lane),
             channel: show(status.lane.channel),
@@ -205,6 +209,7 @@ impl LaneAnswer {
             claimed: status.claimed,
             next_due_at: status.next_due_at.map(show),
             limit: limit.map(NonZeroUsize::get),
+            latency_ms: latency.map(millis),
             answered_at: answered_at.map(show),
             closed_until: closed_until.map(show),
             // The store itself knows of no channels.

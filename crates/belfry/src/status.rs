@@ -163,7 +163,7 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<9> {
+fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<10> {
     let mut table = TextTable::new([
         "lane",
         "destination",
@@ -171,10 +171,12 @@ fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<9> {
         "tenant",
         "under way",
         "limit",
+        "latency",
         "next due",
         "last answer",
         "closed until",
     ]);
+    let none = || "-".to_owned();
     for lane in lanes {
         let next = match lane.next_due_at.as_deref() {
             Some(_) if lane.parked => "parked: no such channel",
@@ -187,7 +189,8 @@ fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<9> {
             &lane.priority,
             &lane.tenant,
             &lane.claimed.to_string(),
-            &lane.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
+            &lane.limit.map_or_else(none, |limit| limit.to_string()),
+            &lane.latency_ms.map_or_else(none, |latency| format!("{latency:.1} ms")),
             next,
             lane.answered_at.as_deref().unwrap_or("-"),
             lane.closed_until.as_deref().unwrap_or("-"),
@@ -266,7 +269,7 @@ mod tests {
                 {"channel": "hooks", "destination": "g", "priority": "bulk", "tenant": "shop", "claimed": 1, "next_due_at": null,
                     "closed_until": "2026-11-21T08:31:00.000Z"},
                 {"channel": "ios", "destination": "h", "priority": "bulk", "tenant": "default", "claimed": 1200, "next_due_at": null,
-                    "limit": 1000,
+                    "limit": 1000, "latency_ms": 82.34,
                     "answered_at": "2026-11-21T08:30:02.000Z"},
             ],
             "parked": [
@@ -293,9 +296,9 @@ mod tests {
              parked     2 in 1 lane, the first due 2026-11-21T08:30:01.000Z: there is no channel fcm\n\
              parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\
              paused     channel/hooks of shop, since 2026-11-21T08:20:00.000Z\n\n\
-             lane   destination  priority  tenant   under way  limit  next due  last answer               closed until\n\
-             hooks  g            bulk      shop             1  -      -         -                         2026-11-21T08:31:00.000Z\n\
-             ios    h            bulk      default       1200   1000  -         2026-11-21T08:30:02.000Z  -\n\n\
+             lane   destination  priority  tenant   under way  limit  latency  next due  last answer               closed until\n\
+             hooks  g            bulk      shop             1  -      -        -         -                         2026-11-21T08:31:00.000Z\n\
+             ios    h            bulk      default       1200   1000  82.3 ms  -         2026-11-21T08:30:02.000Z  -\n\n\
              worker  role     version  listens         since                     state    partitions  under way  per s\n\
              a-7     serve    0.1.0    127.0.0.1:8473  2026-11-21T08:30:00.000Z  alive            62       1200  81000\n\
              bb-17   consume  0.1.0    -               2026-11-21T08:30:02.000Z  overdue           0          0      0\n\

@@ -164,7 +164,7 @@ fn admit<'job>(job: &Job<'job>, waited: &mut Duration) -> Admission<'job> {
 }
 
 /// The report of a delivery whose destination does not answer: what waits for it would hold memory and lease in vain, and the store
-/// knows better when to try again. One at a time is tried nevertheless. What must be sent at most once waits: to hand it back it
+/// knows better when to try again. A few at a time are tried nevertheless. What must be sent at most once waits: to hand it back it
 /// would have to be marked as begun.
 fn shut_out(job: &Job<'_>) -> Option<Report> {
     let is_shut = job.fence.is_none() && job.gate.is_shut(|| job.clock.wall());

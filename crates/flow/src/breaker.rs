@@ -14,6 +14,9 @@ pub struct Breaker {
 
 /// Failures in a row that open it.
 const FAILURES: u32 = 16;
+/// Attempts that are tried at a time while it is open: each may wait for its answer for half a minute, and one that begins every two
+/// seconds is not to wait for them.
+pub(crate) const TRIES: usize = 16;
 /// What fails for less time may be a connection that was lost, with all that was under way on it.
 const TROUBLE: Duration = Duration::from_millis(500);
 
@@ -35,7 +38,7 @@ impl Breaker {
         self.failures >= FAILURES
     }
 
-    /// Whether no more should be tried than one at a time.
+    /// Whether no more should be tried than [`TRIES`] at a time.
     pub fn is_open(&self, now: Duration) -> bool {
         self.is_suspicious() && self.since.is_some_and(|since| now.saturating_sub(since) >= TROUBLE)
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, TRIES};
 use crate::limit::{Limit, Sample, Signal, Timing};
 
 /// Admits up to `limit` holders of a [`Pass`]. Cloning gives another handle on the same gate, for the same group.
@@ -51,6 +51,8 @@ type Rank = (usize, u64);
 #[derive(Debug)]
 struct GateState {
     limit: RefCell<Box<dyn Limit>>,
+    /// Of answers on the wire, a running mean.
+    latency: Cell<Option<Duration>>,
     in_flight: Cell<usize>,
     /// Places got and freed, and groups made.
     events: Cell<u64>,
@@ -73,6 +75,7 @@ impl Gate {
     pub fn new(limit: Box<dyn Limit>) -> Self {
         let gate = GateState {
             limit: RefCell::new(limit),
+            latency: Cell::new(None),
             in_flight: Cell::new(0),
             events: Cell::new(0),
             breaker: Cell::default(),
@@ -117,12 +120,12 @@ impl Gate {
         }
     }
 
-    /// Whether the destination does not answer, and is being tried: nothing more should be sent to it until that has an end.
+    /// Whether the destination does not answer, and is being tried by some: nothing more should be sent to it until that has an end.
     /// `now` is asked for the wall time, and only if it may be so.
     pub fn is_shut(&self, now: impl FnOnce() -> Duration) -> bool {
         let gate = &self.group.gate;
         let breaker = gate.breaker.get();
-        gate.in_flight.get() > 0 && breaker.is_suspicious() && breaker.is_open(now())
+        gate.in_flight.get() >= TRIES && breaker.is_suspicious() && breaker.is_open(now())
     }
 
     /// How many hold a pass, of all groups.
@@ -144,6 +147,11 @@ impl Gate {
     /// The limit as of now.
     pub fn limit(&self) -> usize {
         self.group.gate.limit()
+    }
+
+    /// How long answers took on the wire lately: a mean in which the last 32 count for two thirds.
+    pub fn latency(&self) -> Option<Duration> {
+        self.group.gate.latency.get()
     }
 }
 
@@ -277,6 +285,10 @@ impl Pass {
     /// Ends the attempt, at the wall time `at`, and lets the limit learn from it.
     pub fn finish(self, signal: Signal, timing: Option<Timing>, at: Duration) {
         let gate = &self.group.gate;
+        if let (Signal::Answered, Some(Timing { on_wire, .. })) = (signal, timing) {
+            let mean = gate.latency.get().map_or(on_wire, |mean| (mean * 31 + on_wire) / 32);
+            gate.latency.set(Some(mean));
+        }
         // Counted before the pass is dropped: the sample of a lone attempt says 1.
         let sample = Sample { timing, signal, in_flight: gate.in_flight.get(), at };
         gate.limit.borrow_mut().learn(sample);
@@ -327,17 +339,20 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_does_not_answer_is_tried_by_one_at_a_time() {
+    fn a_destination_that_does_not_answer_is_tried_by_few_at_a_time() {
         let gate = Gate::new(Box::new(Fixed(100)));
         let later = || Duration::from_hours(1);
         for _ in 0..20 {
             let pass = gate.try_enter().unwrap();
             pass.note(false, Duration::ZERO);
         }
-        assert!(!gate.is_shut(later), "nothing is tried");
-        let one = gate.try_enter().unwrap();
+        let mut tries = Vec::new();
+        for _ in 0..TRIES {
+            assert!(!gate.is_shut(later), "{} are tried", tries.len());
+            tries.push(gate.try_enter().unwrap());
+        }
         assert!(gate.is_shut(later));
-        one.note(true, later());
+        tries[0].note(true, later());
         assert!(!gate.is_shut(later));
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::chunk::Epoch;
 use crate::draft::Draft;
@@ -57,6 +58,8 @@ pub struct Settlement {
     pub groups: Vec<OutcomeGroup>,
     /// Attempts that may be under way to the lane's destination at a time, as its channel saw it last; 0 when that is not known.
     pub places: usize,
+    /// How long its answers took on the wire lately, on the mean; `None` when there was none.
+    pub latency: Option<Duration>,
     /// The fallbacks of refused deliveries ([`Draft::in_place_of`]): accepted in the settling transaction, or not at all.
     pub fallbacks: Vec<Draft>,
 }

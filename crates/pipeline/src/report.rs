@@ -1,6 +1,7 @@
 //! The reports from deliver to settle. Neither stage knows the other; this channel is all they share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use notification::{Chunk, Report, limits};
 use queue::Receipt;
@@ -17,6 +18,8 @@ pub enum Reported {
         reports: Vec<(u16, Report)>,
         /// [`Settlement::places`](notification::Settlement::places), as of these reports.
         places: usize,
+        /// [`Settlement::latency`](notification::Settlement::latency), likewise.
+        latency: Option<Duration>,
     },
     /// Nothing more will be reported of the chunk: acknowledge it once all that was reported is settled.
     Done(Receipt),

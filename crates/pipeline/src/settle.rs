@@ -66,7 +66,7 @@ impl Settle {
 
     fn take(&mut self, batch: &mut WriteBatch, reported: Reported) {
         match reported {
-            Reported::Deliveries { chunk, reports, places } => {
+            Reported::Deliveries { chunk, reports, places, latency } => {
                 let channel = &chunk.envelope.lane.channel;
                 // A channel that was taken out of the configuration meanwhile has the usual policy.
                 let policy = self.policies.borrow().get(channel).copied().unwrap_or_default();
@@ -75,7 +75,7 @@ impl Settle {
                     .decisions
                     .entry((chunk.id, chunk.epoch))
                     .or_insert_with(|| Decision::new(chunk, policy));
-                decision.set_places(places);
+                decision.set_board(places, latency);
                 let now = channel::timestamp(self.clock);
                 for (index, report) in reports {
                     decision.add(index, report, now, &mut self.random);

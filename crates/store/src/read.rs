@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
@@ -132,6 +133,8 @@ pub struct LaneEvidence {
     pub closed_until: Option<Timestamp>,
     /// Attempts at what this process claims that may be under way to it at a time, as of its last answer.
     pub limit: Option<NonZeroUsize>,
+    /// How long its answers took on the wire lately, on the mean, as of its last answer.
+    pub latency: Option<Duration>,
 }
 
 /// A channel that is not configured, and what waits for it.

@@ -36,8 +36,15 @@ async fn worked() -> (Fixture, String) {
         indexes: vec![0],
     }];
     let (chunk, epoch) = (claim.chunks[0].id, claim.chunks[0].epoch);
-    let settlement =
-        Settlement { chunk, epoch, at: fixture.now(), groups, places: 0, fallbacks: Vec::new() };
+    let settlement = Settlement {
+        chunk,
+        epoch,
+        at: fixture.now(),
+        groups,
+        places: 0,
+        latency: None,
+        fallbacks: Vec::new(),
+    };
     fixture.store.settle(vec![settlement]).await.unwrap();
     fixture.post("/v1/notifications", JSON, notification("a2", r#","priority":"bulk""#)).await;
     let id = first.json()["id"].as_str().unwrap().to_owned();
@@ -98,7 +105,7 @@ async fn status_audit_and_metrics_agree() {
     assert_eq!(
         status["lanes"],
         json!([{"channel": "ios", "destination": "h", "priority": "bulk", "tenant": "default", "claimed": 0,
-            "next_due_at": "2026-11-21T08:30:00.000Z", "limit": null, "answered_at": null, "closed_until": null, "parked": false, "paused": false}])
+            "next_due_at": "2026-11-21T08:30:00.000Z", "limit": null, "latency_ms": null, "answered_at": null, "closed_until": null, "parked": false, "paused": false}])
     );
     let audit = fixture.get("/v1/audit").await.json();
     assert_eq!((&audit["balanced"], &audit["pending"]), (&json!(true), &json!(1)));

@@ -26,7 +26,15 @@ async fn give_up(fixture: &Fixture, words: &'static str) {
             indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
         }];
         let (chunk, epoch, at) = (chunk.id, chunk.epoch, fixture.now());
-        let settlement = Settlement { chunk, epoch, at, groups, places: 0, fallbacks: Vec::new() };
+        let settlement = Settlement {
+            chunk,
+            epoch,
+            at,
+            groups,
+            places: 0,
+            latency: None,
+            fallbacks: Vec::new(),
+        };
         fixture.store.settle(vec![settlement]).await.unwrap();
     }
 }

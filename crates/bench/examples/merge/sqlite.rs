@@ -83,6 +83,7 @@ impl EmbeddedStore {
             at: at(1),
             groups: vec![group],
             places: 0,
+            latency: None,
             fallbacks: Vec::new(),
         })
     }

@@ -192,8 +192,10 @@ impl Reports for Reporter {
                 *word |= 1 << (index % 64);
             }
         }
-        let places = self.places.as_ref().map_or(0, Places::count);
-        let message = Reported::Deliveries { chunk: Arc::clone(&self.chunk), reports, places };
+        let (chunk, places) = (Arc::clone(&self.chunk), self.places.as_ref());
+        let latency = places.and_then(|places| places.gate.latency());
+        let places = places.map_or(0, Places::count);
+        let message = Reported::Deliveries { chunk, reports, places, latency };
         if self.reports.send(message).await.is_err() {
             tracing::warn!(
                 "settle is gone: these reports are lost, and a restart recovers the chunk"

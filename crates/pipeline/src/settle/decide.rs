@@ -18,6 +18,7 @@ pub(super) struct Decision {
     chunk: Arc<Chunk>,
     policy: RetryPolicy,
     places: usize,
+    latency: Option<Duration>,
     groups: Vec<OutcomeGroup>,
     /// The report that opened the group at the same position; equal ones join it.
     openers: Vec<Report>,
@@ -33,6 +34,7 @@ impl Decision {
             chunk,
             policy,
             places: 0,
+            latency: None,
             groups: Vec::new(),
             openers: Vec::new(),
             retries: Vec::new(),
@@ -47,9 +49,9 @@ impl Decision {
         &self.groups
     }
 
-    /// Attempts that may be under way to the lane's destination, as of the last reports.
-    pub(super) fn set_places(&mut self, places: usize) {
-        self.places = places;
+    /// Attempts that may be under way to the lane's destination, and how long its answers take, as of the last reports.
+    pub(super) fn set_board(&mut self, places: usize, latency: Option<Duration>) {
+        (self.places, self.latency) = (places, latency);
     }
 
     /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the same and were asked to
@@ -93,6 +95,7 @@ impl Decision {
             at,
             groups,
             places: self.places,
+            latency: self.latency,
             fallbacks,
         })
     }

@@ -71,7 +71,10 @@ async fn what_was_deferred_alike_is_tried_again_at_one_instant_whatever_was_said
     for first in [0, 250, 500, 750] {
         let reports = (first..first + 250).map(deferred).collect();
         let chunk = Arc::clone(&chunk);
-        sender.send(Reported::Deliveries { chunk, reports, places: 0 }).await.unwrap();
+        sender
+            .send(Reported::Deliveries { chunk, reports, places: 0, latency: None })
+            .await
+            .unwrap();
     }
     drop(sender);
     let told = run(reports, ChunkId(2), &mut Registry::default()).await;
@@ -94,7 +97,10 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
         (3, "delivered", vec![(0, Report::Attempted(accepted))]),
     ] {
         let chunk = chunk(number, channel);
-        sender.send(Reported::Deliveries { chunk, reports, places: 0 }).await.unwrap();
+        sender
+            .send(Reported::Deliveries { chunk, reports, places: 0, latency: None })
+            .await
+            .unwrap();
     }
     drop(sender);
     let mut registry = Registry::default();

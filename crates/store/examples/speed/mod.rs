@@ -66,6 +66,7 @@ pub(crate) fn parts(chunk: &Chunk, part: usize) -> impl Iterator<Item = Settleme
             indexes: deliveries.iter().map(|delivery| delivery.index).collect(),
         }],
         places: 0,
+        latency: None,
         fallbacks: Vec::new(),
     })
 }

@@ -10,6 +10,7 @@ use super::{at, claim_request};
 use crate::{ClaimRequest, LaneEvidence, Store};
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
+const LATENCY: Option<Duration> = Some(Duration::from_millis(80));
 
 /// A claim of everything that the evidence allows.
 fn request(millis: i64) -> ClaimRequest {
@@ -24,7 +25,12 @@ fn sizes(chunks: &[Chunk]) -> Vec<usize> {
 
 /// All of `chunk`, by a channel with four places.
 fn all(chunk: &Chunk, millis: i64, disposition: Disposition) -> Settlement {
-    Settlement { at: at(millis), places: 4, ..part(chunk, &indexes(chunk), disposition) }
+    Settlement {
+        at: at(millis),
+        places: 4,
+        latency: LATENCY,
+        ..part(chunk, &indexes(chunk), disposition)
+    }
 }
 
 async fn settle(store: &dyn Store, chunk: &Chunk, millis: i64, disposition: Disposition) {
@@ -87,11 +93,37 @@ pub(super) async fn a_lane_that_fails_is_given_one_at_a_time_and_ever_later(stor
     assert_eq!(sizes(&probe.chunks), [1]);
     settle(store, &probe.chunks[0], 7_000, DELIVERED).await;
     let answered_at = Some(at(7_000));
-    let open = LaneEvidence { answered_at, closed_until: None, limit: NonZeroUsize::new(4) };
+    let limit = NonZeroUsize::new(4);
+    let open = LaneEvidence { answered_at, closed_until: None, limit, latency: LATENCY };
     assert_eq!(evidence(store).await, open);
     let more = store.claim(request(7_000)).await.unwrap();
     let more: usize = sizes(&more.chunks).iter().sum();
     assert!((16..20).contains(&more), "no less than a quarter of the window at a time: {more}");
+}
+
+/// An attempt that is not answered takes half a minute; the end of an outage is found sooner.
+pub(super) async fn a_lane_that_answered_lately_is_probed_beside_the_probes_under_way(
+    store: &dyn Store,
+) {
+    Shape::default().ingest(store, 100).await;
+    let first = store.claim(request(0)).await.unwrap();
+    settle_one(store, part(&first.chunks[0], &[0], DELIVERED)).await;
+    let failed =
+        part(&first.chunks[0], &(1..16).collect::<Vec<_>>(), Disposition::Retry { at: at(1) });
+    settle_one(store, Settlement { at: at(2_000), ..failed }).await;
+    let mut probes = Vec::new();
+    for seconds in (3..=33).step_by(2) {
+        let early = store.claim(request(seconds * 1_000 - 1)).await.unwrap();
+        assert_eq!((early.chunks.len(), early.next_at), (0, Some(at(seconds * 1_000))));
+        let mut claim = store.claim(request(seconds * 1_000)).await.unwrap();
+        assert_eq!(sizes(&claim.chunks), [1], "{seconds} s, none of those before has ended");
+        probes.append(&mut claim.chunks);
+    }
+    let beyond = store.claim(request(35_000)).await.unwrap();
+    assert_eq!(beyond.chunks.len(), 0, "sixteen are enough");
+    settle(store, &probes[5], 35_000, DELIVERED).await;
+    let more = store.claim(request(35_000)).await.unwrap();
+    assert!(!more.chunks.is_empty(), "any answer opens it");
 }
 
 pub(super) async fn what_was_not_sent_tells_nothing(store: &dyn Store) {

@@ -37,6 +37,7 @@ pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
         at: at(7),
         groups,
         places: 0,
+        latency: None,
         fallbacks: Vec::new(),
     };
     assert_eq!(settle_one(store, settlement).await, Settled::Applied { remaining: 1 });

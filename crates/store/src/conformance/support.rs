@@ -203,6 +203,7 @@ pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> 
         at: at(7),
         groups: vec![group],
         places: 0,
+        latency: None,
         fallbacks: Vec::new(),
     }
 }

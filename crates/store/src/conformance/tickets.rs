@@ -155,6 +155,7 @@ fn part_of(ticket: Ticket, indexes: &[u16]) -> notification::Settlement {
         at: at(7),
         groups: vec![group],
         places: 0,
+        latency: None,
         fallbacks: Vec::new(),
     }
 }

@@ -73,6 +73,9 @@ impl Books {
                 let given = before + piece.members.len();
                 self.given.insert((lane.priority, lane.tenant.clone()), given);
             }
+            if let Some(evidence) = self.evidence.get_mut(&lane) {
+                evidence.note_probe(now);
+            }
             self.last_served.insert(lane, turn);
         }
         Claim { chunks, next_at: self.next_at(request) }
@@ -338,7 +341,7 @@ impl Books {
     /// Until when the lane is closed because every attempt fails.
     fn opens_at(&self, lane: &Lane, request: ClaimRequest) -> Option<Timestamp> {
         match self.standing(lane, request) {
-            Standing::Failing { closed_until } => Some(closed_until),
+            Standing::Failing { closed_until, .. } => Some(closed_until),
             Standing::Proven { .. } | Standing::Unproven => None,
         }
     }

@@ -156,7 +156,7 @@ impl Transaction<'_> {
             }
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
-            lanes.add_claimed(lane, first.count);
+            lanes.add_claimed(lane, first.count, request.now);
             lanes.add_load(lane, LaneLoad { deliveries: 0, weight: first.weight });
             // Of the rest it is told when it is there.
             lanes.served(lane, second.due_at());

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use notification::Timestamp;
 use tokio::sync::mpsc;
@@ -82,9 +83,14 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
             Notice::Freed(partition, lane, LaneLoad { deliveries, weight }) => {
                 format!(" f{partition}:{lane}:{weight}:{deliveries}")
             }
-            Notice::Tried(lane, Attempts { at, answered, has_failed, is_handed_back, places }) => {
+            Notice::Tried(lane, attempts) => {
+                let Attempts { at, answered, has_failed, is_handed_back, places, latency } =
+                    attempts;
                 let [failed, back] = [*has_failed, *is_handed_back].map(u8::from);
-                format!(" t{lane}:{}:{answered}:{failed}:{back}:{places}", at.millis())
+                let at = at.millis();
+                let micros = latency.map(|latency| format!(":{}", latency.as_micros()));
+                let micros = micros.unwrap_or_default();
+                format!(" t{lane}:{at}:{answered}:{failed}:{back}:{places}{micros}")
             }
             // No notice has this word, and what a process does not understand is everything to it.
             Notice::Everything => return vec![format!("{worker} *")],
@@ -122,7 +128,11 @@ pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
                 let has_failed = numbers.next()? != "0";
                 let is_handed_back = numbers.next()? != "0";
                 let places = numbers.next()?.parse().ok()?;
-                let attempts = Attempts { at, answered, has_failed, is_handed_back, places };
+                // Missing where it is not known, and from an older version.
+                let latency =
+                    numbers.next().and_then(|it| it.parse().ok()).map(Duration::from_micros);
+                let attempts =
+                    Attempts { at, answered, has_failed, is_handed_back, places, latency };
                 Some(Notice::Tried(lane, attempts))
             }
             _ => None,
@@ -145,6 +155,7 @@ mod tests {
         has_failed: true,
         is_handed_back: false,
         places: 32,
+        latency: Some(Duration::from_micros(12_345)),
     };
 
     fn at(millis: i64) -> Timestamp {

@@ -23,6 +23,8 @@ pub(crate) struct Attempts {
     pub(crate) is_handed_back: bool,
     /// [`Settlement::places`].
     pub(crate) places: usize,
+    /// [`Settlement::latency`].
+    pub(crate) latency: Option<Duration>,
 }
 
 /// What is known of a lane's destination. By default, nothing.
@@ -32,6 +34,7 @@ pub(crate) struct Evidence {
     /// Set while every attempt fails.
     failing: Option<Failing>,
     places: usize,
+    latency: Option<Duration>,
     rate: Rate,
 }
 
@@ -50,8 +53,8 @@ pub(crate) enum Standing {
     Proven { window: usize },
     /// No attempt was answered in the last [`PROVEN_FOR`].
     Unproven,
-    /// Every attempt fails, and the next one is not made before.
-    Failing { closed_until: Timestamp },
+    /// Every attempt fails, and the next one is not made before `closed_until`; it may have so many under way at a time.
+    Failing { closed_until: Timestamp, at_a_time: usize },
 }
 
 /// Deliveries by the second in which they were answered: as many in the last whole one, and in the present one.
@@ -83,9 +86,12 @@ pub(crate) const PROBE_ITEMS: usize = 16;
 const TROUBLE_AFTER: Duration = Duration::from_secs(1);
 /// From the first failure to the next attempt; it doubles with each that fails.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait of a lane whose destination answered within [`LATELY`]: so soon does it find the end of an outage.
-const LATELY_WAIT: Duration = Duration::from_secs(4);
+/// The longest wait of a lane whose destination answered within [`LATELY`]: so soon does it find the end of an outage. Its next
+/// probe does not wait for the end of the last one, which may take [`notification::limits::ATTEMPT_TIMEOUT`]: so many are under way at
+/// a time, at most, which is one more than begin in that time.
+const LATELY_WAIT: Duration = Duration::from_secs(2);
 const LATELY: Duration = Duration::from_mins(15);
+const LATELY_PROBES: usize = 16;
 /// The longest wait: a destination that is gone costs an attempt each minute.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 /// Lanes whose evidence is kept even when they have no work.
@@ -96,17 +102,23 @@ const EVIDENCE_KEPT: usize = 65_536;
 impl Attempts {
     /// Those that a settlement tells of.
     pub(crate) fn of(settlement: &Settlement) -> Self {
-        let Settlement { at, places, groups, .. } = settlement;
-        let (at, places) = (*at, *places);
-        let mut attempts =
-            Self { at, answered: 0, has_failed: false, is_handed_back: false, places };
-        for group in groups {
+        let mut attempts = Self {
+            at: settlement.at,
+            answered: 0,
+            has_failed: false,
+            is_handed_back: false,
+            places: settlement.places,
+            latency: settlement.latency,
+        };
+        for group in &settlement.groups {
             match group.disposition {
                 Disposition::Ended(State::Delivered | State::Refused) => {
                     attempts.answered += group.indexes.len();
                 }
                 // What may go at once is handed back for another reason: the process ends, or its lease.
-                Disposition::HandedBack { at: due_at } => attempts.is_handed_back |= due_at > at,
+                Disposition::HandedBack { at: due_at } => {
+                    attempts.is_handed_back |= due_at > attempts.at
+                }
                 // It was not sent, so it says nothing of the destination.
                 Disposition::Ended(State::Expired) => {}
                 Disposition::Retry { .. } | Disposition::Ended(_) => attempts.has_failed = true,
@@ -122,6 +134,7 @@ impl Attempts {
         self.has_failed |= other.has_failed;
         self.is_handed_back |= other.is_handed_back;
         self.places = self.places.max(other.places);
+        self.latency = self.latency.max(other.latency);
     }
 
     pub(crate) fn tell_nothing(&self) -> bool {
@@ -138,6 +151,7 @@ impl Evidence {
             self.answered_at = self.answered_at.max(Some(attempts.at));
             self.failing = None;
             self.places = attempts.places;
+            self.latency = attempts.latency;
             self.rate.add(attempts.at, attempts.answered);
         } else if attempts.has_failed {
             self.note_failure(attempts.at);
@@ -175,6 +189,15 @@ impl Evidence {
         self.failing = Some(Failing { closed_until: at.plus(wait), wait });
     }
 
+    /// Something of the lane was claimed at `now`. If it fails, that is a probe; the next one of a lane that answered lately comes soon,
+    /// whatever becomes of this one.
+    pub(crate) fn note_probe(&mut self, now: Timestamp) {
+        let was_lately = self.has_answered_within(LATELY, now);
+        if let Some(failing) = self.failing.as_mut().filter(|_| was_lately) {
+            failing.closed_until = failing.closed_until.max(now.plus(LATELY_WAIT));
+        }
+    }
+
     fn has_answered_within(&self, time: Duration, now: Timestamp) -> bool {
         self.answered_at.is_some_and(|answered_at| now.since(answered_at) < time)
     }
@@ -183,7 +206,9 @@ impl Evidence {
         if let Some(Failing { closed_until, .. }) = self.failing {
             // No wait is longer: the clock was set back.
             let is_bogus = closed_until.since(now) > WAIT_MAX;
-            return Standing::Failing { closed_until: if is_bogus { now } else { closed_until } };
+            let closed_until = if is_bogus { now } else { closed_until };
+            let at_a_time = if self.has_answered_within(LATELY, now) { LATELY_PROBES } else { 1 };
+            return Standing::Failing { closed_until, at_a_time };
         }
         match self.answered_at {
             Some(at) if now.since(at) < PROVEN_FOR => Standing::Proven { window: self.window() },
@@ -210,9 +235,9 @@ impl Evidence {
 
 impl From<Evidence> for LaneEvidence {
     fn from(evidence: Evidence) -> Self {
-        let Evidence { answered_at, failing, places, .. } = evidence;
+        let Evidence { answered_at, failing, places, latency, .. } = evidence;
         let closed_until = failing.map(|failing| failing.closed_until);
-        Self { answered_at, closed_until, limit: NonZeroUsize::new(places) }
+        Self { answered_at, closed_until, limit: NonZeroUsize::new(places), latency }
     }
 }
 
@@ -244,6 +269,12 @@ impl Rate {
 impl EvidenceBook {
     pub(crate) fn of(&self, lane: LaneId) -> Evidence {
         self.lock().lanes.get(&lane).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn note_probe(&self, lane: LaneId, now: Timestamp) {
+        if let Some(evidence) = self.lock().lanes.get_mut(&lane) {
+            evidence.note_probe(now);
+        }
     }
 
     pub(crate) fn note(&self, lane: LaneId, attempts: Attempts) {

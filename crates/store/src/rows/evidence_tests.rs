@@ -7,11 +7,33 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn answered(seconds: i64, answered: usize) -> Attempts {
-    Attempts { at: at(seconds), answered, has_failed: false, is_handed_back: false, places: 32 }
+    Attempts {
+        at: at(seconds),
+        answered,
+        has_failed: false,
+        is_handed_back: false,
+        places: 32,
+        latency: None,
+    }
 }
 
 fn failed(seconds: i64) -> Attempts {
-    Attempts { at: at(seconds), answered: 0, has_failed: true, is_handed_back: false, places: 32 }
+    Attempts {
+        at: at(seconds),
+        answered: 0,
+        has_failed: true,
+        is_handed_back: false,
+        places: 32,
+        latency: None,
+    }
+}
+
+/// Until when it is closed, as of `now`.
+fn closed_until(evidence: &Evidence, now: i64) -> Timestamp {
+    let Standing::Failing { closed_until, .. } = evidence.standing(at(now)) else {
+        panic!("it fails");
+    };
+    closed_until
 }
 
 /// Every probe from `from` on fails, up to `to`: when these are made.
@@ -21,10 +43,7 @@ fn probes(evidence: &mut Evidence, from: i64, to: i64) -> Vec<i64> {
     while now <= to {
         evidence.note(failed(now));
         probes.push(now);
-        let Standing::Failing { closed_until } = evidence.standing(at(now)) else {
-            panic!("it fails");
-        };
-        now = closed_until.seconds();
+        now = closed_until(evidence, now).seconds();
     }
     probes
 }
@@ -42,11 +61,29 @@ fn a_destination_that_answered_lately_is_probed_every_few_seconds() {
     let mut evidence = Evidence::default();
     evidence.note(answered(100, 1));
     let outage = probes(&mut evidence, 110, 700);
-    assert!(outage.windows(2).all(|pair| pair[1] - pair[0] <= 4), "{outage:?}");
+    assert!(outage.windows(2).all(|pair| pair[1] - pair[0] <= 2), "{outage:?}");
     let later = probes(&mut evidence, 2_000, 2_400);
     assert_eq!(later.windows(2).map(|pair| pair[1] - pair[0]).max(), Some(60), "{later:?}");
     evidence.note(answered(2_500, 1));
     assert!(matches!(evidence.standing(at(2_500)), Standing::Proven { .. }), "at once");
+}
+
+#[test]
+fn the_probe_of_a_destination_that_answered_lately_does_not_wait_for_the_last_one() {
+    let mut evidence = Evidence::default();
+    evidence.note(failed(100));
+    evidence.note_probe(at(101));
+    let one = Standing::Failing { closed_until: at(101), at_a_time: 1 };
+    assert_eq!(evidence.standing(at(101)), one, "it never answered");
+    evidence.note(answered(102, 1));
+    evidence.note_probe(at(103));
+    assert!(matches!(evidence.standing(at(103)), Standing::Proven { .. }));
+    evidence.note(failed(104));
+    evidence.note_probe(at(105));
+    let several = |seconds| Standing::Failing { closed_until: at(seconds), at_a_time: 16 };
+    assert_eq!(evidence.standing(at(105)), several(107));
+    evidence.note(failed(106));
+    assert_eq!(evidence.standing(at(106)), several(107), "how it ends changes nothing");
 }
 
 #[test]
@@ -93,12 +130,11 @@ fn the_window_is_twice_the_places_and_what_is_settled_in_a_tenth_of_a_second() {
 fn a_clock_that_is_set_back_closes_nothing_for_long() {
     let mut evidence = Evidence::default();
     evidence.note(failed(100_000));
-    let Standing::Failing { closed_until } = evidence.standing(at(10)) else { panic!("it fails") };
-    assert_eq!(closed_until, at(10));
+    assert_eq!(closed_until(&evidence, 10), at(10));
     evidence.note(answered(100_000, 1));
     assert!(matches!(evidence.standing(at(10)), Standing::Proven { .. }));
     evidence.note(failed(12));
-    assert_eq!(evidence.standing(at(12)), Standing::Failing { closed_until: at(13) });
+    assert_eq!(closed_until(&evidence, 12), at(13));
     evidence.note(answered(14, 1));
     evidence.note(answered(100_000, 1_000_000));
     evidence.note(answered(20, 1));
@@ -111,16 +147,15 @@ fn a_lane_of_which_everything_is_handed_back_is_closed_as_if_it_had_failed() {
         let attempts = failed(seconds);
         Attempts { has_failed: false, is_handed_back: true, ..attempts }
     };
-    let closed_until = |seconds| Standing::Failing { closed_until: at(seconds) };
     let mut evidence = Evidence::default();
     evidence.note(answered(100, 1));
     // At once, though it was answered just now: what is handed back was not tried.
-    for (now, until) in [(100, 101), (101, 103), (102, 103), (103, 107), (107, 111), (111, 115)] {
+    for (now, until) in [(100, 101), (101, 103), (102, 103), (103, 105), (105, 107), (107, 109)] {
         evidence.note(handed_back(now));
-        assert_eq!(evidence.standing(at(now)), closed_until(until), "{now}");
+        assert_eq!(closed_until(&evidence, now), at(until), "{now}");
     }
-    evidence.note(failed(115));
-    assert_eq!(evidence.standing(at(115)), closed_until(119), "a failure goes on from there");
+    evidence.note(failed(109));
+    assert_eq!(closed_until(&evidence, 109), at(111), "a failure goes on from there");
     evidence.note(answered(116, 1));
     assert!(matches!(evidence.standing(at(116)), Standing::Proven { .. }));
 }

@@ -105,7 +105,7 @@ fn a_page_that_was_read_is_known_and_the_next_one_begins_behind_it() {
 fn nothing_is_read_and_no_lane_is_passed_while_the_common_window_is_full() {
     let mut lanes = Lanes::default();
     lanes.add_read(1, lane(1), at(0));
-    lanes.add_claimed(1, 10_000);
+    lanes.add_claimed(1, 10_000, at(0));
     assert_eq!((lanes.unread(&request(0)), lanes.next(&request(0))), (None, None));
     assert_eq!(lanes.next_at(&request(0)), None, "only a settlement brings work");
 }
@@ -137,7 +137,7 @@ fn bulk_moves_beside_a_steady_stream_of_normal() {
         for _ in 0..rounds {
             let lane = next(&mut lanes, &request(0)).unwrap();
             bulk += usize::from(is_bulk(lane));
-            lanes.add_claimed(lane, 100);
+            lanes.add_claimed(lane, 100, at(0));
             lanes.remove_claimed(lane, 100, true);
             lanes.served(lane, Some(at(0)));
         }
@@ -152,14 +152,14 @@ fn what_normal_lanes_had_alone_is_not_made_up_for() {
     let mut lanes = lanes();
     add(&mut lanes, 1, 0);
     for _ in 0..1_000 {
-        lanes.add_claimed(1, 1_000);
+        lanes.add_claimed(1, 1_000, at(0));
         lanes.remove_claimed(1, 1_000, true);
     }
     lanes.add(2, Lane { priority: Priority::Bulk, ..lane(2) });
     lanes.add_due(2, at(0));
     let mut in_a_row = 0;
     while next(&mut lanes, &request(0)) == Some(2) {
-        lanes.add_claimed(2, 100);
+        lanes.add_claimed(2, 100, at(0));
         lanes.remove_claimed(2, 100, true);
         lanes.served(2, Some(at(0)));
         in_a_row += 1;
@@ -169,7 +169,14 @@ fn what_normal_lanes_had_alone_is_not_made_up_for() {
 
 fn failure(millis: i64) -> Attempts {
     let (answered, places) = (0, 1_000);
-    Attempts { at: at(millis), answered, has_failed: true, is_handed_back: false, places }
+    Attempts {
+        at: at(millis),
+        answered,
+        has_failed: true,
+        is_handed_back: false,
+        places,
+        latency: None,
+    }
 }
 
 /// Has a lane answered at `millis`.
@@ -199,9 +206,10 @@ fn a_lane_that_was_proven_is_probed_after_a_minute_and_one_that_fails_waits() {
     fail(&mut lanes, 1, 60_000);
     assert_eq!(next_turn(&mut lanes, 60_000), None);
     assert_eq!(next_turn(&mut lanes, 61_000), Some((1, 1)));
-    lanes.add_claimed(1, 1);
+    lanes.add_claimed(1, 1, at(61_000));
     lanes.served(1, Some(at(0)));
-    assert_eq!(next_turn(&mut lanes, 90_000), None, "it waits for the answer");
+    assert_eq!(next_turn(&mut lanes, 62_999), None);
+    assert_eq!(next_turn(&mut lanes, 63_000), Some((1, 1)), "before the answer to the last one");
     answer(&mut lanes, 1, 90_000);
     assert_eq!(
         next_turn(&mut lanes, 90_000),
@@ -223,7 +231,7 @@ fn the_latest_of_the_unknown_comes_first_and_all_of_these_before_those_that_fail
     }
     let mut order = Vec::new();
     while let Some((lane, _)) = next_turn(&mut lanes, 5_000) {
-        lanes.add_claimed(lane, 1);
+        lanes.add_claimed(lane, 1, at(0));
         lanes.served(lane, None);
         order.push(lane);
     }
@@ -241,7 +249,7 @@ fn a_destination_that_fails_is_tried_however_many_are_unknown() {
     }
     let mut tried = 0;
     while let Some((lane, items)) = next_turn(&mut lanes, 2_000) {
-        lanes.add_claimed(lane, items);
+        lanes.add_claimed(lane, items, at(0));
         lanes.served(lane, None);
         tried += usize::from(lane == 1);
     }
@@ -256,7 +264,7 @@ fn a_lane_whose_window_is_full_waits_for_a_settlement_of_its_own() {
         add(&mut lanes, id, 0);
         answer(&mut lanes, id, 0);
         assert_eq!(next_turn(&mut lanes, 0).map(|(lane, _)| lane), Some(id));
-        lanes.add_claimed(id, 2_000);
+        lanes.add_claimed(id, 2_000, at(0));
         lanes.served(id, Some(at(0)));
     }
     let by_evidence = ClaimRequest { probe_window: Some(1_000), ..request(0) };
@@ -300,7 +308,7 @@ fn lanes_of_two_tenants() -> (Lanes, ClaimRequest) {
 fn a_probe_costs_the_other_tenants_nothing() {
     let (mut lanes, request) = lanes_of_two_tenants();
     for (id, items) in [(1, 1_000), (2, 1), (3, 10)] {
-        lanes.add_claimed(id, items);
+        lanes.add_claimed(id, items, at(0));
         lanes.served(id, Some(at(0)));
         assert!(lanes.next(&request).is_some(), "it is sorted again");
     }
@@ -311,7 +319,7 @@ fn a_probe_costs_the_other_tenants_nothing() {
 #[test]
 fn a_lane_that_was_not_looked_through_lets_the_next_tenant_go_on() {
     let (mut lanes, request) = lanes_of_two_tenants();
-    lanes.add_claimed(2, 1);
+    lanes.add_claimed(2, 1, at(0));
     let turns: Vec<LaneId> = (0..4)
         .map(|_| {
             let id = next(&mut lanes, &request).unwrap();

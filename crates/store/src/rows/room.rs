@@ -109,8 +109,9 @@ impl ClaimRequest {
         let LaneLoad { deliveries, weight } = lane.load;
         match lane.standing {
             Standing::Proven { window } => deliveries >= window || weight >= self.lane_window,
-            // The next probe waits for the answer to the last one.
-            Standing::Unproven | Standing::Failing { .. } => weight > 0,
+            // The next ones wait for the answers to the last.
+            Standing::Unproven => weight > 0,
+            Standing::Failing { at_a_time, .. } => deliveries >= at_a_time,
         }
     }
 
@@ -137,7 +138,7 @@ impl ClaimRequest {
                 let taken = PROBE_SHIFTS * total.probes() / share;
                 (PROBE_ITEMS >> taken).max(1)
             }
-            Standing::Failing { closed_until } => {
+            Standing::Failing { closed_until, .. } => {
                 let has_room = total.failing < probe_window / 4 && total.probes() < probe_window;
                 usize::from(closed_until <= self.now && has_room)
             }

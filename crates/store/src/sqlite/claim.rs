@@ -91,7 +91,7 @@ impl Transaction<'_> {
                 }
                 Taken::Leased(chunk, of_chunk) => {
                     load.add(of_chunk);
-                    self.state.lanes.add_claimed(lane, of_chunk.items);
+                    self.state.lanes.add_claimed(lane, of_chunk.items, now);
                     self.state.lanes.add_bytes(lane, chunk.id, (of_chunk.items, of_chunk.bytes));
                     self.state.lanes.served(lane, next_due);
                     chunks.push(*chunk);

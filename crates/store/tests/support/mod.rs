@@ -61,6 +61,7 @@ pub(crate) fn delivered(chunk: &Chunk) -> Settlement {
         at: store::conformance::at(7),
         groups: vec![group],
         places: 0,
+        latency: None,
         fallbacks: Vec::new(),
     }
 }

@@ -263,7 +263,7 @@ impl Caller<'_> {
         };
         let (chunk, epoch) = (chunk.id, chunk.epoch);
         let groups = vec![group];
-        Some(Settlement { chunk, epoch, at: at(now), groups, places: 0, fallbacks })
+        Some(Settlement { chunk, epoch, at: at(now), groups, places: 0, latency: None, fallbacks })
     }
 
     pub(super) fn cancel_one(&mut self, engine: usize) -> Option<Call> {

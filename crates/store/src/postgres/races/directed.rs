@@ -207,7 +207,8 @@ async fn one_that_is_requeued_while_it_is_cancelled_can_be_read() {
     };
     let (chunk, epoch, groups) = (chunk.id, chunk.epoch, vec![group]);
     let fallbacks = Vec::new();
-    let settlement = Settlement { chunk, epoch, at: at(0), groups, places: 0, fallbacks };
+    let settlement =
+        Settlement { chunk, epoch, at: at(0), groups, places: 0, latency: None, fallbacks };
     schedule.through(one.run(settle::SettleChunks(vec![settlement]))).await.unwrap();
 
     let answer = Box::pin(async move {

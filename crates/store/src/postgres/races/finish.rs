@@ -399,5 +399,5 @@ fn delivered(chunk: &Chunk, now: i64) -> Settlement {
         indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
     };
     let (epoch, groups, fallbacks) = (chunk.epoch, vec![group], Vec::new());
-    Settlement { chunk: chunk.id, epoch, at: at(now), groups, places: 0, fallbacks }
+    Settlement { chunk: chunk.id, epoch, at: at(now), groups, places: 0, latency: None, fallbacks }
 }

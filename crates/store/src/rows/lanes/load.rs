@@ -15,8 +15,9 @@ const AHEAD_MAX: i64 = 8_000;
 // === impl Lanes ===
 
 impl Lanes {
-    /// A chunk of `items` deliveries was claimed.
-    pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize) {
+    /// A chunk of `items` deliveries was claimed at `now`.
+    pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize, now: Timestamp) {
+        self.evidence.note_probe(id, now);
         self.add_load(id, LaneLoad { deliveries: items, weight: items + limits::CHUNK_WEIGHT });
         let Some(work) = self.work.get(&id) else { return };
         // Probes have no turns among those of tenants.

@@ -109,10 +109,10 @@ impl Lanes {
         let readiness = match lane.standing {
             _ if request.is_full(lane) => LaneReadiness::Full,
             Standing::Proven { .. } => LaneReadiness::Ready,
-            Standing::Failing { closed_until } if request.now < closed_until => {
+            Standing::Failing { closed_until, .. } if request.now < closed_until => {
                 return self.wait(id, closed_until);
             }
-            Standing::Failing { closed_until } => {
+            Standing::Failing { closed_until, .. } => {
                 LaneReadiness::Probe(probe(true, closed_until.millis()))
             }
             Standing::Unproven => LaneReadiness::Probe(probe(false, -lane.due_at.millis())),
