@@ -4,6 +4,7 @@
 
 mod chunk;
 mod fence;
+mod homes;
 mod lane_gates;
 mod lane_quotas;
 mod open_channels;
@@ -21,6 +22,8 @@ use tokio::task::JoinSet;
 
 use crate::Channels;
 use crate::report::Reported;
+pub use homes::Homes;
+use homes::{Arrived, Origin, Seat};
 use lane_gates::LaneGates;
 pub use lane_quotas::LaneQuotas;
 use open_channels::OpenChannels;
@@ -46,8 +49,8 @@ pub struct Deliver {
     pub clock: Clock,
     /// Seeds this thread's generators.
     pub seed: u64,
-    /// Sender threads of the process, this one included.
-    pub threads: usize,
+    /// The sender threads of the process, this one included.
+    pub homes: Arc<Homes>,
 }
 
 /// The parts of a sender thread that all its chunks share.
@@ -61,7 +64,7 @@ struct SenderThread {
     pauses: watch::Receiver<Arc<Pauses>>,
     worker_deadline: WorkerDeadline,
     clock: Clock,
-    threads: usize,
+    homes: Arc<Homes>,
 }
 
 /// Chunks taken from the queue at once: one, so that the threads share what is there.
@@ -78,9 +81,14 @@ impl Deliver {
     pub async fn run(self) -> Result<(), ChannelError> {
         let (queue, mut channels) = (Arc::clone(&self.queue), self.channels.clone());
         let thread = Rc::new(self.open()?);
+        let mut seat = thread.homes.sit();
         let mut chunks = JoinSet::new();
         loop {
             let messages = tokio::select! {
+                arrived = seat.receive() => {
+                    thread.take(&seat, arrived, &mut chunks);
+                    continue;
+                }
                 // Chunks of every priority are taken: the gates bound what is sent, and urgent ones are received first.
                 messages = queue.receive(Priority::Bulk, RECEIVE_CHUNKS) => messages,
                 Some(ended) = chunks.join_next() => { log_panic(ended); continue }
@@ -96,8 +104,11 @@ impl Deliver {
                 break;
             }
             for message in messages {
-                chunks.spawn_local(chunk::deliver(Rc::clone(&thread), message));
+                thread.take(&seat, Arrived { message, from: Origin::Queue }, &mut chunks);
             }
+        }
+        for message in seat.leave() {
+            chunks.spawn_local(chunk::deliver(Rc::clone(&thread), message));
         }
         while let Some(ended) = chunks.join_next().await {
             log_panic(ended);
@@ -117,8 +128,20 @@ impl Deliver {
             stopping: self.stopping,
             worker_deadline: self.worker_deadline,
             clock: self.clock,
-            threads: self.threads,
+            homes: self.homes,
         })
+    }
+}
+
+// === impl SenderThread ===
+
+impl SenderThread {
+    /// Sends a chunk, unless another thread is to do it.
+    fn take(self: &Rc<Self>, seat: &Seat, arrived: Arrived, chunks: &mut JoinSet<()>) {
+        let limit = chunk::learned_limit(self, &arrived.message.item);
+        if let Some(message) = seat.keep(arrived, limit.unwrap_or(usize::MAX)) {
+            chunks.spawn_local(chunk::deliver(Rc::clone(self), message));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use feed::Feed;
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
-use pipeline::{Collect, Deliver, Dispatch, Metrics, Settle, report};
+use pipeline::{Collect, Deliver, Dispatch, Homes, Metrics, Settle, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, StoreError};
 use tokio::net::TcpListener;
@@ -215,7 +215,7 @@ impl Stages {
             quotas: Arc::default(),
             clock: parts.clock,
             seed: parts.random.u64(..),
-            threads: parts.config.delivery.threads(),
+            homes: Homes::new(parts.config.delivery.threads()),
         };
         self.senders = Senders::start(&deliver)?;
         // It holds a sender of reports: settle ends when the last one is gone, and the threads have theirs.

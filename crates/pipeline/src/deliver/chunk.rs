@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::SenderThread;
 use super::fence::{ChunkFence, FencedReports};
+use super::homes::Homes;
 use super::lane_gates::{Bounds, LaneGate};
 use crate::report::Reported;
 
@@ -31,9 +32,14 @@ pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk
     let Message { item: chunk, receipt } = message;
     let lane = &chunk.envelope.lane;
     if let Some(opened) = thread.channels.get(&lane.channel) {
-        let lane_gate = thread.lane_gates.get(lane, Bounds::of(&*opened.channel));
-        let quota = lane_gate.quota.clone();
-        let places = Places { gate: lane_gate.gate.clone(), threads: thread.threads, quota };
+        let bounds = Bounds::of(&*opened.channel);
+        let lane_gate = thread.lane_gates.get(lane, bounds);
+        let places = Places {
+            gate: lane_gate.gate.clone(),
+            is_learned: bounds.is_learned(),
+            homes: Arc::clone(&thread.homes),
+            quota: lane_gate.quota.clone(),
+        };
         let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
         let sender = opened.sender.as_ref();
         let run = ChunkRun { thread: &thread, sender, lane_gate: &lane_gate, reporter: &reporter };
@@ -47,6 +53,13 @@ pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk
     let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
     // This chunk may have been the last on a channel that was replaced.
     thread.channels.close_retired().await;
+}
+
+/// The limit of the chunk's destination on this thread, if it is learned.
+pub(super) fn learned_limit(thread: &SenderThread, chunk: &Chunk) -> Option<usize> {
+    let lane = &chunk.envelope.lane;
+    let bounds = Bounds::of(&*thread.channels.get(&lane.channel)?.channel);
+    bounds.is_learned().then(|| thread.lane_gates.get(lane, bounds).gate.limit())
 }
 
 /// One run of a chunk: its thread, its sender, its gate and its reporter.
@@ -72,8 +85,9 @@ struct Reporter {
 #[derive(Debug)]
 struct Places {
     gate: Gate,
-    /// Each has a gate of its own, with about as many places.
-    threads: usize,
+    is_learned: bool,
+    /// Each thread has a gate of its own, with about as many places.
+    homes: Arc<Homes>,
     quota: Option<Arc<LaneQuota>>,
 }
 
@@ -159,7 +173,8 @@ async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
 impl Places {
     /// No more than the quota lets through before the rest of a chunk goes back to the store.
     fn count(&self) -> usize {
-        let of_gates = self.gate.limit().saturating_mul(self.threads);
+        let limit = self.gate.limit();
+        let of_gates = limit.saturating_mul(self.homes.threads_at(limit, self.is_learned));
         let of_quota = |lane: &Arc<LaneQuota>| lane.quota.within(WAIT_MAX);
         self.quota.as_ref().map_or(of_gates, |lane| of_gates.min(of_quota(lane)))
     }

@@ -115,6 +115,11 @@ impl Bounds {
             per_minute: channel.messages_per_minute(),
         }
     }
+
+    /// Whether the limit is learned.
+    pub(super) fn is_learned(self) -> bool {
+        self.concurrency == Concurrency::Auto
+    }
 }
 
 // === impl LimitKey ===

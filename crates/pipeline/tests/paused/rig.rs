@@ -9,7 +9,7 @@ use notification::{
     Account, ByteString, Bytes, Chunk, Content, Draft, Envelope, Guarantee, Lane, Name,
     NotificationId, Priority, State, Ticket, Timestamp, limits,
 };
-use pipeline::{Channels, Collect, Deliver, Dispatch, Metrics, RetryPolicy, Settle, report};
+use pipeline::{Channels, Collect, Deliver, Dispatch, Homes, Metrics, RetryPolicy, Settle, report};
 use queue::Publish;
 use store::{Admission, ClaimRequest, Claims, Ingest as _, Memory, ReadStore as _};
 use tokio::sync::watch;
@@ -167,7 +167,7 @@ impl Rig {
             quotas: Arc::default(),
             clock: self.clock,
             seed: 1,
-            threads: 1,
+            homes: Homes::new(1),
         };
         let settle = Settle {
             store: Arc::clone(&self.store) as _,
