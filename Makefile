@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Dependencies are reused between clones when the build goes to a shared place; override as you like.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
-.PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults setup setup-servers
+.PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults wire-test setup setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
@@ -46,6 +46,10 @@ race-test: setup setup-servers
 ## race-faults: plants known faults one at a time, and expects the interleavings to find each
 race-faults: setup setup-servers
 	scripts/race-faults.sh
+
+## wire-test: 200,000 seeded scripts of an HTTP/2 server that does whatever it may (make test plays 2,000)
+wire-test: setup
+	BELFRY_WIRE_SCRIPTS=200000 $(CARGO) test --release --locked -p net --lib hostile
 
 ## docs: the generated pages
 docs: setup

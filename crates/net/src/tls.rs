@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     AlertDescription, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -186,11 +186,11 @@ pub fn client_trusting(
 ///
 /// # Errors
 /// When the handshake fails; [`explain`] says why.
-pub async fn shake_hands(
+pub async fn shake_hands<Stream: AsyncRead + AsyncWrite + Unpin>(
     config: &Arc<ClientConfig>,
     host: &Host,
-    stream: TcpStream,
-) -> io::Result<TlsStream<TcpStream>> {
+    stream: Stream,
+) -> io::Result<TlsStream<Stream>> {
     let name = match host {
         Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
         Host::Address(address) => ServerName::from(*address),

@@ -10,8 +10,22 @@
 //! A connection never leaves its thread, and its frames are written many at a time. A quiet one is sent a ping; one that answers
 //! pings and no requests is replaced.
 
+mod answer;
 mod connection;
+mod driver;
+mod frames;
+#[cfg(test)]
+mod hostile_tests;
+mod hpack;
+mod inbound;
+#[cfg(test)]
+mod judge_tests;
+mod outbox;
 mod pool;
+mod session;
+mod streams;
+#[cfg(test)]
+mod testing;
 mod waiting;
 
 pub use connection::{Dial, Priming};

@@ -15,7 +15,8 @@ use notification::Priority;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::connection::{Connection, ConnectionEnding, Dial, Http2ConnectError, NoReply, Wire};
+use super::answer::NoReply;
+use super::connection::{Connection, Dial, Http2ConnectError, TlsWire};
 use super::waiting::{Queue, StreamWaiters};
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::guard::Forbidden;
@@ -111,7 +112,7 @@ impl Pool {
             permit.begin().await.map_err(Unsent::Withheld)?;
             // The connection's task writes the request in the same turn of the thread.
             let sent_at = self.shared.clock.monotonic();
-            match stream.connection.exchange(request, payload.clone()).await {
+            match stream.connection.exchange(&request, payload.clone()).await {
                 Ok(mut reply) => {
                     reply.timing = Timing {
                         waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
@@ -223,7 +224,7 @@ impl Pool {
 async fn live(shared: Rc<PoolState>) {
     let connected = shared.connect().await;
     shared.connecting.take();
-    let Some((connection, mut wire)) = connected else { return };
+    let Some((connection, wire)) = connected else { return };
     // Not held here: the connection closes gracefully when the pool and its last stream have dropped it.
     let connection = {
         let connection = Rc::new(connection);
@@ -232,24 +233,27 @@ async fn live(shared: Rc<PoolState>) {
         weak
     };
     shared.wake();
-    // What came may have been SETTINGS that grant more streams.
-    let ending = wire.run(|| shared.wake()).await;
-    shared.leave(&connection);
-    if ending == ConnectionEnding::Idle {
-        wire.close().await;
-    }
+    wire.run(|| {
+        // It goes away, or its streams have run out: what is under way goes on.
+        if !connection.upgrade().is_some_and(|connection| connection.takes_requests()) {
+            shared.leave(&connection);
+        }
+        // What came may have been SETTINGS that grant more streams, and what left may have made room.
+        shared.wake();
+    })
+    .await;
 }
 
 // === impl PoolState ===
 
 impl PoolState {
     /// Connects, again and again while a request waits.
-    async fn connect(&self) -> Option<(Connection, Wire)> {
+    async fn connect(&self) -> Option<(Connection, TlsWire)> {
         while self.waiting.is_any() {
             if let Some(at) = self.dial_at.get() {
                 tokio::time::sleep_until(at).await;
             }
-            match self.dial.connect().await {
+            match self.dial.connect(self.clock).await {
                 Ok(connected) => {
                     self.failures.set(0);
                     self.dial_at.set(None);

@@ -1,0 +1,234 @@
+//! What comes back for a request: the head of its answer, checked, then its body, or why there is none.
+
+use flow::Timing;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::hpack::FIELD_BYTES;
+use crate::ANSWER_BYTES;
+use crate::exchange::Reply;
+
+/// The size of a list of header fields that is still read, bytes, each with [`FIELD_BYTES`] more. The peer is told so.
+pub(super) const HEADER_LIST_BYTES_MAX: usize = 16 * 1024;
+/// Fields that only HTTP/1.1 has (RFC 9113, section 8.2.2).
+const OF_CONNECTIONS: [&[u8]; 5] =
+    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+
+/// Why a try over one stream has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoReply {
+    /// The server certainly did not process the request; `leave` says that the connection takes no more.
+    NotProcessed {
+        /// Whether the connection is of no more use.
+        leave: bool,
+    },
+    /// The server wants it over HTTP/1.1, and did not process it (RFC 9113, section 7).
+    Http11Required,
+    /// It may have processed it.
+    Lost(String),
+}
+
+/// An answer whose head has come.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) reply: Reply,
+    /// Bytes of the body that have come.
+    bytes: usize,
+    /// Bytes that it was said to have.
+    announced: Option<usize>,
+}
+
+/// A list of header fields, as it is read.
+#[derive(Debug, Default)]
+pub(super) struct FieldList {
+    status: Option<u16>,
+    headers: HeaderMap,
+    bytes: usize,
+    fault: Option<&'static str>,
+}
+
+/// What a list of fields is.
+#[derive(Debug)]
+pub(super) enum FieldsOf {
+    /// A head in front of the answer's own, as of 100 Continue.
+    Interim,
+    Answer(Answer),
+}
+
+// === impl FieldList ===
+
+impl FieldList {
+    /// Adds a field. What is behind a fault is not kept.
+    pub(super) fn add(&mut self, name: &[u8], value: &[u8]) {
+        self.bytes += name.len() + value.len() + FIELD_BYTES;
+        if self.bytes > HEADER_LIST_BYTES_MAX {
+            self.fault = Some("its header fields are too large");
+        }
+        if self.fault.is_none() {
+            self.fault = self.keep(name, value).err();
+        }
+    }
+
+    fn keep(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        if name == b":status" {
+            if self.status.is_some() || !self.headers.is_empty() {
+                return Err("its status is not in front, or comes twice");
+            }
+            self.status = Some(status(value).ok_or("its status is no number of three digits")?);
+            return Ok(());
+        }
+        if OF_CONNECTIONS.contains(&name) || name.iter().any(u8::is_ascii_uppercase) {
+            return Err("it has a header field that HTTP/2 does not");
+        }
+        // A colon is no part of a name, so this refuses other pseudo-header fields as well.
+        let name = HeaderName::from_bytes(name).map_err(|_| "a header field's name is not one")?;
+        let value =
+            HeaderValue::from_bytes(value).map_err(|_| "a header field's value is not one")?;
+        self.headers.try_append(name, value).map_err(|_| "it has too many header fields")?;
+        Ok(())
+    }
+
+    /// Judges them as the head of an answer; `is_last` where no body follows.
+    pub(super) fn into_head(self, is_last: bool) -> Result<FieldsOf, &'static str> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let status = self.status.ok_or("it has no status")?;
+        // A change of protocol is not for HTTP/2 (section 8.6).
+        if status < 200 && (is_last || status == 101) {
+            return Err("it ends before its status is final");
+        }
+        if status < 200 {
+            return Ok(FieldsOf::Interim);
+        }
+        let announced = content_length(&self.headers)?;
+        let may_lack = matches!(status, 204 | 304);
+        if is_last && !may_lack && announced.is_some_and(|bytes| bytes > 0) {
+            return Err("its body is missing");
+        }
+        let (headers, body, timing) = (self.headers, Vec::new(), Timing::default());
+        let reply = Reply { status, headers, body, timing };
+        Ok(FieldsOf::Answer(Answer { reply, bytes: 0, announced }))
+    }
+}
+
+/// The status codes that three digits can have.
+fn status(value: &[u8]) -> Option<u16> {
+    let digits = value.iter().all(u8::is_ascii_digit) && value.len() == 3;
+    let status = std::str::from_utf8(value).ok()?.parse().ok()?;
+    (digits && status >= 100).then_some(status)
+}
+
+fn content_length(headers: &HeaderMap) -> Result<Option<usize>, &'static str> {
+    const WRONG: &str = "its content-length is not one number";
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let (Some(length), None) = (lengths.next(), lengths.next()) else {
+        return if headers.contains_key(CONTENT_LENGTH) { Err(WRONG) } else { Ok(None) };
+    };
+    let digits = length.as_bytes().iter().all(u8::is_ascii_digit);
+    let length = length.to_str().ok().filter(|_| digits).and_then(|text| text.parse().ok());
+    length.map(Some).ok_or(WRONG)
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Adds a piece of the body, and keeps it unless the answer is an acceptance. Says whether more is of use: the status
+    /// decides nearly all, so a body that is longer than it was said to be, or than [`ANSWER_BYTES`], is cut.
+    pub(super) fn add(&mut self, piece: &[u8]) -> bool {
+        let room = ANSWER_BYTES.saturating_sub(self.bytes);
+        self.bytes += piece.len();
+        if !(200..300).contains(&self.reply.status) {
+            self.reply.body.extend_from_slice(piece.get(..room).unwrap_or(piece));
+        }
+        self.bytes < ANSWER_BYTES && self.announced.is_none_or(|announced| self.bytes <= announced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(fields: &[(&str, &str)], is_last: bool) -> Result<FieldsOf, &'static str> {
+        let mut list = FieldList::default();
+        for (name, value) in fields {
+            list.add(name.as_bytes(), value.as_bytes());
+        }
+        list.into_head(is_last)
+    }
+
+    #[test]
+    fn a_head_is_an_answer_or_in_front_of_one() {
+        for status in ["200", "204", "304", "410", "599", "999"] {
+            let length = if status == "200" { "0" } else { "5" };
+            let fields = [(":status", status), ("content-length", length), ("x", "y"), ("x", "z")];
+            let Ok(FieldsOf::Answer(answer)) =
+                head(&fields, matches!(status, "200" | "204" | "304"))
+            else {
+                panic!("{status}");
+            };
+            assert_eq!(answer.reply.status.to_string(), status);
+            assert_eq!(answer.reply.headers.get_all("x").iter().count(), 2);
+        }
+        for status in ["100", "103", "199"] {
+            assert!(matches!(head(&[(":status", status)], false), Ok(FieldsOf::Interim)));
+        }
+    }
+
+    #[test]
+    fn a_malformed_head_is_refused_by_its_fault() {
+        let refused = |fields: &[(&str, &str)], is_last: bool, expect: &str| {
+            assert_eq!(head(fields, is_last).err(), Some(expect), "{fields:?}");
+        };
+        let ok = (":status", "200");
+        refused(&[], true, "it has no status");
+        refused(&[("x", "y")], true, "it has no status");
+        refused(&[ok, ok], true, "its status is not in front, or comes twice");
+        refused(&[("x", "y"), ok], true, "its status is not in front, or comes twice");
+        for status in ["", "20", "2000", "+20", "099", "2 0", "ab1"] {
+            refused(&[(":status", status)], true, "its status is no number of three digits");
+        }
+        refused(&[(":status", "100")], true, "it ends before its status is final");
+        refused(&[(":status", "101")], false, "it ends before its status is final");
+        for name in ["connection", "transfer-encoding", "upgrade", "keep-alive", "X-Upper"] {
+            refused(&[ok, (name, "x")], true, "it has a header field that HTTP/2 does not");
+        }
+        for name in [":path", ":method", "", "a b", "a:"] {
+            refused(&[ok, (name, "x")], true, "a header field's name is not one");
+        }
+        refused(&[ok, ("a", "x\ny")], true, "a header field's value is not one");
+        refused(&[ok, ("a", "x\0y")], true, "a header field's value is not one");
+        for length in ["", "-1", "+1", "1,1", "99999999999999999999999"] {
+            refused(
+                &[ok, ("content-length", length)],
+                false,
+                "its content-length is not one number",
+            );
+        }
+        let twice = [ok, ("content-length", "1"), ("content-length", "1")];
+        refused(&twice, false, "its content-length is not one number");
+        refused(&[ok, ("content-length", "1")], true, "its body is missing");
+        let large = "x".repeat(HEADER_LIST_BYTES_MAX);
+        refused(&[ok, ("a", &large)], true, "its header fields are too large");
+        let many: Vec<_> = std::iter::once(ok).chain(std::iter::repeat_n(("a", ""), 500)).collect();
+        refused(&many, true, "its header fields are too large");
+    }
+
+    #[test]
+    fn a_body_is_kept_up_to_a_bound_and_not_of_an_acceptance() {
+        let answer = |status, length| {
+            let fields = [(":status", status), ("content-length", length)];
+            let Ok(FieldsOf::Answer(answer)) = head(&fields, false) else { panic!("{length}") };
+            answer
+        };
+        let mut refusal = answer("400", "3");
+        assert!(refusal.add(b"ab") && refusal.add(b"c") && !refusal.add(b"d"));
+        assert_eq!(refusal.reply.body, b"abcd");
+        let mut acceptance = answer("200", "3");
+        assert!(acceptance.add(b"abc"));
+        assert_eq!(acceptance.reply.body, b"");
+        let mut huge = answer("400", "1000000");
+        assert!(huge.add(&[b'x'; ANSWER_BYTES - 1]) && !huge.add(b"xyz"));
+        assert_eq!(huge.reply.body.len(), ANSWER_BYTES);
+    }
+}

@@ -1,0 +1,227 @@
+//! The task that moves a connection: it reads, watches the time, and writes what was asked for since its last turn in as few pieces
+//! as possible. Requests do not wait for it, and have no task of their own.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::Clock;
+use http::Request;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::Sleep;
+
+use super::answer::NoReply;
+use super::session::Session;
+use crate::tls;
+
+/// Bytes that are read at a time: a full record of TLS.
+const READ_BYTES: usize = 16 * 1024;
+/// Reads in a turn; then other tasks have theirs.
+const READS_PER_TURN: usize = 16;
+/// How long a connection may take to say its last words.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// The state of a connection, as the requests on it and its [`Wire`] share it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) session: RefCell<Session>,
+    /// Streams that were given out, begun or not.
+    pub(super) in_flight: Cell<usize>,
+    /// Wakes the wire.
+    waker: RefCell<Option<Waker>>,
+}
+
+/// The socket of a connection, and what moves it.
+#[derive(Debug)]
+pub(super) struct Wire<Socket> {
+    provider: &'static str,
+    socket: Socket,
+    link: Rc<Link>,
+    clock: Clock,
+    timer: Pin<Box<Sleep>>,
+    input: Box<[u8]>,
+    /// Whether something that was written may not have left.
+    is_unflushed: bool,
+    /// Whether a write has failed: it is not known how much of it has left, so nothing may follow.
+    is_broken: bool,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Begins a request, and gives the number of its stream. It leaves in the same turn of the thread.
+    ///
+    /// # Errors
+    /// When it cannot be begun here: nothing of it is written.
+    pub(super) fn send(&self, request: &Request<()>, payload: Bytes) -> Result<u32, NoReply> {
+        let stream = self.session.borrow_mut().send(request, payload)?;
+        self.wake();
+        Ok(stream)
+    }
+
+    /// Gives a request up.
+    pub(super) fn cancel(&self, stream: u32) {
+        self.session.borrow_mut().cancel(stream);
+        self.wake();
+    }
+
+    /// Ends the connection with the last request on it.
+    pub(super) fn finish(&self) {
+        self.session.borrow_mut().finish();
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // Until its next turn once is enough.
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+// === impl Wire ===
+
+impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
+    /// A connection over `socket`, on which nothing was said yet.
+    pub(super) fn new(provider: &'static str, socket: Socket, clock: Clock) -> Self {
+        let mut session = Session::new(clock.monotonic());
+        let timer = Box::pin(tokio::time::sleep_until(session.wake_at()));
+        let (session, in_flight, waker) = (RefCell::new(session), Cell::new(0), RefCell::default());
+        let link = Rc::new(Link { session, in_flight, waker });
+        let input = vec![0; READ_BYTES].into_boxed_slice();
+        Self { provider, socket, link, clock, timer, input, is_unflushed: false, is_broken: false }
+    }
+
+    pub(super) fn link(&self) -> Rc<Link> {
+        Rc::clone(&self.link)
+    }
+
+    /// Waits until the peer has answered.
+    ///
+    /// # Errors
+    /// When the connection ends instead; in words.
+    pub(super) async fn greet(&mut self) -> Result<(), String> {
+        poll_fn(|context| {
+            let is_over = self.poll_turn(context).is_ready();
+            let session = self.link.session.borrow();
+            match session.ending() {
+                Some(ending) if is_over => Poll::Ready(Err(ending.words.clone())),
+                _ if session.is_ready() => Poll::Ready(Ok(())),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Moves the connection until it ends, and closes it. `progressed` is called whenever it has moved on.
+    pub(super) async fn run(mut self, progressed: impl Fn()) {
+        poll_fn(|context| {
+            let is_over = self.poll_turn(context);
+            progressed();
+            is_over
+        })
+        .await;
+        let provider = self.provider;
+        if let Some(ending) = self.link.session.borrow().ending() {
+            if ending.is_silence {
+                tracing::warn!(provider, "a connection fell silent: it is replaced");
+            } else {
+                tracing::debug!(provider, why = ending.words, "connection ended");
+            }
+        }
+        if self.is_broken {
+            return;
+        }
+        // A peer that does not read is not waited for.
+        if let Ok(Err(error)) = tokio::time::timeout(CLOSE_WITHIN, self.close()).await {
+            tracing::debug!(provider, %error, "a connection could not be closed in order");
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.poll_write(context)).await?;
+        self.socket.shutdown().await
+    }
+
+    /// One turn. Ready when the connection has ended, but for its last words.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.link.waker.replace(Some(context.waker().clone()));
+        self.read(context);
+        self.watch_time(context);
+        if let Poll::Ready(Err(error)) = self.poll_write(context) {
+            self.is_broken = true;
+            // What it said before says more than the failure: which streams it will not process.
+            self.read(context);
+            self.link.session.borrow_mut().end(&tls::explain(&error));
+        }
+        if self.link.session.borrow().ending().is_some() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn read(&mut self, context: &mut Context<'_>) {
+        let mut session = self.link.session.borrow_mut();
+        let now = self.clock.monotonic();
+        for _ in 0..READS_PER_TURN {
+            if session.ending().is_some() {
+                return;
+            }
+            let mut input = ReadBuf::new(&mut self.input);
+            match Pin::new(&mut self.socket).poll_read(context, &mut input) {
+                Poll::Pending => return,
+                Poll::Ready(Err(error)) => session.end(&tls::explain(&error)),
+                Poll::Ready(Ok(())) if input.filled().is_empty() => {
+                    session.end("the server closed the connection");
+                }
+                Poll::Ready(Ok(())) => session.receive(input.filled(), now),
+            }
+        }
+        context.waker().wake_by_ref();
+    }
+
+    fn watch_time(&mut self, context: &mut Context<'_>) {
+        let mut session = self.link.session.borrow_mut();
+        let wake_at = session.wake_at();
+        // What is due later than the timer has time until then.
+        if wake_at < self.timer.deadline() {
+            self.timer.as_mut().reset(wake_at);
+        }
+        while session.ending().is_none() && self.timer.as_mut().poll(context).is_ready() {
+            session.on_time(self.clock.monotonic(), self.link.in_flight.get() > 0);
+            self.timer.as_mut().reset(session.wake_at());
+        }
+    }
+
+    /// Writes what waits. Ready when all of it has left.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut session = self.link.session.borrow_mut();
+        loop {
+            let piece = session.offer();
+            if piece.is_empty() {
+                break;
+            }
+            self.is_unflushed = true;
+            match Pin::new(&mut self.socket).poll_write(context, piece) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(bytes)) => session.out.took(bytes),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.is_unflushed {
+            ready!(Pin::new(&mut self.socket).poll_flush(context))?;
+            self.is_unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<Socket> Drop for Wire<Socket> {
+    /// Whoever still waits would wait in vain.
+    fn drop(&mut self) {
+        self.link.session.borrow_mut().end("the connection was given up");
+    }
+}

@@ -1,0 +1,166 @@
+//! Header blocks to fields.
+
+use std::collections::VecDeque;
+
+use super::static_table::{DYNAMIC_INDEX, STATIC_TABLE};
+use super::{FIELD_BYTES, TABLE_BYTES, huffman};
+
+/// Reads the header blocks of one direction of a connection, each of them, in their order: they share a table.
+#[derive(Debug)]
+pub(in crate::http2) struct Decoder {
+    /// The newest first, as they are counted.
+    table: VecDeque<Entry>,
+    /// What the entries cost.
+    bytes: usize,
+    /// What they may cost, as the peer chose; at most [`TABLE_BYTES`].
+    bytes_max: usize,
+    /// The literal that is read, kept for its memory.
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// A block cannot be read, and so none behind it: in words that name the fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http2) struct Undecodable(pub(in crate::http2) &'static str);
+
+#[derive(Debug)]
+struct Entry {
+    /// The name, and the value behind it.
+    text: Box<[u8]>,
+    name_bytes: usize,
+}
+
+/// The longest continuation of an integer, bits. Nothing here has 16 MiB.
+const INTEGER_BITS_MAX: u32 = 24;
+
+// === impl Decoder ===
+
+impl Decoder {
+    pub(in crate::http2) fn new() -> Self {
+        let (name, value) = (Vec::new(), Vec::new());
+        Self { table: VecDeque::new(), bytes: 0, bytes_max: TABLE_BYTES, name, value }
+    }
+
+    /// Reads a whole block, and hands each field's name and value to `take`. It allocates for what it puts into the table, and
+    /// else at most the longest literal.
+    pub(in crate::http2) fn decode(
+        &mut self,
+        mut block: &[u8],
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Undecodable> {
+        let mut is_first = true;
+        while let Some(first) = block.first().copied() {
+            if first & 0x80 != 0 {
+                let (name, value) = self.field(integer(&mut block, 7)?)?;
+                take(name, value);
+            } else if first & 0x40 != 0 {
+                self.literal(&mut block, 6)?;
+                take(&self.name, &self.value);
+                self.insert();
+            } else if first & 0x20 != 0 {
+                if !is_first {
+                    return Err(Undecodable("the table changes its size behind a field"));
+                }
+                self.resize(integer(&mut block, 5)?)?;
+                continue;
+            } else {
+                self.literal(&mut block, 4)?;
+                take(&self.name, &self.value);
+            }
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    /// Reads a field whose name may be in the table, and whose value is not.
+    fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<(), Undecodable> {
+        let mut name = std::mem::take(&mut self.name);
+        name.clear();
+        match integer(block, prefix_bits)? {
+            0 => string(block, &mut name)?,
+            index => name.extend_from_slice(self.field(index)?.0),
+        }
+        self.name = name;
+        self.value.clear();
+        string(block, &mut self.value)
+    }
+
+    fn field(&self, index: usize) -> Result<(&[u8], &[u8]), Undecodable> {
+        if let Some(place) = index.checked_sub(DYNAMIC_INDEX) {
+            let entry = self.table.get(place);
+            let field = entry.and_then(|entry| entry.text.split_at_checked(entry.name_bytes));
+            return field.ok_or(Undecodable("an index is behind the table"));
+        }
+        let field = index.checked_sub(1).and_then(|place| STATIC_TABLE.get(place));
+        let (name, value) = field.ok_or(Undecodable("an index is 0"))?;
+        Ok((name.as_bytes(), value.as_bytes()))
+    }
+
+    /// Puts the literal that was read into the table.
+    fn insert(&mut self) {
+        let cost = self.name.len() + self.value.len() + FIELD_BYTES;
+        // One that is larger than the table empties it, and is no error (RFC 7541, section 4.4).
+        self.make_room(cost);
+        if cost <= self.bytes_max {
+            let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
+            self.table.push_front(Entry { text, name_bytes: self.name.len() });
+            self.bytes += cost;
+        }
+    }
+
+    fn resize(&mut self, bytes_max: usize) -> Result<(), Undecodable> {
+        if bytes_max > TABLE_BYTES {
+            return Err(Undecodable("the table grows beyond what was granted"));
+        }
+        self.bytes_max = bytes_max;
+        self.make_room(0);
+        Ok(())
+    }
+
+    fn make_room(&mut self, cost: usize) {
+        while self.bytes + cost > self.bytes_max {
+            let Some(oldest) = self.table.pop_back() else { return };
+            self.bytes -= oldest.text.len() + FIELD_BYTES;
+        }
+    }
+}
+
+/// Reads an integer whose first byte has `prefix_bits` bits of it (RFC 7541, section 5.1).
+fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
+    const BROKEN_OFF: Undecodable = Undecodable("a block breaks off");
+    let mask = 0xff_u8 >> (8 - prefix_bits);
+    let (first, mut rest) = block.split_first().ok_or(BROKEN_OFF)?;
+    let mut value = usize::from(first & mask);
+    if value == usize::from(mask) {
+        let mut shift = 0;
+        loop {
+            let (byte, behind) = rest.split_first().ok_or(BROKEN_OFF)?;
+            rest = behind;
+            if shift > INTEGER_BITS_MAX - 7 {
+                return Err(Undecodable("an integer is too large"));
+            }
+            value += usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    *block = rest;
+    Ok(value)
+}
+
+/// Reads a string (RFC 7541, section 5.2) and appends it to `text`. One that is longer than what is there is not begun.
+fn string(block: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Undecodable> {
+    let is_coded = block.first().is_some_and(|first| first & 0x80 != 0);
+    let length = integer(block, 7)?;
+    let split = block.split_at_checked(length);
+    let (string, rest) = split.ok_or(Undecodable("a string is longer than its block"))?;
+    *block = rest;
+    if is_coded {
+        return huffman::decode(string, text)
+            .ok_or(Undecodable("a string's Huffman code is wrong"));
+    }
+    text.extend_from_slice(string);
+    Ok(())
+}

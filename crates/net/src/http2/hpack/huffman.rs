@@ -1,0 +1,150 @@
+//! The Huffman code of header fields (RFC 7541, section 5.2 and appendix B), from code to text. What this client sends is not coded:
+//! that would cost more time than its bytes save.
+//!
+//! The code is canonical: codes of one length follow each other in the order of their symbols, behind all that are shorter. So
+//! the lengths, and the symbols in the order of their codes, are the whole table.
+
+/// The codes of one length.
+struct Row {
+    bits: u32,
+    /// The first of them, followed by zeros.
+    start: u32,
+    /// The last of them, followed by ones.
+    last: u32,
+    /// The place of its first symbol in [`SYMBOLS`].
+    first: u32,
+}
+
+/// The end of a string, which no string contains, is the last code of the last row.
+const ROWS: &[Row] = &[
+    Row { bits: 5, start: 0x0000_0000, last: 0x4fff_ffff, first: 0 },
+    Row { bits: 6, start: 0x5000_0000, last: 0xb7ff_ffff, first: 10 },
+    Row { bits: 7, start: 0xb800_0000, last: 0xf7ff_ffff, first: 36 },
+    Row { bits: 8, start: 0xf800_0000, last: 0xfdff_ffff, first: 68 },
+    Row { bits: 10, start: 0xfe00_0000, last: 0xff3f_ffff, first: 74 },
+    Row { bits: 11, start: 0xff40_0000, last: 0xff9f_ffff, first: 79 },
+    Row { bits: 12, start: 0xffa0_0000, last: 0xffbf_ffff, first: 82 },
+    Row { bits: 13, start: 0xffc0_0000, last: 0xffef_ffff, first: 84 },
+    Row { bits: 14, start: 0xfff0_0000, last: 0xfff7_ffff, first: 90 },
+    Row { bits: 15, start: 0xfff8_0000, last: 0xfffd_ffff, first: 92 },
+    Row { bits: 19, start: 0xfffe_0000, last: 0xfffe_5fff, first: 95 },
+    Row { bits: 20, start: 0xfffe_6000, last: 0xfffe_dfff, first: 98 },
+    Row { bits: 21, start: 0xfffe_e000, last: 0xffff_47ff, first: 106 },
+    Row { bits: 22, start: 0xffff_4800, last: 0xffff_afff, first: 119 },
+    Row { bits: 23, start: 0xffff_b000, last: 0xffff_e9ff, first: 145 },
+    Row { bits: 24, start: 0xffff_ea00, last: 0xffff_f5ff, first: 174 },
+    Row { bits: 25, start: 0xffff_f600, last: 0xffff_f7ff, first: 186 },
+    Row { bits: 26, start: 0xffff_f800, last: 0xffff_fbbf, first: 190 },
+    Row { bits: 27, start: 0xffff_fbc0, last: 0xffff_fe1f, first: 205 },
+    Row { bits: 28, start: 0xffff_fe20, last: 0xffff_ffef, first: 224 },
+    Row { bits: 30, start: 0xffff_fff0, last: 0xffff_ffff, first: 253 },
+];
+
+/// Every byte, in the order of the codes.
+#[rustfmt::skip]
+const SYMBOLS: [u8; 256] = [
+    48, 49, 50, 97, 99, 101, 105, 111, 115, 116, 32, 37, 45, 46, 47, 51, 52, 53, 54, 55, 56, 57, 61,
+    65, 95, 98, 100, 102, 103, 104, 108, 109, 110, 112, 114, 117, 58, 66, 67, 68, 69, 70, 71, 72,
+    73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 89, 106, 107, 113, 118, 119, 120,
+    121, 122, 38, 42, 44, 59, 88, 90, 33, 34, 40, 41, 63, 39, 43, 124, 35, 62, 0, 36, 64, 91, 93,
+    126, 94, 125, 60, 96, 123, 92, 195, 208, 128, 130, 131, 162, 184, 194, 224, 226, 153, 161, 167,
+    172, 176, 177, 179, 209, 216, 217, 227, 229, 230, 129, 132, 133, 134, 136, 146, 154, 156, 160,
+    163, 164, 169, 170, 173, 178, 181, 185, 186, 187, 189, 190, 196, 198, 228, 232, 233, 1, 135,
+    137, 138, 139, 140, 141, 143, 147, 149, 150, 151, 152, 155, 157, 158, 165, 166, 168, 174, 175,
+    180, 182, 183, 188, 191, 197, 231, 239, 9, 142, 144, 145, 148, 159, 171, 206, 215, 225, 236,
+    237, 199, 207, 234, 235, 192, 193, 200, 201, 202, 205, 210, 213, 218, 219, 238, 240, 242, 243,
+    255, 203, 204, 211, 212, 214, 221, 222, 223, 241, 244, 245, 246, 247, 248, 250, 251, 252, 253,
+    254, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29,
+    30, 31, 127, 220, 249, 10, 13, 22,
+];
+
+/// Appends the text of `coded` to `text`; `None` when it is no code of one.
+pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
+    let mut coded = coded.iter();
+    // The next bits of the code, from the highest on, and how many there are.
+    let (mut bits, mut count) = (0_u64, 0_u32);
+    loop {
+        while count <= 56 {
+            let Some(byte) = coded.next() else { break };
+            bits |= u64::from(*byte) << (56 - count);
+            count += 8;
+        }
+        let window = u32::try_from(bits >> 32).ok()?;
+        let row = ROWS.iter().find(|row| window <= row.last)?;
+        if row.bits > count {
+            // The rest of the last byte: the beginning of the code that ends a string, all ones.
+            return (count < 8 && bits == !(u64::MAX >> count)).then_some(());
+        }
+        let place = row.first + ((window - row.start) >> (32 - row.bits));
+        text.push(*SYMBOLS.get(usize::try_from(place).ok()?)?);
+        bits <<= row.bits;
+        count -= row.bits;
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The code of `text`, by the same table.
+    pub(in crate::http2) fn encode(text: &[u8]) -> Vec<u8> {
+        let (mut coded, mut bits, mut count) = (Vec::new(), 0_u64, 0);
+        for byte in text {
+            let place = (0..).zip(SYMBOLS).find(|(_, symbol)| symbol == byte).unwrap().0;
+            let row = ROWS.iter().rev().find(|row| row.first <= place).unwrap();
+            let code = (row.start >> (32 - row.bits)) + (place - row.first);
+            (bits, count) = ((bits << row.bits) | u64::from(code), count + row.bits);
+            while count >= 8 {
+                count -= 8;
+                coded.push((bits >> count).to_le_bytes()[0]);
+            }
+        }
+        if count > 0 {
+            coded.push(((bits << (8 - count)) | (0xff >> count)).to_le_bytes()[0]);
+        }
+        coded
+    }
+
+    #[test]
+    fn the_table_is_complete_and_in_order() {
+        let mut seen = SYMBOLS.to_vec();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..=255).collect::<Vec<_>>());
+        let ends = ROWS.iter().skip(1).map(|row| row.first as usize).chain([257]);
+        let mut next = 0_u64;
+        for (row, end) in ROWS.iter().zip(ends) {
+            let symbols = SYMBOLS.get(row.first as usize..end.min(256)).unwrap();
+            assert!(symbols.is_sorted_by(|one, other| one < other), "{} bits", row.bits);
+            assert_eq!(u64::from(row.start), next, "{} bits", row.bits);
+            next += (end as u64 - u64::from(row.first)) << (32 - row.bits);
+            assert_eq!(u64::from(row.last) + 1, next, "{} bits", row.bits);
+        }
+        assert_eq!(next, 1 << 32);
+    }
+
+    #[test]
+    fn every_text_comes_back() {
+        for first in 0..=255_u8 {
+            for length in 0..20 {
+                let text: Vec<u8> =
+                    (0..length).map(|place: u8| first.wrapping_add(place * 7)).collect();
+                let mut back = Vec::new();
+                assert_eq!(decode(&encode(&text), &mut back), Some(()));
+                assert_eq!(back, text);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_code_is_refused() {
+        let refused = |coded: &[u8]| assert_eq!(decode(coded, &mut Vec::new()), None, "{coded:x?}");
+        refused(&[0xff]);
+        refused(&[0xff; 4]);
+        // `a` is 00011: padded with a zero, and with a whole byte of ones.
+        refused(&[0b0001_1110]);
+        refused(&[0b0001_1111, 0xff]);
+        let mut text = Vec::new();
+        assert_eq!(decode(&[0b0001_1111], &mut text), Some(()));
+        assert_eq!(text, b"a");
+    }
+}

@@ -1,0 +1,18 @@
+//! HPACK: header fields to bytes and back (RFC 7541). Each direction of a connection has a table of its own.
+
+mod decoder;
+mod encoder;
+mod huffman;
+mod static_table;
+#[cfg(test)]
+mod tests;
+
+pub(super) use decoder::Decoder;
+#[cfg(test)]
+use decoder::Undecodable;
+pub(super) use encoder::Encoder;
+
+/// Bytes of a table: what both sides begin with, and the most that either uses here.
+const TABLE_BYTES: usize = 4096;
+/// What a field costs a table beside its name and value, bytes (RFC 7541, section 4.1).
+pub(super) const FIELD_BYTES: usize = 32;

@@ -1,0 +1,304 @@
+//! The examples of RFC 7541, round trips, and blocks that are cut off or corrupted.
+
+use http::{HeaderName, HeaderValue, Request};
+
+use super::huffman::tests::encode as huffman;
+use super::{Decoder, Encoder, TABLE_BYTES, Undecodable};
+
+type Field = (String, String);
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Undecodable> {
+    let mut fields = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    decoder.decode(block, |name, value| fields.push((text(name), text(value))))?;
+    Ok(fields)
+}
+
+fn check(decoder: &mut Decoder, hex: &str, expect: &[(&str, &str)]) {
+    let expect: Vec<Field> =
+        expect.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    assert_eq!(read(decoder, &bytes(hex)).unwrap(), expect);
+}
+
+/// Appendix C.2: literals of each kind, and an index.
+#[test]
+fn the_standards_fields_are_read() {
+    let check = |hex, name, value| check(&mut Decoder::new(), hex, &[(name, value)]);
+    check(
+        "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
+        "custom-key",
+        "custom-header",
+    );
+    check("040c 2f73 616d 706c 652f 7061 7468", ":path", "/sample/path");
+    check("1008 7061 7373 776f 7264 0673 6563 7265 74", "password", "secret");
+    check("82", ":method", "GET");
+}
+
+/// Appendices C.3 and C.4: three requests over one connection, plain and coded.
+#[test]
+fn the_standards_requests_are_read() {
+    let plain = [
+        "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
+        "8286 84be 5808 6e6f 2d63 6163 6865",
+        "8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65",
+    ];
+    let coded = [
+        "8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff",
+        "8286 84be 5886 a8eb 1064 9cbf",
+        "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
+    ];
+    for blocks in [plain, coded] {
+        let mut decoder = Decoder::new();
+        let (method, authority) = ((":method", "GET"), (":authority", "www.example.com"));
+        let (http, root) = ((":scheme", "http"), (":path", "/"));
+        check(&mut decoder, blocks[0], &[method, http, root, authority]);
+        check(
+            &mut decoder,
+            blocks[1],
+            &[method, http, root, authority, ("cache-control", "no-cache")],
+        );
+        let (https, index) = ((":scheme", "https"), (":path", "/index.html"));
+        check(
+            &mut decoder,
+            blocks[2],
+            &[method, https, index, authority, ("custom-key", "custom-value")],
+        );
+    }
+}
+
+/// Appendices C.5 and C.6: three answers, with a table of 256 bytes that overflows.
+#[test]
+fn the_standards_answers_are_read() {
+    let plain = [
+        "4803 3330 3258 0770 7269 7661 7465 611d 4d6f 6e2c 2032 3120 4f63 7420 3230 3133 2032 303a 3133 3a32 3120 474d 546e \
+         1768 7474 7073 3a2f 2f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
+        "4803 3330 37c1 c0bf",
+        "88c1 611d 4d6f 6e2c 2032 3120 4f63 7420 3230 3133 2032 303a 3133 3a32 3220 474d 54c0 5a04 677a 6970 7738 666f 6f3d \
+         4153 444a 4b48 514b 425a 584f 5157 454f 5049 5541 5851 5745 4f49 553b 206d 6178 2d61 6765 3d33 3630 303b 2076 6572 7369 6f6e 3d31",
+    ];
+    let coded = [
+        "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d 29ad 1718 63c7 8f0b 97c8 e9ae 82ae 43d3",
+        "4883 640e ffc1 c0bf",
+        "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 821d d7f2 e6c7 b335 dfdf cd5b \
+         3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 3d50 07",
+    ];
+    for blocks in [plain, coded] {
+        let mut decoder = Decoder::new();
+        check(&mut decoder, "3fe1 01", &[]);
+        let (private, date) =
+            (("cache-control", "private"), ("date", "Mon, 21 Oct 2013 20:13:21 GMT"));
+        let location = ("location", "https://www.example.com");
+        check(&mut decoder, blocks[0], &[(":status", "302"), private, date, location]);
+        check(&mut decoder, blocks[1], &[(":status", "307"), private, date, location]);
+        let cookie = "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1";
+        check(
+            &mut decoder,
+            blocks[2],
+            &[
+                (":status", "200"),
+                private,
+                ("date", "Mon, 21 Oct 2013 20:13:22 GMT"),
+                location,
+                ("content-encoding", "gzip"),
+                ("set-cookie", cookie),
+            ],
+        );
+        let last = read(&mut decoder, &[0xc1]);
+        assert_eq!(
+            last,
+            Err(Undecodable("an index is behind the table")),
+            "three entries are left"
+        );
+    }
+}
+
+#[test]
+fn faults_are_named() {
+    let check = |hex: &str, expect| {
+        assert_eq!(read(&mut Decoder::new(), &bytes(hex)), Err(Undecodable(expect)), "{hex}");
+    };
+    check("80", "an index is 0");
+    check("be", "an index is behind the table");
+    check("7e00", "an index is behind the table");
+    check("ff ffff ffff 0f", "an integer is too large");
+    check("ff", "a block breaks off");
+    check("40", "a block breaks off");
+    check("4001", "a string is longer than its block");
+    check("4001 61 7f ffff 01", "a string is longer than its block");
+    check("4081 ff 00", "a string's Huffman code is wrong");
+    check("3fe2 1f", "the table grows beyond what was granted");
+    check("82 20", "the table changes its size behind a field");
+    assert_eq!(
+        read(&mut Decoder::new(), &bytes("20 3fe1 1f")).unwrap(),
+        [],
+        "down to nothing and up again"
+    );
+}
+
+/// What is larger than the table empties it, and is read nevertheless.
+#[test]
+fn a_field_larger_than_the_table_empties_it() {
+    let mut decoder = Decoder::new();
+    check(&mut decoder, "4001 61 01 62", &[("a", "b")]);
+    check(&mut decoder, "be", &[("a", "b")]);
+    let large = "7a".repeat(TABLE_BYTES);
+    check(&mut decoder, &format!("4001 61 7f 81 1f {large}"), &[("a", &"z".repeat(TABLE_BYTES))]);
+    assert!(read(&mut decoder, &[0xbe]).is_err());
+}
+
+fn request(headers: &[(&str, &str, bool)]) -> Request<()> {
+    let mut request = Request::post("https://host.example/3/device/1").body(()).unwrap();
+    for (name, value, is_sensitive) in headers {
+        let mut value = HeaderValue::from_str(value).unwrap();
+        value.set_sensitive(*is_sensitive);
+        request.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
+    }
+    request
+}
+
+fn written(encoder: &mut Encoder, request: &Request<()>) -> Vec<u8> {
+    let mut block = Vec::new();
+    encoder.encode(request, &mut block);
+    block
+}
+
+fn fields_of(request: &Request<()>) -> Vec<Field> {
+    let uri = request.uri();
+    let mut fields = vec![
+        (":method".to_owned(), request.method().to_string()),
+        (":scheme".to_owned(), uri.scheme_str().unwrap().to_owned()),
+        (":authority".to_owned(), uri.authority().unwrap().to_string()),
+        (":path".to_owned(), uri.path_and_query().unwrap().to_string()),
+    ];
+    let value = |value: &HeaderValue| value.to_str().unwrap().to_owned();
+    fields.extend(request.headers().iter().map(|(name, other)| (name.to_string(), value(other))));
+    fields
+}
+
+#[test]
+fn what_repeats_becomes_an_index_and_what_is_sensitive_never_does() {
+    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let same = [("authorization", "bearer x", true), ("apns-topic", "com.example.app", false)];
+    let mut lengths = Vec::new();
+    for number in 0..5 {
+        let mut request = request(&same);
+        *request.uri_mut() = format!("https://host.example/3/device/{number}").parse().unwrap();
+        let block = written(&mut encoder, &request);
+        assert_eq!(read(&mut decoder, &block).unwrap(), fields_of(&request));
+        // Never indexed, its name the 23rd of the static table.
+        let credential = [&[0x1f, 23 - 15, 8], b"bearer x".as_slice()].concat();
+        assert!(block.windows(credential.len()).any(|part| part == credential), "{block:x?}");
+        lengths.push(block.len());
+    }
+    let literals = credential_bytes() + "/3/device/0".len() + 2;
+    assert_eq!(
+        lengths[2..],
+        [2 + 1 + literals + 1; 3],
+        "all but path and credential are a byte each"
+    );
+}
+
+fn credential_bytes() -> usize {
+    3 + "bearer x".len()
+}
+
+/// The rule of the smallest and the last size (RFC 7541, section 4.2).
+#[test]
+fn a_table_that_shrank_and_grew_is_told_so() {
+    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let request = request(&[("a", "b", false)]);
+    for _ in 0..3 {
+        read(&mut decoder, &written(&mut encoder, &request)).unwrap();
+    }
+    encoder.allow(0);
+    encoder.allow(100);
+    let block = written(&mut encoder, &request);
+    assert_eq!(block[..3], [0x20, 0x3f, 100 - 31]);
+    assert_eq!(read(&mut decoder, &block).unwrap(), fields_of(&request));
+    encoder.allow(1 << 20);
+    assert_eq!(
+        written(&mut encoder, &request)[..3],
+        bytes("3fe1 1f"),
+        "never beyond our own bound"
+    );
+}
+
+#[test]
+fn requests_come_back_whatever_the_table_may_hold() {
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..300 {
+        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+        for _ in 0..40 {
+            if random.u8(..8) == 0 {
+                encoder.allow(random.usize(..300));
+            }
+            let value = |random: &mut fastrand::Rng| "v".repeat(random.usize(..60));
+            let headers: Vec<_> = (0..random.usize(..6))
+                .map(|place| {
+                    (
+                        ["a", "content-type", "x-b", "age", "b", "c"][place],
+                        value(&mut random),
+                        random.bool(),
+                    )
+                })
+                .collect();
+            let headers: Vec<_> =
+                headers.iter().map(|(name, value, never)| (*name, &**value, *never)).collect();
+            let request = request(&headers);
+            // Twice and thrice, so that some of it is indexed.
+            for _ in 0..random.usize(1..4) {
+                let block = written(&mut encoder, &request);
+                assert_eq!(read(&mut decoder, &block).unwrap(), fields_of(&request));
+            }
+        }
+    }
+}
+
+/// A valid block of every form, and the fields that it holds.
+fn any_block(random: &mut fastrand::Rng) -> Vec<u8> {
+    let string = |random: &mut fastrand::Rng| {
+        let text: Vec<u8> = (0..random.usize(..40)).map(|_| random.u8(b' '..=b'~')).collect();
+        let (bits, text) = if random.bool() { (0x80, huffman(&text)) } else { (0, text) };
+        [&[bits | u8::try_from(text.len()).unwrap()], text.as_slice()].concat()
+    };
+    let mut block = if random.u8(..4) == 0 { bytes("20 3fe1 1f") } else { Vec::new() };
+    for _ in 0..random.usize(1..8) {
+        match random.u8(..4) {
+            0 => block.push(0x80 | random.u8(1..62)),
+            1 => block.extend([vec![0x40 | random.u8(1..62)], string(random)].concat()),
+            2 => block.extend([vec![0x40], string(random), string(random)].concat()),
+            _ => block.extend([vec![random.u8(..2) << 4], string(random), string(random)].concat()),
+        }
+    }
+    block
+}
+
+#[test]
+fn a_block_that_is_cut_or_corrupted_gives_an_error_or_fields() {
+    let mut random = fastrand::Rng::with_seed(2);
+    for _ in 0..400 {
+        let block = any_block(&mut random);
+        let whole = read(&mut Decoder::new(), &block).unwrap();
+        for length in 0..block.len() {
+            if let Ok(fields) = read(&mut Decoder::new(), &block[..length]) {
+                assert_eq!(fields, whole[..fields.len()]);
+            }
+            let mut corrupted = block.clone();
+            corrupted[length] ^= random.u8(1..);
+            let mut decoder = Decoder::new();
+            let mut kept = 0;
+            let _fields =
+                decoder.decode(&corrupted, |name, value| kept += name.len() + value.len());
+            assert!(
+                kept <= 200 * (1 + block.len()),
+                "a byte stands for a short field of the table"
+            );
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The client against the server of the `h2` crate, over an in-memory pipe: another reading of the same standards.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::Clock;
+use h2::server::{self, SendResponse};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use tokio::io::DuplexStream;
+use tokio::task::LocalSet;
+
+use super::Priming;
+use super::answer::NoReply;
+use super::connection::Connection;
+use super::driver::Wire;
+use crate::exchange::Reply;
+
+/// Bytes that the pipe holds: less than a frame, so that everything is cut somewhere.
+const PIPE_BYTES: usize = 1_000;
+
+/// What the server got.
+struct Received {
+    path: String,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    respond: SendResponse<Bytes>,
+}
+
+/// Runs `serve` for each request of a connection that `test` has.
+async fn beside<Test: AsyncFnOnce(Rc<Connection>)>(
+    builder: server::Builder,
+    serve: impl Fn(Received) + 'static,
+    test: Test,
+) {
+    let (client, server) = tokio::io::duplex(PIPE_BYTES);
+    let serving = async move {
+        let mut connection = builder.handshake::<_, Bytes>(server).await.unwrap();
+        let serve = Rc::new(serve);
+        while let Some(Ok((request, respond))) = connection.accept().await {
+            let serve = Rc::clone(&serve);
+            tokio::task::spawn_local(async move {
+                let (head, mut stream) = request.into_parts();
+                let mut body = Vec::new();
+                while let Some(Ok(piece)) = stream.data().await {
+                    stream.flow_control().release_capacity(piece.len()).unwrap();
+                    body.extend_from_slice(&piece);
+                }
+                let path = head.uri.path().to_owned();
+                serve(Received { path, headers: head.headers, body, respond });
+            });
+        }
+    };
+    let asking = async move {
+        let mut wire = Wire::new("test", client, Clock::starting_at(Duration::ZERO));
+        wire.greet().await.unwrap();
+        let connection = Rc::new(Connection::new(wire.link(), Priming::Unprimed));
+        let running = tokio::task::spawn_local(wire.run(|| ()));
+        test(connection).await;
+        running.await.unwrap();
+    };
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let serving = tokio::task::spawn_local(serving);
+            asking.await;
+            serving.await.unwrap();
+        })
+        .await;
+}
+
+fn request(number: usize) -> Request<()> {
+    let mut key = HeaderValue::from_str(&format!("Bearer {}", "k".repeat(200))).unwrap();
+    key.set_sensitive(true);
+    Request::post(format!("https://host.example/3/device/{number}"))
+        .header("authorization", key)
+        .header("topic", "com.example.app")
+        .header("number", number)
+        .body(())
+        .unwrap()
+}
+
+async fn ask(connection: &Connection, number: usize, body: &[u8]) -> Result<Reply, NoReply> {
+    connection.exchange(&request(number), Bytes::copy_from_slice(body)).await
+}
+
+/// Answers with what came: its length as a header, and all of it unless it is long.
+fn echo(mut received: Received) {
+    let length = received.body.len();
+    let mut response =
+        Response::builder().status(if length == 0 { 200 } else { 400 }).header("length", length);
+    response =
+        response.header("x-path", &received.path).header("number", &received.headers["number"]);
+    let head = response.body(()).unwrap();
+    assert_eq!(received.headers["topic"], "com.example.app");
+    assert_eq!(received.headers["authorization"].len(), 207);
+    let mut stream = received.respond.send_response(head, false).unwrap();
+    received.body.truncate(10_000);
+    stream.send_data(received.body.into(), true).unwrap();
+}
+
+#[tokio::test]
+async fn every_request_has_its_own_answer_whatever_the_windows() {
+    for (window, table) in [(65_535, 4_096), (1, 0), (100, 200), (1 << 20, 1 << 16)] {
+        let mut builder = server::Builder::new();
+        builder.initial_window_size(window).header_table_size(table).max_concurrent_streams(300);
+        beside(builder, echo, async |connection| {
+            let sizes = [0, 1, 200, 20_000, 40_000];
+            let size = |number: usize| if window == 1 { number % 50 } else { sizes[number % 5] };
+            let one = async |number: usize| {
+                let reply = ask(&connection, number, &vec![b'x'; size(number)]).await.unwrap();
+                assert_eq!(reply.status, if size(number) == 0 { 200 } else { 400 });
+                assert_eq!(reply.headers["x-path"], format!("/3/device/{number}"));
+                assert_eq!(reply.headers["number"], number.to_string());
+                assert_eq!(reply.headers["length"], size(number).to_string());
+                assert_eq!(reply.body.len(), size(number).min(10_000));
+            };
+            futures_util::future::join_all((0..100).map(one)).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn resets_are_read_as_what_they_mean() {
+    let serve = |mut received: Received| {
+        received.respond.send_reset(match received.path.as_str() {
+            "/3/device/1" => h2::Reason::REFUSED_STREAM,
+            "/3/device/2" => h2::Reason::HTTP_1_1_REQUIRED,
+            _ => h2::Reason::INTERNAL_ERROR,
+        });
+    };
+    beside(server::Builder::new(), serve, async |connection| {
+        let refused = ask(&connection, 1, b"x").await.unwrap_err();
+        assert_eq!(refused, NoReply::NotProcessed { leave: false });
+        assert_eq!(ask(&connection, 2, b"x").await.unwrap_err(), NoReply::Http11Required);
+        let lost =
+            NoReply::Lost("no answer: the server reset the stream (INTERNAL_ERROR)".to_owned());
+        assert_eq!(ask(&connection, 3, b"x").await.unwrap_err(), lost);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_graceful_end_of_the_server_loses_nothing() {
+    let (client, server) = tokio::io::duplex(PIPE_BYTES);
+    let serve = async move {
+        let mut connection = server::handshake(server).await.unwrap();
+        let mut answered = 0;
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            let head = Response::builder().status(StatusCode::OK).body(()).unwrap();
+            respond.send_response(head, true).unwrap();
+            answered += 1;
+            if answered == 20 {
+                connection.graceful_shutdown();
+            }
+        }
+        answered
+    };
+    let local = LocalSet::new();
+    let asking = async {
+        let mut wire: Wire<DuplexStream> =
+            Wire::new("test", client, Clock::starting_at(Duration::ZERO));
+        wire.greet().await.unwrap();
+        let connection = Connection::new(wire.link(), Priming::Unprimed);
+        let running = tokio::task::spawn_local(wire.run(|| ()));
+        let (mut accepted, mut refused) = (0, 0);
+        for wave in 0..5 {
+            let replies = futures_util::future::join_all(
+                (0..10).map(|number| ask(&connection, wave * 10 + number, b"")),
+            );
+            for reply in replies.await {
+                match reply {
+                    Ok(reply) => accepted += usize::from(reply.status == 200),
+                    Err(why) => {
+                        assert_eq!(why, NoReply::NotProcessed { leave: true });
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(!connection.takes_requests());
+        drop(connection);
+        running.await.unwrap();
+        (accepted, refused)
+    };
+    let (answered, (accepted, refused)) =
+        local.run_until(async { tokio::join!(serve, asking) }).await;
+    assert_eq!((accepted, accepted + refused), (answered, 50));
+    assert!(refused > 0 && answered >= 20, "{answered}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_is_reset_and_the_connection_goes_on() {
+    let serve = |mut received: Received| {
+        if received.path == "/3/device/1" {
+            let waiting = async move {
+                std::future::poll_fn(|context| received.respond.poll_reset(context)).await
+            };
+            tokio::task::spawn_local(async {
+                assert_eq!(waiting.await.unwrap(), h2::Reason::CANCEL);
+            });
+        } else {
+            echo(received);
+        }
+    };
+    beside(server::Builder::new(), serve, async |connection| {
+        let mut given_up = Box::pin(ask(&connection, 1, b"x"));
+        assert!(futures_util::poll!(&mut given_up).is_pending());
+        assert_eq!(ask(&connection, 2, b"").await.unwrap().status, 200);
+        drop(given_up);
+        assert_eq!(ask(&connection, 3, b"").await.unwrap().status, 200);
+    })
+    .await;
+}

@@ -1,0 +1,155 @@
+//! Bytes that wait to be written, and which of them may have left.
+//!
+//! What was offered to a writer may have left even if the writer then fails and says that it took nothing: TLS takes bytes,
+//! encrypts them and writes a part before it meets the error. Only what was never offered has certainly not left.
+
+use super::frames::{Frame, stream_of};
+
+/// The most that is offered at a time, bytes: four full records of TLS, the most that its library takes at once.
+const OFFER_BYTES_MAX: usize = 64 * 1024;
+/// Bytes that have left are removed once there are as many.
+const COMPACT_BYTES: usize = 512 * 1024;
+
+/// Whole frames, in the order in which they leave.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    /// How many of them a writer has taken.
+    taken: usize,
+    /// How many of them a writer was offered.
+    offered: usize,
+    /// How many were removed in front of them.
+    removed: u64,
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    /// Where frames are to be appended.
+    pub(super) const fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Where the next frame will begin, in bytes since the connection's first.
+    pub(super) fn position(&self) -> u64 {
+        self.position_of(self.bytes.len())
+    }
+
+    /// Bytes that wait.
+    pub(super) const fn waiting(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    /// What is to be written next. From now on it may have left.
+    pub(super) fn offer(&mut self) -> &[u8] {
+        let end = self.bytes.len().min(self.taken + OFFER_BYTES_MAX);
+        self.offered = self.offered.max(end);
+        self.bytes.get(self.taken..end).unwrap_or_default()
+    }
+
+    /// Says that the first `bytes` of what was offered are written.
+    pub(super) fn took(&mut self, bytes: usize) {
+        self.taken = self.offered.min(self.taken + bytes);
+        if self.taken == self.bytes.len() || self.taken >= COMPACT_BYTES {
+            self.removed = self.position_of(self.taken);
+            self.bytes.drain(..self.taken);
+            self.offered -= self.taken;
+            self.taken = 0;
+        }
+    }
+
+    /// Whether a byte at `position` may have left.
+    pub(super) fn may_have_left(&self, position: u64) -> bool {
+        position < self.position_of(self.offered)
+    }
+
+    /// Removes the frames whose streams are `withheld`, from the one on that begins at `position`; none where that may have
+    /// left, as it may be half of a frame that has.
+    pub(super) fn withhold(&mut self, position: u64, withheld: impl Fn(u32) -> bool) {
+        let begin = usize::try_from(position.saturating_sub(self.removed)).unwrap_or(usize::MAX);
+        if self.may_have_left(position) || begin > self.bytes.len() {
+            return;
+        }
+        let tail = self.bytes.split_off(begin);
+        let mut rest = tail.as_slice();
+        while let Ok(Some(length)) = Frame::length(rest)
+            && let Some((frame, behind)) = rest.split_at_checked(length)
+        {
+            if !stream_of(frame).is_some_and(&withheld) {
+                self.bytes.extend_from_slice(frame);
+            }
+            rest = behind;
+        }
+    }
+
+    fn position_of(&self, index: usize) -> u64 {
+        self.removed + u64::try_from(index).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http2::frames::{put_data, put_pong};
+
+    #[test]
+    fn what_was_offered_may_have_left_even_if_nothing_was_taken() {
+        let mut out = Outbox::default();
+        put_data(out.buffer(), 1, b"one", true);
+        let second = out.position();
+        assert!(!out.may_have_left(0));
+        assert_eq!(out.offer().len(), 12);
+        assert!(out.may_have_left(0) && !out.may_have_left(second));
+        put_data(out.buffer(), 3, b"two", true);
+        assert!(!out.may_have_left(second), "it came behind what was offered");
+        out.took(5);
+        assert_eq!((out.waiting(), out.position()), (19, 24));
+        assert_eq!(out.offer().len(), 19);
+        assert!(out.may_have_left(second));
+        out.took(19);
+        assert_eq!((out.waiting(), out.position()), (0, 24));
+        assert!(out.may_have_left(23) && !out.may_have_left(24));
+    }
+
+    #[test]
+    fn a_long_queue_is_offered_in_pieces_and_forgotten_when_it_has_left() {
+        let mut out = Outbox::default();
+        let mut expected = Vec::new();
+        for number in 0..100 {
+            put_data(out.buffer(), 1, &vec![number; 16_000], false);
+            put_data(&mut expected, 1, &vec![number; 16_000], false);
+        }
+        let mut left = Vec::new();
+        while out.waiting() > 0 {
+            let piece = out.offer();
+            assert!(piece.len() <= OFFER_BYTES_MAX);
+            let some = piece.len().min(50_000);
+            left.extend_from_slice(&piece[..some]);
+            out.took(some);
+            assert!(out.bytes.len() - out.waiting() < COMPACT_BYTES);
+            let position = left.len() as u64;
+            assert!(out.may_have_left(position - 1));
+        }
+        assert_eq!(left, expected);
+        assert_eq!(out.position(), expected.len() as u64);
+    }
+
+    #[test]
+    fn frames_that_nobody_was_offered_can_be_withheld() {
+        let mut out = Outbox::default();
+        put_data(out.buffer(), 1, b"one", true);
+        out.offer();
+        out.took(4);
+        let begin = out.position();
+        put_data(out.buffer(), 3, b"two", true);
+        put_pong(out.buffer(), [7; 8]);
+        put_data(out.buffer(), 5, b"three", true);
+        out.withhold(begin, |stream| stream >= 3);
+        let mut expected = Vec::new();
+        put_data(&mut expected, 1, b"one", true);
+        put_pong(&mut expected, [7; 8]);
+        assert_eq!(out.offer(), &expected[4..]);
+        out.withhold(begin - 1, |_| true);
+        assert_eq!(out.offer(), &expected[4..], "what was offered stays as it is");
+    }
+}

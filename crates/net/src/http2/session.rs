@@ -1,0 +1,431 @@
+//! The state of one connection: requests in, bytes out, and time. [`inbound`](super::inbound) has what comes in. It has no socket,
+//! no clock and no task, so a test can put it into any state.
+//!
+//! A request without an answer was *not processed* if the peer said so (`REFUSED_STREAM`, a GOAWAY below its stream), or if no
+//! byte of it was offered to the connection. In every other case it may have been, and is *lost*.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use tokio::time::Instant;
+
+use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
+use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, Violation};
+use super::hpack::{Decoder, Encoder};
+use super::outbox::Outbox;
+use super::streams::{Slot, Streams};
+use crate::exchange::Reply;
+use crate::words;
+
+/// How often a connection is checked; one without an answer since the last check is sent a ping, so after 30 to 60 s of quiet.
+const CHECK_EVERY: Duration = Duration::from_secs(30);
+/// How long the answer to a ping may take.
+const PONG_WITHIN: Duration = Duration::from_secs(10);
+/// How long a connection may be without work before it is closed.
+const IDLE_MAX: Duration = Duration::from_mins(10);
+/// How long the body of an answer may take once its head has come: the status decides nearly all, so little is waited for.
+pub(super) const BODY_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of answers that may be under way on a connection: none waits for a window to open.
+pub(super) const ANSWERS_WINDOW_BYTES: u32 = 1 << 20;
+/// What every window begins with (RFC 9113, section 6.9.2). An answer is cut long before, so no stream's window is widened.
+const WINDOW_BYTES: u32 = 65_535;
+/// Bytes that may wait to be written while requests are still taken.
+const OUT_BYTES_MAX: usize = 1 << 20;
+/// Frames between two checks that bring no request on. A peer has no reason for as many, and each costs time or memory.
+const IDLE_FRAMES_MAX: u32 = 10_000;
+/// How many such frames each frame of a request allows beside: the windows that it takes are given back in small pieces.
+const IDLE_FRAMES_PER_FRAME: u32 = 4;
+
+/// One connection, as its client knows it.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) out: Outbox,
+    pub(super) streams: Streams,
+    pub(super) decoder: Decoder,
+    pub(super) inbound: Inbound,
+    pub(super) peer: Peer,
+    encoder: Encoder,
+    /// What may be sent over the connection, bytes.
+    pub(super) window: i64,
+    /// Streams whose bodies wait for that window, the first to come first.
+    waiting: VecDeque<u32>,
+    /// Streams whose heads have come, with the time until which their bodies are waited for.
+    bodies: VecDeque<(Instant, u32)>,
+    /// Frames that may still come before the next check and bring no request on.
+    idle_frames: u32,
+    pub(super) answers: u64,
+    watch: Watch,
+    /// No request is begun any more, and the connection ends with the last one.
+    is_finishing: bool,
+    ending: Option<Ending>,
+}
+
+/// What the peer has said of itself.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// Its first frame, SETTINGS, has come.
+    pub(super) has_greeted: bool,
+    pub(super) streams_max: usize,
+    /// What each stream may send at its beginning, bytes.
+    pub(super) initial_window: i64,
+    pub(super) has_acknowledged_settings: bool,
+    /// The last stream that it will process, and why, once it has said GOAWAY.
+    pub(super) goes_away: Option<(u32, ErrorCode)>,
+}
+
+/// What is read in parts.
+#[derive(Debug, Default)]
+pub(super) struct Inbound {
+    /// The beginning of a frame.
+    pub(super) partial: Vec<u8>,
+    /// The beginning of a header block: its stream, and whether the stream ends with it.
+    pub(super) block: Option<(u32, bool, Vec<u8>)>,
+    /// Bytes of answers that have come since the window was widened.
+    pub(super) received: u32,
+}
+
+/// Whether the peer is there.
+#[derive(Debug)]
+struct Watch {
+    check_at: Instant,
+    /// How many answers there were at the last check.
+    answers_seen: u64,
+    quiet: Duration,
+    /// The number of the last ping, and until when its answer is waited for.
+    pings: u64,
+    pong_by: Option<Instant>,
+}
+
+/// How a connection came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ending {
+    /// Why, in words for the log.
+    pub(super) words: String,
+    /// The peer fell silent: an operator may want to know.
+    pub(super) is_silence: bool,
+}
+
+// === impl Session ===
+
+impl Session {
+    /// A connection that begins at `now`. Its first bytes wait to be written, a ping among them.
+    pub(super) fn new(now: Instant) -> Self {
+        let mut session = Self {
+            out: Outbox::default(),
+            streams: Streams::new(1),
+            decoder: Decoder::new(),
+            inbound: Inbound::default(),
+            peer: Peer::new(),
+            encoder: Encoder::new(),
+            window: i64::from(WINDOW_BYTES),
+            waiting: VecDeque::new(),
+            bodies: VecDeque::new(),
+            idle_frames: IDLE_FRAMES_MAX,
+            answers: 0,
+            watch: Watch::new(now),
+            is_finishing: false,
+            ending: None,
+        };
+        let out = session.out.buffer();
+        out.extend_from_slice(frames::PREFACE);
+        let list_bytes = u32::try_from(HEADER_LIST_BYTES_MAX).unwrap_or(u32::MAX);
+        frames::put_settings(
+            out,
+            &[(frames::ENABLE_PUSH, 0), (frames::MAX_HEADER_LIST_SIZE, list_bytes)],
+        );
+        frames::put_window_update(out, 0, ANSWERS_WINDOW_BYTES - WINDOW_BYTES);
+        session.ping(now);
+        session
+    }
+
+    /// Whether the peer has answered our first bytes: what it grants is known.
+    pub(super) fn is_ready(&self) -> bool {
+        self.peer.has_greeted && self.watch.pong_by.is_none()
+    }
+
+    /// Whether another request may ever be sent.
+    pub(super) fn takes_requests(&self) -> bool {
+        let is_left = self.is_finishing || self.ending.is_some() || self.peer.goes_away.is_some();
+        !is_left && self.streams.next().is_some()
+    }
+
+    /// How many streams may be open at a time, as of now. None while bytes do not leave, or bodies wait for the window that all
+    /// share: a request would wait here, and may find another connection.
+    pub(super) fn streams_max(&self) -> usize {
+        let is_congested = !self.waiting.is_empty() || self.out.waiting() > OUT_BYTES_MAX;
+        if is_congested || !self.takes_requests() { 0 } else { self.peer.streams_max }
+    }
+
+    /// Begins a request, and gives the number of its stream.
+    ///
+    /// # Errors
+    /// When the request cannot be begun here: nothing of it is written.
+    pub(super) fn send(&mut self, request: &Request<()>, body: Bytes) -> Result<u32, NoReply> {
+        if !self.takes_requests() {
+            return Err(NoReply::NotProcessed { leave: true });
+        }
+        if self.streams.open() >= self.peer.streams_max {
+            // The peer has taken streams back since this one was given out.
+            return Err(NoReply::NotProcessed { leave: false });
+        }
+        let is_last = body.is_empty();
+        let slot = Slot::new(self.out.position(), body);
+        let Some(stream) = self.streams.insert(slot) else {
+            return Err(NoReply::NotProcessed { leave: true });
+        };
+        let encoder = &mut self.encoder;
+        let encode = |block: &mut Vec<u8>| encoder.encode(request, block);
+        frames::put_headers(self.out.buffer(), stream, is_last, encode);
+        self.allow_frames();
+        if self.waiting.is_empty() {
+            self.write_body(stream);
+        } else {
+            self.queue_body(stream);
+        }
+        Ok(stream)
+    }
+
+    /// The outcome of a request. It is given once.
+    pub(super) fn poll_outcome(
+        &mut self,
+        stream: u32,
+        context: &Context<'_>,
+    ) -> Poll<Result<Reply, NoReply>> {
+        self.streams.poll_outcome(stream, context)
+    }
+
+    /// Gives a request up.
+    pub(super) fn cancel(&mut self, stream: u32) {
+        if self.streams.forget(stream) && self.ending.is_none() {
+            frames::put_reset(self.out.buffer(), stream, ErrorCode::CANCEL);
+        }
+    }
+
+    /// Begins no more requests, and ends the connection with the last one.
+    pub(super) const fn finish(&mut self) {
+        self.is_finishing = true;
+    }
+
+    /// The bytes to be written next; from now on they may have left. [`Outbox::took`] is to be told how many did.
+    pub(super) fn offer(&mut self) -> &[u8] {
+        while self.window > 0
+            && self.out.waiting() <= OUT_BYTES_MAX
+            && let Some(stream) = self.waiting.pop_front()
+        {
+            if let Some(slot) = self.streams.open_mut(stream) {
+                slot.is_queued = false;
+                self.write_body(stream);
+            }
+        }
+        if self.is_finishing && self.streams.open() == 0 && self.ending.is_none() {
+            frames::put_go_away(self.out.buffer(), ErrorCode::NO_ERROR, "");
+            self.ending = Some(Ending { words: "it was closed".to_owned(), is_silence: false });
+        }
+        self.out.offer()
+    }
+
+    /// How the connection came to its end. What waits to be written then is its last words.
+    pub(super) const fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+
+    /// Ends the connection, and every request on it. What was never offered is not written any more.
+    pub(super) fn end(&mut self, why: &str) {
+        self.end_as(Ending { words: why.to_owned(), is_silence: false });
+    }
+
+    /// Ends the connection since the peer broke a rule, and tells it so.
+    pub(super) fn fail(&mut self, Violation(code, why): Violation) {
+        if self.ending.is_none() {
+            self.end(&format!("the server broke the protocol: {why} ({code})"));
+            frames::put_go_away(self.out.buffer(), code, why);
+        }
+    }
+
+    fn end_as(&mut self, ending: Ending) {
+        if self.ending.is_some() {
+            return;
+        }
+        let words = match self.peer.goes_away {
+            Some((_, code)) => format!("no answer: {}, after GOAWAY ({code})", ending.words),
+            None => format!("no answer: {}", ending.words),
+        };
+        let words = words::short(words);
+        let mut first_unsent = None;
+        for stream in self.streams.open_numbers() {
+            // The head of an answer decides.
+            if self.streams.complete(stream).is_some() {
+                continue;
+            }
+            let begins_at = self.streams.get_mut(stream).map_or(0, |slot| slot.begins_at);
+            let is_unsent = !self.out.may_have_left(begins_at);
+            if is_unsent {
+                first_unsent.get_or_insert(begins_at);
+            }
+            let lost = || NoReply::Lost(words.clone());
+            let unsent = NoReply::NotProcessed { leave: true };
+            self.streams.end(stream, Err(if is_unsent { unsent } else { lost() }));
+        }
+        if let Some(position) = first_unsent {
+            // Whoever asked for them will send them elsewhere.
+            self.out.withhold(position, |stream| stream != 0);
+        }
+        self.ending = Some(ending);
+    }
+
+    /// When [`Self::on_time`] is to be called next.
+    pub(super) fn wake_at(&mut self) -> Instant {
+        while let Some((_, stream)) = self.bodies.front()
+            && self.streams.open_mut(*stream).is_none()
+        {
+            self.bodies.pop_front();
+        }
+        let body = self.bodies.front().map(|(until, _)| *until);
+        [body, self.watch.pong_by].into_iter().flatten().fold(self.watch.check_at, Instant::min)
+    }
+
+    /// Does what is due; `is_in_use` while someone has a stream, or may take one soon.
+    pub(super) fn on_time(&mut self, now: Instant, is_in_use: bool) {
+        while let Some((until, stream)) = self.bodies.front().copied()
+            && until <= now
+        {
+            self.bodies.pop_front();
+            self.complete(stream, Some(ErrorCode::CANCEL));
+        }
+        if self.watch.pong_by.is_some_and(|until| until <= now) {
+            self.end_as(Ending { words: "it fell silent".to_owned(), is_silence: true });
+        }
+        if self.watch.check_at > now || self.ending.is_some() {
+            return;
+        }
+        self.watch.check_at = now + CHECK_EVERY;
+        self.idle_frames = self.idle_frames.max(IDLE_FRAMES_MAX);
+        if !self.peer.has_acknowledged_settings {
+            let code = ErrorCode::SETTINGS_TIMEOUT;
+            return self.fail(Violation(code, "our settings are not acknowledged"));
+        }
+        let answers_seen = std::mem::replace(&mut self.watch.answers_seen, self.answers);
+        if answers_seen != self.answers {
+            self.watch.quiet = Duration::ZERO;
+            return;
+        }
+        self.watch.quiet += CHECK_EVERY;
+        if self.watch.quiet >= IDLE_MAX && !is_in_use {
+            return self.finish();
+        }
+        self.ping(now);
+    }
+
+    /// Follows what the peer allows our table of header fields to have, bytes.
+    pub(super) fn allow_table(&mut self, bytes: u32) {
+        self.encoder.allow(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
+    /// Notes an answer to a ping.
+    pub(super) fn pong(&mut self, opaque: [u8; 8]) {
+        if opaque == self.watch.pings.to_be_bytes() {
+            self.watch.pong_by = None;
+        }
+    }
+
+    /// Counts a frame that brings no request on.
+    pub(super) fn count_idle_frame(&mut self) -> Result<(), Violation> {
+        let left = self.idle_frames.checked_sub(1);
+        self.idle_frames =
+            left.ok_or(Violation(ErrorCode::ENHANCE_YOUR_CALM, "too many frames to no purpose"))?;
+        Ok(())
+    }
+
+    /// Has the body of an answer that has begun to come waited for.
+    pub(super) fn await_body(&mut self, stream: u32, now: Instant) {
+        self.bodies.push_back((now + BODY_WITHIN, stream));
+    }
+
+    /// Ends a stream whose head has come; with `reset`, or when the request was not sent to its end, tells the peer.
+    pub(super) fn complete(&mut self, stream: u32, reset: Option<ErrorCode>) {
+        if let Some(is_sent) = self.streams.complete(stream)
+            && let Some(code) = reset.or_else(|| (!is_sent).then_some(ErrorCode::CANCEL))
+        {
+            frames::put_reset(self.out.buffer(), stream, code);
+        }
+    }
+
+    /// Has the body of a request written when the connection's window lets it.
+    pub(super) fn queue_body(&mut self, stream: u32) {
+        let initial = self.peer.initial_window;
+        if let Some(slot) = self.streams.open_mut(stream)
+            && !slot.is_queued
+            && !slot.rest.is_empty()
+            && initial + slot.window > 0
+        {
+            slot.is_queued = true;
+            self.waiting.push_back(stream);
+        }
+    }
+
+    /// Writes as much of a request's body as windows let it.
+    fn write_body(&mut self, stream: u32) {
+        let Some(slot) = self.streams.open_mut(stream) else { return };
+        let mut frames_written = 0;
+        while !slot.rest.is_empty() {
+            let window = self.window.min(self.peer.initial_window + slot.window);
+            let bytes =
+                usize::try_from(window).unwrap_or(0).min(slot.rest.len()).min(PAYLOAD_BYTES_MAX);
+            if bytes == 0 {
+                break;
+            }
+            let piece = slot.rest.split_to(bytes);
+            frames::put_data(self.out.buffer(), stream, &piece, slot.rest.is_empty());
+            let bytes = i64::try_from(bytes).unwrap_or(0);
+            slot.window -= bytes;
+            self.window -= bytes;
+            frames_written += 1;
+        }
+        for _ in 0..frames_written {
+            self.allow_frames();
+        }
+        self.queue_body(stream);
+    }
+
+    fn allow_frames(&mut self) {
+        // However much is sent, a flood stays bounded.
+        self.idle_frames = (self.idle_frames + IDLE_FRAMES_PER_FRAME).min(10 * IDLE_FRAMES_MAX);
+    }
+
+    fn ping(&mut self, now: Instant) {
+        self.watch.pings += 1;
+        self.watch.pong_by = Some(now + PONG_WITHIN);
+        frames::put_ping(self.out.buffer(), self.watch.pings.to_be_bytes());
+    }
+}
+
+// === impl Peer ===
+
+impl Peer {
+    const fn new() -> Self {
+        Self {
+            has_greeted: false,
+            // Until its SETTINGS say how many.
+            streams_max: 1,
+            initial_window: WINDOW_BYTES as i64,
+            has_acknowledged_settings: false,
+            goes_away: None,
+        }
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn new(now: Instant) -> Self {
+        let (quiet, pong_by) = (Duration::ZERO, None);
+        Self { check_at: now + CHECK_EVERY, answers_seen: 0, quiet, pings: 0, pong_by }
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

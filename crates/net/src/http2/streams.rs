@@ -1,0 +1,263 @@
+//! The streams of a connection: a ring of places in the order of their numbers, and slots for those that are in use. An old
+//! stream that is still open costs eight bytes for each that was opened behind it, and no slot.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use super::answer::{Answer, NoReply};
+use crate::exchange::Reply;
+
+/// The last number that a stream can have.
+const STREAM_MAX: u32 = 0x7fff_ffff;
+
+/// The streams that this client opened: those with odd numbers, each number once.
+#[derive(Debug)]
+pub(super) struct Streams {
+    /// The number of the first in the ring.
+    first: u32,
+    /// The slots of `first` and those behind it; `None` when the stream is forgotten.
+    ring: VecDeque<Option<u32>>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    open: usize,
+}
+
+/// A stream whose outcome was not fetched yet.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// Where its first byte is among those that are written.
+    pub(super) begins_at: u64,
+    /// The part of the request's body that waits for a window.
+    pub(super) rest: Bytes,
+    /// What it may send beyond the initial window of all streams, bytes; negative when it has sent some of that.
+    pub(super) window: i64,
+    /// Whether it waits its turn for the connection's window.
+    pub(super) is_queued: bool,
+    progress: Progress,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+enum Progress {
+    #[default]
+    Awaited,
+    /// The head has come.
+    Answered(Box<Answer>),
+    Ended(Box<Result<Reply, NoReply>>),
+}
+
+// === impl Streams ===
+
+impl Streams {
+    /// None yet; the first will have the number `first`.
+    pub(super) const fn new(first: u32) -> Self {
+        Self { first, ring: VecDeque::new(), slots: Vec::new(), free: Vec::new(), open: 0 }
+    }
+
+    /// The number of the next stream; `None` when there are no more.
+    pub(super) fn next(&self) -> Option<u32> {
+        let opened = u32::try_from(self.ring.len()).ok()?;
+        self.first.checked_add(opened.checked_mul(2)?).filter(|number| *number <= STREAM_MAX)
+    }
+
+    /// Whether no stream of this number was opened.
+    pub(super) fn is_idle(&self, number: u32) -> bool {
+        number.is_multiple_of(2) || self.next().is_some_and(|next| number >= next)
+    }
+
+    /// How many have no outcome yet.
+    pub(super) const fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Opens the next, if there is one.
+    pub(super) fn insert(&mut self, slot: Slot) -> Option<u32> {
+        let number = self.next()?;
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => u32::try_from(self.slots.len()).ok()?,
+        };
+        match self.slots.get_mut(index(place)) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
+        self.ring.push_back(Some(place));
+        self.open += 1;
+        Some(number)
+    }
+
+    /// The stream `number`, if its outcome was not fetched yet.
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Slot> {
+        let place = (*self.ring.get(self.ring_index(number)?)?)?;
+        self.slots.get_mut(index(place))
+    }
+
+    /// The stream `number`, if it has no outcome yet.
+    pub(super) fn open_mut(&mut self, number: u32) -> Option<&mut Slot> {
+        self.get_mut(number).filter(|slot| !slot.is_ended())
+    }
+
+    /// The numbers of those without an outcome, in their order.
+    pub(super) fn open_numbers(&self) -> Vec<u32> {
+        let numbers = (self.first..).step_by(2).zip(&self.ring);
+        let is_open =
+            |place: &u32| self.slots.get(index(*place)).is_some_and(|slot| !slot.is_ended());
+        numbers
+            .filter(|(_, place)| place.as_ref().is_some_and(is_open))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Gives a stream its outcome, unless it has one.
+    pub(super) fn end(&mut self, number: u32, outcome: Result<Reply, NoReply>) {
+        if let Some(slot) = self.open_mut(number) {
+            slot.rest = Bytes::new();
+            slot.progress = Progress::Ended(Box::new(outcome));
+            if let Some(waker) = slot.waker.take() {
+                waker.wake();
+            }
+            self.open -= 1;
+        }
+    }
+
+    /// Gives a stream whose head has come its answer as it is. Says whether there was one, and whether the request was sent
+    /// to its end.
+    pub(super) fn complete(&mut self, number: u32) -> Option<bool> {
+        let slot = self.open_mut(number)?;
+        let is_sent = slot.rest.is_empty();
+        let reply = match std::mem::take(&mut slot.progress) {
+            Progress::Answered(answer) => answer.reply,
+            other @ (Progress::Awaited | Progress::Ended(_)) => {
+                slot.progress = other;
+                return None;
+            }
+        };
+        self.end(number, Ok(reply));
+        Some(is_sent)
+    }
+
+    /// Fetches the outcome of a stream, which is forgotten then.
+    pub(super) fn poll_outcome(
+        &mut self,
+        number: u32,
+        context: &Context<'_>,
+    ) -> Poll<Result<Reply, NoReply>> {
+        let Some(slot) = self.get_mut(number) else {
+            return Poll::Ready(Err(NoReply::Lost("no answer: it was fetched before".to_owned())));
+        };
+        if !slot.is_ended() {
+            let is_known =
+                slot.waker.as_ref().is_some_and(|known| known.will_wake(context.waker()));
+            if !is_known {
+                slot.waker = Some(context.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        let progress = std::mem::take(&mut slot.progress);
+        self.remove(number);
+        match progress {
+            Progress::Ended(outcome) => Poll::Ready(*outcome),
+            Progress::Awaited | Progress::Answered(_) => Poll::Pending,
+        }
+    }
+
+    /// Forgets a stream. Says whether it had no outcome.
+    pub(super) fn forget(&mut self, number: u32) -> bool {
+        let is_open = self.open_mut(number).is_some();
+        self.open -= usize::from(is_open);
+        self.remove(number);
+        is_open
+    }
+
+    fn remove(&mut self, number: u32) {
+        let place = self.ring_index(number).and_then(|index| self.ring.get_mut(index)?.take());
+        if let Some(place) = place {
+            if let Some(slot) = self.slots.get_mut(index(place)) {
+                *slot = Slot::default();
+            }
+            self.free.push(place);
+        }
+        while let Some(None) = self.ring.front() {
+            self.ring.pop_front();
+            self.first += 2;
+        }
+    }
+
+    fn ring_index(&self, number: u32) -> Option<usize> {
+        let distance =
+            number.checked_sub(self.first).filter(|distance| distance.is_multiple_of(2))?;
+        usize::try_from(distance / 2).ok()
+    }
+}
+
+fn index(place: u32) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
+
+// === impl Slot ===
+
+impl Slot {
+    /// The stream of a request whose first byte is at `begins_at`, and whose body is `rest`.
+    pub(super) fn new(begins_at: u64, rest: Bytes) -> Self {
+        Self { begins_at, rest, ..Self::default() }
+    }
+
+    /// The answer, if its head has come and its end has not.
+    pub(super) fn answer_mut(&mut self) -> Option<&mut Answer> {
+        if let Progress::Answered(answer) = &mut self.progress { Some(answer) } else { None }
+    }
+
+    /// Notes that the head has come.
+    pub(super) fn answered(&mut self, answer: Answer) {
+        self.progress = Progress::Answered(Box::new(answer));
+    }
+
+    const fn is_ended(&self) -> bool {
+        matches!(self.progress, Progress::Ended(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetched(streams: &mut Streams, number: u32) -> Poll<Result<Reply, NoReply>> {
+        streams.poll_outcome(number, &Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_stream_is_open_until_its_end_and_kept_until_it_is_fetched() {
+        let mut streams = Streams::new(1);
+        let numbers: Vec<_> = (0..5).map(|_| streams.insert(Slot::default()).unwrap()).collect();
+        assert_eq!(numbers, [1, 3, 5, 7, 9]);
+        assert!(!streams.is_idle(9) && streams.is_idle(11) && streams.is_idle(2));
+        streams.end(3, Err(NoReply::Http11Required));
+        streams.end(3, Err(NoReply::Lost("later".to_owned())));
+        assert_eq!((streams.open(), streams.open_numbers()), (4, vec![1, 5, 7, 9]));
+        assert!(matches!(fetched(&mut streams, 3), Poll::Ready(Err(NoReply::Http11Required))));
+        assert!(matches!(fetched(&mut streams, 3), Poll::Ready(Err(NoReply::Lost(_)))));
+        assert!(fetched(&mut streams, 5).is_pending());
+        assert!(streams.forget(1) && !streams.forget(1));
+        assert_eq!((streams.open(), streams.open_numbers()), (3, vec![5, 7, 9]));
+        assert!(
+            !streams.is_idle(1) && streams.get_mut(1).is_none() && streams.get_mut(4).is_none()
+        );
+        assert_eq!(streams.insert(Slot::default()), Some(11));
+        assert_eq!(streams.slots.len(), 5, "a slot is used again");
+    }
+
+    #[test]
+    fn numbers_run_out() {
+        let mut streams = Streams::new(STREAM_MAX - 2);
+        assert_eq!(streams.insert(Slot::default()), Some(STREAM_MAX - 2));
+        assert_eq!(streams.insert(Slot::default()), Some(STREAM_MAX));
+        assert_eq!((streams.insert(Slot::default()), streams.open()), (None, 2));
+        assert!(!streams.is_idle(STREAM_MAX));
+        assert!(streams.forget(STREAM_MAX - 2));
+        assert_eq!(streams.insert(Slot::default()), None);
+        assert!(streams.forget(STREAM_MAX));
+        assert_eq!((streams.insert(Slot::default()), streams.next()), (None, None));
+    }
+}

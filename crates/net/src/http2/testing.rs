@@ -1,0 +1,160 @@
+//! A connection whose peer is a test: frames by hand, time by hand.
+
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::Clock;
+use http::Request;
+use tokio::time::Instant;
+
+use super::answer::NoReply;
+use super::frames::{self, HEAD_BYTES};
+use super::session::Session;
+
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RESET: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const GOAWAY: u8 = 7;
+pub(super) const WINDOW_UPDATE: u8 = 8;
+pub(super) const CONTINUATION: u8 = 9;
+
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const ACK: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
+pub(super) const WHOLE: u8 = END_STREAM | END_HEADERS;
+/// A header block: `:status: 200`.
+pub(super) const OK: &[u8] = &[0x88];
+pub(super) const REFUSED: u32 = 7;
+pub(super) const INTERNAL_ERROR: u32 = 2;
+
+/// What a frame has: kind, flags, stream and payload.
+pub(super) type Parts = (u8, u8, u32, Vec<u8>);
+
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+pub(super) fn status(code: u16) -> Vec<u8> {
+    [&[0x08, 3], code.to_string().as_bytes()].concat()
+}
+
+pub(super) fn setting(number: u16, value: u32) -> Vec<u8> {
+    [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
+}
+
+pub(super) fn go_away(last: u32, code: u32) -> Vec<u8> {
+    frame(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
+}
+
+/// The frames of `bytes`, which are whole.
+pub(super) fn parts(mut bytes: &[u8]) -> Vec<Parts> {
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
+        let stream = u32::from_be_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
+        frames.push((bytes[3], bytes[4], stream, bytes[HEAD_BYTES..HEAD_BYTES + length].to_vec()));
+        bytes = &bytes[HEAD_BYTES + length..];
+    }
+    frames
+}
+
+/// A connection whose peer is the test.
+pub(super) struct Rig {
+    pub(super) session: Session,
+    pub(super) now: Instant,
+}
+
+/// What came of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Pending,
+    Answer(u16, Vec<u8>),
+    NotProcessed { leave: bool },
+    Http11Required,
+    Lost,
+}
+
+pub(super) const NOT_PROCESSED: Outcome = Outcome::NotProcessed { leave: true };
+
+impl Rig {
+    /// A connection that has just begun.
+    pub(super) fn begin() -> Self {
+        let now = Clock::starting_at(Duration::ZERO).monotonic();
+        Self { session: Session::new(now), now }
+    }
+
+    /// A connection whose peer has granted `settings`, and has read what was said so far.
+    pub(super) fn new(settings: &[u8]) -> Self {
+        let mut rig = Self::begin();
+        rig.feed(&frame(SETTINGS, 0, 0, settings));
+        rig.feed(&frame(SETTINGS, ACK, 0, &[]));
+        rig.feed(&frame(PING, ACK, 0, &1_u64.to_be_bytes()));
+        assert!(rig.session.is_ready());
+        rig.written();
+        rig
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.session.receive(bytes, self.now);
+    }
+
+    /// All that the client writes.
+    pub(super) fn written(&mut self) -> Vec<Parts> {
+        let mut bytes = Vec::new();
+        loop {
+            let piece = self.session.offer();
+            if piece.is_empty() {
+                break;
+            }
+            let length = piece.len();
+            bytes.extend_from_slice(piece);
+            self.session.out.took(length);
+        }
+        let begin = if bytes.starts_with(frames::PREFACE) { frames::PREFACE.len() } else { 0 };
+        parts(&bytes[begin..])
+    }
+
+    pub(super) fn send(&mut self, body: &[u8]) -> u32 {
+        self.session.send(&request(), Bytes::copy_from_slice(body)).unwrap()
+    }
+
+    pub(super) fn outcome(&mut self, stream: u32) -> Outcome {
+        match self.session.poll_outcome(stream, &Context::from_waker(Waker::noop())) {
+            Poll::Pending => Outcome::Pending,
+            Poll::Ready(Ok(reply)) => Outcome::Answer(reply.status, reply.body),
+            Poll::Ready(Err(NoReply::NotProcessed { leave })) => Outcome::NotProcessed { leave },
+            Poll::Ready(Err(NoReply::Http11Required)) => Outcome::Http11Required,
+            Poll::Ready(Err(NoReply::Lost(words))) => {
+                assert!(words.starts_with("no answer"), "{words}");
+                Outcome::Lost
+            }
+        }
+    }
+
+    pub(super) fn pass(&mut self, span: Duration, is_in_use: bool) {
+        let until = self.now + span;
+        while self.session.ending().is_none() && self.session.wake_at() <= until {
+            self.now = self.session.wake_at();
+            self.session.on_time(self.now, is_in_use);
+        }
+        self.now = until;
+    }
+
+    /// The code of the GOAWAY that was written last.
+    pub(super) fn goodbye(&mut self) -> Option<u32> {
+        let last = self.written().pop().filter(|(kind, ..)| *kind == GOAWAY)?;
+        Some(u32::from_be_bytes(last.3[4..8].try_into().unwrap()))
+    }
+}
+
+pub(super) fn request() -> Request<()> {
+    Request::post("https://host.example/3/device/1").body(()).unwrap()
+}
+
+pub(super) fn kinds(frames: &[Parts]) -> Vec<(u8, u32)> {
+    frames.iter().map(|(kind, _, stream, _)| (*kind, *stream)).collect()
+}
