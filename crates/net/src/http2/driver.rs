@@ -225,3 +225,7 @@ impl<Socket> Drop for Wire<Socket> {
         self.link.session.borrow_mut().end("the connection was given up");
     }
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

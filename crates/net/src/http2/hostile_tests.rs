@@ -126,10 +126,12 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let mut rig = Rig::new(&setting(3, random.u32(1..20)));
-        // As the rig has read the client's first bytes.
-        rig.written();
+        let mut server = Server::new();
+        // As if the rest of the connection's window was used before.
+        server.granted = random.choice([0, 300, 65_535]).unwrap();
+        rig.session.window = server.granted;
         let (to_server, to_client, outcomes, sent) = Default::default();
-        Self { rig, server: Server::new(), random, to_server, to_client, outcomes, sent }
+        Self { rig, server, random, to_server, to_client, outcomes, sent }
     }
 
     fn step(&mut self) {

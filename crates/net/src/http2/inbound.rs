@@ -221,6 +221,8 @@ impl Session {
             self.peer.has_greeted = true;
         }
         for setting in Setting::read_all(payload) {
+            // A frame has thousands of them, and a new window concerns every stream.
+            self.count_idle_frame()?;
             match setting {
                 Setting::HeaderTableSize(bytes) => self.allow_table(bytes),
                 Setting::MaxConcurrentStreams(streams) => {

@@ -280,6 +280,7 @@ fn a_flood_of_any_kind_is_stopped_and_what_work_needs_is_not() {
         one(PING, 0, 0, &[0; 8]),
         one(PING, ACK, 0, &[0; 8]),
         one(SETTINGS, 0, 0, &[]),
+        one(SETTINGS, 0, 0, &setting(INITIAL_WINDOW, 9).repeat(2_000)),
         one(SETTINGS, ACK, 0, &[]),
         one(DATA, 0, 3, b""),
         one(DATA, 0, 1, b"x"),

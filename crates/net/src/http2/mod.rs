@@ -4,11 +4,13 @@
 //! Pool (one per origin and thread)
 //!   ├─ waiting      requests that wait for a stream, in the order of priority
 //!   └─ Connection   up to `connections_max`, each with as many streams as its peer grants
+//!        ├─ Session   its state, without I/O: streams, outbox and hpack; `inbound` has what comes in, `answer` what it is for a request
+//!        ├─ Wire      the task that moves it: socket and timer
 //!        └─ tcp::connect   resolves the name, and refuses addresses that must not be connected to
 //! ```
 //!
 //! A connection never leaves its thread, and its frames are written many at a time. A quiet one is sent a ping; one that answers
-//! pings and no requests is replaced.
+//! pings and no requests is replaced. `docs/http2.md` says how it works, with each rule of the protocol and its test.
 
 mod answer;
 mod connection;
