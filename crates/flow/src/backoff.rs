@@ -58,7 +58,7 @@ impl Backoff {
     }
 
     /// The longest possible delay after attempt number `attempt`.
-    fn ceiling(&self, attempt: u16) -> Duration {
+    pub(crate) fn ceiling(&self, attempt: u16) -> Duration {
         // A shift by 32 would overflow; every cap in use is reached long before.
         let doublings = u32::from(attempt.saturating_sub(1)).min(31);
         self.base.saturating_mul(1 << doublings).min(self.cap)

@@ -4,6 +4,7 @@
 //! - [`reference`]: the wall time of another machine.
 //! - [`backoff`]: when to try again.
 //! - [`breaker`]: whether a destination answers at all.
+//! - [`forecast`](mod@forecast): when work that is under way will be complete.
 //! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
 //! - [`quota`]: how many in a minute.
 //! - [`merge`]: what is written over one connection, together.
@@ -14,6 +15,7 @@
 pub mod backoff;
 pub mod breaker;
 pub mod clock;
+pub mod forecast;
 pub mod gate;
 pub mod limit;
 pub mod merge;
