@@ -154,7 +154,9 @@ async fn drive_with<'job, Make, Attempting>(
 fn admit<'job>(job: &Job<'job>, waited: &mut Duration) -> Admission<'job> {
     let Some(quota) = job.quota else { return Admission::Free };
     let now = job.clock.monotonic();
-    match quota.book(job.clock, job.priority(), WAIT_MAX.saturating_sub(*waited)) {
+    // A place that comes when it has expired would be one for nobody.
+    let wait_max = WAIT_MAX.saturating_sub(*waited).min(job.expires_in().unwrap_or(WAIT_MAX));
+    match quota.book(job.clock, job.priority(), wait_max) {
         Ok(booking) => {
             *waited += booking.wait_since(now);
             Admission::Booked(booking)
@@ -177,13 +179,19 @@ fn is_answer(report: &Report) -> Option<bool> {
     Some(matches!(answer.verdict, Verdict::Accepted | Verdict::Refused { .. }))
 }
 
-/// Waits for what the next delivery waits for: its admission, or a pass.
+/// Waits for what the next delivery waits for: its admission, or a pass. Not for longer than until it expires.
 async fn wait_to_start(job: Job<'_>, admission: Option<&Admission<'_>>) -> Option<Pass> {
-    if let Some(at) = admission.and_then(|admission| admission.not_before(&job)) {
-        tokio::time::sleep_until(at).await;
-        return None;
+    let wait = async {
+        if let Some(at) = admission.and_then(|admission| admission.not_before(&job)) {
+            tokio::time::sleep_until(at).await;
+            return None;
+        }
+        Some(job.gate.enter().await)
+    };
+    match job.expires_in() {
+        Some(left) => tokio::time::timeout(left, wait).await.ok().flatten(),
+        None => wait.await,
     }
-    Some(job.gate.enter().await)
 }
 
 // === impl Admission ===

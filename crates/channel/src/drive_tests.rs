@@ -210,6 +210,42 @@ async fn what_waits_behind_a_full_gate_expires_or_is_handed_back_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_expires_behind_a_gate_that_stays_full_is_reported_then() {
+    let clock = Clock::starting_at(NOW);
+    let gate = Gate::new(Box::new(Fixed(1)));
+    let busy = gate.try_enter().unwrap();
+    let settle = SettleDouble::new(100);
+    let mut chunk = chunk(clock, 4);
+    let (began, expires_in) = (clock.monotonic(), Duration::from_secs(5));
+    chunk.envelope.expires_at = Some(timestamp(clock).plus(expires_in));
+    drive(job(&chunk, &gate, &settle, clock), async |_| panic!("it is not tried")).await;
+    assert_eq!(settle.reports.take().into_values().collect::<Vec<_>>(), vec![Report::Expired; 4]);
+    assert_eq!((clock.monotonic() - began).as_secs(), expires_in.as_secs());
+    drop(busy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_place_in_the_quota_is_booked_for_what_will_have_expired() {
+    let clock = Clock::starting_at(NOW);
+    let (settle, gate) = (SettleDouble::new(100), Gate::new(Box::new(Fixed(10))));
+    let quota = LaneQuota::new(Arc::new(Quota::per_minute(NonZeroU32::new(61).unwrap())));
+    let limited = |chunk| Job { quota: Some(&quota), ..job(chunk, &gate, &settle, clock) };
+    let mut expires = chunk(clock, 2);
+    expires.envelope.expires_at = Some(timestamp(clock).plus(Duration::from_millis(300)));
+    let began = clock.monotonic();
+    drive(limited(&expires), async |_| accepted()).await;
+    let reports = settle.reports.take();
+    assert!(matches!(reports[&0], Report::Attempted(_)), "there is a place at once: {reports:?}");
+    // What is not tried goes back for longer than until it expires.
+    assert!(matches!(reports[&1], Report::HandedBack { after } if after.as_millis() > 300));
+    assert_eq!(clock.monotonic(), began, "nobody waits for it");
+    // The next place is free for another one, a second later.
+    let other = chunk(clock, 1);
+    drive(limited(&other), async |_| accepted()).await;
+    assert!((clock.monotonic() - began).as_millis() <= 1_001);
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_tasks_get_a_turn_while_many_are_started() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 1000), Gate::new(Box::new(Fixed(1000))));

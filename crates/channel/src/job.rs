@@ -98,6 +98,13 @@ impl Job<'_> {
         MayStart::Yes
     }
 
+    /// How long it is until its notifications expire; `None` when they never do.
+    pub(crate) fn expires_in(&self) -> Option<Duration> {
+        let now = timestamp(self.clock);
+        // A millisecond more than is left of a whole one, or the time would be over a moment before it is.
+        self.chunk.envelope.expires_at.map(|at| at.since(now) + Duration::from_millis(1))
+    }
+
     /// The priority of the job's lane.
     pub fn priority(&self) -> Priority {
         self.chunk.envelope.lane.priority

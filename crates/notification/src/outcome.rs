@@ -20,6 +20,8 @@ pub enum Disposition {
         /// When the next attempt is due.
         at: Timestamp,
     },
+    /// The attempt is logged, and the next one would be due when the notification has expired: it ends as [`State::Expired`] now.
+    TooLate,
     /// No attempt was made: nothing is logged, and the same attempt is due at this instant.
     HandedBack {
         /// When the attempt is due.

@@ -136,12 +136,22 @@ impl Decision {
                 group(self.end(Event::Expire), 0, "expired before it was sent".into(), false)
             }
             Report::HandedBack { after } => {
-                group(Disposition::HandedBack { at: now.plus(*after) }, 0, Cow::Borrowed(""), false)
+                let at = now.plus(*after);
+                if self.has_expired(at) {
+                    let detail = "it could not be sent before it expired";
+                    return group(self.end(Event::Expire), 0, detail.into(), false);
+                }
+                group(Disposition::HandedBack { at }, 0, Cow::Borrowed(""), false)
             }
             Report::Attempted(answer) => {
                 let suppress = answer.verdict == Verdict::Refused { gone: true };
                 let disposition = self.judge(answer, now, random);
-                group(disposition, answer.status, answer.detail.clone(), suppress)
+                let detail = if disposition == Disposition::TooLate {
+                    too_late(&answer.detail)
+                } else {
+                    answer.detail.clone()
+                };
+                group(disposition, answer.status, detail, suppress)
             }
         }
     }
@@ -180,12 +190,19 @@ impl Decision {
             return self.end(Event::Exhaust);
         }
         let known = self.retries.iter().find(|(cause, _)| *cause == (event, asked));
-        if let Some(&(_, at)) = known {
-            return Disposition::Retry { at };
+        let at = known.map_or_else(
+            || now.plus(self.policy.backoff.delay(self.chunk.attempt, asked, random)),
+            |(_, at)| *at,
+        );
+        if known.is_none() {
+            self.retries.push(((event, asked), at));
         }
-        let at = now.plus(self.policy.backoff.delay(self.chunk.attempt, asked, random));
-        self.retries.push(((event, asked), at));
-        Disposition::Retry { at }
+        if self.has_expired(at) { Disposition::TooLate } else { Disposition::Retry { at } }
+    }
+
+    /// Whether its notifications have expired by `at`.
+    fn has_expired(&self, at: Timestamp) -> bool {
+        self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= at)
     }
 
     fn end(&self, event: Event) -> Disposition {
@@ -194,4 +211,10 @@ impl Decision {
         // The table has a state for each of these. If it had none, dead is the end that an operator sees and can undo.
         Disposition::Ended(state.unwrap_or(State::Dead))
     }
+}
+
+/// What a deferral said, and why no attempt follows.
+fn too_late(detail: &str) -> Cow<'static, str> {
+    let end = "the next attempt would come after it expired";
+    if detail.is_empty() { end.into() } else { format!("{detail}; {end}").into() }
 }

@@ -210,6 +210,28 @@ fn nothing_is_sent_before_it_is_due_nor_after_it_expired() {
 }
 
 #[test]
+fn what_could_only_be_tried_again_too_late_is_expired_at_once() {
+    on_one_thread(async || {
+        for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+            let rig = rig();
+            let running = rig.start();
+            let mut draft = rig.draft("expires", guarantee);
+            draft.envelope.expires_at = Some(rig.now().plus(Duration::from_secs(30)));
+            let asked = Some(Duration::from_mins(2));
+            rig.script.answers("expires", [Answer::deferred(503, asked, "busy")]);
+            let (began, ids) = (rig.now(), rig.accept_drafts(vec![draft]).await);
+            assert_eq!(rig.drained().await.expired, 1);
+            assert!(rig.now().since(began) < Duration::from_secs(1), "nobody waits for it");
+            let history = rig.store.find(ids[0]).await.unwrap().unwrap();
+            let [line] = &history.attempts[..] else { panic!("{history:?}") };
+            assert_eq!((line.attempt, line.state, line.status), (1, State::Expired, 503));
+            assert_eq!(line.detail, "busy; the next attempt would come after it expired");
+            running.stop().await;
+        }
+    });
+}
+
+#[test]
 fn a_gone_recipient_is_not_tried_again() {
     on_one_thread(async || {
         let rig = rig();

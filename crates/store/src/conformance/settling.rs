@@ -122,6 +122,23 @@ pub(super) async fn retries_of_one_instant_are_one_chunk_whatever_was_answered(s
     assert_eq!(find(store, ids[3]).await.attempts[0].detail, "busy 3");
 }
 
+pub(super) async fn what_would_be_tried_too_late_has_expired_with_its_attempt(store: &dyn Store) {
+    for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+        let ids = Shape { guarantee, ..Shape::default() }.ingest(store, 2).await;
+        let chunk = claim_one(store, 0).await;
+        let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: 1 };
+        assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+        settle_one(store, part(&chunk, &[1], Disposition::TooLate)).await;
+        settle_one(store, part(&chunk, &[0], DELIVERED)).await;
+        let expired = find(store, ids[1]).await;
+        assert_eq!((expired.state, expired.next_attempt_at), (State::Expired, None));
+        let [line] = &expired.attempts[..] else { panic!("{expired:?}") };
+        assert_eq!((line.attempt, line.state, line.status), (1, State::Expired, 200));
+        assert!(claim_all(store, i64::from(u32::MAX)).await.is_empty());
+    }
+    assert_eq!(store.totals().await.unwrap().expired, 2);
+}
+
 pub(super) async fn what_is_handed_back_keeps_its_attempt_and_is_not_logged(store: &dyn Store) {
     let ids = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() }.ingest(store, 2).await;
     let chunk = claim_one(store, 0).await;

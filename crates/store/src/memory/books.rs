@@ -268,7 +268,7 @@ impl Piece {
         let (mut handed_back, mut retries) = (BTreeMap::new(), BTreeMap::new());
         for group in &settlement.groups {
             let (pieces, at) = match group.disposition {
-                Disposition::Ended(_) => continue,
+                Disposition::Ended(_) | Disposition::TooLate => continue,
                 Disposition::HandedBack { at } => (&mut handed_back, at),
                 Disposition::Retry { at } => (&mut retries, at),
             };

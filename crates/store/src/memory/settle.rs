@@ -37,9 +37,10 @@ impl Books {
     fn settle_group(&mut self, piece: &Piece, group: &OutcomeGroup, at: Timestamp) {
         let envelope = self.batch(piece.batch).envelope.clone();
         let event = event_of(group.disposition);
-        let attempt = if event == Event::Expire { 0 } else { piece.attempt };
+        let is_unattempted = group.disposition == Disposition::Ended(State::Expired);
+        let attempt = if is_unattempted { 0 } else { piece.attempt };
         for &index in &group.indexes {
-            let is_attempt = !matches!(event, Event::Expire | Event::HandBack);
+            let is_attempt = !is_unattempted && event != Event::HandBack;
             // At least once needs no durable mark, so the store learns of the beginning from the end.
             if is_attempt && envelope.guarantee == Guarantee::AtLeastOnce {
                 self.advance(piece.batch, index, Event::Begin);
@@ -154,7 +155,7 @@ fn event_of(disposition: Disposition) -> Event {
         Disposition::HandedBack { .. } => Event::HandBack,
         Disposition::Ended(State::Delivered) => Event::Accept,
         Disposition::Ended(State::Refused) => Event::Refuse,
-        Disposition::Ended(State::Expired) => Event::Expire,
+        Disposition::Ended(State::Expired) | Disposition::TooLate => Event::Expire,
         Disposition::Ended(State::InDoubt) => Event::LoseAnswer,
         Disposition::Ended(State::Dead) => Event::Exhaust,
         Disposition::Ended(state) => panic!("no attempt ends as {state}"),

@@ -121,7 +121,9 @@ impl Attempts {
                 }
                 // It was not sent, so it says nothing of the destination.
                 Disposition::Ended(State::Expired) => {}
-                Disposition::Retry { .. } | Disposition::Ended(_) => attempts.has_failed = true,
+                Disposition::Retry { .. } | Disposition::TooLate | Disposition::Ended(_) => {
+                    attempts.has_failed = true;
+                }
             }
         }
         attempts

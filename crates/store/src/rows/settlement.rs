@@ -66,6 +66,10 @@ impl<'a> Applied<'a> {
                 self.log.push(&line(attempt, state), indexes());
                 self.ended.push((state, group.indexes.len()));
             }
+            Disposition::TooLate => {
+                self.log.push(&line(chunk.attempt, State::Expired), indexes());
+                self.ended.push((State::Expired, group.indexes.len()));
+            }
             Disposition::Retry { at: due_at } => {
                 self.log.push(&line(chunk.attempt, State::Pending), indexes());
                 // It was sent, and the process goes on: whatever was held against it is void.

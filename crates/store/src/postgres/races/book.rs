@@ -308,6 +308,7 @@ impl Book {
                 let id = chunk.notification_id(*index);
                 match group.disposition {
                     Disposition::Ended(state) => self.end(id, state),
+                    Disposition::TooLate => self.end(id, State::Expired),
                     Disposition::HandedBack { .. } => _ = self.begun.remove(&id),
                     Disposition::Retry { .. } => {}
                 }

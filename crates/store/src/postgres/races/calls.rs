@@ -239,6 +239,7 @@ impl Caller<'_> {
             Disposition::Ended(State::Refused),
             Disposition::Ended(State::Dead),
             Disposition::Ended(State::Expired),
+            Disposition::TooLate,
             Disposition::Retry { at: at(now + 10) },
             Disposition::HandedBack { at: at(now + 10) },
         ])?;
