@@ -4,6 +4,7 @@
 
 mod broker;
 mod fallback;
+mod outage;
 mod rig;
 mod script;
 

@@ -31,6 +31,9 @@ struct State {
     under_way: usize,
     under_way_max: usize,
     is_defective: bool,
+    /// While it is away, every attempt comes to this.
+    outage: Option<Attempt>,
+    accepted_at: Vec<Instant>,
     /// The sender panics when it has made so many attempts.
     breaks_after: Option<usize>,
 }
@@ -74,6 +77,16 @@ impl Script {
         self.state.lock().unwrap().under_way_max
     }
 
+    /// From now on, what every attempt comes to; `None`: it answers again.
+    pub(crate) fn set_outage(&self, outage: Option<Attempt>) {
+        self.state.lock().unwrap().outage = outage;
+    }
+
+    /// When notifications were accepted, in order.
+    pub(crate) fn accepted_at(&self) -> Vec<Instant> {
+        self.state.lock().unwrap().accepted_at.clone()
+    }
+
     /// Makes the sender itself panic, once.
     pub(crate) fn break_once(&self) {
         self.state.lock().unwrap().is_defective = true;
@@ -92,16 +105,23 @@ impl Script {
     }
 
     async fn attempt(&self, recipient: &str, at: Instant) -> Attempt {
-        let answer = {
+        let (answer, outage) = {
             let mut state = self.state.lock().unwrap();
             state.attempts.push(recipient.to_owned());
             state.attempted_at.push(at);
             state.under_way += 1;
             state.under_way_max = state.under_way_max.max(state.under_way);
-            state.answers.get_mut(recipient).and_then(VecDeque::pop_front)
+            let answer = state.answers.get_mut(recipient).and_then(VecDeque::pop_front);
+            (answer, state.outage.clone())
         };
         tokio::time::sleep(self.latency).await;
-        self.state.lock().unwrap().under_way -= 1;
+        let mut state = self.state.lock().unwrap();
+        state.under_way -= 1;
+        if let Some(outage) = outage {
+            return outage;
+        }
+        state.accepted_at.push(at + self.latency);
+        drop(state);
         let answer = answer.unwrap_or_else(|| Answer::accepted(200));
         assert_ne!(answer.detail, "panic", "as the script says");
         Attempt::answered(answer)
