@@ -15,13 +15,14 @@ use pipeline::ingest::parse::{self, BroadcastWithRecipients};
 use pipeline::ingest::{
     BroadcastRecipient, IngestError, InvalidField, Opening, Reservation, Submission, Upload,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::{BroadcastStatus, CancelTarget};
 
 use crate::ApiState;
 use crate::access::WithOperations;
 use crate::body::{BodyFormat, Incoming, format, with_body};
 use crate::draft::{add_key, header_key};
+use crate::estimate::EstimateAnswer;
 use crate::input::Input;
 use crate::keys::Caller;
 use crate::limits::FAULTS;
@@ -38,15 +39,24 @@ struct BroadcastCreated {
     replayed: bool,
 }
 
-#[derive(Serialize)]
-struct BroadcastAnswer {
-    id: String,
-    channel: String,
-    accepted_at: String,
+/// A broadcast as a whole.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BroadcastAnswer {
+    /// Its identifier.
+    pub id: String,
+    /// The channel.
+    pub channel: String,
+    /// When it was accepted.
+    pub accepted_at: String,
+    /// When what is left of it expires.
+    pub expires_at: Option<String>,
     /// Since when it is paused by itself.
-    paused_since: Option<String>,
+    pub paused_since: Option<String>,
+    /// Where its notifications stand.
     #[serde(flatten)]
-    totals: Totals,
+    pub totals: Totals,
+    /// When it will be complete.
+    pub estimate: EstimateAnswer,
 }
 
 /// A recipient as it was read, and whether it was a text and no object with `to`.
@@ -83,14 +93,22 @@ pub(crate) async fn read(
     let id = parse_id(&id)?;
     let found = shared.reads.broadcast(id).await?;
     let broadcast = found.filter(|broadcast| broadcast.tenant == caller.tenant);
-    let Some(BroadcastStatus { id, channel, accepted_at, account, .. }) = broadcast else {
-        return Err(unknown(id));
-    };
+    let Some(broadcast) = broadcast else { return Err(unknown(id)) };
     let pauses = shared.reads.pauses().await?;
     let paused_since = pauses.since(&caller.tenant, &PauseScope::Broadcast(id)).map(show);
-    let (id, channel, accepted_at) = (show(id), show(channel), show(accepted_at));
-    let totals = account.into();
-    Ok(Json(BroadcastAnswer { id, channel, accepted_at, paused_since, totals }).into_response())
+    let backoff = shared.backoff_of(&broadcast.channel);
+    let estimate = EstimateAnswer::of(&broadcast, &pauses, &backoff, shared.intake.now());
+    let BroadcastStatus { id, channel, accepted_at, expires_at, account, .. } = broadcast;
+    let answer = BroadcastAnswer {
+        id: show(id),
+        channel: show(channel),
+        accepted_at: show(accepted_at),
+        expires_at: expires_at.map(show),
+        paused_since,
+        totals: account.into(),
+        estimate,
+    };
+    Ok(Json(answer).into_response())
 }
 
 pub(crate) async fn cancel(

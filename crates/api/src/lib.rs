@@ -9,6 +9,7 @@ mod body;
 mod broadcasts;
 mod create;
 mod draft;
+mod estimate;
 mod input;
 mod keys;
 pub mod limits;
@@ -18,6 +19,7 @@ mod notifications;
 mod operate;
 mod pauses;
 mod problem;
+mod prospect;
 mod query;
 mod readiness;
 mod requeue;
@@ -28,6 +30,7 @@ mod suppressions;
 mod view;
 mod yield_budget;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,15 +38,18 @@ use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
-use flow::Clock;
+use flow::{Backoff, Clock};
 use notification::{Name, Timestamp};
-use pipeline::Intake;
+use pipeline::{Intake, RetryPolicy};
 use prometheus_client::registry::Registry;
 use store::{Operations, ReadStore};
 use tokio::sync::watch;
 
+pub use broadcasts::BroadcastAnswer;
+pub use estimate::EstimateAnswer;
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use pauses::{PauseAnswer, ResumeAnswer};
+pub use prospect::ProspectAnswer;
 pub use readiness::Readiness;
 pub use server::serve;
 pub use status::{
@@ -74,6 +80,8 @@ pub struct ApiParts {
     pub readiness: Readiness,
     /// Its name among the workers of a cluster.
     pub worker: Option<String>,
+    /// How often and when each channel tries again, as it is when a request comes.
+    pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
     /// The feed of the suppression list that this process runs.
     pub feed: Option<Name>,
     /// Whether notifications are taken in here. Where they are not, there are status, metrics and health only.
@@ -101,6 +109,7 @@ struct ApiState {
     registry: Arc<Registry>,
     readiness: Readiness,
     worker: Option<String>,
+    policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
     feed: Option<Name>,
     started_at: Timestamp,
 }
@@ -130,6 +139,7 @@ pub fn site(state: ApiParts) -> Site {
         registry: state.registry,
         readiness: state.readiness,
         worker: state.worker,
+        policies: state.policies,
         feed: state.feed,
     });
     let mut operators = Router::new().route("/v1/status", get(status::status));
@@ -156,6 +166,7 @@ fn for_operators() -> Router<Arc<ApiState>> {
     Router::new()
         .route("/v1/log", get(operate::log))
         .route("/v1/audit", get(operate::audit))
+        .route("/v1/estimate", get(prospect::read))
         .route(
             "/v1/suppressions",
             get(suppressions::read).post(suppressions::suppress).delete(suppressions::lift_one),
@@ -221,6 +232,12 @@ impl ApiState {
     fn is_stopping(&self) -> bool {
         // `process` is met from the end of the start to the beginning of the drain.
         self.readiness.needs().any(|(name, is_met)| name == "process" && !is_met)
+    }
+
+    /// When the channel called `channel` tries again.
+    fn backoff_of(&self, channel: &Name) -> Backoff {
+        // A channel that was taken out of the configuration meanwhile has the usual policy.
+        self.policies.borrow().get(channel).copied().unwrap_or_default().backoff
     }
 }
 

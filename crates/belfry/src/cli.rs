@@ -9,6 +9,7 @@ use crate::cancel::CancelArgs;
 use crate::check_config::CheckConfigArgs;
 use crate::credential::CredentialCommand;
 use crate::demo::DemoArgs;
+use crate::estimate::EstimateArgs;
 use crate::exit;
 use crate::import::ImportArgs;
 use crate::log::LogArgs;
@@ -44,6 +45,8 @@ pub(crate) enum CliCommand {
     Send(SendArgs),
     /// Show what was accepted, what came of it, and who works on it
     Status(StatusArgs),
+    /// Show how long a broadcast would take that is not created yet
+    Estimate(EstimateArgs),
     /// Show the delivery log (reads the store, the engine need not run)
     Log(LogArgs),
     /// Cancel a notification or a broadcast

@@ -11,6 +11,7 @@ mod client;
 mod config;
 mod credential;
 mod demo;
+mod estimate;
 mod exit;
 mod import;
 mod log;
@@ -70,6 +71,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
             };
             status::run(&args, &source)
         }
+        CliCommand::Estimate(args) => estimate::run(&args, &client()?),
         CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store),
         CliCommand::Cancel(args) => cancel::run(&args, &client()?),
         CliCommand::Pause(args) => pause::pause(&args, &client()?),

@@ -94,3 +94,19 @@ impl StatusLine {
         }
     }
 }
+
+/// A span between two others in seconds, in words.
+pub(crate) fn lasting(least: f64, most: f64) -> String {
+    let (unit, seconds) = match most {
+        ..120.0 => ("s", 1.0),
+        ..7_200.0 => ("min", 60.0),
+        _ => ("h", 3_600.0),
+    };
+    let (least, most) = (least / seconds, most / seconds);
+    // To a tenth where that says something.
+    if most < 10.0 {
+        format!("{least:.1} to {most:.1} {unit}")
+    } else {
+        format!("{least:.0} to {most:.0} {unit}")
+    }
+}

@@ -1,25 +1,32 @@
 //! `belfry status`: what was accepted, what came of it, and who works on it. Asked of an engine, or of the store.
 
+mod broadcast;
+
 use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use api::{
-    ClusterAnswer, LaneAnswer, ParkedAnswer, PauseAnswer, StatusAnswer, SuppressionFeed,
-    WorkerAnswer,
+    BroadcastAnswer, ClusterAnswer, LaneAnswer, ParkedAnswer, PauseAnswer, StatusAnswer,
+    SuppressionFeed, WorkerAnswer,
 };
 use channel::Secret;
 use clap::Args;
-use notification::Name;
+use notification::{BroadcastId, Name};
+use serde::Serialize;
 
 use crate::args::secret;
 use crate::client::Client;
 use crate::config::{Flags, StoreConfig};
+use crate::exit::{CliError, FailureKind};
 use crate::{account, output, reader};
 
 /// `belfry status`
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
+    /// Show one broadcast (`bc_` and a number), and when it will be complete
+    #[arg(value_name = "BROADCAST", conflicts_with = "store")]
+    pub(crate) broadcast: Option<BroadcastId>,
     #[arg(
         long,
         value_name = "STORE",
@@ -30,7 +37,7 @@ pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print again every second, until interrupted
+    /// Print again every second, until interrupted, or until the broadcast is complete
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -59,17 +66,29 @@ pub(crate) enum StatusSource {
 /// Prints the status once, or every second.
 pub(crate) fn run(args: &StatusArgs, source: &StatusSource) -> anyhow::Result<ExitCode> {
     loop {
-        let status = source.read()?;
-        if args.json {
-            output::json(&status)?;
+        let is_over = if let Some(id) = args.broadcast {
+            let status = source.read_broadcast(id)?;
+            show(args, &status, &broadcast::text(&status)?)?;
+            status.totals.pending == 0
         } else {
-            output::print(&status_text(&status)?)?;
-        }
-        if !args.watch {
+            let status = source.read()?;
+            show(args, &status, &status_text(&status)?)?;
+            false
+        };
+        if !args.watch || is_over {
             return Ok(ExitCode::SUCCESS);
         }
         std::thread::sleep(WATCH_PERIOD);
     }
+}
+
+fn show(args: &StatusArgs, status: &impl Serialize, text: &str) -> anyhow::Result<()> {
+    if args.json {
+        output::json(status)?;
+    } else {
+        output::print(text)?;
+    }
+    Ok(())
 }
 
 // === impl StatusArgs ===
@@ -84,6 +103,16 @@ impl StatusArgs {
 // === impl StatusSource ===
 
 impl StatusSource {
+    fn read_broadcast(&self, id: BroadcastId) -> anyhow::Result<BroadcastAnswer> {
+        match self {
+            Self::Engine(client) => client.get(&format!("/v1/broadcasts/{id}")),
+            // The command line refuses both together.
+            Self::Store { .. } => {
+                Err(CliError::new(FailureKind::Usage, "a broadcast is asked of an engine").into())
+            }
+        }
+    }
+
     fn read(&self) -> anyhow::Result<StatusAnswer> {
         match self {
             Self::Engine(client) => client.get("/v1/status"),

@@ -41,8 +41,8 @@ pub use operations::{CancelTarget, Cancelled, Operations, Paused, Requeued};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresReader};
 pub use read::{
-    Attempted, Audit, BroadcastStatus, Filter, HasReader, History, LaneEvidence, LaneStatus,
-    LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    Attempted, Audit, BroadcastPart, BroadcastStatus, Filter, HasReader, History, LaneEvidence,
+    LanePace, LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
 pub use sqlite::{Sqlite, SqliteReader};

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use flow::forecast::Series;
 use notification::{
     Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Lane, Name, NotificationId,
     Pauses, State, Timestamp,
@@ -107,8 +108,27 @@ pub struct BroadcastStatus {
     pub channel: Name,
     /// When it was sealed.
     pub accepted_at: Timestamp,
+    /// When it was to be sent.
+    pub due_at: Timestamp,
+    /// When what is left of it expires.
+    pub expires_at: Option<Timestamp>,
     /// Where its notifications stand.
     pub account: Account,
+    /// What is left of it, by lane: of up to 32 lanes each by itself, and those of all further ones together.
+    pub parts: Vec<BroadcastPart>,
+}
+
+/// What is left of a broadcast in one lane, or in several, and how the rest of it went there. Times count from the Unix epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BroadcastPart {
+    /// Notifications that are pending, the retries among them.
+    pub pending: u64,
+    /// Retries that are not claimed, as deferred at the time when they are due. What is put away because it is paused is not among them.
+    pub retries: Series,
+    /// The highest number of these attempts.
+    pub retry_attempt: u16,
+    /// What was settled, and what was deferred. What ended because it was cancelled or expired is not counted.
+    pub series: Series,
 }
 
 /// A lane with work.
@@ -122,6 +142,17 @@ pub struct LaneStatus {
     pub next_due_at: Option<Timestamp>,
     /// What the process that is asked knows of its destination; nothing if it settles nothing.
     pub evidence: LaneEvidence,
+}
+
+/// How fast a lane went while there was more to send than its destination took at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LanePace {
+    /// The lane.
+    pub lane: Lane,
+    /// Deliveries that were answered in each of the last seconds of that kind, up to 16 of them.
+    pub answered: Vec<u32>,
+    /// When the last of these was over.
+    pub at: Timestamp,
 }
 
 /// What is known of a lane's destination from attempts to it, since the start of a process (decision 0026).
@@ -161,6 +192,18 @@ pub struct Audit {
     pub problems: Vec<String>,
     /// How many problems there are.
     pub problem_count: u64,
+}
+
+// === impl BroadcastPart ===
+
+impl BroadcastPart {
+    /// Counts `other` as a part of this one.
+    pub fn add(&mut self, other: &Self) {
+        self.pending += other.pending;
+        self.retries.merge(&other.retries);
+        self.retry_attempt = self.retry_attempt.max(other.retry_attempt);
+        self.series.merge(&other.series);
+    }
 }
 
 // === impl History ===
@@ -220,6 +263,10 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// a thousand at least if there are so many. What is due first of all is among them, or something that is due 16 s later
     /// at most: what waits costs an answer nothing.
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
+
+    /// How fast lanes go, as far as the process that is asked has seen since its start: of up to 256 that were busy last, with work now
+    /// or without, in no order.
+    async fn paces(&self) -> Result<Vec<LanePace>, StoreError>;
 
     /// The channels that are not among `offered` and for which something waits, in order of name. What is claimed, and the
     /// part of a broadcast that has no chunks yet, are not counted. The cost is bounded for each channel, and nothing while
@@ -298,6 +345,10 @@ impl<T: HasReader> ReadStore for T {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         self.reader().lanes().await
+    }
+
+    async fn paces(&self) -> Result<Vec<LanePace>, StoreError> {
+        self.reader().paces().await
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {

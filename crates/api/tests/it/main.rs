@@ -8,6 +8,7 @@
 
 mod bad_input;
 mod create;
+mod estimate;
 mod fallback;
 mod keys;
 mod operate;

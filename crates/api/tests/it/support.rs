@@ -93,6 +93,7 @@ pub(crate) fn fixture_over(
         registry: Arc::new(Registry::default()),
         readiness: Readiness::default().and("start", is_ready),
         worker: Some("here".to_owned()),
+        policies: watch::channel(BTreeMap::new()).1,
         feed: Some("feed".parse().unwrap()),
         takes_in: true,
         clock,

@@ -273,6 +273,7 @@ impl StageParts<'_> {
             registry: Arc::new(self.registry),
             readiness,
             worker: self.backend.worker().map(str::to_owned),
+            policies: self.live.policies(),
             feed: if takes_in { self.config.suppressions.feed_name()? } else { None },
             takes_in,
             clock: self.clock,

@@ -250,6 +250,32 @@ fn cancelling_names_what_is_meant() {
 }
 
 #[test]
+fn the_end_of_a_broadcast_is_told_while_it_is_sent_and_before() {
+    let broadcast = json!({"id": "bc_7", "channel": "ios", "accepted_at": "noon", "expires_at": null, "paused_since": null,
+        "accepted": 5, "delivered": 2, "refused": 0, "expired": 0, "cancelled": 0, "suppressed": 0, "in_doubt": 0, "dead": 0,
+        "pending": 3, "estimate": {"state": "running", "since": null, "earliest": "one", "latest": "two",
+            "least_seconds": 3_600.0, "most_seconds": 7_200.0}});
+    let prospect = json!({"channel": "ios", "destination": "h", "recipients": 9, "ahead": 3, "ahead_at_least": false,
+        "measured_at": "noon", "least_seconds": 4.0, "most_seconds": 8.0, "unknown": null});
+    let engine = Engine::start(move |request| {
+        let is_prospect = request.target.starts_with("GET /v1/estimate");
+        Reply::Json(200, if is_prospect { prospect.clone() } else { broadcast.clone() })
+    });
+    let workspace = Workspace::new();
+    let ended = workspace.belfry(&["status", "bc_7", "--url", &engine.url]);
+    assert!(ended.out.starts_with("broadcast bc_7 on ios, accepted noon\naccepted "), "{ended:?}");
+    let end = "\ncomplete   in 1.0 to 2.0 h, between one and two (four times out of five)\n";
+    assert!(ended.out.ends_with(end), "{ended:?}");
+    let estimate = ["estimate", "--channel", "ios", "--recipients", "9", "--destination", "a/b"];
+    let ended = workspace.belfry(&[estimate.as_slice(), &["--url", &engine.url]].concat());
+    let told = "4.0 to 8.0 s (four times out of five): 3 of the channel may come before them; as fast as at noon\n";
+    assert_eq!(ended.out, told, "{ended:?}");
+    let targets: Vec<String> = engine.requests().into_iter().map(|it| it.target).collect();
+    let expect = "GET /v1/estimate?channel=ios&recipients=9&destination=a%2Fb";
+    assert_eq!(targets, ["GET /v1/broadcasts/bc_7", expect]);
+}
+
+#[test]
 fn an_engine_that_is_not_there_is_told() {
     let workspace = Workspace::new();
     workspace.write("belfry.toml", "server.listen = \"127.0.0.1:1\"");

@@ -1,9 +1,17 @@
 //! Accepted whole, or not at all.
 
-use notification::{BroadcastId, Bytes, Chunk, Content, limits};
+use std::time::Duration;
 
-use super::support::{BroadcastShape, Shape, at, claim_all, find, groups, name};
-use crate::{BroadcastDraft, BroadcastOpened, Filter, RecipientGroup, Store, StoreError};
+use flow::forecast::Series;
+use notification::{BroadcastId, Bytes, Chunk, Content, Disposition, State, limits};
+
+use super::support::{
+    BroadcastShape, Shape, at, claim_all, find, groups, name, part, settle_all, settle_one,
+};
+use crate::{
+    BroadcastDraft, BroadcastOpened, BroadcastPart, Filter, RecipientGroup, Settled, Store,
+    StoreError,
+};
 
 pub(super) async fn an_open_broadcast_is_not_there_yet(store: &dyn Store) {
     let id = BroadcastShape::default().open(store, 10).await;
@@ -36,6 +44,39 @@ pub(super) async fn a_sealed_broadcast_is_claimed_with_one_content(store: &dyn S
     }
     let history = find(store, chunks[0].notification_id(3)).await;
     assert_eq!((&*history.recipient, history.content), ("3", content));
+}
+
+pub(super) async fn what_is_left_of_a_broadcast_is_told_by_lane(store: &dyn Store) {
+    let opened = store.open_broadcast(BroadcastShape::default().draft(), at(0)).await.unwrap();
+    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    let to = |destination: &str, count| RecipientGroup {
+        destination: destination.into(),
+        ..groups(count).remove(0)
+    };
+    store.add_recipients(id, vec![to("here", 4), to("there", 2)], at(0)).await.unwrap();
+    store.seal_broadcast(id, at(4)).await.unwrap();
+    for chunk in claim_all(store, 4).await {
+        let delivered = Disposition::Ended(State::Delivered);
+        if &*chunk.envelope.lane.destination == "there" {
+            settle_all(store, &chunk, delivered).await;
+            continue;
+        }
+        for (index, disposition) in [
+            (0, delivered),
+            (1, Disposition::Retry { at: at(900) }),
+            (2, Disposition::Ended(State::Expired)),
+        ] {
+            let settled = settle_one(store, part(&chunk, &[index], disposition)).await;
+            assert!(matches!(settled, Settled::Applied { .. }));
+        }
+    }
+    let status = store.broadcast(id).await.unwrap().unwrap();
+    assert_eq!((status.due_at, status.account.pending), (at(0), 2));
+    let (mut retries, mut series) = (Series::default(), Series::default());
+    retries.add(Duration::from_millis(900), 0, 1);
+    series.add(Duration::from_millis(7), 1, 1);
+    let here = BroadcastPart { pending: 2, retries, retry_attempt: 2, series };
+    assert_eq!(status.parts, [here], "in the other lane nothing is left");
 }
 
 /// A broadcast to recipients `0`, `1`, ... each of whom is sent `content(number)`.

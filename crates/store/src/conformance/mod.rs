@@ -143,6 +143,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
         broadcasts:
             an_open_broadcast_is_not_there_yet
             a_sealed_broadcast_is_claimed_with_one_content
+            what_is_left_of_a_broadcast_is_told_by_lane
             recipients_with_contents_of_their_own_are_sent_those
             large_contents_of_recipients_are_cut_into_batches
             a_large_content_is_in_memory_once_and_counted_for_every_lane
@@ -164,6 +165,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             what_expired_is_settled_and_not_returned
             changes_tell_of_new_work;
         probing:
+            how_fast_a_lane_went_while_it_was_busy_is_known
             an_unproven_lane_is_given_a_few_and_more_when_these_are_answered
             a_lane_that_fails_is_given_one_at_a_time_and_ever_later
             a_lane_that_answered_lately_is_probed_beside_the_probes_under_way

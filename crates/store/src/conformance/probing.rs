@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use notification::{Chunk, Disposition, Priority, Settlement, State, Timestamp, limits};
 
-use super::support::{Shape, indexes, part, settle_one};
+use super::support::{Shape, claim_one, indexes, part, settle_one};
 use super::{at, claim_request};
 use crate::{ClaimRequest, LaneEvidence, Store};
 
@@ -53,6 +53,24 @@ async fn evidence(store: &dyn Store) -> LaneEvidence {
     let lanes = store.lanes().await.unwrap();
     assert_eq!(lanes.len(), 1);
     lanes[0].evidence
+}
+
+pub(super) async fn how_fast_a_lane_went_while_it_was_busy_is_known(store: &dyn Store) {
+    Shape::default().ingest(store, 60).await;
+    let chunk = claim_one(store, 0).await;
+    assert_eq!(store.paces().await.unwrap(), []);
+    for (second, first) in (1..=11).zip((0..).step_by(5)) {
+        let indexes: Vec<u16> = (first..first + 5).collect();
+        let settlement =
+            Settlement { at: at(1_000 * second), places: 4, ..part(&chunk, &indexes, DELIVERED) };
+        settle_one(store, settlement).await;
+        // What is told of a lane is known by the next claim at the latest.
+        store.claim(request(1_000 * second)).await.unwrap();
+    }
+    let [pace] = store.paces().await.unwrap().try_into().unwrap();
+    assert_eq!(pace.lane, chunk.envelope.lane);
+    // The first second may not have been whole, and the last is not over.
+    assert_eq!((pace.answered, pace.at), (vec![5; 9], at(11_000)));
 }
 
 pub(super) async fn an_unproven_lane_is_given_a_few_and_more_when_these_are_answered(

@@ -12,6 +12,7 @@ use notification::{
 use crate::rows::claim_load::ChunkLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::Evidence;
+use crate::rows::pace::Paces;
 use crate::rows::packing::KeyUse;
 use crate::rows::room::LoadKind;
 use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
@@ -38,6 +39,7 @@ pub(super) struct Books {
     /// What the tenant that was served last had been given before.
     pub(super) served_last: HashMap<Priority, usize>,
     pub(super) evidence: HashMap<Lane, Evidence>,
+    pub(super) paces: Paces<Lane>,
     pub(super) counted: HashMap<Lane, LoadKind>,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,

@@ -11,6 +11,7 @@ use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::{Attempts, Standing};
+use crate::rows::pace::Paces;
 use crate::rows::paused::put_away_until;
 use crate::rows::room::{DueLane, LaneLoad, TotalLoad};
 use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
@@ -166,6 +167,10 @@ impl Books {
         if attempts.answered > 0 {
             self.counted.remove(&lane);
         }
+        if attempts.answered > 0 {
+            let is_busy = attempts.places > 0 && self.claimed_items(&lane) >= attempts.places;
+            self.paces.note(&lane, attempts.at, attempts.answered, is_busy);
+        }
         self.evidence.entry(lane).or_default().note(attempts);
     }
 
@@ -253,6 +258,7 @@ impl Books {
     pub(super) fn recover(&mut self, ending: Ending, now: Timestamp) -> Recovery {
         // What is known of destinations is in the memory of a process.
         self.evidence.clear();
+        self.paces = Paces::default();
         self.counted.clear();
         let mut recovery = Recovery::default();
         let (mut returned, mut in_flight) = (Vec::new(), Vec::new());

@@ -27,9 +27,9 @@ use tokio::sync::watch;
 use crate::{
     Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
-    Filter, History, Ingest, LaneStatus, Lift, LogPage, LogPosition, Mark, Offer, Operations, Page,
-    ParkedChannel, Paused, ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements,
-    StoreError, Suppression, SuppressionPage, Take,
+    Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, Offer,
+    Operations, Page, ParkedChannel, Paused, ReadStore, RecipientGroup, Recovery, Requeued,
+    Settled, Settlements, StoreError, Suppression, SuppressionPage, Take,
 };
 use books::Books;
 
@@ -221,6 +221,10 @@ impl ReadStore for Memory {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         Ok(self.read(Books::lanes))
+    }
+
+    async fn paces(&self) -> Result<Vec<LanePace>, StoreError> {
+        Ok(self.read(Books::paces))
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {

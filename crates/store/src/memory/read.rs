@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, BatchId, BroadcastId, Lane, Name, NotificationId, State};
 
-use super::books::Books;
+use super::books::{Books, Piece};
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::packing::KeyUse;
 use crate::rows::parked::Counted;
 use crate::rows::paused::PUT_AWAY;
+use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::{
-    Audit, BroadcastStatus, Filter, History, LaneStatus, LogPage, LogPosition, Page, ParkedChannel,
+    Audit, BroadcastStatus, Filter, History, LanePace, LaneStatus, LogPage, LogPosition, Page,
+    ParkedChannel,
 };
 
 impl Books {
@@ -66,17 +68,35 @@ impl Books {
 
     pub(super) fn broadcast(&self, id: BroadcastId) -> Option<BroadcastStatus> {
         let broadcast = self.broadcasts.get(&id)?;
-        let mut account = Account::default();
-        for (batch, index) in self.members_of(id)? {
+        let (mut account, members) = (Account::default(), self.members_of(id)?);
+        let mut parts = BroadcastParts::new(0);
+        for &(batch, index) in &members {
             account.accepted += 1;
             account.add(self.history(batch, index)?.state, 1);
+            if let Some(piece) =
+                self.chunk_with(batch, index).and_then(|chunk| self.chunks.get(&chunk))
+            {
+                let Piece { attempt, due_at, lease_until, .. } = *piece;
+                let is_ready = lease_until.is_none();
+                let chunk = PendingChunk { count: 1, attempt, due_at, is_ready };
+                parts.add_chunk(self.lane_of(piece), chunk);
+            }
+        }
+        for (batch, index) in members {
+            let lane = &self.batch(batch).envelope.lane;
+            for attempted in self.history(batch, index)?.attempts {
+                parts.add_logged(&lane, &attempted, 1);
+            }
         }
         Some(BroadcastStatus {
             id,
             tenant: broadcast.draft.tenant.clone(),
             channel: broadcast.draft.channel.clone(),
             accepted_at: broadcast.sealed_at?,
+            due_at: broadcast.draft.due_at,
+            expires_at: broadcast.draft.expires_at,
             account,
+            parts: parts.into_parts(),
         })
     }
 
@@ -126,6 +146,15 @@ impl Books {
         lanes.truncate(lanes.partition_point(|lane| lane.claimed > 0) + LANES_PER_PAGE);
         lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
         lanes
+    }
+
+    pub(super) fn paces(&self) -> Vec<LanePace> {
+        let pace = |(lane, answered, at): (&Lane, &[u32], _)| LanePace {
+            lane: lane.clone(),
+            answered: answered.to_vec(),
+            at,
+        };
+        self.paces.known().map(pace).collect()
     }
 
     pub(super) fn parked(&self, offered: &BTreeSet<Name>) -> Vec<ParkedChannel> {

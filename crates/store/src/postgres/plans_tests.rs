@@ -407,7 +407,8 @@ async fn a_question_that_joins_all_of_the_log_is_found() {
     let mut tasks = Tasks::default();
     let client = connect(database.url(), &mut tasks).await;
     fill(&client).await;
-    let sql = "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = $1";
+    let sql =
+        "SELECT entries, lane FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = $1";
     let join = Statement { file: "read.rs".to_owned(), sql: sql.to_owned() };
     let reader = Session::Other.connect(database.url(), &mut tasks).await;
     prepare(&reader, &[&join]).await;

@@ -1,6 +1,6 @@
 //! Answers from one snapshot of the database.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -15,16 +15,17 @@ use super::claim::{batch_at, select_batch};
 use super::columns::{chunk_at, lane_at, narrow, select_chunk, signed};
 use super::connection::Session;
 use crate::rows::codec::{LogGroup, decode_log};
-use crate::rows::codes;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::members::Members;
 use crate::rows::model::BatchHistory;
 use crate::rows::parked::{COUNTED_MAX, Counted};
+use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::Waiting;
 use crate::{
-    BroadcastStatus, ClusterStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition,
-    Page, ParkedChannel, StoreError, WorkerStatus,
+    BroadcastStatus, ClusterStatus, Filter, History, LanePace, LaneStatus, LogEntry, LogPage,
+    LogPosition, Page, ParkedChannel, StoreError, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -194,28 +195,32 @@ impl<'a> Snapshot<'a> {
     ) -> Result<Option<BroadcastStatus>, StoreError> {
         let number = id.0.cast_signed();
         let select = "SELECT tenant, channel, sealed_at, \
-             (SELECT coalesce(sum(count), 0)::int8 FROM batch WHERE broadcast = $1), \
-             (SELECT coalesce(sum((SELECT sum(count) FROM chunk WHERE chunk.batch = batch.id)), 0)::int8 \
-              FROM batch WHERE broadcast = $1) \
+             (SELECT coalesce(sum(count), 0)::int8 FROM batch WHERE broadcast = $1), due_at, expires_at \
              FROM broadcast WHERE id = $1 AND sealed_at IS NOT NULL";
         let rows = self.transaction.query(select, &[&number]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let mut account = Account { accepted: unsigned(row, 3)?, ..Account::default() };
-        account.add(State::Pending, unsigned(row, 4)?);
+        let mut unreleased = 0;
         let waiting = "SELECT waiting, withdrawn_at FROM unreleased \
              WHERE broadcast = $1 AND passed IS NOT NULL";
         if let Some(row) = self.transaction.query_opt(waiting, &[&number]).await? {
-            account.add(Waiting::new(row.try_get(1)?).state(), unsigned(&row, 0)?);
+            let (state, count) = (Waiting::new(row.try_get(1)?).state(), unsigned(&row, 0)?);
+            account.add(state, count);
+            unreleased = if state == State::Pending { count } else { 0 };
         }
+        let mut parts = self.pending_parts(id, unreleased).await?;
+        account.add(State::Pending, parts.pending() - unreleased);
         // Batch by batch: a join would read all of the log while nothing is known of it.
-        let select = "SELECT entries FROM batch \
+        let select = "SELECT entries, lane FROM batch \
              CROSS JOIN LATERAL (SELECT entries FROM log WHERE log.batch = batch.id OFFSET 0) AS its WHERE broadcast = $1";
         // Row by row: the log of a large broadcast is not to be in memory as a whole.
         let mut entries = pin!(self.transaction.query_raw(select, [number]).await?);
         let mut requeued = 0;
         while let Some(row) = entries.try_next().await? {
+            let lane: i32 = row.try_get(1)?;
             for group in decode_log(row.try_get(0)?)? {
                 let items = group.indexes.len() as u64;
+                parts.add_logged(&lane, &group.attempted, items);
                 if group.attempted.state.is_terminal() {
                     account.add(group.attempted.state, items);
                 } else if group.attempted.is_requeue() {
@@ -229,8 +234,34 @@ impl<'a> Snapshot<'a> {
             tenant: codes::name(row.try_get(0)?)?,
             channel: codes::name(row.try_get(1)?)?,
             accepted_at: instant(row, 2)?,
+            due_at: instant(row, 4)?,
+            expires_at: row.try_get::<_, Option<i64>>(5)?.map(Timestamp::from_millis),
             account,
+            parts: parts.into_parts(),
         }))
+    }
+
+    /// What is left of a broadcast of which so many have no chunk yet.
+    async fn pending_parts(
+        &self,
+        id: BroadcastId,
+        unreleased: u64,
+    ) -> Result<BroadcastParts<i32>, StoreError> {
+        let mut parts = BroadcastParts::new(unreleased);
+        // Batch by batch, and row by row, as the log is read.
+        let select = "SELECT its.lane, its.count, its.attempt, its.due_at, its.lease_until IS NULL FROM batch \
+             CROSS JOIN LATERAL (SELECT chunk.lane, chunk.count, attempt, chunk.due_at, lease_until FROM chunk \
+               WHERE chunk.batch = batch.id OFFSET 0) AS its WHERE broadcast = $1";
+        let number = id.0.cast_signed();
+        let mut rows = pin!(self.transaction.query_raw(select, [number]).await?);
+        while let Some(row) = rows.try_next().await? {
+            let count = u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
+            let attempt = u16::try_from(row.try_get::<_, i32>(2)?).unwrap_or(u16::MAX);
+            let (due_at, is_ready) = (instant(&row, 3)?, row.try_get(4)?);
+            let chunk = PendingChunk { count, attempt, due_at, is_ready };
+            parts.add_chunk(row.try_get(0)?, chunk);
+        }
+        Ok(parts)
     }
 
     pub(super) async fn totals(&self) -> Result<Account, StoreError> {
@@ -271,6 +302,19 @@ impl<'a> Snapshot<'a> {
             note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 5)?, evidence);
         }
         Ok(lanes.into_values().collect())
+    }
+
+    pub(super) async fn paces(&self, evidence: &EvidenceBook) -> Result<Vec<LanePace>, StoreError> {
+        let paces = evidence.paces();
+        let ids: Vec<i32> = paces.iter().map(|(id, ..)| narrow(*id)).collect();
+        let select =
+            "SELECT id, channel, destination, priority, tenant FROM tenant_lane WHERE id = ANY($1)";
+        let mut lanes = HashMap::new();
+        for row in self.transaction.query(select, &[&ids]).await? {
+            lanes.insert(LaneId::from(row.try_get::<_, i32>(0)?), lane_at(&row, 1)?);
+        }
+        let pace = |(id, answered, at)| Some(LanePace { lane: lanes.remove(&id)?, answered, at });
+        Ok(paces.into_iter().filter_map(pace).collect())
     }
 
     /// The lanes of a channel are looked up one by one: there may be more chunks than lanes by far, or the reverse.

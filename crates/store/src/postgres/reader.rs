@@ -14,8 +14,9 @@ use super::read::Snapshot;
 use super::{errors, schema};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastStatus, ClusterStatus, EventPosition, FeedCursor, Filter, History, LaneStatus,
-    LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
+    Audit, BroadcastStatus, ClusterStatus, EventPosition, FeedCursor, Filter, History, LanePace,
+    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression,
+    SuppressionPage,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -165,6 +166,10 @@ impl ReadStore for PostgresReader {
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         answer!(self, lanes, &self.evidence)
+    }
+
+    async fn paces(&self) -> Result<Vec<LanePace>, StoreError> {
+        answer!(self, paces, &self.evidence)
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {

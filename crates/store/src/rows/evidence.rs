@@ -8,6 +8,7 @@ use std::time::Duration;
 use notification::{Disposition, Settlement, State, Timestamp};
 
 use super::codes::LaneId;
+use super::pace::Paces;
 use crate::LaneEvidence;
 
 /// What settlements of a lane tell of its destination.
@@ -76,6 +77,7 @@ struct Book {
     lanes: HashMap<LaneId, Evidence>,
     /// With so many, those that say nothing any more are forgotten.
     lanes_max: usize,
+    paces: Paces<LaneId>,
 }
 
 /// How long an answer proves that a destination answers.
@@ -281,6 +283,17 @@ impl EvidenceBook {
 
     pub(crate) fn note(&self, lane: LaneId, attempts: Attempts) {
         self.lock().lanes.entry(lane).or_default().note(attempts);
+    }
+
+    /// What a settlement tells of how fast the lane goes, which had more to send or not.
+    pub(crate) fn note_pace(&self, lane: LaneId, attempts: Attempts, is_busy: bool) {
+        self.lock().paces.note(&lane, attempts.at, attempts.answered, is_busy);
+    }
+
+    /// What is known of how fast lanes go: see [`Paces::known`].
+    pub(crate) fn paces(&self) -> Vec<(LaneId, Vec<u32>, Timestamp)> {
+        let book = self.lock();
+        book.paces.known().map(|(lane, answered, at)| (*lane, answered.to_vec(), at)).collect()
     }
 
     /// Forgets lanes when there are very many: those without work first that tell nothing, and then all of those.

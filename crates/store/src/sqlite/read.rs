@@ -13,9 +13,10 @@ use crate::rows::evidence::EvidenceBook;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchHistory, BatchRow};
 use crate::rows::parked::{COUNTED_MAX, Counted};
+use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::Waiting;
 use crate::{
-    BroadcastStatus, Filter, History, LaneStatus, LogEntry, LogPage, LogPosition, Page,
+    BroadcastStatus, Filter, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition, Page,
     ParkedChannel, StoreError,
 };
 
@@ -182,7 +183,7 @@ impl Snapshot {
     pub(super) fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.connection.prepare_cached(
-            "SELECT tenant, channel, sealed_at FROM broadcast \
+            "SELECT tenant, channel, sealed_at, due_at, expires_at FROM broadcast \
              WHERE id = ?1 AND sealed_at IS NOT NULL",
         )?;
         let mut rows = select.query([number])?;
@@ -190,9 +191,6 @@ impl Snapshot {
         let mut account = Account::default();
         let accepted = "SELECT coalesce(sum(count), 0) FROM batch WHERE broadcast = ?1";
         account.accepted = self.count(accepted, id.0)?;
-        let pending = "SELECT coalesce(sum(chunk.count), 0) FROM batch \
-                       JOIN chunk ON chunk.batch = batch.id WHERE broadcast = ?1";
-        account.add(State::Pending, self.count(pending, id.0)?);
         let mut select = self.connection.prepare_cached(
             "SELECT waiting, withdrawn_at FROM unreleased \
              WHERE broadcast = ?1 AND passed IS NOT NULL",
@@ -200,17 +198,23 @@ impl Snapshot {
         let waiting = select.query_row([number], |row| {
             Ok((row.get::<_, i64>(0)?.cast_unsigned(), Waiting::new(row.get(1)?)))
         });
+        let mut unreleased = 0;
         if let Some((count, waiting)) = waiting.optional()? {
             account.add(waiting.state(), count);
+            unreleased = if waiting.state() == State::Pending { count } else { 0 };
         }
+        let mut parts = self.pending_parts(id, unreleased)?;
+        account.add(State::Pending, parts.pending() - unreleased);
         let mut select = self.connection.prepare_cached(
-            "SELECT entries FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
+            "SELECT entries, lane FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
         )?;
         let mut entries = select.query([number])?;
         let mut requeued = 0;
         while let Some(row) = entries.next()? {
+            let lane: LaneId = row.get(1)?;
             for group in decode_log(row.get_ref(0)?.as_blob()?)? {
                 let items = group.indexes.len() as u64;
+                parts.add_logged(&lane, &group.attempted, items);
                 if group.attempted.state.is_terminal() {
                     account.add(group.attempted.state, items);
                 } else if group.attempted.is_requeue() {
@@ -224,8 +228,35 @@ impl Snapshot {
             tenant: codes::name(row.get_ref(0)?.as_str()?)?,
             channel: codes::name(row.get_ref(1)?.as_str()?)?,
             accepted_at: Timestamp::from_millis(row.get(2)?),
+            due_at: Timestamp::from_millis(row.get(3)?),
+            expires_at: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
             account,
+            parts: parts.into_parts(),
         }))
+    }
+
+    /// What is left of a broadcast of which so many have no chunk yet.
+    fn pending_parts(
+        &self,
+        id: BroadcastId,
+        unreleased: u64,
+    ) -> Result<BroadcastParts<LaneId>, StoreError> {
+        let mut parts = BroadcastParts::new(unreleased);
+        let mut select = self.connection.prepare_cached(
+            "SELECT chunk.lane, chunk.count, chunk.attempt, chunk.due_at, chunk.lease_until IS NULL FROM batch \
+             JOIN chunk ON chunk.batch = batch.id WHERE broadcast = ?1",
+        )?;
+        let mut rows = select.query([id.0.cast_signed()])?;
+        while let Some(row) = rows.next()? {
+            let chunk = PendingChunk {
+                count: row.get::<_, i64>(1)?.cast_unsigned(),
+                attempt: row.get(2)?,
+                due_at: Timestamp::from_millis(row.get(3)?),
+                is_ready: row.get(4)?,
+            };
+            parts.add_chunk(row.get(0)?, chunk);
+        }
+        Ok(parts)
     }
 
     fn count(&self, sql: &str, parameter: u64) -> Result<u64, StoreError> {
@@ -271,6 +302,14 @@ impl Snapshot {
             place = next;
         }
         Ok(lanes.into_values().collect())
+    }
+
+    pub(super) fn paces(&self, evidence: &EvidenceBook) -> Result<Vec<LanePace>, StoreError> {
+        let pace = |(id, answered, at)| {
+            let lane = rows::lane(&self.connection, id)?;
+            Ok(LanePace { lane, answered, at })
+        };
+        evidence.paces().into_iter().map(pace).collect()
     }
 
     pub(super) fn parked(

@@ -19,8 +19,8 @@ use super::pause::pauses;
 use super::read::Snapshot;
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastStatus, EventPosition, FeedCursor, Filter, History, LaneStatus, LogPage,
-    LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
+    Audit, BroadcastStatus, EventPosition, FeedCursor, Filter, History, LanePace, LaneStatus,
+    LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -241,6 +241,11 @@ impl ReadStore for SqliteReader {
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         let evidence = self.evidence.clone();
         self.read(move |snapshot| snapshot.lanes(&evidence)).await
+    }
+
+    async fn paces(&self) -> Result<Vec<LanePace>, StoreError> {
+        let evidence = self.evidence.clone();
+        self.read(move |snapshot| snapshot.paces(&evidence)).await
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {

@@ -109,6 +109,8 @@ impl Lanes {
         self.evidence.trim(attempts.at, |lane| self.work.contains_key(&lane));
         let Some(work) = self.work.get_mut(&id) else { return };
         if attempts.answered > 0 {
+            let is_busy = attempts.places > 0 && work.load.deliveries >= attempts.places;
+            self.evidence.note_pace(id, attempts, is_busy);
             self.total.remove(work.counted, work.load.weight);
             work.counted = LoadKind::Proven;
             self.total.add(work.counted, work.load.weight);
