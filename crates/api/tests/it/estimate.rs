@@ -56,7 +56,8 @@ async fn settle(
     };
     let (at, groups) = (fixture.now(), vec![group]);
     let (chunk, epoch) = (chunk.id, chunk.epoch);
-    let settlement = Settlement { chunk, epoch, at, groups, places: 4, latency: None, fallbacks: Vec::new() };
+    let settlement =
+        Settlement { chunk, epoch, at, groups, places: 4, latency: None, fallbacks: Vec::new() };
     fixture.store.settle(vec![settlement]).await.unwrap();
 }
 

@@ -84,10 +84,10 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
                 format!(" f{partition}:{lane}:{weight}:{deliveries}")
             }
             Notice::Tried(lane, attempts) => {
-                let Attempts { at, answered, has_failed, is_handed_back, places, latency } =
+                let Attempts { at, answered, has_failed, handed_back_until, places, latency } =
                     attempts;
-                let [failed, back] = [*has_failed, *is_handed_back].map(u8::from);
-                let at = at.millis();
+                let (at, failed) = (at.millis(), u8::from(*has_failed));
+                let back = handed_back_until.map_or(0, Timestamp::millis);
                 let micros = latency.map(|latency| format!(":{}", latency.as_micros()));
                 let micros = micros.unwrap_or_default();
                 format!(" t{lane}:{at}:{answered}:{failed}:{back}:{places}{micros}")
@@ -126,13 +126,14 @@ pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
                 let at = Timestamp::from_millis(numbers.next()?.parse().ok()?);
                 let answered = numbers.next()?.parse().ok()?;
                 let has_failed = numbers.next()? != "0";
-                let is_handed_back = numbers.next()? != "0";
+                let back: i64 = numbers.next()?.parse().ok()?;
+                let handed_back_until = (back != 0).then(|| Timestamp::from_millis(back));
                 let places = numbers.next()?.parse().ok()?;
                 // Missing where it is not known, and from an older version.
                 let latency =
                     numbers.next().and_then(|it| it.parse().ok()).map(Duration::from_micros);
                 let attempts =
-                    Attempts { at, answered, has_failed, is_handed_back, places, latency };
+                    Attempts { at, answered, has_failed, handed_back_until, places, latency };
                 Some(Notice::Tried(lane, attempts))
             }
             _ => None,
@@ -153,7 +154,7 @@ mod tests {
         at: Timestamp::from_millis(5),
         answered: 7,
         has_failed: true,
-        is_handed_back: false,
+        handed_back_until: Some(Timestamp::from_millis(9)),
         places: 32,
         latency: Some(Duration::from_micros(12_345)),
     };

@@ -20,8 +20,8 @@ pub(crate) struct Attempts {
     pub(crate) answered: usize,
     /// Whether an attempt of others came to nothing.
     pub(crate) has_failed: bool,
-    /// Whether others were handed back, to be tried later.
-    pub(crate) is_handed_back: bool,
+    /// Until when others were handed back, the first of them, to be tried later.
+    pub(crate) handed_back_until: Option<Timestamp>,
     /// [`Settlement::places`].
     pub(crate) places: usize,
     /// [`Settlement::latency`].
@@ -108,7 +108,7 @@ impl Attempts {
             at: settlement.at,
             answered: 0,
             has_failed: false,
-            is_handed_back: false,
+            handed_back_until: None,
             places: settlement.places,
             latency: settlement.latency,
         };
@@ -118,11 +118,11 @@ impl Attempts {
                     attempts.answered += group.indexes.len();
                 }
                 // What may go at once is handed back for another reason: the process ends, or its lease.
-                Disposition::HandedBack { at: due_at } => {
-                    attempts.is_handed_back |= due_at > attempts.at
+                Disposition::HandedBack { at: due_at } if due_at > attempts.at => {
+                    attempts.add_handed_back(Some(due_at));
                 }
                 // It was not sent, so it says nothing of the destination.
-                Disposition::Ended(State::Expired) => {}
+                Disposition::HandedBack { .. } | Disposition::Ended(State::Expired) => {}
                 Disposition::Retry { .. } | Disposition::TooLate | Disposition::Ended(_) => {
                     attempts.has_failed = true;
                 }
@@ -136,13 +136,17 @@ impl Attempts {
         self.at = self.at.max(other.at);
         self.answered += other.answered;
         self.has_failed |= other.has_failed;
-        self.is_handed_back |= other.is_handed_back;
+        self.add_handed_back(other.handed_back_until);
         self.places = self.places.max(other.places);
         self.latency = self.latency.max(other.latency);
     }
 
+    fn add_handed_back(&mut self, until: Option<Timestamp>) {
+        self.handed_back_until = self.handed_back_until.into_iter().chain(until).min();
+    }
+
     pub(crate) fn tell_nothing(&self) -> bool {
-        self.answered == 0 && !self.has_failed && !self.is_handed_back
+        self.answered == 0 && !self.has_failed && self.handed_back_until.is_none()
     }
 }
 
@@ -159,8 +163,8 @@ impl Evidence {
             self.rate.add(attempts.at, attempts.answered);
         } else if attempts.has_failed {
             self.note_failure(attempts.at);
-        } else if attempts.is_handed_back {
-            self.close(attempts.at);
+        } else if let Some(until) = attempts.handed_back_until {
+            self.note_handed_back(attempts.at, until);
         }
     }
 
@@ -180,14 +184,24 @@ impl Evidence {
         }
     }
 
-    /// Closes it, for twice as long as the last time if it was not answered since. Also when all of it was handed back: nothing of
-    /// it was tried, because another lane's probe of the destination was under way or its quota was used up, and more would come back as well.
+    /// All of it was handed back, because another lane's probe of the destination was under way or a quota was used up: more would come
+    /// back as well. Who waits for a quota was told when its turn is, and is not closed for longer.
+    fn note_handed_back(&mut self, at: Timestamp, until: Timestamp) {
+        let turn = Some(until.since(at)).filter(|turn| *turn > FIRST_WAIT);
+        self.close_for(at, turn.unwrap_or(WAIT_MAX));
+    }
+
+    /// Closes it, for twice as long as the last time if it was not answered since.
     fn close(&mut self, at: Timestamp) {
+        self.close_for(at, WAIT_MAX);
+    }
+
+    fn close_for(&mut self, at: Timestamp, at_most: Duration) {
         let longest = if self.has_answered_within(LATELY, at) { LATELY_WAIT } else { WAIT_MAX };
         let wait = match self.failing {
             // What was under way when it was closed tells nothing new.
             Some(failing) if at < failing.closed_until => return,
-            Some(failing) => (2 * failing.wait).min(longest),
+            Some(failing) => (2 * failing.wait).min(longest).min(at_most),
             None => FIRST_WAIT,
         };
         self.failing = Some(Failing { closed_until: at.plus(wait), wait });

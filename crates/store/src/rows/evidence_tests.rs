@@ -11,7 +11,7 @@ fn answered(seconds: i64, answered: usize) -> Attempts {
         at: at(seconds),
         answered,
         has_failed: false,
-        is_handed_back: false,
+        handed_back_until: None,
         places: 32,
         latency: None,
     }
@@ -22,7 +22,7 @@ fn failed(seconds: i64) -> Attempts {
         at: at(seconds),
         answered: 0,
         has_failed: true,
-        is_handed_back: false,
+        handed_back_until: None,
         places: 32,
         latency: None,
     }
@@ -145,7 +145,7 @@ fn a_clock_that_is_set_back_closes_nothing_for_long() {
 fn a_lane_of_which_everything_is_handed_back_is_closed_as_if_it_had_failed() {
     let handed_back = |seconds| {
         let attempts = failed(seconds);
-        Attempts { has_failed: false, is_handed_back: true, ..attempts }
+        Attempts { has_failed: false, handed_back_until: Some(at(seconds + 1)), ..attempts }
     };
     let mut evidence = Evidence::default();
     evidence.note(answered(100, 1));
@@ -158,6 +158,24 @@ fn a_lane_of_which_everything_is_handed_back_is_closed_as_if_it_had_failed() {
     assert_eq!(closed_until(&evidence, 109), at(111), "a failure goes on from there");
     evidence.note(answered(116, 1));
     assert!(matches!(evidence.standing(at(116)), Standing::Proven { .. }));
+}
+
+#[test]
+fn a_lane_that_waits_for_a_quota_is_not_closed_beyond_its_turn() {
+    let mut evidence = Evidence::default();
+    for (now, turn, closed) in [
+        (100, 130, 101),
+        (101, 130, 103),
+        (103, 130, 107),
+        (107, 130, 115),
+        (115, 120, 120),
+        (120, 500, 130),
+    ] {
+        let attempts = failed(now);
+        let until = Some(at(turn));
+        evidence.note(Attempts { has_failed: false, handed_back_until: until, ..attempts });
+        assert_eq!(closed_until(&evidence, now), at(closed), "{now}");
+    }
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn failure(millis: i64) -> Attempts {
         at: at(millis),
         answered,
         has_failed: true,
-        is_handed_back: false,
+        handed_back_until: None,
         places,
         latency: None,
     }
