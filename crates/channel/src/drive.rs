@@ -28,8 +28,8 @@ const SHUT_WAIT: Duration = Duration::from_secs(1);
 /// messages and a quiet one waits for no other. An attempt that panics costs its own delivery an unknown
 /// verdict; an attempt over time is dropped, and its verdict is unknown. Of jobs of one lane, the one
 /// under way takes the passes that it frees first, unless another lane waits: earlier chunks end before later ones, and their
-/// leases are kept. A delivery over the destination's quota waits without a pass, and goes back to the store when it would wait
-/// for long.
+/// leases are kept. A delivery over the quota of its tenant or its destination waits without a pass, and goes back to the store when
+/// it would wait for long.
 pub async fn drive<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
 where
     Make: Fn(&'job Delivery) -> Attempting,
@@ -50,9 +50,9 @@ where
 /// Whether a delivery may join those that wait for the gate.
 #[derive(Debug)]
 enum Admission<'job> {
-    /// It may: its destination has no quota.
+    /// It may: there is no quota.
     Free,
-    /// It may at the time of its place in the quota.
+    /// It may at the time of its places in the quotas, when all are booked.
     Booked(Booking<'job>),
     /// Not now: to be reported instead.
     No(Report),
@@ -95,9 +95,9 @@ async fn drive_with<'job, Make, Attempting>(
             // Who holds a pass is the one that tries.
             let otherwise =
                 otherwise.or_else(|| if held.is_none() { shut_out(&job) } else { None });
-            let earlier = || admission.take().filter(|admission| !admission.is_stale(&job));
-            let otherwise = otherwise.map(Admission::No).or_else(earlier);
-            match otherwise.unwrap_or_else(|| admit(&job, &mut waited)) {
+            let earlier = admission.take();
+            let otherwise = otherwise.map(Admission::No);
+            match otherwise.unwrap_or_else(|| admit(&job, earlier, &mut waited)) {
                 Admission::No(report) => {
                     reports.push((delivery.index, report));
                     (next, admission) = (waiting.next(), None);
@@ -149,15 +149,33 @@ async fn drive_with<'job, Make, Attempting>(
     }
 }
 
-/// Books a place in the quota for the next delivery of a job whose deliveries have waited for `waited` so far, one after the other.
-/// When they would wait for longer than [`WAIT_MAX`] together, it goes back to the store, and makes room for others.
-fn admit<'job>(job: &Job<'job>, waited: &mut Duration) -> Admission<'job> {
+/// Books places in the quotas for the next delivery of a job whose deliveries have waited for `waited` so far, one after the other;
+/// `earlier` is what it has so far. When they would wait for longer than [`WAIT_MAX`] together, it goes back to the store, and makes
+/// room for others.
+fn admit<'job>(
+    job: &Job<'job>,
+    earlier: Option<Admission<'job>>,
+    waited: &mut Duration,
+) -> Admission<'job> {
     let Some(quota) = job.quota else { return Admission::Free };
     let now = job.clock.monotonic();
     // A place that comes when it has expired would be one for nobody.
     let wait_max = WAIT_MAX.saturating_sub(*waited).min(job.expires_in().unwrap_or(WAIT_MAX));
-    match quota.book(job.clock, job.priority(), wait_max) {
-        Ok(booking) => {
+    // One that is stale ends before another one is booked.
+    let booked = match earlier.filter(|earlier| !earlier.is_stale(job)) {
+        Some(Admission::Booked(booking))
+            if booking.is_complete() || booking.is_early(job.clock) =>
+        {
+            return Admission::Booked(booking);
+        }
+        Some(Admission::Booked(booking)) => {
+            booking.complete(job.clock, job.priority(), wait_max).map(Some)
+        }
+        _ => quota.book(job.clock, job.priority(), wait_max),
+    };
+    match booked {
+        Ok(None) => Admission::Free,
+        Ok(Some(booking)) => {
             *waited += booking.wait_since(now);
             Admission::Booked(booking)
         }

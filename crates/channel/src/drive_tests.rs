@@ -66,6 +66,11 @@ fn job<'a>(chunk: &'a Chunk, gate: &'a Gate, reports: &'a SettleDouble, clock: C
     Job { chunk, deliveries, gate, quota, fence, reports, clock, stopping, pauses, worker_deadline }
 }
 
+/// A quota; 0 is no limit.
+fn per_minute(count: u32) -> Arc<Quota> {
+    Arc::new(Quota::new(NonZeroU32::new(count)))
+}
+
 fn accepted() -> Attempt {
     Attempt::answered(Answer::accepted(200))
 }
@@ -228,7 +233,7 @@ async fn what_expires_behind_a_gate_that_stays_full_is_reported_then() {
 async fn no_place_in_the_quota_is_booked_for_what_will_have_expired() {
     let clock = Clock::starting_at(NOW);
     let (settle, gate) = (SettleDouble::new(100), Gate::new(Box::new(Fixed(10))));
-    let quota = LaneQuota::new(Arc::new(Quota::per_minute(NonZeroU32::new(61).unwrap())));
+    let quota = LaneQuota::new(per_minute(0), per_minute(61));
     let limited = |chunk| Job { quota: Some(&quota), ..job(chunk, &gate, &settle, clock) };
     let mut expires = chunk(clock, 2);
     expires.envelope.expires_at = Some(timestamp(clock).plus(Duration::from_millis(300)));
@@ -344,7 +349,7 @@ async fn nothing_starts_once_it_is_paused_though_it_waits_for_a_place() {
 async fn who_waits_for_the_quota_holds_no_place_and_who_would_wait_long_goes_back() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 6), Gate::new(Box::new(Fixed(1))));
-    let quota = LaneQuota::new(Arc::new(Quota::per_minute(NonZeroU32::new(41).unwrap())));
+    let quota = LaneQuota::new(per_minute(0), per_minute(41));
     let settle = SettleDouble::new(100);
     let (start, began) = (clock.monotonic(), RefCell::new(Vec::new()));
     let limited = Job { quota: Some(&quota), ..job(&chunk, &gate, &settle, clock) };
@@ -368,8 +373,8 @@ async fn who_waits_for_the_quota_holds_no_place_and_who_would_wait_long_goes_bac
 async fn places_in_the_quota_that_passed_before_the_gate_are_not_used_at_once() {
     let clock = Clock::starting_at(NOW);
     let (chunk, gate) = (chunk(clock, 1), Gate::new(Box::new(Fixed(1))));
-    let quota = Arc::new(Quota::per_minute(NonZeroU32::new(61).unwrap()));
-    let lanes = [(); 3].map(|()| LaneQuota::new(Arc::clone(&quota)));
+    let quota = per_minute(61);
+    let lanes = [(); 3].map(|()| LaneQuota::new(per_minute(0), Arc::clone(&quota)));
     let (start, began) = (clock.monotonic(), RefCell::new(Vec::new()));
     let busy = gate.try_enter().unwrap();
     let settles: Vec<_> = (0..3).map(|_| SettleDouble::new(100)).collect();
@@ -385,6 +390,62 @@ async fn places_in_the_quota_that_passed_before_the_gate_are_not_used_at_once() 
     };
     futures_util::future::join(futures_util::future::join_all(jobs), opening).await;
     assert_eq!(began.into_inner(), [200, 210, 220]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_its_tenants_quota_holds_no_place_in_the_destinations() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 4), Gate::new(Box::new(Fixed(1))));
+    let destination = per_minute(121);
+    // One every 2 s of the tenant, one every half a second of the destination.
+    let tenant = per_minute(31);
+    let limited = [(); 2].map(|()| LaneQuota::new(Arc::clone(&tenant), Arc::clone(&destination)));
+    let free = LaneQuota::new(per_minute(0), destination);
+    let start = clock.monotonic();
+    let run = async |lane: &LaneQuota, count: usize| {
+        let (settle, began) = (SettleDouble::new(100), RefCell::new(Vec::new()));
+        let deliveries = &chunk.deliveries[..count];
+        let job = Job { quota: Some(lane), deliveries, ..job(&chunk, &gate, &settle, clock) };
+        drive(job, async |_| {
+            began.borrow_mut().push((clock.monotonic() - start).as_millis() / 100);
+            accepted()
+        })
+        .await;
+        began.into_inner()
+    };
+    let waiting = futures_util::future::join(run(&limited[0], 1), run(&limited[1], 1));
+    let ((first, second), others) = futures_util::future::join(waiting, run(&free, 4)).await;
+    assert_eq!((first, second), (vec![0], vec![20]));
+    assert_eq!(others, [0, 5, 10, 15], "a burst of two with the first, and no hole after it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_has_a_place_in_both_quotas_or_goes_back() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 4), Gate::new(Box::new(Fixed(9))));
+    // One every second of the tenant, one every 1.5 s of the destination; and the other way round.
+    for (tenant, destination) in [(61, 41), (41, 61)] {
+        let lane = LaneQuota::new(per_minute(tenant), per_minute(destination));
+        let (settle, began) = (SettleDouble::new(100), RefCell::new(Vec::new()));
+        let start = clock.monotonic();
+        drive(Job { quota: Some(&lane), ..job(&chunk, &gate, &settle, clock) }, async |_| {
+            began.borrow_mut().push((clock.monotonic() - start).as_millis() / 100);
+            accepted()
+        })
+        .await;
+        assert_eq!(began.into_inner(), [0, 15, 30, 45], "the slower one counts");
+        // The destination takes nothing for a while: no place of the tenant's is used up for that.
+        lane.pause(clock.monotonic(), Duration::from_mins(1));
+        let of_tenant = lane.tenant().wait(clock.monotonic());
+        let settle = SettleDouble::new(100);
+        drive(Job { quota: Some(&lane), ..job(&chunk, &gate, &settle, clock) }, async |_| {
+            accepted()
+        })
+        .await;
+        let goes_back = |report: &Report| matches!(report, Report::HandedBack { .. });
+        assert!(settle.reports.borrow().values().all(goes_back));
+        assert_eq!(lane.tenant().wait(clock.monotonic()), of_tenant);
+    }
 }
 
 #[tokio::test(start_paused = true)]

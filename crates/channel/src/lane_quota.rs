@@ -1,4 +1,4 @@
-//! The places in a destination's quota that the deliveries of one lane book.
+//! The places that the deliveries of one lane book: in the quota of their tenant, and in that of their destination.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,54 +8,153 @@ use flow::{Clock, Quota, QuotaGroup};
 use notification::Priority;
 use tokio::time::Instant;
 
-/// The quota of a destination, for one lane; all threads share it.
+/// The quotas that one lane is under; all threads share it.
 #[derive(Debug)]
 pub struct LaneQuota {
-    /// Of all that is sent to the destination.
-    pub quota: Arc<Quota>,
+    /// Of all that the tenant sends.
+    tenant: LaneTurn,
+    /// Of all that is sent to the destination, or with one credential there.
+    destination: LaneTurn,
+}
+
+/// A quota, for one lane.
+#[derive(Debug)]
+struct LaneTurn {
+    quota: Arc<Quota>,
     /// The lane. Its times are the quota's.
     group: QuotaGroup,
 }
 
-/// A booked place. Dropping it counts it as used.
+/// The places of one delivery. First the tenant's, and when its time has come the destination's: what waits for its tenant holds no
+/// place that others could use.
 #[derive(Debug)]
 pub(crate) struct Booking<'a> {
+    of: &'a LaneQuota,
+    /// `None` without a limit.
+    tenant: Option<Place<'a>>,
+    destination: Option<Place<'a>>,
+    /// Whether the destination's is booked, or has no limit.
+    is_complete: bool,
+}
+
+/// A booked place. Dropping it counts it as used.
+#[derive(Debug)]
+struct Place<'a> {
     /// Not to be used before.
     at: Instant,
-    of: &'a LaneQuota,
+    of: &'a LaneTurn,
 }
 
 /// A place that was not used for so long after its time is not used any more: behind a gate that opens, many places of the past
-/// would be used at once.
+/// would be used at once. A tenant's is kept while a place in the destination's quota is waited for, up to [`WAIT_MAX`].
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
 // === impl LaneQuota ===
 
 impl LaneQuota {
-    /// A lane before `quota` that has booked nothing yet.
-    pub fn new(quota: Arc<Quota>) -> Self {
-        Self { quota, group: QuotaGroup::default() }
+    /// A lane before the quotas of its tenant and its destination, that has booked nothing yet.
+    pub fn new(tenant: Arc<Quota>, destination: Arc<Quota>) -> Self {
+        Self { tenant: LaneTurn::new(tenant), destination: LaneTurn::new(destination) }
     }
 
-    /// Books a place for a delivery of `priority` that is to wait for no longer than `wait_max`.
+    /// Books for a delivery of `priority` that is to wait for no longer than `wait_max`. `None` when there is no limit.
     ///
     /// # Errors
-    /// How long to wait before a place can be booked, in whole seconds: what waits equally long stays one chunk.
+    /// How long to wait before a place can be booked, in whole seconds: what waits equally long stays one chunk. Nothing is booked then.
     pub(crate) fn book(
         &self,
         clock: Clock,
         priority: Priority,
         wait_max: Duration,
-    ) -> Result<Booking<'_>, Duration> {
+    ) -> Result<Option<Booking<'_>>, Duration> {
+        if self.tenant.quota.is_open() && self.destination.quota.is_open() {
+            return Ok(None);
+        }
+        if !self.tenant.quota.is_open() {
+            // No place of the tenant's is used up for a destination that has none.
+            self.destination.look(clock, priority, wait_max)?;
+        }
+        let tenant = self.tenant.book(clock, priority, wait_max)?;
+        let booking = Booking { of: self, tenant, destination: None, is_complete: false };
+        booking.complete(clock, priority, wait_max).map(Some)
+    }
+
+    /// How many of the lane may be sent within `span`, with a burst and at least one.
+    pub fn within(&self, span: Duration) -> usize {
+        self.tenant.quota.within(span).min(self.destination.quota.within(span))
+    }
+
+    /// Lets nothing through to the destination for `span` from `now`: it asked for a pause.
+    pub(crate) fn pause(&self, now: Instant, span: Duration) {
+        self.destination.quota.pause(now, span);
+    }
+
+    /// The quota of the destination.
+    pub fn destination(&self) -> &Arc<Quota> {
+        &self.destination.quota
+    }
+
+    /// The quota of the tenant.
+    pub fn tenant(&self) -> &Arc<Quota> {
+        &self.tenant.quota
+    }
+}
+
+// === impl LaneTurn ===
+
+impl LaneTurn {
+    fn new(quota: Arc<Quota>) -> Self {
+        Self { quota, group: QuotaGroup::default() }
+    }
+
+    /// Books a place; `None` without a limit.
+    fn book(
+        &self,
+        clock: Clock,
+        priority: Priority,
+        wait_max: Duration,
+    ) -> Result<Option<Place<'_>>, Duration> {
+        if self.quota.is_open() {
+            return Ok(None);
+        }
         let now = clock.monotonic();
         let horizon = self.horizon(priority, now);
         match self.quota.reserve(now, horizon.min(wait_max)) {
             Ok(wait) => {
                 self.quota.note_booked(&self.group);
-                Ok(Booking { at: now + wait, of: self })
+                Ok(Some(Place { at: now + wait, of: self }))
             }
-            Err(wait) => Err(Duration::from_secs(wait.saturating_sub(horizon).as_secs() + 1)),
+            Err(wait) => Err(self.come_back(now, wait, horizon, priority)),
         }
+    }
+
+    /// Whether a place could be booked now.
+    fn look(&self, clock: Clock, priority: Priority, wait_max: Duration) -> Result<(), Duration> {
+        if self.quota.is_open() {
+            return Ok(());
+        }
+        let now = clock.monotonic();
+        let (wait, horizon) = (self.quota.wait(now), self.horizon(priority, now));
+        if wait > horizon.min(wait_max) {
+            return Err(self.come_back(now, wait, horizon, priority));
+        }
+        Ok(())
+    }
+
+    /// When to come back, as no place is nearer than `wait`: when that comes within the horizon, and in turn. Urgent ones need no turn.
+    fn come_back(
+        &self,
+        now: Instant,
+        wait: Duration,
+        horizon: Duration,
+        priority: Priority,
+    ) -> Duration {
+        let soon = Duration::from_secs(wait.saturating_sub(horizon).as_secs() + 1);
+        if priority == Priority::Urgent {
+            return soon;
+        }
+        let appointed = self.quota.appoint(&self.group, now, soon);
+        Duration::from_secs(appointed.as_secs() + u64::from(appointed.subsec_nanos() > 0))
     }
 
     /// How far ahead a place may be booked. Lanes that have one, or had one of the last, leave those further ahead to the
@@ -75,24 +174,57 @@ impl LaneQuota {
 
 // === impl Booking ===
 
-impl Booking<'_> {
-    /// When it may be used, if that is still to come.
+impl<'a> Booking<'a> {
+    /// Goes on to the destination's place, if the time of the tenant's has come. It is to be waited for no longer than `wait_max`.
+    ///
+    /// # Errors
+    /// How long to wait before a place can be booked, in whole seconds. The tenant's counts as used then.
+    pub(crate) fn complete(
+        mut self,
+        clock: Clock,
+        priority: Priority,
+        wait_max: Duration,
+    ) -> Result<Self, Duration> {
+        if !self.is_complete && !self.is_early(clock) {
+            let of: &'a LaneQuota = self.of;
+            self.destination = of.destination.book(clock, priority, wait_max)?;
+            self.is_complete = true;
+        }
+        Ok(self)
+    }
+
+    /// Whether nothing is left to be booked.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// When it may be used, or is to be completed; `None` when that may be now.
     pub(crate) fn not_before(&self, clock: Clock) -> Option<Instant> {
-        (clock.monotonic() < self.at).then_some(self.at)
+        self.at().filter(|_| !self.is_complete || self.is_early(clock))
+    }
+
+    /// Whether the time of the place that was booked last is still to come.
+    pub(crate) fn is_early(&self, clock: Clock) -> bool {
+        self.at().is_some_and(|at| clock.monotonic() < at)
     }
 
     /// Whether its time has passed for so long that it may not be used any more.
     pub(crate) fn is_stale(&self, clock: Clock) -> bool {
-        clock.monotonic() > self.at + STALE_AFTER
+        self.at().is_some_and(|at| clock.monotonic() > at + STALE_AFTER)
     }
 
-    /// How long it was waited for since `since`.
+    /// The time of the place that was booked last.
+    fn at(&self) -> Option<Instant> {
+        self.destination.as_ref().or(self.tenant.as_ref()).map(|place| place.at)
+    }
+
+    /// How long it is to be waited for from `since` on.
     pub(crate) fn wait_since(&self, since: Instant) -> Duration {
-        self.at.saturating_duration_since(since)
+        self.at().map_or(Duration::ZERO, |at| at.saturating_duration_since(since))
     }
 }
 
-impl Drop for Booking<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.of.quota.note_used(&self.of.group, self.at);
     }

@@ -80,8 +80,14 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         LearnedBounds::SMALL
     }
 
-    /// How many attempts may be made in any minute per destination and process; `None` when there is no bound.
+    /// How many attempts may be made in any minute for each [quota](Self::quota_key); `None` when there is no bound.
     fn messages_per_minute(&self) -> Option<NonZeroU32>;
+
+    /// What has a quota of its own: what its provider counts by. Default: the destination, whoever sends there. A channel that logs in
+    /// there adds its credential.
+    fn quota_key(&self, destination: &Arc<str>) -> Arc<str> {
+        Arc::clone(destination)
+    }
 
     /// Opens a sender for the calling thread, a single-threaded runtime. Connects to nothing yet.
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError>;

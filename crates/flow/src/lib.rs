@@ -30,7 +30,7 @@ pub use breaker::Breaker;
 pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
 pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};
-pub use quota::{Quota, QuotaGroup, Quotas};
+pub use quota::{Quota, QuotaGroup};
 pub use reference::Reference;
 pub use tasks::Tasks;
 pub use throttle::LogThrottle;

@@ -110,6 +110,8 @@ pub const CHUNK_WEIGHT: usize = 64;
 /// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`], however many its destination takes: half
 /// of what [`PROBE_WINDOW`] leaves of [`CLAIMED_ITEMS`].
 pub const LANE_WINDOW: usize = 64 * BATCH_ITEMS;
+/// Chunks that other sender threads have handed to one and it has not begun. Beyond, they send them themselves.
+pub const HANDED_CHUNKS: usize = 1_024;
 /// Deliveries claimed and unsettled over all lanes, weighed likewise; their bytes have a bound of their own,
 /// [`CLAIMED_BYTES`]. A lane gets at most half of what the lanes before it left.
 pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;

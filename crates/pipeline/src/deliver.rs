@@ -25,7 +25,7 @@ use crate::report::Reported;
 pub use homes::Homes;
 use homes::{Arrived, Origin, Seat};
 use lane_gates::LaneGates;
-pub use lane_quotas::LaneQuotas;
+pub use lane_quotas::{LaneQuotas, QuotaNumbers};
 use open_channels::OpenChannels;
 
 /// The stage on one sender thread: its connections to the other stages, and what it sends with.
@@ -43,7 +43,7 @@ pub struct Deliver {
     pub stopping: watch::Receiver<bool>,
     /// Until when this worker may start attempts.
     pub worker_deadline: WorkerDeadline,
-    /// The quotas of the destinations, for all sender threads of the process.
+    /// The quotas, for all sender threads of the process.
     pub quotas: Arc<LaneQuotas>,
     /// The time.
     pub clock: Clock,
@@ -121,7 +121,7 @@ impl Deliver {
         let tools = Tools { clock: self.clock, seed: self.seed };
         Ok(SenderThread {
             channels: OpenChannels::open(self.channels, tools)?,
-            lane_gates: LaneGates::new(self.quotas, self.clock),
+            lane_gates: LaneGates::new(self.quotas),
             pauses: self.begin.watch_pauses(),
             begin: self.begin,
             reports: self.reports,

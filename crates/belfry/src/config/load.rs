@@ -16,7 +16,7 @@ use super::problem::Mistake;
 use super::table::read_table;
 use super::{
     ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
-    SuppressionsConfig, TemplateConfig,
+    SuppressionsConfig, TemplateConfig, TenantConfig,
 };
 
 /// Read in the working directory when no file is named.
@@ -64,6 +64,7 @@ struct Document {
     suppressions: SuppressionsConfig,
     channels: BTreeMap<String, Table>,
     templates: BTreeMap<String, TemplateConfig>,
+    tenants: BTreeMap<String, TenantConfig>,
 }
 
 // === impl Config ===
@@ -197,22 +198,42 @@ impl Document {
                 Err(error) => problems.push(Mistake::new(path, error.to_string())),
             }
         }
-        let mut templates = BTreeMap::new();
-        for (name, template) in self.templates {
-            match name.parse::<Name>() {
-                Ok(name) => drop(templates.insert(name, template)),
-                Err(error) => {
-                    problems.push(Mistake::new(format!("templates.{name}"), error.to_string()));
-                }
-            }
-        }
+        let templates = named("templates", self.templates, problems);
+        let tenants = named("tenants", self.tenants, problems);
         let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
         store.resolve(problems);
         queue.resolve(problems);
         let warnings =
             channels.iter().filter_map(|(name, channel)| channel.warning(name)).collect();
-        Config { server, store, queue, delivery, log, suppressions, channels, templates, warnings }
+        Config {
+            server,
+            store,
+            queue,
+            delivery,
+            log,
+            suppressions,
+            channels,
+            templates,
+            tenants,
+            warnings,
+        }
     }
+}
+
+/// The tables in `prefix`, by their names.
+fn named<T>(
+    prefix: &str,
+    tables: BTreeMap<String, T>,
+    problems: &mut Vec<Mistake>,
+) -> BTreeMap<Name, T> {
+    let read = |(name, table): (String, T)| match name.parse::<Name>() {
+        Ok(name) => Some((name, table)),
+        Err(error) => {
+            problems.push(Mistake::new(format!("{prefix}.{name}"), error.to_string()));
+            None
+        }
+    };
+    tables.into_iter().filter_map(read).collect()
 }
 
 /// The settings that `flags` hold.

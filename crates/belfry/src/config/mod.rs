@@ -15,17 +15,19 @@ mod server_url;
 mod suppressions;
 mod table;
 mod templates;
+mod tenants;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use flow::Backoff;
 use notification::Name;
 use pipeline::ingest::TemplateSource;
-use pipeline::{Channels, RetryPolicy};
+use pipeline::{Channels, QuotaNumbers, RetryPolicy};
 use serde::Deserialize;
 
 pub(crate) use channels::ChannelConfig;
@@ -37,6 +39,7 @@ pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::{BrokerKind, ServerUrl};
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
+pub(crate) use tenants::TenantConfig;
 
 use problem::Mistake;
 use retry::RetryConfig;
@@ -60,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
     /// Contents that callers name in place of one. None by default.
     pub(crate) templates: BTreeMap<Name, TemplateConfig>,
+    /// What holds for single tenants. None by default.
+    pub(crate) tenants: BTreeMap<Name, TenantConfig>,
     /// Warnings: no mistakes, but worth a look.
     pub(crate) warnings: Vec<String>,
 }
@@ -224,6 +229,15 @@ impl Config {
         self.server.keys = other.server.keys;
         self.channels = other.channels;
         self.templates = other.templates;
+        self.tenants = other.tenants;
+    }
+
+    /// How many may be sent in any minute through `channels`, and for each tenant.
+    pub(crate) fn quota_numbers(&self, channels: &Channels) -> QuotaNumbers {
+        let number = |(name, tenant): (&Name, &TenantConfig)| {
+            Some((name.clone(), NonZeroU32::new(tenant.messages_per_minute)?))
+        };
+        QuotaNumbers::new(channels, self.tenants.iter().filter_map(number).collect())
     }
 
     /// How often and when each channel tries again.

@@ -50,8 +50,14 @@ fn the_default_file_documents_every_key_and_no_other() {
     let retry = channels["ios"].as_table_mut().unwrap().remove("retry").unwrap();
     let endpoints = channels["hooks"]["endpoints"][0].clone();
     let template = document["templates"]["welcome"].clone();
-    let mut tables =
-        vec![("keys", keys), ("retry", retry), ("endpoints", endpoints), ("template", template)];
+    let tenant = document["tenants"]["shop"].clone();
+    let mut tables = vec![
+        ("keys", keys),
+        ("retry", retry),
+        ("endpoints", endpoints),
+        ("template", template),
+        ("tenant", tenant),
+    ];
     for (_, channel) in &mut channels {
         let kind = channel.as_table_mut().unwrap().remove("kind").unwrap();
         let kind = ["apns", "fcm", "webhook", "webpush", "smtp", "dry-run"]
@@ -101,6 +107,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "keys" => probe::<KeyConfig>(),
         "retry" => probe::<RetryConfig>(),
         "template" => probe::<TemplateConfig>(),
+        "tenant" => probe::<TenantConfig>(),
         "server" => probe::<ServerConfig>(),
         "store" => probe::<StoreConfig>(),
         "queue" => probe::<QueueConfig>(),
@@ -386,6 +393,27 @@ fn what_is_said_closest_to_the_command_wins() {
     let flags = Flags { store: Some(channel::Secret::new("mysql://me:canary@db")), queue: None };
     let wrong = ConfigSource { flags, ..source(file, &[]) };
     assert!(complaints(&wrong)[0].starts_with("--store: there is no store for mysql:// URLs"));
+}
+
+#[test]
+fn quotas_are_of_channels_and_of_tenants() {
+    let text = "channels.a = { kind = 'dry-run', messages_per_minute = 60 }\n\
+                channels.b.kind = 'dry-run'\n\
+                tenants.shop.messages_per_minute = 600\ntenants.free.messages_per_minute = 0";
+    let config = source(text, &[]).read().unwrap();
+    let channels = config.build_channels(&ChannelResources::default(), None).unwrap();
+    let numbers = config.quota_numbers(&channels);
+    let number = |(name, number): (&Name, &NonZeroU32)| format!("{name} {number}");
+    assert_eq!(numbers.channels.iter().map(number).collect::<Vec<_>>(), ["a 60"]);
+    assert_eq!(numbers.tenants.iter().map(number).collect::<Vec<_>>(), ["shop 600"]);
+    let wrong = |text| complaints(&source(text, &[]));
+    assert_eq!(
+        wrong("tenants.shop.per_minute = 600")[0],
+        "f.toml: tenants.shop.per_minute: unknown key, known here: messages_per_minute"
+    );
+    assert!(
+        wrong("tenants.'A b' = {}")[0].starts_with("f.toml: tenants.A b: \"A b\" is not a name")
+    );
 }
 
 #[test]

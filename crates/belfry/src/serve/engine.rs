@@ -47,7 +47,7 @@ impl Engine {
     pub(super) async fn start(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Self> {
         role.check(config)?;
         // Files are read and channels built before anything is connected to: a mistake ends the start at once.
-        let live = Live::new(config)?;
+        let live = Live::new(config, clock)?;
         if role.consumes() {
             live.warn_of_forgetful();
         }

@@ -1,5 +1,5 @@
-//! The settings that a process changes without a restart: its channels with their credentials and retries, its templates, and who may
-//! call.
+//! The settings that a process changes without a restart: its channels with their credentials and retries, its templates, the quotas of
+//! its tenants, and who may call.
 
 use pipeline::ingest::limits::RENDER_THREADS;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use flow::Clock;
 use notification::Name;
 use pipeline::ingest::{Renderer, TemplateSource, Templates};
-use pipeline::{Channels, Intake, RetryPolicy};
+use pipeline::{Channels, Intake, LaneQuotas, RetryPolicy};
 use store::Ingest;
 use tokio::sync::watch;
 
@@ -25,6 +25,7 @@ pub(super) struct Live {
     channels: watch::Sender<Channels>,
     policies: watch::Sender<BTreeMap<Name, RetryPolicy>>,
     keys: watch::Sender<api::Keys>,
+    quotas: Arc<LaneQuotas>,
 }
 
 /// The effect of a new configuration.
@@ -40,11 +41,15 @@ pub(super) struct Changes {
 
 impl Live {
     /// Builds what `config` says. Reads the files that it names, and connects to nothing.
-    pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
+    pub(super) fn new(config: &Config, clock: Clock) -> anyhow::Result<Self> {
         let shared = ChannelResources::new(config.store.place(), service_directory());
+        let channels = config.build_channels(&shared, None)?;
+        let quotas = Arc::new(LaneQuotas::new(clock));
+        quotas.follow(config.quota_numbers(&channels));
         Ok(Self {
             templates: config.template_sources()?,
-            channels: watch::Sender::new(config.build_channels(&shared, None)?),
+            channels: watch::Sender::new(channels),
+            quotas,
             policies: watch::Sender::new(config.retry_policies()?),
             keys: watch::Sender::new(config.server.api_keys()),
             config: config.clone(),
@@ -85,8 +90,10 @@ impl Live {
         let mut made = self.config.channel_differences(&new);
         made.extend((self.config.server.keys != new.server.keys).then(|| "server.keys".to_owned()));
         made.extend((self.templates != sources).then(|| "templates".to_owned()));
+        made.extend((self.config.tenants != new.tenants).then(|| "tenants".to_owned()));
         let left = self.config.fixed_differences(&new);
         self.policies.send_replace(policies);
+        self.quotas.follow(new.quota_numbers(&channels));
         // Before anything is taken in for a channel that is new.
         self.channels.send_replace(channels.clone());
         intake.replace(Arc::new(channels), templates);
@@ -119,6 +126,11 @@ impl Live {
     /// How often and when each channel tries again, as it is from now on.
     pub(super) fn policies(&self) -> watch::Receiver<BTreeMap<Name, RetryPolicy>> {
         self.policies.subscribe()
+    }
+
+    /// How many may be sent in any minute, as it is from now on.
+    pub(super) fn quotas(&self) -> Arc<LaneQuotas> {
+        Arc::clone(&self.quotas)
     }
 
     /// Who may call, as it is from now on.

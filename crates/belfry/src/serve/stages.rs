@@ -212,7 +212,7 @@ impl Stages {
             reports,
             stopping: self.stopping(),
             worker_deadline: parts.backend.worker_deadline(),
-            quotas: Arc::default(),
+            quotas: parts.live.quotas(),
             clock: parts.clock,
             seed: parts.random.u64(..),
             homes: Homes::new(parts.config.delivery.threads()),

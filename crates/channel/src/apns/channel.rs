@@ -33,6 +33,7 @@ pub struct ApnsChannel {
     dial: Dial,
     authority: Authority,
     destination: Arc<str>,
+    quota_key: Arc<str>,
     /// `None` with a certificate.
     token: Option<Arc<ProviderToken>>,
     confirmations: Arc<Confirmations>,
@@ -96,6 +97,7 @@ impl ApnsChannel {
         Ok(Self {
             dial,
             destination: authority.as_str().into(),
+            quota_key: format!("{authority}/{}", settings.topic).into(),
             authority,
             token,
             confirmations: Arc::default(),
@@ -166,6 +168,11 @@ impl Channel for ApnsChannel {
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {
         self.messages_per_minute
+    }
+
+    /// The topic: it is of one team, and tells its apps apart.
+    fn quota_key(&self, _destination: &Arc<str>) -> Arc<str> {
+        Arc::clone(&self.quota_key)
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -61,8 +61,8 @@ pub struct Settings {
     /// Attempts under way at a time, per destination, priority and sender thread. Default learned.
     #[serde(default)]
     pub concurrency: Concurrency,
-    /// Messages in any minute, per endpoint, over all threads of this process and all its channels with the same number here; 0 is
-    /// no limit. Default 0. In a cluster give each process its share.
+    /// Messages in any minute, per endpoint and topic, over all threads of this process, all tenants and all its channels that
+    /// send there; 0 is no limit. Default 0. In a cluster give each process its share.
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.

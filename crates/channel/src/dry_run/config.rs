@@ -22,7 +22,7 @@ pub struct Settings {
     pub failure_rate: f64,
     /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
     pub concurrency: Concurrency,
-    /// Messages in any minute, over all threads of this process and all its channels with the same number here; 0 is no limit.
+    /// Messages in any minute, over all threads of this process and all its dry runs; 0 is no limit.
     /// Default 0.
     pub messages_per_minute: u32,
 }

@@ -39,7 +39,7 @@ pub struct FcmChannel {
     project_id: String,
     destination: Arc<str>,
     tokens: Arc<TokenSource>,
-    messages_per_minute: NonZeroU32,
+    messages_per_minute: Option<NonZeroU32>,
     concurrency: Concurrency,
     connections_max: usize,
 }
@@ -78,14 +78,7 @@ impl FcmChannel {
         let tls =
             both(tls::client(ca_file, &[b"h2"], None), tls::client(ca_file, &[b"http/1.1"], None));
         let (checked, (tls, tls_http1)) = both(settings.check(), tls)?;
-        let CheckedSettings {
-            account,
-            project_id,
-            origin,
-            authority,
-            token_uri,
-            messages_per_minute,
-        } = checked;
+        let CheckedSettings { account, project_id, origin, authority, token_uri } = checked;
         let tokens = TokenSource::new(account, token_uri, tls_http1);
         let destination: Arc<str> = format!("{authority}/{project_id}").into();
         Ok(Self {
@@ -99,7 +92,7 @@ impl FcmChannel {
             authority,
             project_id,
             tokens: Arc::new(tokens),
-            messages_per_minute,
+            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
             destination,
             concurrency: settings.concurrency,
             connections_max: settings.connections_max,
@@ -130,7 +123,7 @@ impl Channel for FcmChannel {
     }
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        Some(self.messages_per_minute)
+        self.messages_per_minute
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
@@ -274,7 +267,7 @@ impl FcmSender {
             Advice::CarryOn => {}
             Advice::Pause(span) => {
                 if let Some(quota) = job.quota {
-                    quota.quota.pause(self.clock.monotonic(), span);
+                    quota.pause(self.clock.monotonic(), span);
                 }
             }
             Advice::RenewToken | Advice::Alert => {

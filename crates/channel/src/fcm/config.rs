@@ -1,6 +1,5 @@
 //! The settings of an FCM channel, and what they are checked into.
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use http::uri::Authority;
@@ -36,9 +35,8 @@ pub struct Settings {
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Messages in any minute, over all threads of this process and all its channels of the project that have the same number
-    /// here; 0 is no limit. Default 600000, which is what Google
-    /// grants a project. In a cluster each process has its share to be told.
+    /// Messages in any minute, over all threads of this process, all tenants and all its channels of the project; 0 is no
+    /// limit. Default 600000, which is what Google grants a project. In a cluster give each process its share.
     #[serde(default = "messages_per_minute_default")]
     pub messages_per_minute: u32,
     /// Attempts under way at a time, per destination, priority and sender thread. Default learned.
@@ -58,8 +56,6 @@ pub(super) struct CheckedSettings {
     pub(super) origin: Origin,
     pub(super) authority: Authority,
     pub(super) token_uri: TokenUri,
-    /// More than any process sends when there is no limit: the pauses that Google asks for hold all the same.
-    pub(super) messages_per_minute: NonZeroU32,
 }
 
 /// Where access tokens are got.
@@ -102,15 +98,7 @@ impl Settings {
         });
         let (_, ((origin, authority), (account, token_uri, project_id))) =
             both(numbers, both(endpoint, account))?;
-        Ok(CheckedSettings {
-            account,
-            project_id,
-            origin,
-            authority,
-            token_uri,
-            messages_per_minute: NonZeroU32::new(self.messages_per_minute)
-                .unwrap_or(NonZeroU32::MAX),
-        })
+        Ok(CheckedSettings { account, project_id, origin, authority, token_uri })
     }
 
     fn read_account(&self) -> Result<ServiceAccount, ChannelError> {
@@ -186,7 +174,7 @@ mod tests {
         assert_eq!(checked.authority, "fcm.googleapis.com");
         assert_eq!(checked.token_uri.text, "https://oauth2.googleapis.com/token");
         assert_eq!(checked.project_id, "shop-1a2b3");
-        assert_eq!(checked.messages_per_minute.get(), 600_000);
+        assert_eq!(settings.messages_per_minute, 600_000);
         assert!(!format!("{settings:?} {checked:?}").contains("PRIVATE"), "a key shows in no log");
     }
 

@@ -42,6 +42,8 @@ pub struct SmtpChannel {
     target: MailTarget,
     /// `None` where each domain is its own.
     destination: Option<Arc<str>>,
+    /// The relay with the name that we log in by; `None` without one.
+    quota_key: Option<Arc<str>>,
     session_config: SessionConfig,
     guard: Guard,
     name_servers: Vec<std::net::SocketAddr>,
@@ -82,10 +84,12 @@ impl SmtpChannel {
         let session_config =
             SessionConfig { tls: checked.tls, connector, helo: settings.helo.clone(), credentials };
         let composer = Composer { from: checked.from, return_path: checked.return_path, signer };
-        let destination = match &checked.target {
+        let destination: Option<Arc<str>> = match &checked.target {
             MailTarget::Relay(relay) => Some(Relay::to_string(relay).into()),
             MailTarget::Mx { .. } => None,
         };
+        let quota_key = destination.as_ref().zip(settings.username.as_ref());
+        let quota_key = quota_key.map(|(relay, username)| format!("{relay}/{username}").into());
         let backoff = SessionPool::backoff().map_err(|error| ChannelError::Setting {
             setting: "relay",
             message: error.to_string(),
@@ -93,6 +97,7 @@ impl SmtpChannel {
         Ok(Self {
             target: checked.target,
             destination,
+            quota_key,
             session_config,
             guard: Guard::new(settings.allow_networks.clone()),
             name_servers: settings.name_servers.clone(),
@@ -175,6 +180,10 @@ impl Channel for SmtpChannel {
 
     fn messages_per_minute(&self) -> Option<NonZeroU32> {
         self.messages_per_minute
+    }
+
+    fn quota_key(&self, destination: &Arc<str>) -> Arc<str> {
+        Arc::clone(self.quota_key.as_ref().unwrap_or(destination))
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -61,8 +61,8 @@ pub struct Settings {
     /// Connections per destination and sender thread, at most; each carries one mail at a time. Default 20.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
-    /// Mails in any minute, per relay, or per domain with `route = "mx"`, over all threads of this process and all
-    /// its channels with the same number here; 0 is no limit. Default 0. In a cluster give each process its share.
+    /// Mails in any minute, per relay and username, or per domain with `route = "mx"`, over all threads of this process, all
+    /// tenants and all its channels that send there; 0 is no limit. Default 0. In a cluster give each process its share.
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Mails after which a connection is closed and another one opened. Default 1000.

@@ -34,8 +34,8 @@ pub struct Settings {
     /// Attempts under way at a time, per endpoint, priority and sender thread. Default learned.
     #[serde(default)]
     pub concurrency: Concurrency,
-    /// Messages in any minute, per origin of endpoints (scheme, host and port), over all threads of this process and all
-    /// its channels with the same number here; 0 is no limit. Default 0. In a cluster give each process its share.
+    /// Messages in any minute, per origin of endpoints (scheme, host and port), over all threads of this process, all tenants
+    /// and all its channels that send there; 0 is no limit. Default 0. In a cluster give each process its share.
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Settings for some endpoints that differ from the channel's. Default none.

@@ -32,13 +32,14 @@ pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk
     let Message { item: chunk, receipt } = message;
     let lane = &chunk.envelope.lane;
     if let Some(opened) = thread.channels.get(&lane.channel) {
-        let bounds = Bounds::of(&*opened.channel);
+        let bounds = Bounds::of(&*opened.channel, &lane.destination);
+        let is_learned = bounds.is_learned();
         let lane_gate = thread.lane_gates.get(lane, bounds);
         let places = Places {
             gate: lane_gate.gate.clone(),
-            is_learned: bounds.is_learned(),
+            is_learned,
             homes: Arc::clone(&thread.homes),
-            quota: lane_gate.quota.clone(),
+            quota: Arc::clone(&lane_gate.quota),
         };
         let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
         let sender = opened.sender.as_ref();
@@ -58,7 +59,8 @@ pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk
 /// The limit of the chunk's destination on this thread, if it is learned.
 pub(super) fn learned_limit(thread: &SenderThread, chunk: &Chunk) -> Option<usize> {
     let lane = &chunk.envelope.lane;
-    let bounds = Bounds::of(&*thread.channels.get(&lane.channel)?.channel);
+    let channel = &thread.channels.get(&lane.channel)?.channel;
+    let bounds = Bounds::of(&**channel, &lane.destination);
     bounds.is_learned().then(|| thread.lane_gates.get(lane, bounds).gate.limit())
 }
 
@@ -88,7 +90,7 @@ struct Places {
     is_learned: bool,
     /// Each thread has a gate of its own, with about as many places.
     homes: Arc<Homes>,
-    quota: Option<Arc<LaneQuota>>,
+    quota: Arc<LaneQuota>,
 }
 
 // === impl ChunkRun ===
@@ -152,7 +154,7 @@ impl ChunkRun<'_> {
             chunk,
             deliveries: &chunk.deliveries,
             gate: &self.lane_gate.gate,
-            quota: self.lane_gate.quota.as_deref(),
+            quota: Some(&self.lane_gate.quota),
             fence: None,
             reports: self.reporter,
             clock: self.thread.clock,
@@ -171,12 +173,11 @@ async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
 // === impl Places ===
 
 impl Places {
-    /// No more than the quota lets through before the rest of a chunk goes back to the store.
+    /// No more than the quotas let through before the rest of a chunk goes back to the store.
     fn count(&self) -> usize {
         let limit = self.gate.limit();
         let of_gates = limit.saturating_mul(self.homes.threads_at(limit, self.is_learned));
-        let of_quota = |lane: &Arc<LaneQuota>| lane.quota.within(WAIT_MAX);
-        self.quota.as_ref().map_or(of_gates, |lane| of_gates.min(of_quota(lane)))
+        of_gates.min(self.quota.within(WAIT_MAX))
     }
 }
 

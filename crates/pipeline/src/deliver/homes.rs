@@ -7,15 +7,15 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use notification::{Chunk, Lane};
+use notification::{Chunk, Lane, limits};
 use queue::Message;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// The sender threads of a process, as they hand chunks to each other. They share it.
 #[derive(Debug)]
 pub struct Homes {
     /// How to reach the threads; `None` while a thread has not begun, and when it has ended.
-    seats: Mutex<Vec<Option<mpsc::UnboundedSender<Arrived>>>>,
+    seats: Mutex<Vec<Option<mpsc::Sender<Arrived>>>>,
     threads: usize,
 }
 
@@ -24,7 +24,7 @@ pub struct Homes {
 pub(super) struct Seat {
     homes: Arc<Homes>,
     number: usize,
-    inbox: mpsc::UnboundedReceiver<Arrived>,
+    inbox: mpsc::Receiver<Arrived>,
 }
 
 /// A chunk that has come to a thread.
@@ -68,7 +68,7 @@ impl Homes {
 
     /// A place for one more thread, which can be handed chunks from now on.
     pub(super) fn sit(self: &Arc<Self>) -> Seat {
-        let (sender, inbox) = mpsc::unbounded_channel();
+        let (sender, inbox) = mpsc::channel(limits::HANDED_CHUNKS);
         let mut seats = self.seats();
         let number = seats.iter().position(Option::is_none).unwrap_or(seats.len());
         match seats.get_mut(number) {
@@ -78,15 +78,15 @@ impl Homes {
         Seat { homes: Arc::clone(self), number, inbox }
     }
 
-    /// Hands a chunk to a thread; gives it back when that has ended.
+    /// Hands a chunk to a thread; gives it back when that has ended, or has not begun what it was handed.
     fn hand(&self, number: usize, arrived: Arrived) -> Result<(), Arrived> {
         // Sent while the lock is held: who leaves finds all that was sent to it.
         let seats = self.seats();
         let Some(seat) = seats.get(number).and_then(Option::as_ref) else { return Err(arrived) };
-        seat.send(arrived).map_err(|mpsc::error::SendError(arrived)| arrived)
+        seat.try_send(arrived).map_err(TrySendError::into_inner)
     }
 
-    fn seats(&self) -> MutexGuard<'_, Vec<Option<mpsc::UnboundedSender<Arrived>>>> {
+    fn seats(&self) -> MutexGuard<'_, Vec<Option<mpsc::Sender<Arrived>>>> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

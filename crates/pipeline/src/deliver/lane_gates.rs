@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use channel::{Channel, Concurrency, LaneQuota, LearnedBounds};
-use flow::{Clock, Gate};
+use flow::Gate;
 use notification::{Lane, Name, Priority};
 use tokio::sync::Mutex;
 
@@ -21,18 +20,18 @@ pub(super) struct LaneGate {
     /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
     /// stream yet.
     pub(super) beginning: Rc<Mutex<()>>,
-    /// How many may be sent to the destination in a minute, by all threads.
-    pub(super) quota: Option<Arc<LaneQuota>>,
+    /// How many may be sent in a minute, by all threads.
+    pub(super) quota: Arc<LaneQuota>,
     /// What the gate and the quota were made with.
     bounds: Bounds,
 }
 
 /// How much may be sent to a destination, as its channel says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bounds {
     concurrency: Concurrency,
     learned: LearnedBounds,
-    per_minute: Option<NonZeroU32>,
+    quota_key: Arc<str>,
 }
 
 /// What lanes share a limit by: all of a lane but its tenant.
@@ -49,7 +48,6 @@ pub(super) struct LaneGates {
     by_lane: RefCell<HashMap<Lane, LaneGate>>,
     by_limit: RefCell<HashMap<LimitKey, (Concurrency, Gate)>>,
     quotas: Arc<LaneQuotas>,
-    clock: Clock,
 }
 
 /// Above this many, the gates of idle lanes are dropped: webhooks may go to very many hosts.
@@ -59,8 +57,8 @@ const LANES_KEPT: usize = 4_096;
 
 impl LaneGates {
     /// No gates yet. All threads of the process share `quotas`.
-    pub(super) fn new(quotas: Arc<LaneQuotas>, clock: Clock) -> Self {
-        Self { by_lane: RefCell::default(), by_limit: RefCell::default(), quotas, clock }
+    pub(super) fn new(quotas: Arc<LaneQuotas>) -> Self {
+        Self { by_lane: RefCell::default(), by_limit: RefCell::default(), quotas }
     }
 
     /// The gate of `lane`. It is made with `bounds` when its destination is new, or when its channel was replaced by one
@@ -71,9 +69,7 @@ impl LaneGates {
         if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.bounds == bounds) {
             return lane_gate.clone();
         }
-        let now = self.clock.monotonic();
-        let quota = |per_minute| self.quotas.of(lane, per_minute, now);
-        let quota = bounds.per_minute.map(quota);
+        let quota = self.quotas.of(lane, &bounds.quota_key);
         if let Some(known) = by_lane.get_mut(lane)
             && known.bounds.concurrency == bounds.concurrency
         {
@@ -85,16 +81,16 @@ impl LaneGates {
             by_lane.retain(|_, lane_gate| !lane_gate.gate.is_idle());
             self.by_limit.borrow_mut().retain(|_, (_, gate)| gate.has_other_groups());
         }
-        let gate = self.shared(LimitKey::of(lane), bounds);
+        let gate = self.shared(LimitKey::of(lane), &bounds);
         let lane_gate = LaneGate { gate, beginning: Rc::new(Mutex::new(())), quota, bounds };
         by_lane.insert(lane.clone(), lane_gate.clone());
         lane_gate
     }
 
     /// A new group of the gate for `key`.
-    fn shared(&self, key: LimitKey, bounds: Bounds) -> Gate {
+    fn shared(&self, key: LimitKey, bounds: &Bounds) -> Gate {
         let mut by_limit = self.by_limit.borrow_mut();
-        let Bounds { concurrency, learned, per_minute: _ } = bounds;
+        let (concurrency, learned) = (bounds.concurrency, bounds.learned);
         let new = || (concurrency, Gate::new(concurrency.limit(learned)));
         let known = by_limit.entry(key).or_insert_with(new);
         if known.0 != concurrency {
@@ -107,17 +103,17 @@ impl LaneGates {
 // === impl Bounds ===
 
 impl Bounds {
-    /// Those of a channel's destinations.
-    pub(super) fn of(channel: &dyn Channel) -> Self {
+    /// Those of a channel's destination.
+    pub(super) fn of(channel: &dyn Channel, destination: &Arc<str>) -> Self {
         Self {
             concurrency: channel.concurrency(),
             learned: channel.learned_bounds(),
-            per_minute: channel.messages_per_minute(),
+            quota_key: channel.quota_key(destination),
         }
     }
 
     /// Whether the limit is learned.
-    pub(super) fn is_learned(self) -> bool {
+    pub(super) fn is_learned(&self) -> bool {
         self.concurrency == Concurrency::Auto
     }
 }
@@ -135,46 +131,47 @@ impl LimitKey {
 mod tests {
     use super::*;
     use notification::sample;
-    use std::time::Duration;
 
     fn lane(tenant: &str) -> Lane {
         Lane { tenant: sample::name(tenant), ..sample::envelope().lane }
     }
 
+    fn no_quotas() -> Arc<LaneQuotas> {
+        Arc::new(LaneQuotas::new(flow::Clock::starting_at(std::time::Duration::ZERO)))
+    }
+
     fn no_gates() -> LaneGates {
-        LaneGates::new(Arc::default(), Clock::starting_at(Duration::ZERO))
+        LaneGates::new(no_quotas())
     }
 
     fn at_a_time(limit: usize) -> Bounds {
         let concurrency = Concurrency::Fixed(limit);
-        Bounds { concurrency, learned: LearnedBounds::SMALL, per_minute: None }
+        Bounds { concurrency, learned: LearnedBounds::SMALL, quota_key: "here".into() }
     }
 
     #[test]
     fn all_threads_share_the_quota_of_a_destination_whatever_the_lane() {
-        let (quotas, clock) = (Arc::<LaneQuotas>::default(), Clock::starting_at(Duration::ZERO));
-        let threads = [(); 2].map(|()| LaneGates::new(Arc::clone(&quotas), clock));
-        let get = |thread: usize, lane: &Lane, per_minute| {
-            let per_minute = NonZeroU32::new(per_minute);
-            threads[thread].get(lane, Bounds { per_minute, ..at_a_time(1) })
+        let quotas = no_quotas();
+        let threads = [(); 2].map(|()| LaneGates::new(Arc::clone(&quotas)));
+        let get = |thread: usize, lane: &Lane, quota_key: &str| {
+            threads[thread].get(lane, Bounds { quota_key: quota_key.into(), ..at_a_time(1) })
         };
-        let quota = |lane_gate: &LaneGate| Arc::clone(&lane_gate.quota.as_ref().unwrap().quota);
-        let first = get(0, &lane("first"), 60);
-        let second = get(1, &Lane { priority: Priority::Urgent, ..lane("second") }, 60);
-        assert!(Arc::ptr_eq(&quota(&first), &quota(&second)));
-        let elsewhere = get(1, &lane("first"), 60).quota.unwrap();
-        assert!(Arc::ptr_eq(first.quota.as_ref().unwrap(), &elsewhere), "the lane is one, too");
-        let changed = get(0, &lane("first"), 30);
-        assert!(!Arc::ptr_eq(&quota(&first), &quota(&changed)));
+        let first = get(0, &lane("first"), "here");
+        let second = get(1, &Lane { priority: Priority::Urgent, ..lane("second") }, "here");
+        assert!(Arc::ptr_eq(first.quota.destination(), second.quota.destination()));
+        let elsewhere = get(1, &lane("first"), "here");
+        assert!(Arc::ptr_eq(&first.quota, &elsewhere.quota), "the lane is one, too");
+        let changed = get(0, &lane("first"), "here, with another credential");
+        assert!(!Arc::ptr_eq(first.quota.destination(), changed.quota.destination()));
         let _pass = first.gate.try_enter().unwrap();
         assert!(changed.gate.try_enter().is_none(), "the limit is not doubled by that");
-        assert!(get(0, &lane("first"), 0).quota.is_none());
     }
 
     #[test]
     fn lanes_that_differ_in_their_tenant_share_a_limit() {
         let (gates, one) = (no_gates(), at_a_time(1));
-        let [first, second] = ["first", "second"].map(|tenant| gates.get(&lane(tenant), one).gate);
+        let [first, second] =
+            ["first", "second"].map(|tenant| gates.get(&lane(tenant), one.clone()).gate);
         let pass = first.try_enter().unwrap();
         assert!(second.try_enter().is_none());
         drop(pass);
@@ -188,7 +185,8 @@ mod tests {
     fn another_limit_makes_another_gate_for_every_tenant() {
         let (gates, [old, new]) = (no_gates(), [1, 2].map(at_a_time));
         let before = gates.get(&lane("first"), old).gate;
-        let [first, second] = ["first", "second"].map(|tenant| gates.get(&lane(tenant), new).gate);
+        let [first, second] =
+            ["first", "second"].map(|tenant| gates.get(&lane(tenant), new.clone()).gate);
         let _passes = (before.try_enter().unwrap(), first.try_enter().unwrap());
         assert!(second.try_enter().is_some());
         assert_eq!(gates.get(&lane("first"), new).gate.in_flight(), 1);

@@ -1,35 +1,234 @@
-//! The quotas of the destinations, and the lanes before them: the same for all sender threads of a process.
+//! The quotas of a process, of tenants and of what providers count by, and the lanes before them: the same for all sender threads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use channel::LaneQuota;
-use flow::Quotas;
-use notification::Lane;
+use flow::{Clock, Quota};
+use notification::{Lane, Name};
 use tokio::time::Instant;
 
+use crate::Channels;
+
 /// The quotas of one process. Its sender threads share it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LaneQuotas {
-    quotas: Quotas,
-    lanes: Mutex<HashMap<(Lane, NonZeroU32), Arc<LaneQuota>>>,
+    book: Mutex<Book>,
+    clock: Clock,
 }
 
+/// How many may be sent in any minute, as the configuration says. What is not in it has no bound.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QuotaNumbers {
+    /// For each quota of a channel.
+    pub channels: BTreeMap<Name, NonZeroU32>,
+    /// For all that a tenant sends.
+    pub tenants: BTreeMap<Name, NonZeroU32>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    numbers: QuotaNumbers,
+    quotas: HashMap<Of, KnownQuota>,
+    /// With so many, those in which nothing is booked are forgotten.
+    quotas_max: usize,
+    lanes: HashMap<(Lane, Arc<str>), Arc<LaneQuota>>,
+}
+
+/// What a quota is of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Of {
+    Tenant(Name),
+    /// By [`channel::Channel::quota_key`].
+    Provider(Arc<str>),
+}
+
+#[derive(Debug)]
+struct KnownQuota {
+    quota: Arc<Quota>,
+    /// The channels that send under it; of a tenant's, none.
+    channels: BTreeSet<Name>,
+}
+
+/// Quotas that are kept, at least: webhooks may go to very many hosts.
+const QUOTAS_KEPT: usize = 4_096;
 /// Above this many, lanes that no thread has a gate for are forgotten.
 const LANES_KEPT: usize = 16_384;
 
 // === impl LaneQuotas ===
 
 impl LaneQuotas {
-    /// For `lane`, whose destination takes at most `per_minute` in any minute.
-    pub(super) fn of(&self, lane: &Lane, per_minute: NonZeroU32, now: Instant) -> Arc<LaneQuota> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (lane.clone(), per_minute);
-        if lanes.len() >= LANES_KEPT && !lanes.contains_key(&key) {
-            lanes.retain(|_, of_lane| Arc::strong_count(of_lane) > 1);
+    /// Quotas without any number, until they are [given](Self::follow).
+    pub fn new(clock: Clock) -> Self {
+        Self { book: Mutex::default(), clock }
+    }
+
+    /// Goes by `numbers` from now on, also where something waits.
+    pub fn follow(&self, numbers: QuotaNumbers) {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        book.numbers = numbers;
+        let Book { numbers, quotas, .. } = &*book;
+        for (of, known) in quotas {
+            known.quota.change(numbers.of(of, &known.channels), now);
         }
-        let new = || Arc::new(LaneQuota::new(self.quotas.of(&lane.destination, per_minute, now)));
-        Arc::clone(lanes.entry(key).or_insert_with(new))
+    }
+
+    /// For `lane`, whose channel is counted by `key`.
+    pub(super) fn of(&self, lane: &Lane, key: &Arc<str>) -> Arc<LaneQuota> {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        let of_lane = (lane.clone(), Arc::clone(key));
+        if let Some(known) = book.lanes.get(&of_lane) {
+            return Arc::clone(known);
+        }
+        if book.lanes.len() >= LANES_KEPT {
+            book.lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+        }
+        let tenant = book.quota(&Of::Tenant(lane.tenant.clone()), None, now);
+        let provider = book.quota(&Of::Provider(Arc::clone(key)), Some(&lane.channel), now);
+        let lane = Arc::new(LaneQuota::new(tenant, provider));
+        book.lanes.insert(of_lane, Arc::clone(&lane));
+        lane
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl QuotaNumbers ===
+
+impl QuotaNumbers {
+    /// Those of `channels`, and of `tenants`.
+    pub fn new(channels: &Channels, tenants: BTreeMap<Name, NonZeroU32>) -> Self {
+        let number = |(name, channel): (&Name, &Arc<dyn channel::Channel>)| {
+            Some((name.clone(), channel.messages_per_minute()?))
+        };
+        Self { channels: channels.iter().filter_map(number).collect(), tenants }
+    }
+
+    /// The number for a quota that `channels` send under: the smallest that any of them has, so that none is passed.
+    fn of(&self, of: &Of, channels: &BTreeSet<Name>) -> Option<NonZeroU32> {
+        match of {
+            Of::Tenant(tenant) => self.tenants.get(tenant).copied(),
+            Of::Provider(_) => {
+                channels.iter().filter_map(|name| self.channels.get(name)).min().copied()
+            }
+        }
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    /// The quota `of` something, to which `channel` sends.
+    fn quota(&mut self, of: &Of, channel: Option<&Name>, now: Instant) -> Arc<Quota> {
+        let Self { numbers, quotas, quotas_max, .. } = self;
+        if quotas.len() >= QUOTAS_KEPT.max(*quotas_max) && !quotas.contains_key(of) {
+            // What was reserved must not be forgotten: the next one would let as much through again.
+            quotas.retain(|_, KnownQuota { quota, .. }| {
+                Arc::strong_count(quota) > 1 || quota.is_booked(now)
+            });
+            // Not at each further one, when most of them must stay.
+            *quotas_max = 2 * quotas.len();
+        }
+        let new = || {
+            let channels = channel.into_iter().cloned().collect();
+            let quota = Arc::new(Quota::new(numbers.of(of, &channels)));
+            KnownQuota { quota, channels }
+        };
+        let known = quotas.entry(of.clone()).or_insert_with(new);
+        if let Some(channel) = channel.filter(|name| !known.channels.contains(*name)) {
+            known.channels.insert(channel.clone());
+            known.quota.change(numbers.of(of, &known.channels), now);
+        }
+        Arc::clone(&known.quota)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notification::sample;
+    use std::time::Duration;
+
+    fn quotas() -> (LaneQuotas, Clock) {
+        let clock = Clock::starting_at(Duration::ZERO);
+        (LaneQuotas::new(clock), clock)
+    }
+
+    fn lane(tenant: &str, channel: &str) -> Lane {
+        let (tenant, channel) = (sample::name(tenant), sample::name(channel));
+        Lane { tenant, channel, ..sample::envelope().lane }
+    }
+
+    fn numbers(channels: &[(&str, u32)], tenants: &[(&str, u32)]) -> QuotaNumbers {
+        let read = |numbers: &[(&str, u32)]| {
+            let number = |(name, count): &(&str, u32)| {
+                (sample::name(name), NonZeroU32::new(*count).unwrap())
+            };
+            numbers.iter().map(number).collect()
+        };
+        QuotaNumbers { channels: read(channels), tenants: read(tenants) }
+    }
+
+    /// How many it lets through at once: a sixtieth of its number.
+    fn burst(quota: &Quota) -> usize {
+        quota.within(Duration::ZERO)
+    }
+
+    #[test]
+    fn a_quota_of_several_channels_has_the_smallest_of_their_numbers() {
+        let (quotas, _) = quotas();
+        quotas.follow(numbers(&[("a", 600), ("b", 300)], &[]));
+        let key = "there".into();
+        let [a, b, c] = ["a", "b", "c"].map(|channel| quotas.of(&lane("default", channel), &key));
+        assert!(Arc::ptr_eq(a.destination(), b.destination()));
+        assert!(Arc::ptr_eq(a.destination(), c.destination()), "one without a number keeps to it");
+        assert_eq!(burst(a.destination()), 5);
+        quotas.follow(numbers(&[("a", 600)], &[]));
+        assert_eq!(burst(b.destination()), 10, "a channel that is gone counts no more");
+        quotas.follow(numbers(&[], &[]));
+        assert!(a.destination().is_open());
+        let elsewhere = quotas.of(&lane("default", "a"), &"elsewhere".into());
+        assert!(!Arc::ptr_eq(a.destination(), elsewhere.destination()));
+    }
+
+    #[test]
+    fn all_lanes_of_a_tenant_share_its_quota_and_a_new_number_holds_for_those_that_wait() {
+        let (quotas, clock) = quotas();
+        let [first, second] = ["one", "two"].map(|key| quotas.of(&lane("a", "x"), &key.into()));
+        let other = quotas.of(&lane("b", "x"), &"one".into());
+        assert!(Arc::ptr_eq(first.tenant(), second.tenant()));
+        assert!(first.tenant().is_open());
+        quotas.follow(numbers(&[], &[("a", 60)]));
+        assert!(other.tenant().is_open() && !first.tenant().is_open());
+        let now = clock.monotonic();
+        assert_eq!(second.tenant().reserve(now, Duration::ZERO), Ok(Duration::ZERO));
+        assert!(first.tenant().reserve(now, Duration::ZERO).is_err(), "it is the same");
+    }
+
+    #[test]
+    fn a_quota_is_kept_for_as_long_as_it_counts() {
+        let (quotas, clock) = quotas();
+        let start = clock.monotonic();
+        let mut book = quotas.book();
+        let of = |name: &str| Of::Provider(name.into());
+        let used = book.quota(&of("used"), None, start);
+        assert!(Arc::ptr_eq(&used, &book.quota(&of("used"), None, start)));
+        book.quota(&of("booked"), None, start).pause(start, Duration::from_mins(1));
+        let crowd = |book: &mut Book, name: &str, now| {
+            (0..QUOTAS_KEPT)
+                .for_each(|number| drop(book.quota(&of(&format!("{name} {number}")), None, now)));
+        };
+        crowd(&mut book, "first", start);
+        assert!(book.quotas.contains_key(&of("booked")), "while it counts");
+        crowd(&mut book, "second", start + Duration::from_mins(2));
+        assert!(!book.quotas.contains_key(&of("booked")), "it counts no more");
+        assert!(
+            Arc::ptr_eq(&used, &book.quota(&of("used"), None, start)),
+            "it is kept while it is used"
+        );
+        assert!(book.quotas.len() < QUOTAS_KEPT, "the others are forgotten");
     }
 }

@@ -5,6 +5,7 @@
 mod broker;
 mod fallback;
 mod outage;
+mod quotas;
 mod rig;
 mod script;
 

@@ -1,6 +1,7 @@
 //! The whole pipeline on one thread, under paused time, with doubles at its seams.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,10 @@ use notification::{
     Account, ByteString, Bytes, Chunk, Content, Draft, Envelope, Guarantee, Lane, Name,
     NotificationId, Priority, State, Ticket, Timestamp, limits,
 };
-use pipeline::{Channels, Collect, Deliver, Dispatch, Homes, Metrics, RetryPolicy, Settle, report};
+use pipeline::{
+    Channels, Collect, Deliver, Dispatch, Homes, LaneQuotas, Metrics, QuotaNumbers, RetryPolicy,
+    Settle, report,
+};
 use queue::Publish;
 use store::{Admission, ClaimRequest, Claims, Ingest as _, Memory, ReadStore as _};
 use tokio::sync::watch;
@@ -23,6 +27,9 @@ pub(crate) struct Rig {
     pub(crate) script: Script,
     pub(crate) clock: Clock,
     pub(crate) policy: RetryPolicy,
+    /// How many each tenant may send in a minute.
+    pub(crate) tenants: BTreeMap<Name, NonZeroU32>,
+    pub(crate) quotas: Arc<LaneQuotas>,
 }
 
 /// A pipeline that runs.
@@ -45,11 +52,14 @@ pub(crate) fn on_one_thread<T>(test: impl AsyncFnOnce() -> T) -> T {
 
 impl Rig {
     pub(crate) fn new(script: Script) -> Self {
+        let clock = Clock::starting_at(Duration::from_secs(1_700_000_000));
         Self {
             store: Arc::new(Memory::new()),
             script,
-            clock: Clock::starting_at(Duration::from_secs(1_700_000_000)),
+            clock,
             policy: RetryPolicy { attempts: 4, backoff: Backoff::DEFAULT },
+            tenants: BTreeMap::new(),
+            quotas: Arc::new(LaneQuotas::new(clock)),
         }
     }
 
@@ -157,6 +167,7 @@ impl Rig {
         let (reports, reported) = report::channel();
         let mut channels = Channels::default();
         channels.insert(name("script"), Arc::new(self.script.clone()));
+        self.quotas.follow(QuotaNumbers::new(&channels, self.tenants.clone()));
         let deliver = Deliver {
             queue: Arc::new(queue.clone()),
             begin: Arc::clone(&self.store) as _,
@@ -164,7 +175,7 @@ impl Rig {
             reports,
             stopping: stopping.clone(),
             worker_deadline: WorkerDeadline::unlimited(),
-            quotas: Arc::default(),
+            quotas: Arc::clone(&self.quotas),
             clock: self.clock,
             seed: 1,
             homes: Homes::new(1),

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod endings;
+mod quotas;
 mod tasks;
 
 use std::collections::BTreeMap;

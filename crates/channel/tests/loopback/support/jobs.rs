@@ -96,7 +96,8 @@ pub(crate) async fn send_within(
     clock: Clock,
     chunk: &Chunk,
 ) -> Vec<Report> {
-    let (gate, lane) = (Gate::new(Box::new(Fixed(1_000))), LaneQuota::new(Arc::clone(quota)));
+    let gate = Gate::new(Box::new(Fixed(1_000)));
+    let lane = LaneQuota::new(Arc::new(Quota::new(None)), Arc::clone(quota));
     send_job(sender, clock, chunk, JobLimits { quota: Some(&lane), ..JobLimits::of(&gate) }).await
 }
 

@@ -1,0 +1,11 @@
+//! `[tenants.NAME]`: what holds for one tenant.
+
+use serde::Deserialize;
+
+/// `[tenants.NAME]`: what holds for one tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TenantConfig {
+    /// Messages in any minute, over all channels; 0, the default, is no limit.
+    pub(crate) messages_per_minute: u32,
+}
