@@ -75,7 +75,6 @@ pub(super) enum Frame<'a> {
     GoAway {
         last_stream: u32,
         code: ErrorCode,
-        words: &'a [u8],
     },
     /// Of the connection where the stream is 0.
     WindowUpdate {
@@ -197,10 +196,11 @@ impl<'a> Frame<'a> {
                 Ok(if head.has(ACK) { Self::Pong(opaque) } else { Self::Ping(opaque) })
             }
             GOAWAY => {
-                let (numbers, words) = payload.split_at_checked(8).ok_or(WRONG_SIZE)?;
+                // Words may follow. They may repeat a request, so nobody reads them.
+                let (numbers, _words) = payload.split_at_checked(8).ok_or(WRONG_SIZE)?;
                 let (last_stream, code) = numbers.split_at_checked(4).ok_or(WRONG_SIZE)?;
                 let last_stream = number(last_stream)? & 0x7fff_ffff;
-                Ok(Self::GoAway { last_stream, code: ErrorCode(number(code)?), words })
+                Ok(Self::GoAway { last_stream, code: ErrorCode(number(code)?) })
             }
             WINDOW_UPDATE => {
                 Ok(Self::WindowUpdate { stream, increment: number(payload)? & 0x7fff_ffff })

@@ -92,7 +92,7 @@ impl Session {
                 self.pong(opaque);
                 self.count_idle_frame()
             }
-            Frame::GoAway { last_stream, code, words: _ } => self.on_go_away(last_stream, code),
+            Frame::GoAway { last_stream, code } => self.on_go_away(last_stream, code),
             Frame::WindowUpdate { stream, increment } => self.on_window_update(stream, increment),
             Frame::Other => self.count_idle_frame(),
         }

@@ -107,12 +107,17 @@ impl Pool {
         let mut waiting_since = None;
         for _ in 0..TRIES_MAX {
             let stream = self.stream(permit.priority(), &mut waiting_since).await?;
-            // Made before it is begun: what cannot be written must not be marked as sent.
-            let request = make().ok_or(Unsent::Unwritable)?;
-            permit.begin().await.map_err(Unsent::Withheld)?;
-            // The connection's task writes the request in the same turn of the thread.
-            let sent_at = self.shared.clock.monotonic();
-            match stream.connection.exchange(&request, payload.clone()).await {
+            let (sent_at, answering) = {
+                // Made before it is begun: what cannot be written must not be marked as sent.
+                let request = make().ok_or(Unsent::Unwritable)?;
+                permit.begin().await.map_err(Unsent::Withheld)?;
+                // The connection's task writes the request in the same turn of the thread. It is not kept while it waits.
+                (
+                    self.shared.clock.monotonic(),
+                    stream.connection.exchange(&request, payload.clone()),
+                )
+            };
+            match answering.await {
                 Ok(mut reply) => {
                     reply.timing = Timing {
                         waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
