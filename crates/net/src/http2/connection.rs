@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -179,14 +180,11 @@ impl Connection {
         payload: Bytes,
     ) -> impl Future<Output = Result<Reply, NoReply>> + use<'_> {
         // A connection that is going away says so here, before anything is written.
-        let started = self.link.send(request, payload);
+        let sent = self.link.send(request, payload);
+        let sent = sent.map(|stream| Awaited { connection: self, stream: Some(stream) });
         async move {
-            let stream = started?;
-            let awaited = Awaited { connection: self, stream: Some(stream) };
-            let outcome =
-                poll_fn(|context| self.link.session.borrow_mut().poll_outcome(stream, context))
-                    .await;
-            awaited.end();
+            let mut awaited = sent?;
+            let outcome = poll_fn(|context| awaited.poll(context)).await;
             // 403 is how APNs refuses a token or a certificate.
             if outcome.as_ref().is_ok_and(|reply| reply.status != StatusCode::FORBIDDEN) {
                 self.proven.set(true);
@@ -205,10 +203,15 @@ impl Drop for Connection {
 // === impl Awaited ===
 
 impl Awaited<'_> {
-    /// A reset is an outcome as well: a peer that resets a stream is responsive.
-    fn end(mut self) {
-        self.stream = None;
-        self.connection.given_up.set(0);
+    /// The outcome. Also a reset is one: a peer that resets a stream is responsive.
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Reply, NoReply>> {
+        let Some(stream) = self.stream else { return Poll::Pending };
+        let outcome = self.connection.link.session.borrow_mut().poll_outcome(stream, context);
+        if outcome.is_ready() {
+            self.stream = None;
+            self.connection.given_up.set(0);
+        }
+        outcome
     }
 }
 
