@@ -125,6 +125,10 @@ impl Dial {
         // in doubt then. And the peer's first frame, SETTINGS, is in front of its answer: what it grants is known then.
         let greeted = wire.greet().await;
         greeted.map_err(|why| self.failed(format!("it was closed at once: {why}")))?;
+        // Otherwise one would be made after the other, without a pause between.
+        if !wire.link().session.borrow().takes_requests() {
+            return Err(self.failed("it goes away at once".to_owned()));
+        }
         Ok((Connection::new(wire.link(), self.priming), wire))
     }
 

@@ -348,6 +348,11 @@ pub(super) fn put_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) 
     put(out, WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
 }
 
+/// Whether the frame that begins `bytes` has a part of a body.
+pub(super) fn is_data(bytes: &[u8]) -> bool {
+    bytes.get(3) == Some(&DATA)
+}
+
 /// The stream of the frame that begins `bytes`.
 pub(super) fn stream_of(bytes: &[u8]) -> Option<u32> {
     let stream = bytes.get(5..HEAD_BYTES)?.try_into().ok()?;

@@ -9,6 +9,8 @@ use crate::words;
 
 /// Bytes of a header block that are taken. One that is larger cannot be passed over, since later ones build on it.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
+/// To change the window of so many streams costs as much as a frame.
+const STREAMS_PER_IDLE_FRAME: usize = 128;
 
 // === impl Session ===
 
@@ -251,6 +253,13 @@ impl Session {
 
     /// Changes the window of every stream, those that are open included: some become negative.
     fn set_initial_window(&mut self, bytes: i64) -> Result<(), Violation> {
+        if bytes == self.peer.initial_window {
+            return Ok(());
+        }
+        // With many streams each change costs as much as many frames.
+        for _ in 0..self.streams.open() / STREAMS_PER_IDLE_FRAME {
+            self.count_idle_frame()?;
+        }
         self.peer.initial_window = bytes;
         let mut is_too_wide = bytes > WINDOW_MAX;
         for stream in self.streams.open_numbers() {
@@ -287,7 +296,9 @@ impl Session {
             }
         }
         if let Some(position) = first_unsent {
-            self.out.withhold(position, |stream| stream > last_stream);
+            let bytes = self.out.withhold(position, |stream| stream > last_stream);
+            // The peer never sees them, and will not give their window back.
+            self.window += i64::try_from(bytes).unwrap_or(0);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::*;
 use crate::http2::streams::Streams;
 use crate::http2::testing::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, OK, Outcome, PING, RESET, Rig,
-    SETTINGS, WHOLE, WINDOW_UPDATE, frame, go_away, kinds, request, setting, status,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, NOT_PROCESSED, OK, Outcome, PING,
+    RESET, Rig, SETTINGS, WHOLE, WINDOW_UPDATE, frame, go_away, kinds, request, setting, status,
 };
 
 const INITIAL_WINDOW: u16 = 4;
@@ -62,6 +62,33 @@ fn bodies_share_the_connections_window_in_their_order() {
     rig.session.cancel(given_up);
     rig.feed(&window_update(0, 100));
     assert_eq!(kinds(&rig.written()), [(RESET, given_up), (DATA, last)]);
+}
+
+#[test]
+fn a_body_that_is_given_up_makes_room_for_requests_before_the_window_opens() {
+    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 1 << 20));
+    rig.send(&vec![b'x'; 65_535]);
+    let given_up = rig.send(b"y");
+    rig.written();
+    assert_eq!(rig.session.streams_max(), 0);
+    rig.session.cancel(given_up);
+    rig.written();
+    assert!(
+        rig.session.streams_max() > 0,
+        "or a peer that never opens it would never be found out"
+    );
+}
+
+#[test]
+fn the_window_of_a_body_that_a_goaway_kept_from_leaving_is_given_back() {
+    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 40_000));
+    let first = rig.send(&vec![b'x'; 40_001]);
+    rig.written();
+    let disowned = rig.send(&vec![b'y'; 25_535]);
+    rig.feed(&go_away(first, 0));
+    assert_eq!(rig.outcome(disowned), NOT_PROCESSED);
+    rig.feed(&window_update(first, 1));
+    assert_eq!(bodies(&mut rig), [(first, 1)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! What was offered to a writer may have left even if the writer then fails and says that it took nothing: TLS takes bytes,
 //! encrypts them and writes a part before it meets the error. Only what was never offered has certainly not left.
 
-use super::frames::{Frame, stream_of};
+use super::frames::{Frame, HEAD_BYTES, is_data, stream_of};
 
 /// The most that is offered at a time, bytes: four full records of TLS, the most that its library takes at once.
 const OFFER_BYTES_MAX: usize = 64 * 1024;
@@ -64,12 +64,13 @@ impl Outbox {
     }
 
     /// Removes the frames whose streams are `withheld`, from the one on that begins at `position`; none where that may have
-    /// left, as it may be half of a frame that has.
-    pub(super) fn withhold(&mut self, position: u64, withheld: impl Fn(u32) -> bool) {
+    /// left, as it may be half of a frame that has. Gives the bytes of bodies that were removed.
+    pub(super) fn withhold(&mut self, position: u64, withheld: impl Fn(u32) -> bool) -> usize {
         let begin = usize::try_from(position.saturating_sub(self.removed)).unwrap_or(usize::MAX);
         if self.may_have_left(position) || begin > self.bytes.len() {
-            return;
+            return 0;
         }
+        let mut of_bodies = 0;
         let tail = self.bytes.split_off(begin);
         let mut rest = tail.as_slice();
         while let Ok(Some(length)) = Frame::length(rest)
@@ -77,9 +78,12 @@ impl Outbox {
         {
             if !stream_of(frame).is_some_and(&withheld) {
                 self.bytes.extend_from_slice(frame);
+            } else if is_data(frame) {
+                of_bodies += frame.len().saturating_sub(HEAD_BYTES);
             }
             rest = behind;
         }
+        of_bodies
     }
 
     fn position_of(&self, index: usize) -> u64 {
@@ -144,12 +148,12 @@ mod tests {
         put_data(out.buffer(), 3, b"two", true);
         put_pong(out.buffer(), [7; 8]);
         put_data(out.buffer(), 5, b"three", true);
-        out.withhold(begin, |stream| stream >= 3);
+        assert_eq!(out.withhold(begin, |stream| stream >= 3), 8, "two and three");
         let mut expected = Vec::new();
         put_data(&mut expected, 1, b"one", true);
         put_pong(&mut expected, [7; 8]);
         assert_eq!(out.offer(), &expected[4..]);
-        out.withhold(begin - 1, |_| true);
+        assert_eq!(out.withhold(begin - 1, |_| true), 0);
         assert_eq!(out.offer(), &expected[4..], "what was offered stays as it is");
     }
 }

@@ -135,6 +135,9 @@ impl Pool {
                     if leave {
                         stream.leave_connection();
                     }
+                    // The waits count from here on: the attempt must not end in the last one, in doubt, when it is certain
+                    // that it was not processed.
+                    waiting_since.get_or_insert(sent_at);
                 }
                 Err(NoReply::Http11Required) => {
                     stream.leave_connection();

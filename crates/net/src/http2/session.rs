@@ -211,11 +211,14 @@ impl Session {
 
     /// The bytes to be written next; from now on they may have left. [`Outbox::took`] is to be told how many did.
     pub(super) fn offer(&mut self) -> &[u8] {
-        while self.window > 0
-            && self.out.waiting() <= OUT_BYTES_MAX
-            && let Some(stream) = self.waiting.pop_front()
-        {
-            if let Some(slot) = self.streams.open_mut(stream) {
+        while let Some(&stream) = self.waiting.front() {
+            // One that has ended waits no more, whatever the window is: others may be begun then.
+            let slot = self.streams.open_mut(stream);
+            if slot.is_some() && (self.window <= 0 || self.out.waiting() > OUT_BYTES_MAX) {
+                break;
+            }
+            self.waiting.pop_front();
+            if let Some(slot) = slot {
                 slot.is_queued = false;
                 self.write_body(stream);
             }
@@ -271,7 +274,7 @@ impl Session {
         }
         if let Some(position) = first_unsent {
             // Whoever asked for them will send them elsewhere.
-            self.out.withhold(position, |stream| stream != 0);
+            let _never_sent = self.out.withhold(position, |stream| stream != 0);
         }
         self.ending = Some(ending);
     }
@@ -392,7 +395,9 @@ impl Session {
 
     fn allow_frames(&mut self) {
         // However much is sent, a flood stays bounded.
-        self.idle_frames = (self.idle_frames + IDLE_FRAMES_PER_FRAME).min(10 * IDLE_FRAMES_MAX);
+        let open = u32::try_from(self.streams.open()).unwrap_or(u32::MAX);
+        let most = open.saturating_mul(IDLE_FRAMES_PER_FRAME).max(10 * IDLE_FRAMES_MAX);
+        self.idle_frames = self.idle_frames.saturating_add(IDLE_FRAMES_PER_FRAME).min(most);
     }
 
     fn ping(&mut self, now: Instant) {
