@@ -34,6 +34,9 @@ pub(super) struct Bounds {
     quota_key: Arc<str>,
 }
 
+/// What a gate is made with.
+type Limits = (Concurrency, LearnedBounds);
+
 /// What lanes share a limit by: all of a lane but its tenant.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LimitKey {
@@ -46,7 +49,7 @@ struct LimitKey {
 #[derive(Debug)]
 pub(super) struct LaneGates {
     by_lane: RefCell<HashMap<Lane, LaneGate>>,
-    by_limit: RefCell<HashMap<LimitKey, (Concurrency, Gate)>>,
+    by_limit: RefCell<HashMap<LimitKey, (Limits, Gate)>>,
     quotas: Arc<LaneQuotas>,
 }
 
@@ -71,7 +74,7 @@ impl LaneGates {
         }
         let quota = self.quotas.of(lane, &bounds.quota_key);
         if let Some(known) = by_lane.get_mut(lane)
-            && known.bounds.concurrency == bounds.concurrency
+            && known.bounds.limits() == bounds.limits()
         {
             (known.quota, known.bounds) = (quota, bounds);
             return known.clone();
@@ -90,10 +93,10 @@ impl LaneGates {
     /// A new group of the gate for `key`.
     fn shared(&self, key: LimitKey, bounds: &Bounds) -> Gate {
         let mut by_limit = self.by_limit.borrow_mut();
-        let (concurrency, learned) = (bounds.concurrency, bounds.learned);
-        let new = || (concurrency, Gate::new(concurrency.limit(learned)));
+        let limits @ (concurrency, learned) = bounds.limits();
+        let new = || (limits, Gate::new(concurrency.limit(learned)));
         let known = by_limit.entry(key).or_insert_with(new);
-        if known.0 != concurrency {
+        if known.0 != limits {
             *known = new();
         }
         known.1.for_another_group()
@@ -110,6 +113,10 @@ impl Bounds {
             learned: channel.learned_bounds(),
             quota_key: channel.quota_key(destination),
         }
+    }
+
+    fn limits(&self) -> Limits {
+        (self.concurrency, self.learned)
     }
 
     /// Whether the limit is learned.
@@ -190,5 +197,17 @@ mod tests {
         let _passes = (before.try_enter().unwrap(), first.try_enter().unwrap());
         assert!(second.try_enter().is_some());
         assert_eq!(gates.get(&lane("first"), new).gate.in_flight(), 1);
+    }
+
+    #[test]
+    fn other_bounds_of_a_learned_limit_make_another_gate() {
+        let gates = no_gates();
+        let upto = |max| {
+            let learned = LearnedBounds { min: max, max };
+            Bounds { concurrency: Concurrency::Auto, learned, quota_key: "here".into() }
+        };
+        assert_eq!(gates.get(&lane("first"), upto(5)).gate.limit(), 5);
+        assert_eq!(gates.get(&lane("first"), upto(20)).gate.limit(), 20);
+        assert_eq!(gates.get(&lane("second"), upto(20)).gate.limit(), 20);
     }
 }

@@ -34,6 +34,8 @@ struct Book {
     /// With so many, those in which nothing is booked are forgotten.
     quotas_max: usize,
     lanes: HashMap<(Lane, Arc<str>), Arc<LaneQuota>>,
+    /// With so many, those that no thread has a gate for are forgotten.
+    lanes_max: usize,
 }
 
 /// What a quota is of.
@@ -53,7 +55,7 @@ struct KnownQuota {
 
 /// Quotas that are kept, at least: webhooks may go to very many hosts.
 const QUOTAS_KEPT: usize = 4_096;
-/// Above this many, lanes that no thread has a gate for are forgotten.
+/// Lanes that are kept, at least.
 const LANES_KEPT: usize = 16_384;
 
 // === impl LaneQuotas ===
@@ -81,8 +83,10 @@ impl LaneQuotas {
         if let Some(known) = book.lanes.get(&of_lane) {
             return Arc::clone(known);
         }
-        if book.lanes.len() >= LANES_KEPT {
+        if book.lanes.len() >= book.lanes_max.max(LANES_KEPT) {
             book.lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+            // Not at each further one, when most of them must stay.
+            book.lanes_max = 2 * book.lanes.len();
         }
         let tenant = book.quota(&Of::Tenant(lane.tenant.clone()), None, now);
         let provider = book.quota(&Of::Provider(Arc::clone(key)), Some(&lane.channel), now);

@@ -13,6 +13,8 @@ pub(crate) struct Paces<Lane> {
 pub(crate) struct Pace {
     /// Deliveries that were answered in each of the last busy seconds.
     answered: Vec<u32>,
+    /// When the last of these was over, in seconds since the epoch.
+    busy_until: i64,
     /// The present second, since the epoch.
     second: i64,
     present: u32,
@@ -49,13 +51,14 @@ impl<Lane: PartialEq + Clone> Paces<Lane> {
     pub(crate) fn known(&self) -> impl Iterator<Item = (&Lane, &[u32], Timestamp)> {
         let known = self.lanes.iter().filter(|(_, pace)| !pace.answered.is_empty());
         known.map(|(lane, pace)| {
-            (lane, &*pace.answered, Timestamp::from_millis(pace.second.saturating_mul(1_000)))
+            (lane, &*pace.answered, Timestamp::from_millis(pace.busy_until.saturating_mul(1_000)))
         })
     }
 
     /// In place of the one that was not busy for the longest time, if there are many.
     fn make_room(&mut self, lane: Lane) -> usize {
-        let oldest = self.lanes.iter().enumerate().min_by_key(|(_, (_, pace))| pace.second);
+        let busy = |(_, (_, pace)): &(usize, &(Lane, Pace))| (pace.busy_until, pace.second);
+        let oldest = self.lanes.iter().enumerate().min_by_key(busy);
         match oldest {
             Some((position, _)) if self.lanes.len() >= LANES => {
                 self.lanes.swap_remove(position);
@@ -87,6 +90,7 @@ impl Pace {
                 self.answered.remove(0);
             }
             self.answered.push(self.present);
+            self.busy_until = second;
         }
         let is_whole = is_next && self.is_busy;
         (self.second, self.present, self.is_busy, self.is_whole) = (second, 0, true, is_whole);
@@ -118,6 +122,10 @@ mod tests {
             paces.note(&1, at(second), 7, true);
         }
         assert_eq!(known(&paces), [12, 13, 14, 15, 7]);
+        paces.note(&1, at(103), 1, false);
+        paces.note(&1, at(150), 1, false);
+        let busy_until = paces.known().map(|(_, _, until)| until).next();
+        assert_eq!(busy_until, Some(at(103)), "and not when it last answered");
         paces.note(&2, at(103), 7, false);
         assert_eq!(paces.lanes.len(), 1, "a lane that is not busy takes no place");
         for second in 200..300 {
