@@ -125,7 +125,9 @@ impl Gate {
     pub fn is_shut(&self, now: impl FnOnce() -> Duration) -> bool {
         let gate = &self.group.gate;
         let breaker = gate.breaker.get();
-        gate.in_flight.get() >= TRIES && breaker.is_suspicious() && breaker.is_open(now())
+        breaker.is_suspicious()
+            && gate.in_flight.get() >= TRIES.min(gate.limit())
+            && breaker.is_open(now())
     }
 
     /// How many hold a pass, of all groups.
@@ -346,6 +348,10 @@ mod tests {
             let pass = gate.try_enter().unwrap();
             pass.note(false, Duration::ZERO);
         }
+        let small = Gate::new(Box::new(Fixed(2)));
+        (0..20).for_each(|_| small.try_enter().unwrap().note(false, Duration::ZERO));
+        let _both = [(); 2].map(|()| small.try_enter().unwrap());
+        assert!(small.is_shut(later), "it takes no more");
         let mut tries = Vec::new();
         for _ in 0..TRIES {
             assert!(!gate.is_shut(later), "{} are tried", tries.len());

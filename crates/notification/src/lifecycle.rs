@@ -17,7 +17,7 @@ pub enum State {
     Delivered,
     /// The provider will never accept it.
     Refused,
-    /// Its `expires_at` passed.
+    /// Its `expires_at` passed, or would have before its next attempt.
     Expired,
     /// The caller withdrew it in time.
     Cancelled,
@@ -50,7 +50,7 @@ pub enum Event {
     HandBack,
     /// The lease ended without an outcome: a crash, a stall.
     LoseLease,
-    /// `expires_at` passed before it was sent.
+    /// `expires_at` passed before it was sent, or would before it can be tried again.
     Expire,
     /// The caller withdrew it.
     Cancel,

@@ -30,7 +30,7 @@ pub struct ClaimRequest {
     /// not urgent leave an eighth of it to those that are, and every lane half of what is left to the other lanes.
     pub total_window: usize,
     /// The part of `total_window` for lanes whose destinations have not answered lately. Each of them is given a few deliveries of
-    /// one chunk, and more when these are answered; one of which every attempt fails is given one at a time, with waits between
+    /// one chunk, and more when these are answered; one of which every attempt fails is given one now and then, with waits between
     /// that grow to a minute. One that answers may hold twice [`Settlement::places`], and what it settles in a tenth of a
     /// second. With `None`, every lane may fill `lane_window`.
     ///

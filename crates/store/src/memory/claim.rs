@@ -157,8 +157,8 @@ impl Books {
     /// As what the lane is counted from now on, if it has nothing claimed.
     fn count(&mut self, piece: &Piece, request: ClaimRequest) {
         let lane = self.lane_of(piece).clone();
-        if self.load_of(&lane).weight == 0 {
-            let standing = self.standing(&lane, request);
+        let standing = self.standing(&lane, request);
+        if self.load_of(&lane).weight == 0 || matches!(standing, Standing::Failing { .. }) {
             self.counted.insert(lane, standing.into());
         }
     }
@@ -166,8 +166,6 @@ impl Books {
     pub(super) fn note_attempts(&mut self, lane: Lane, attempts: Attempts) {
         if attempts.answered > 0 {
             self.counted.remove(&lane);
-        }
-        if attempts.answered > 0 {
             let is_busy = attempts.places > 0 && self.claimed_items(&lane) >= attempts.places;
             self.paces.note(&lane, attempts.at, attempts.answered, is_busy);
         }

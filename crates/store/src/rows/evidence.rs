@@ -225,7 +225,10 @@ impl Evidence {
             // No wait is longer: the clock was set back.
             let is_bogus = closed_until.since(now) > WAIT_MAX;
             let closed_until = if is_bogus { now } else { closed_until };
-            let at_a_time = if self.has_answered_within(LATELY, now) { LATELY_PROBES } else { 1 };
+            // More than its places would wait for each other.
+            let probes =
+                if self.places == 0 { LATELY_PROBES } else { self.places.min(LATELY_PROBES) };
+            let at_a_time = if self.has_answered_within(LATELY, now) { probes } else { 1 };
             return Standing::Failing { closed_until, at_a_time };
         }
         match self.answered_at {

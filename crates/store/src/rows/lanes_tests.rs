@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use notification::{Lane, Priority, Timestamp};
+use notification::{Lane, Priority, Timestamp, limits};
 
 use super::codes::LaneId;
 use super::due::{DueCursor, LANES_PER_PAGE};
@@ -218,6 +218,24 @@ fn a_lane_that_was_proven_is_probed_after_a_minute_and_one_that_fails_waits() {
     );
     lanes.remove_claimed(1, 1, true);
     assert_eq!(next_turn(&mut lanes, 90_000), Some((1, 2_000)));
+}
+
+/// Otherwise a few destinations that fall silent would take the window of those that answer.
+#[test]
+fn what_a_failing_lane_holds_is_counted_as_failing_once_it_is_probed() {
+    let mut lanes = lanes();
+    add(&mut lanes, 1, 0);
+    answer(&mut lanes, 1, 0);
+    assert_eq!(next_turn(&mut lanes, 0), Some((1, 2_000)));
+    lanes.add_claimed(1, 3, at(0));
+    lanes.served(1, Some(at(0)));
+    fail(&mut lanes, 1, 30_000);
+    for seconds in [31, 33, 35] {
+        assert_eq!(next_turn(&mut lanes, seconds * 1_000), Some((1, 1)));
+        lanes.add_claimed(1, 1, at(seconds * 1_000));
+        lanes.served(1, Some(at(0)));
+    }
+    assert_eq!(lanes.failing_weight(), 6 + 4 * limits::CHUNK_WEIGHT);
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
             | State::Suppressed
             | State::InDoubt
             | State::Dead => part.series.add(at, count, 0),
-            // These end whatever the destination takes; and nothing that is under way is logged.
+            // These end whatever the destination takes, but for the few that could only be tried again too late; and nothing that is under way is logged.
             State::Cancelled | State::Expired | State::Claimed | State::Begun => {}
         }
     }

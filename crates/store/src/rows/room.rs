@@ -15,8 +15,8 @@ pub(crate) struct LaneLoad {
     pub(crate) weight: usize,
 }
 
-/// As what the load of a lane is counted: by its standing when it had nothing claimed, or as proven since its destination
-/// has answered.
+/// As what the load of a lane is counted: by its standing when it had nothing claimed, as failing since it was probed, or as proven
+/// since its destination has answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LoadKind {
     #[default]
@@ -86,6 +86,11 @@ impl TotalLoad {
             LoadKind::Unproven => Some(&mut self.unproven),
             LoadKind::Failing => Some(&mut self.failing),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn failing_weight(self) -> usize {
+        self.failing
     }
 
     fn probes(self) -> usize {

@@ -33,6 +33,11 @@ impl Lanes {
         self.normal_ahead = (self.normal_ahead + ahead).clamp(-AHEAD_MAX, AHEAD_MAX);
     }
 
+    #[cfg(test)]
+    pub(crate) fn failing_weight(&self) -> usize {
+        self.total.failing_weight()
+    }
+
     /// The chunk that was claimed holds so many bytes.
     pub(crate) fn add_bytes(&mut self, id: LaneId, chunk: ChunkId, (items, bytes): (usize, usize)) {
         let weight = limits::weight_of_bytes(items, bytes);

@@ -58,10 +58,14 @@ impl Lanes {
             if self.normal_ahead > 0 { bulk.or(normal) } else { normal.or(bulk) }
         })?;
         let standing = request.standing(self.evidence.of(turn.lane));
+        // What a lane holds from before it failed is counted with its probes: it is less than those.
+        let is_failing = matches!(standing, Standing::Failing { .. });
         if let Some(work) = self.work.get_mut(&turn.lane)
-            && work.load.weight == 0
+            && (work.load.weight == 0 || is_failing)
         {
+            self.total.remove(work.counted, work.load.weight);
             work.counted = standing.into();
+            self.total.add(work.counted, work.load.weight);
         }
         Some(turn)
     }
