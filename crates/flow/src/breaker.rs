@@ -10,6 +10,8 @@ pub struct Breaker {
     failures: u32,
     /// The last answer; the first failure, when there was none.
     since: Option<Duration>,
+    /// When something was last let through while it was open.
+    tried_at: Option<Duration>,
 }
 
 /// Failures in a row that open it.
@@ -26,7 +28,7 @@ impl Breaker {
     /// An attempt ended at `now`: with an answer, whatever it was, or with none and with "not now".
     pub fn note(&mut self, is_answer: bool, now: Duration) {
         if is_answer {
-            *self = Self { failures: 0, since: Some(now) };
+            *self = Self { failures: 0, since: Some(now), tried_at: None };
         } else {
             self.failures = self.failures.saturating_add(1);
             self.since.get_or_insert(now);
@@ -36,6 +38,19 @@ impl Breaker {
     /// Whether it may be open.
     pub(crate) fn is_suspicious(&self) -> bool {
         self.failures >= FAILURES
+    }
+
+    /// Whether it is open and lets nothing through at `now`: as many as may be are tried, or one was just now. All that was under way
+    /// when a destination fell silent ends at once, and what is tried then would hold all the tries for half a minute.
+    pub(crate) fn shuts_out(&mut self, now: Duration, is_full: bool) -> bool {
+        if !self.is_open(now) {
+            return false;
+        }
+        let is_soon = self.tried_at.is_some_and(|at| now.saturating_sub(at) < TROUBLE);
+        if !is_full && !is_soon {
+            self.tried_at = Some(now);
+        }
+        is_full || is_soon
     }
 
     /// Whether no more should be tried than [`TRIES`] at a time.

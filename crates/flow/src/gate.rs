@@ -120,14 +120,15 @@ impl Gate {
         }
     }
 
-    /// Whether the destination does not answer, and is being tried by some: nothing more should be sent to it until that has an end.
-    /// `now` is asked for the wall time, and only if it may be so.
+    /// Whether the destination does not answer, and is being tried: nothing more should be sent to it now. When it is not, although
+    /// it does not answer, that counts as a try. `now` is asked for the wall time, and only if it may be so.
     pub fn is_shut(&self, now: impl FnOnce() -> Duration) -> bool {
         let gate = &self.group.gate;
-        let breaker = gate.breaker.get();
-        breaker.is_suspicious()
-            && gate.in_flight.get() >= TRIES.min(gate.limit())
-            && breaker.is_open(now())
+        let (in_flight, mut breaker) = (gate.in_flight.get(), gate.breaker.get());
+        let is_tried = in_flight > 0 && breaker.is_suspicious();
+        let is_shut = is_tried && breaker.shuts_out(now(), in_flight >= TRIES.min(gate.limit()));
+        gate.breaker.set(breaker);
+        is_shut
     }
 
     /// How many hold a pass, of all groups.
@@ -348,16 +349,17 @@ mod tests {
             let pass = gate.try_enter().unwrap();
             pass.note(false, Duration::ZERO);
         }
-        let small = Gate::new(Box::new(Fixed(2)));
+        let small = Gate::new(Box::new(Fixed(1)));
         (0..20).for_each(|_| small.try_enter().unwrap().note(false, Duration::ZERO));
-        let _both = [(); 2].map(|()| small.try_enter().unwrap());
-        assert!(small.is_shut(later), "it takes no more");
+        assert!(small.try_enter().is_some_and(|_one| small.is_shut(later)), "it takes no more");
         let mut tries = Vec::new();
-        for _ in 0..TRIES {
-            assert!(!gate.is_shut(later), "{} are tried", tries.len());
+        let at = |number: usize| later() + Duration::from_millis(500 * number as u64);
+        for number in 0..TRIES {
+            assert!(!gate.is_shut(|| at(number)), "{number} are tried");
             tries.push(gate.try_enter().unwrap());
+            assert!(number == 0 || gate.is_shut(|| at(number)), "another one so soon");
         }
-        assert!(gate.is_shut(later));
+        assert!(gate.is_shut(|| at(TRIES)));
         tries[0].note(true, later());
         assert!(!gate.is_shut(later));
     }
