@@ -82,7 +82,7 @@ impl EstimateAnswer {
 
     /// It ends within `interval`, counted from `from`.
     fn taking(self, interval: Interval, from: Timestamp) -> Self {
-        let seconds = |at: Duration| Some(at.saturating_sub(since_epoch(from)).as_secs_f64());
+        let seconds = |at: Duration| Some(at.saturating_sub(from.to_unix()).as_secs_f64());
         let (least_seconds, most_seconds) = (seconds(interval.earliest), seconds(interval.latest));
         Self { least_seconds, most_seconds, ..self }
     }
@@ -90,7 +90,7 @@ impl EstimateAnswer {
 
 /// What is left when it expires, ends then.
 fn until_expiry(interval: Interval, expires_at: Option<Timestamp>) -> Interval {
-    let Some(expires_at) = expires_at.map(since_epoch) else { return interval };
+    let Some(expires_at) = expires_at.map(Timestamp::to_unix) else { return interval };
     let Interval { earliest, latest } = interval;
     Interval { earliest: earliest.min(expires_at), latest: latest.min(expires_at + EXPIRED_WITHIN) }
 }
@@ -105,8 +105,8 @@ fn paused_since(broadcast: &BroadcastStatus, pauses: &Pauses) -> Option<Timestam
 /// The end of the last part. Those of which too little has ended by themselves, such as the many domains of a mailing, are looked at
 /// together; if that is too little as well, so is all of it.
 fn outlook(broadcast: &BroadcastStatus, backoff: &Backoff, now: Timestamp) -> Outlook {
-    let since = since_epoch(broadcast.accepted_at.max(broadcast.due_at));
-    let outlook_of = |part: &BroadcastPart| outlook_of(part, since, backoff, since_epoch(now));
+    let since = broadcast.accepted_at.max(broadcast.due_at).to_unix();
+    let outlook_of = |part: &BroadcastPart| outlook_of(part, since, backoff, now.to_unix());
     let (mut known, mut small) = (Vec::new(), BroadcastPart::default());
     for part in &broadcast.parts {
         let outlook = outlook_of(part);
@@ -132,8 +132,4 @@ fn outlook_of(part: &BroadcastPart, since: Duration, backoff: &Backoff, now: Dur
     let retries = later.map(|(count, last_due)| Retries { count, last_due, attempt: *attempt });
     let due = pending.saturating_sub(retries.map_or(0, |retries| retries.count));
     forecast(&Backlog { series, due, retries, since }, backoff, now)
-}
-
-fn since_epoch(at: Timestamp) -> Duration {
-    at.since(Timestamp::from_millis(0))
 }

@@ -29,6 +29,11 @@ impl Timestamp {
         Self(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
     }
 
+    /// How long after the Unix epoch this is; zero when it lies before.
+    pub fn to_unix(self) -> Duration {
+        self.since(Self(0))
+    }
+
     /// Milliseconds since the Unix epoch.
     pub const fn millis(self) -> i64 {
         self.0

@@ -1,7 +1,5 @@
 //! How a broadcast gets on, from its chunks and its log.
 
-use std::time::Duration;
-
 use notification::{State, Timestamp};
 
 use super::paused::PUT_AWAY;
@@ -43,7 +41,7 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         part.pending += count;
         // What is put away is due when it is resumed.
         if is_ready && attempt > 1 && due_at < PUT_AWAY {
-            part.retries.add(since_epoch(due_at), 0, count);
+            part.retries.add(due_at.to_unix(), 0, count);
             part.retry_attempt = part.retry_attempt.max(attempt);
         }
     }
@@ -52,7 +50,7 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
     pub(crate) fn add_logged(&mut self, lane: &Lane, entry: &Attempted, count: u64) {
         let own = self.of_lanes.iter_mut().find(|(other, _)| other == lane);
         let Some(part) = own.map(|(_, part)| part).or(self.rest.as_mut()) else { return };
-        let at = since_epoch(entry.at);
+        let at = entry.at.to_unix();
         match entry.state {
             State::Pending if entry.is_requeue() => {}
             State::Pending => part.series.add(at, 0, count),
@@ -61,7 +59,8 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
             | State::Suppressed
             | State::InDoubt
             | State::Dead => part.series.add(at, count, 0),
-            // These end whatever the destination takes, but for the few that could only be tried again too late; and nothing that is under way is logged.
+            // These end whatever the destination takes, but for the few that could only be tried again too late; and nothing
+            // that is under way is logged.
             State::Cancelled | State::Expired | State::Claimed | State::Begun => {}
         }
     }
@@ -89,10 +88,6 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
             None => self.rest.get_or_insert_default(),
         }
     }
-}
-
-fn since_epoch(at: Timestamp) -> Duration {
-    at.since(Timestamp::from_millis(0))
 }
 
 #[cfg(test)]
