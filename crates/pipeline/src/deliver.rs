@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::Channels;
 use crate::report::Reported;
+use chunk::Route;
 pub use homes::Homes;
 use homes::{Arrived, Origin, Seat};
 use lane_gates::LaneGates;
@@ -108,7 +109,8 @@ impl Deliver {
             }
         }
         for message in seat.leave() {
-            chunks.spawn_local(chunk::deliver(Rc::clone(&thread), message));
+            let route = Route::of(&thread, &message.item);
+            chunks.spawn_local(chunk::deliver(Rc::clone(&thread), message, route));
         }
         while let Some(ended) = chunks.join_next().await {
             log_panic(ended);
@@ -138,9 +140,10 @@ impl Deliver {
 impl SenderThread {
     /// Sends a chunk, unless another thread is to do it.
     fn take(self: &Rc<Self>, seat: &Seat, arrived: Arrived, chunks: &mut JoinSet<()>) {
-        let limit = chunk::learned_limit(self, &arrived.message.item);
+        let route = Route::of(self, &arrived.message.item);
+        let limit = route.as_ref().and_then(Route::learned_limit);
         if let Some(message) = seat.keep(arrived, limit.unwrap_or(usize::MAX)) {
-            chunks.spawn_local(chunk::deliver(Rc::clone(self), message));
+            chunks.spawn_local(chunk::deliver(Rc::clone(self), message, route));
         }
     }
 }

@@ -19,6 +19,7 @@ use super::SenderThread;
 use super::fence::{ChunkFence, FencedReports};
 use super::homes::Homes;
 use super::lane_gates::{Bounds, LaneGate};
+use super::open_channels::OpenChannel;
 use crate::report::Reported;
 
 /// To the next look at notifications whose channel is missing from the configuration: they wait for it.
@@ -27,41 +28,42 @@ const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
 /// To the retry of what a sender that panicked has not reported: a defect that is always met is met this often.
 const DEFECT_WAIT: Duration = Duration::from_mins(1);
 
-/// Sends the deliveries of one chunk and reports each of them.
-pub(super) async fn deliver(thread: Rc<SenderThread>, message: Message<Arc<Chunk>>) {
+/// What the chunks of a lane go through on a thread.
+#[derive(Debug)]
+pub(super) struct Route {
+    opened: Rc<OpenChannel>,
+    lane_gate: LaneGate,
+}
+
+/// Sends the deliveries of one chunk by its lane's route, and reports each of them.
+pub(super) async fn deliver(
+    thread: Rc<SenderThread>,
+    message: Message<Arc<Chunk>>,
+    route: Option<Route>,
+) {
     let Message { item: chunk, receipt } = message;
-    let lane = &chunk.envelope.lane;
-    if let Some(opened) = thread.channels.get(&lane.channel) {
-        let bounds = Bounds::of(&*opened.channel, &lane.destination);
-        let is_learned = bounds.is_learned();
-        let lane_gate = thread.lane_gates.get(lane, bounds);
+    if let Some(Route { opened, lane_gate }) = &route {
         let places = Places {
             gate: lane_gate.gate.clone(),
-            is_learned,
+            is_learned: lane_gate.is_learned(),
             homes: Arc::clone(&thread.homes),
             quota: Arc::clone(&lane_gate.quota),
         };
         let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
         let sender = opened.sender.as_ref();
-        let run = ChunkRun { thread: &thread, sender, lane_gate: &lane_gate, reporter: &reporter };
+        let run = ChunkRun { thread: &thread, sender, lane_gate, reporter: &reporter };
         run.send(&chunk).await;
     } else {
-        tracing::error!(channel = %lane.channel, "channel is not configured: its notifications wait");
+        let channel = &chunk.envelope.lane.channel;
+        tracing::error!(%channel, "channel is not configured: its notifications wait");
         let reporter = Reporter::new(&chunk, thread.reports.clone(), None);
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
     }
     // Settle is gone only when the process is on its way out: the store knows what is unsettled.
     let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
     // This chunk may have been the last on a channel that was replaced.
+    drop(route);
     thread.channels.close_retired().await;
-}
-
-/// The limit of the chunk's destination on this thread, if it is learned.
-pub(super) fn learned_limit(thread: &SenderThread, chunk: &Chunk) -> Option<usize> {
-    let lane = &chunk.envelope.lane;
-    let channel = &thread.channels.get(&lane.channel)?.channel;
-    let bounds = Bounds::of(&**channel, &lane.destination);
-    bounds.is_learned().then(|| thread.lane_gates.get(lane, bounds).gate.limit())
 }
 
 /// One run of a chunk: its thread, its sender, its gate and its reporter.
@@ -91,6 +93,24 @@ struct Places {
     /// Each thread has a gate of its own, with about as many places.
     homes: Arc<Homes>,
     quota: Arc<LaneQuota>,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// That of a chunk; `None` when its channel is not configured.
+    pub(super) fn of(thread: &SenderThread, chunk: &Chunk) -> Option<Self> {
+        let lane = &chunk.envelope.lane;
+        let opened = thread.channels.get(&lane.channel)?;
+        let bounds = Bounds::of(&*opened.channel, &lane.destination);
+        let lane_gate = thread.lane_gates.get(lane, bounds);
+        Some(Self { opened, lane_gate })
+    }
+
+    /// The limit of the destination on this thread, if it is learned.
+    pub(super) fn learned_limit(&self) -> Option<usize> {
+        self.lane_gate.is_learned().then(|| self.lane_gate.gate.limit())
+    }
 }
 
 // === impl ChunkRun ===

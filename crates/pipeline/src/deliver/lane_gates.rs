@@ -103,6 +103,15 @@ impl LaneGates {
     }
 }
 
+// === impl LaneGate ===
+
+impl LaneGate {
+    /// Whether the limit is learned.
+    pub(super) fn is_learned(&self) -> bool {
+        self.bounds.concurrency == Concurrency::Auto
+    }
+}
+
 // === impl Bounds ===
 
 impl Bounds {
@@ -117,11 +126,6 @@ impl Bounds {
 
     fn limits(&self) -> Limits {
         (self.concurrency, self.learned)
-    }
-
-    /// Whether the limit is learned.
-    pub(super) fn is_learned(&self) -> bool {
-        self.concurrency == Concurrency::Auto
     }
 }
 
