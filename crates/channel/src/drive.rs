@@ -92,9 +92,7 @@ async fn drive_with<'job, Make, Attempting>(
         {
             // Asked before the gate, so that what must not start any more needs no place to be handed back.
             let otherwise = pace.may_start(&job).report_otherwise();
-            // Who holds a pass is the one that tries.
-            let otherwise =
-                otherwise.or_else(|| if held.is_none() { shut_out(&job) } else { None });
+            let otherwise = otherwise.or_else(|| shut_out(&job, held.as_ref()));
             let earlier = admission.take();
             let otherwise = otherwise.map(Admission::No);
             match otherwise.unwrap_or_else(|| admit(&job, earlier, &mut waited)) {
@@ -184,10 +182,11 @@ fn admit<'job>(
 }
 
 /// The report of a delivery whose destination does not answer: what waits for it would hold memory and lease in vain, and the store
-/// knows better when to try again. A few at a time are tried nevertheless. What must be sent at most once waits: to hand it back it
+/// knows better when to try again. A few at a time are tried nevertheless. Who has a pass, `own`, asks, too: those that waited
+/// for one are many, and get theirs all at once when what hung has timed out. What must be sent at most once waits: to hand it back it
 /// would have to be marked as begun.
-fn shut_out(job: &Job<'_>) -> Option<Report> {
-    let is_shut = job.fence.is_none() && job.gate.is_shut(|| job.clock.wall());
+fn shut_out(job: &Job<'_>, own: Option<&Pass>) -> Option<Report> {
+    let is_shut = job.fence.is_none() && job.gate.is_shut(own, || job.clock.wall());
     is_shut.then_some(Report::HandedBack { after: SHUT_WAIT })
 }
 

@@ -477,3 +477,23 @@ async fn a_destination_that_stops_answering_gets_the_rest_handed_back() {
     assert_eq!((attempted, handed_back), (tried.get(), 1_000 - tried.get()));
     assert!((120..=140).contains(&tried.get()), "{} were tried", tried.get());
 }
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_for_a_place_do_not_all_try_a_destination_that_fell_silent() {
+    let clock = Clock::starting_at(NOW);
+    let (chunk, gate) = (chunk(clock, 1_000), Gate::new(Box::new(Fixed(20))));
+    let (settle, tried) = (SettleDouble::new(1_000), Cell::new(0));
+    let hangs = async |_: &Delivery| {
+        tried.set(tried.get() + 1);
+        if tried.get() <= 20 {
+            return accepted();
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        Attempt::lost("no answer")
+    };
+    let jobs = chunk.deliveries.chunks(10);
+    let jobs = jobs.map(|deliveries| Job { deliveries, ..job(&chunk, &gate, &settle, clock) });
+    futures_util::future::join_all(jobs.map(|job| drive(job, hangs))).await;
+    assert_eq!(settle.reports.borrow().len(), 1_000);
+    assert!((40..=60).contains(&tried.get()), "{} were tried", tried.get());
+}

@@ -120,11 +120,11 @@ impl Gate {
         }
     }
 
-    /// Whether the destination does not answer, and is being tried: nothing more should be sent to it now. When it is not, although
-    /// it does not answer, that counts as a try. `now` is asked for the wall time, and only if it may be so.
-    pub fn is_shut(&self, now: impl FnOnce() -> Duration) -> bool {
-        let gate = &self.group.gate;
-        let (in_flight, mut breaker) = (gate.in_flight.get(), gate.breaker.get());
+    /// Whether the destination does not answer, and is being tried by others than the holder of `own`: nothing more should be sent to
+    /// it now. When it is not, although it does not answer, that counts as a try. `now` is asked only if it may be so: the wall time.
+    pub fn is_shut(&self, own: Option<&Pass>, now: impl FnOnce() -> Duration) -> bool {
+        let (gate, own) = (&self.group.gate, usize::from(own.is_some()));
+        let (in_flight, mut breaker) = (gate.in_flight.get() - own, gate.breaker.get());
         let is_tried = in_flight > 0 && breaker.is_suspicious();
         let is_shut = is_tried && breaker.shuts_out(now(), in_flight >= TRIES.min(gate.limit()));
         gate.breaker.set(breaker);
@@ -345,23 +345,21 @@ mod tests {
     fn a_destination_that_does_not_answer_is_tried_by_few_at_a_time() {
         let gate = Gate::new(Box::new(Fixed(100)));
         let later = || Duration::from_hours(1);
-        for _ in 0..20 {
-            let pass = gate.try_enter().unwrap();
-            pass.note(false, Duration::ZERO);
-        }
+        (0..20).for_each(|_| gate.try_enter().unwrap().note(false, Duration::ZERO));
         let small = Gate::new(Box::new(Fixed(1)));
         (0..20).for_each(|_| small.try_enter().unwrap().note(false, Duration::ZERO));
-        assert!(small.try_enter().is_some_and(|_one| small.is_shut(later)), "it takes no more");
+        let own = small.try_enter().unwrap();
+        assert!(small.is_shut(None, later) && !small.is_shut(Some(&own), later));
         let mut tries = Vec::new();
         let at = |number: usize| later() + Duration::from_millis(500 * number as u64);
         for number in 0..TRIES {
-            assert!(!gate.is_shut(|| at(number)), "{number} are tried");
+            assert!(!gate.is_shut(None, || at(number)), "{number} are tried");
             tries.push(gate.try_enter().unwrap());
-            assert!(number == 0 || gate.is_shut(|| at(number)), "another one so soon");
+            assert!(number == 0 || gate.is_shut(None, || at(number)), "another one so soon");
         }
-        assert!(gate.is_shut(|| at(TRIES)));
+        assert!(gate.is_shut(None, || at(TRIES)));
         tries[0].note(true, later());
-        assert!(!gate.is_shut(later));
+        assert!(!gate.is_shut(None, later));
     }
 
     #[test]
