@@ -64,6 +64,27 @@ async fn a_connection_that_answers_pings_and_no_requests_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_first_request_without_an_answer_does_not_hold_up_the_others() {
+    let listener = TlsListener::bind(b"h2").await;
+    let rig = Rig::new(&listener);
+    let server = async move {
+        let mut mute = Peer::welcome(listener.accept().await, PLENTY).await;
+        mute.request().await.unwrap();
+        tokio::time::pause();
+        tokio::join!(answer_all(listener, PLENTY, 200, ""), async {
+            while mute.read().await.is_some() {}
+        });
+    };
+    beside(server, async move {
+        let mut verdicts = verdicts(&rig.send(5).await);
+        verdicts.sort_unstable_by_key(|verdict| *verdict == Verdict::Unknown);
+        assert_eq!(verdicts[..4], all(Verdict::Accepted, 4));
+        assert_eq!(verdicts[4], Verdict::Unknown);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_request_without_an_answer_is_unknown_after_the_attempts_time() {
     let listener = TlsListener::bind(b"h2").await;
     let rig = Rig::new(&listener);

@@ -12,6 +12,7 @@ use flow::Clock;
 use http::{Request, StatusCode};
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::answer::NoReply;
@@ -24,6 +25,8 @@ use crate::tls;
 
 /// How long TCP, TLS and the first answer of HTTP/2 may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the first answer of a connection is waited for until another connection may be opened beside it.
+pub(super) const PROOF_WAIT: Duration = Duration::from_secs(2);
 /// Requests given up in a row, without an answer to any other, after which a connection counts as unresponsive. One may be the
 /// server's trouble with that request; a peer that does not answer two answers pings only.
 const GIVEN_UP_MAX: u32 = 2;
@@ -62,8 +65,11 @@ pub(super) type TlsWire = Wire<TlsStream<BufReader<TcpStream>>>;
 pub(super) struct Connection {
     link: Rc<Link>,
     priming: Priming,
+    clock: Clock,
     /// Whether an answer has shown that the peer accepts our credential here.
     proven: Cell<bool>,
+    /// When the stream was taken that may show it.
+    tried_at: Cell<Option<Instant>>,
     /// Requests given up since the last answer.
     given_up: Cell<u32>,
 }
@@ -126,10 +132,10 @@ impl Dial {
         let greeted = wire.greet().await;
         greeted.map_err(|why| self.failed(format!("it was closed at once: {why}")))?;
         // Otherwise one would be made after the other, without a pause between.
-        if !wire.link().session.borrow().takes_requests() {
+        if !wire.link.session.borrow().takes_requests() {
             return Err(self.failed("it goes away at once".to_owned()));
         }
-        Ok((Connection::new(wire.link(), self.priming), wire))
+        Ok((Connection::new(&wire, self.priming), wire))
     }
 
     fn failed(&self, message: String) -> Http2ConnectError {
@@ -140,8 +146,9 @@ impl Dial {
 // === impl Connection ===
 
 impl Connection {
-    pub(super) const fn new(link: Rc<Link>, priming: Priming) -> Self {
-        Self { link, priming, proven: Cell::new(false), given_up: Cell::new(0) }
+    pub(super) fn new<Socket>(wire: &Wire<Socket>, priming: Priming) -> Self {
+        let (proven, tried_at, given_up) = (Cell::new(false), Cell::new(None), Cell::new(0));
+        Self { link: Rc::clone(&wire.link), priming, clock: wire.clock, proven, tried_at, given_up }
     }
 
     /// Streams that may be opened now.
@@ -156,8 +163,15 @@ impl Connection {
         self.link.session.borrow().takes_requests()
     }
 
+    /// Whether its first answer may come at any moment, and it will take more requests then. The first may also hang for as long as
+    /// an attempt may.
+    pub(super) fn is_being_proven(&self) -> bool {
+        let since = self.tried_at.get().map(|at| self.clock.monotonic() - at);
+        !self.is_settled() && since.is_some_and(|since| since < PROOF_WAIT)
+    }
+
     /// Whether it takes as much as it ever will: the peer has granted its streams before the first request.
-    pub(super) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         self.proven.get() || self.priming == Priming::Unprimed
     }
 
@@ -169,6 +183,9 @@ impl Connection {
     /// Takes one of the free streams.
     pub(super) fn take_stream(&self) {
         self.link.in_flight.set(self.link.in_flight.get() + 1);
+        if !self.is_settled() {
+            self.tried_at.set(Some(self.clock.monotonic()));
+        }
     }
 
     /// Gives it back.

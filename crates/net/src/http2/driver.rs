@@ -41,8 +41,8 @@ pub(super) struct Link {
 pub(super) struct Wire<Socket> {
     provider: &'static str,
     socket: Socket,
-    link: Rc<Link>,
-    clock: Clock,
+    pub(super) link: Rc<Link>,
+    pub(super) clock: Clock,
     timer: Pin<Box<Sleep>>,
     input: Box<[u8]>,
     /// Whether something that was written may not have left.
@@ -95,10 +95,6 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
         let link = Rc::new(Link { session, in_flight, waker });
         let input = vec![0; READ_BYTES].into_boxed_slice();
         Self { provider, socket, link, clock, timer, input, is_unflushed: false, is_broken: false }
-    }
-
-    pub(super) fn link(&self) -> Rc<Link> {
-        Rc::clone(&self.link)
     }
 
     /// Waits until the peer has answered.

@@ -37,7 +37,7 @@ impl Socket {
         self.say(&frame(PING, ACK, 0, &1_u64.to_be_bytes()));
         let mut wire = Wire::new("test", self.clone(), Clock::starting_at(Duration::ZERO));
         wire.greet().await.unwrap();
-        let connection = Rc::new(Connection::new(wire.link(), Priming::Unprimed));
+        let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
         (connection, tokio::task::spawn_local(wire.run(|| ())))
     }
 }

@@ -54,7 +54,7 @@ async fn beside<Test: AsyncFnOnce(Rc<Connection>)>(
     let asking = async move {
         let mut wire = Wire::new("test", client, Clock::starting_at(Duration::ZERO));
         wire.greet().await.unwrap();
-        let connection = Rc::new(Connection::new(wire.link(), Priming::Unprimed));
+        let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
         let running = tokio::task::spawn_local(wire.run(|| ()));
         test(connection).await;
         running.await.unwrap();
@@ -162,7 +162,7 @@ async fn a_graceful_end_of_the_server_loses_nothing() {
         let mut wire: Wire<DuplexStream> =
             Wire::new("test", client, Clock::starting_at(Duration::ZERO));
         wire.greet().await.unwrap();
-        let connection = Connection::new(wire.link(), Priming::Unprimed);
+        let connection = Connection::new(&wire, Priming::Unprimed);
         let running = tokio::task::spawn_local(wire.run(|| ()));
         let (mut accepted, mut refused) = (0, 0);
         for wave in 0..5 {

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::answer::NoReply;
-use super::connection::{Connection, Dial, Http2ConnectError, TlsWire};
+use super::connection::{Connection, Dial, Http2ConnectError, PROOF_WAIT, TlsWire};
 use super::waiting::{Queue, StreamWaiters};
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::guard::Forbidden;
@@ -173,7 +173,10 @@ impl Pool {
         let queued = Queued::new(self.shared.waiting.queue(priority), &self.shared);
         loop {
             self.grow();
-            queued.queue.turn.notified().await;
+            // It is looked at again whether there are connections enough: the first answer of one may not come.
+            if tokio::time::timeout(PROOF_WAIT, queued.queue.turn.notified()).await.is_err() {
+                continue;
+            }
             if let Some(stream) = self.take() {
                 // First, since a connection is opened for requests that wait, and this one waits no more.
                 drop(queued);
@@ -204,9 +207,8 @@ impl Pool {
         let may_grow = shared.connecting.borrow().is_none() && shared.waiting.is_any() && {
             let connections = shared.connections.borrow();
             connections.len() < shared.connections_max
-                // A connection that is not settled yet will have more streams than its
-                // one, so none is opened beside it.
-                && connections.iter().all(|one| one.is_settled() && one.free_streams() == 0)
+                // One that will soon have more streams than its one is waited for.
+                && connections.iter().all(|one| one.free_streams() == 0 && !one.is_being_proven())
         };
         if !may_grow {
             return;
