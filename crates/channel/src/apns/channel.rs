@@ -18,7 +18,7 @@ use notification::{Delivery, Report};
 
 use super::config::{Credential, Settings};
 use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
-use super::response::{Advice, Confirmed, Delays, interpret};
+use super::response::{Advice, Confirmed, Delays, READ_FIELDS, interpret};
 use super::state::StateFile;
 use super::token::{ProviderToken, ProviderTokens, TokenSigner};
 use crate::checks::both;
@@ -93,6 +93,7 @@ impl ApnsChannel {
             reach: Arc::new(Anywhere),
             // A certificate has been accepted before the first request.
             priming: if token.is_some() { Priming::OneStream } else { Priming::Unprimed },
+            read_fields: &READ_FIELDS,
         };
         Ok(Self {
             dial,

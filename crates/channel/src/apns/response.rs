@@ -11,7 +11,9 @@ use serde::Deserialize;
 
 use crate::Attempt;
 
-static APNS_UNIQUE_ID: HeaderName = HeaderName::from_static("apns-unique-id");
+/// The header fields of answers that are read.
+pub(super) static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static(APNS_UNIQUE_ID)];
+const APNS_UNIQUE_ID: &str = "apns-unique-id";
 
 /// How long to wait after which kind of refusal to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,7 +181,7 @@ pub(super) fn interpret(reply: &Reply, delays: Delays, confirmed: Confirmed) -> 
 /// The sandbox gives what it takes an identifier, under which Apple's console shows what became of it.
 fn accepted(reply: &Reply) -> Answer {
     let accepted = Answer::accepted(reply.status);
-    match reply.headers.get(&APNS_UNIQUE_ID).and_then(|id| id.to_str().ok()) {
+    match reply.headers.get(APNS_UNIQUE_ID).and_then(|id| id.to_str().ok()) {
         Some(id) => {
             Answer { detail: words::plain(&format!("apns-unique-id {id}")).into(), ..accepted }
         }

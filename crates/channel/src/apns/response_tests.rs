@@ -156,7 +156,7 @@ fn the_time_since_when_a_device_is_gone_is_read_with_suspicion() {
 
 #[test]
 fn what_the_sandbox_calls_an_accepted_one_is_kept() {
-    let headers = HeaderMap::from_iter([(APNS_UNIQUE_ID.clone(), "0a1b".parse().unwrap())]);
+    let headers = HeaderMap::from_iter([(READ_FIELDS[0].clone(), "0a1b".parse().unwrap())]);
     let (answer, _, _) = read_reply(&reply(200, headers, ""));
     assert_eq!((answer.verdict, &*answer.detail), (Verdict::Accepted, "apns-unique-id 0a1b"));
 }

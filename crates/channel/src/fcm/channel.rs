@@ -20,7 +20,7 @@ use notification::{Delivery, Report, Verdict};
 use super::config::{CheckedSettings, Settings};
 use super::oauth::Refused;
 use super::request::{Encoded, Encoder, FcmTarget, check_content};
-use super::response::{Advice, interpret};
+use super::response::{Advice, READ_FIELDS, interpret};
 use super::token::TokenSource;
 use crate::checks::both;
 use crate::{
@@ -88,6 +88,7 @@ impl FcmChannel {
                 tls,
                 reach: Arc::new(Anywhere),
                 priming: Priming::Unprimed,
+                read_fields: &READ_FIELDS,
             },
             authority,
             project_id,

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
+use http::header::RETRY_AFTER;
 use net::exchange::Reply;
 use net::words;
 use notification::{Answer, Timestamp};
@@ -13,6 +15,9 @@ use serde_json::Value;
 
 use crate::Attempt;
 use crate::answers::retry_after;
+
+/// The header fields of answers that are read.
+pub(super) static READ_FIELDS: [HeaderName; 1] = [RETRY_AFTER];
 
 /// The action that an answer asks for beside its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName};
 use net::exchange::Reply;
 use notification::{Answer, Timestamp};
@@ -14,7 +15,9 @@ use notification::{Answer, Timestamp};
 use crate::Attempt;
 use crate::answers::{RETRY_AFTER_MAX, retry_after, words};
 
-static WNS_MSG_ID: HeaderName = HeaderName::from_static("x-wns-msg-id");
+/// The header fields of answers that are read.
+pub(super) static READ_FIELDS: [HeaderName; 2] = [RETRY_AFTER, HeaderName::from_static(WNS_MSG_ID)];
+const WNS_MSG_ID: &str = "x-wns-msg-id";
 
 /// The action that an answer asks for beside its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +95,7 @@ fn blame(status: u16, headers: &HeaderMap, body: &[u8]) -> Blame {
     match status {
         _ if says(OTHER_KEY) => Blame::OtherKey,
         // "Not authorized to send to this channel, although authenticated."
-        403 if headers.contains_key(&WNS_MSG_ID) => Blame::OtherKey,
+        403 if headers.contains_key(WNS_MSG_ID) => Blame::OtherKey,
         400 if !says(OUR_PROOF) => Blame::Request,
         _ => Blame::Ours,
     }
@@ -103,7 +106,6 @@ mod tests {
     use super::*;
     use crate::test_support::reply;
     use flow::Signal;
-    use http::header::RETRY_AFTER;
     use notification::{Report, Verdict};
     use std::time::Duration;
 
@@ -199,7 +201,7 @@ mod tests {
         check(400, &apple("BadWebPushTopic"), REFUSED, REFUSED);
         check(400, "\u{fffd}\0", REFUSED, REFUSED);
         let mut of_windows = HeaderMap::new();
-        of_windows.insert(&WNS_MSG_ID, "2D3CCACF3E2F45C0".parse().unwrap());
+        of_windows.insert(WNS_MSG_ID, "2D3CCACF3E2F45C0".parse().unwrap());
         assert_eq!(read_with(403, &of_windows, "", true).0.verdict, REFUSED);
         assert_eq!(read_with(403, &of_windows, "", false).0.verdict, MENDED_FIRST);
         assert_eq!(read_with(401, &of_windows, "", true).0.verdict, MENDED_FIRST);

@@ -22,6 +22,7 @@ use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::response::READ_FIELDS;
 use crate::{Start, Tools};
 
 /// Push services with connections of their own, per sender thread. There are a handful, but an endpoint can name any.
@@ -154,6 +155,7 @@ impl Routes {
             tls: Arc::clone(&self.dial.tls),
             reach: Arc::clone(&self.dial.reach),
             priming: Priming::Unprimed,
+            read_fields: &READ_FIELDS,
         };
         let Tools { clock, seed } = self.tools;
         let http2 = http2::Pool::new(dial, self.dial.connections_max, clock, seed);

@@ -1,7 +1,6 @@
 //! What comes back for a request: the head of its answer, checked, then its body, or why there is none.
 
 use flow::Timing;
-use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::hpack::FIELD_BYTES;
@@ -13,6 +12,12 @@ pub(super) const HEADER_LIST_BYTES_MAX: usize = 16 * 1024;
 /// Fields that only HTTP/1.1 has (RFC 9113, section 8.2.2).
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+
+/// The kinds of bytes, a bit each.
+const NOT_OF_NAMES: u8 = 1;
+const NOT_OF_VALUES: u8 = 2;
+const UPPER_CASE: u8 = 4;
+static KINDS: [u8; 256] = kinds_of_bytes();
 
 /// Why a try over one stream has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +43,14 @@ pub(super) struct Answer {
     announced: Option<usize>,
 }
 
-/// A list of header fields, as it is read.
-#[derive(Debug, Default)]
+/// A list of header fields, as it is read. All are checked; those are kept that somebody reads.
+#[derive(Debug)]
 pub(super) struct FieldList {
+    read: &'static [HeaderName],
     status: Option<u16>,
+    /// Whether another field than the status has come.
+    has_begun: bool,
+    content_length: Option<usize>,
     headers: HeaderMap,
     bytes: usize,
     fault: Option<&'static str>,
@@ -58,6 +67,13 @@ pub(super) enum FieldsOf {
 // === impl FieldList ===
 
 impl FieldList {
+    /// An empty list, of which the fields `read` will be kept.
+    pub(super) fn new(read: &'static [HeaderName]) -> Self {
+        let (status, has_begun, content_length) = (None, false, None);
+        let (headers, bytes, fault) = (HeaderMap::new(), 0, None);
+        Self { read, status, has_begun, content_length, headers, bytes, fault }
+    }
+
     /// Adds a field. What is behind a fault is not kept.
     pub(super) fn add(&mut self, name: &[u8], value: &[u8]) {
         self.bytes += name.len() + value.len() + FIELD_BYTES;
@@ -71,20 +87,33 @@ impl FieldList {
 
     fn keep(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
         if name == b":status" {
-            if self.status.is_some() || !self.headers.is_empty() {
+            if self.status.is_some() || self.has_begun {
                 return Err("its status is not in front, or comes twice");
             }
             self.status = Some(status(value).ok_or("its status is no number of three digits")?);
             return Ok(());
         }
-        if OF_CONNECTIONS.contains(&name) || name.iter().any(u8::is_ascii_uppercase) {
+        self.has_begun = true;
+        // A colon is no part of a name, so this refuses other pseudo-header fields as well.
+        let kinds_in_name = kinds(name);
+        if name.is_empty() || kinds_in_name & NOT_OF_NAMES != 0 {
+            return Err("a header field's name is not one");
+        }
+        if OF_CONNECTIONS.contains(&name) || kinds_in_name & UPPER_CASE != 0 {
             return Err("it has a header field that HTTP/2 does not");
         }
-        // A colon is no part of a name, so this refuses other pseudo-header fields as well.
-        let name = HeaderName::from_bytes(name).map_err(|_| "a header field's name is not one")?;
-        let value =
-            HeaderValue::from_bytes(value).map_err(|_| "a header field's value is not one")?;
-        self.headers.try_append(name, value).map_err(|_| "it has too many header fields")?;
+        if kinds(value) & NOT_OF_VALUES != 0 {
+            return Err("a header field's value is not one");
+        }
+        if name == b"content-length" {
+            let length = content_length(value).filter(|_| self.content_length.is_none());
+            self.content_length = Some(length.ok_or("its content-length is not one number")?);
+        }
+        if let Some(name) = self.read.iter().find(|read| read.as_str().as_bytes() == name)
+            && let Ok(value) = HeaderValue::from_bytes(value)
+        {
+            self.headers.try_append(name, value).map_err(|_| "it has too many header fields")?;
+        }
         Ok(())
     }
 
@@ -101,7 +130,7 @@ impl FieldList {
         if status < 200 {
             return Ok(FieldsOf::Interim);
         }
-        let announced = content_length(&self.headers)?;
+        let announced = self.content_length;
         let may_lack = matches!(status, 204 | 304);
         if is_last && !may_lack && announced.is_some_and(|bytes| bytes > 0) {
             return Err("its body is missing");
@@ -119,15 +148,35 @@ fn status(value: &[u8]) -> Option<u16> {
     (digits && status >= 100).then_some(status)
 }
 
-fn content_length(headers: &HeaderMap) -> Result<Option<usize>, &'static str> {
-    const WRONG: &str = "its content-length is not one number";
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let (Some(length), None) = (lengths.next(), lengths.next()) else {
-        return if headers.contains_key(CONTENT_LENGTH) { Err(WRONG) } else { Ok(None) };
-    };
-    let digits = length.as_bytes().iter().all(u8::is_ascii_digit);
-    let length = length.to_str().ok().filter(|_| digits).and_then(|text| text.parse().ok());
-    length.map(Some).ok_or(WRONG)
+fn content_length(value: &[u8]) -> Option<usize> {
+    let digits = value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+}
+
+/// What the bytes of a text are, together: a look into a table for each.
+fn kinds(text: &[u8]) -> u8 {
+    text.iter().fold(0, |kinds, byte| kinds | KINDS.get(usize::from(*byte)).unwrap_or(&0))
+}
+
+/// The kinds of each byte (RFC 9110, sections 5.5 and 5.6.2).
+const fn kinds_of_bytes() -> [u8; 256] {
+    let mut kinds = [0; 256];
+    let mut byte = 0_u8;
+    loop {
+        let is_of_token = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+        let is_of_value = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+        #[expect(clippy::indexing_slicing, reason = "there is a place for each byte")]
+        #[expect(clippy::as_conversions, reason = "`From` is not const")]
+        let of_byte = &mut kinds[byte as usize];
+        *of_byte = if is_of_token { 0 } else { NOT_OF_NAMES }
+            | if is_of_value { 0 } else { NOT_OF_VALUES }
+            | if byte.is_ascii_uppercase() { UPPER_CASE } else { 0 };
+        if byte == u8::MAX {
+            return kinds;
+        }
+        byte += 1;
+    }
 }
 
 // === impl Answer ===
@@ -150,7 +199,8 @@ mod tests {
     use super::*;
 
     fn head(fields: &[(&str, &str)], is_last: bool) -> Result<FieldsOf, &'static str> {
-        let mut list = FieldList::default();
+        static READ: [HeaderName; 1] = [HeaderName::from_static("x")];
+        let mut list = FieldList::new(&READ);
         for (name, value) in fields {
             list.add(name.as_bytes(), value.as_bytes());
         }
@@ -169,6 +219,7 @@ mod tests {
             };
             assert_eq!(answer.reply.status.to_string(), status);
             assert_eq!(answer.reply.headers.get_all("x").iter().count(), 2);
+            assert!(answer.reply.headers.get("content-length").is_none(), "nobody reads it");
         }
         for status in ["100", "103", "199"] {
             assert!(matches!(head(&[(":status", status)], false), Ok(FieldsOf::Interim)));

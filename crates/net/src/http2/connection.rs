@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use http::{Request, StatusCode};
+use http::{HeaderName, Request, StatusCode};
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -46,6 +46,8 @@ pub struct Dial {
     pub reach: Arc<dyn Reach>,
     /// How many streams a new connection takes before its first answer.
     pub priming: Priming,
+    /// The header fields of answers that are kept, in lower case. All others are checked only.
+    pub read_fields: &'static [HeaderName],
 }
 
 /// How many streams a new connection takes before its first answer.
@@ -126,7 +128,7 @@ impl Dial {
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(Http2ConnectError::NotHttp2 { origin: self.origin.to_string() });
         }
-        let mut wire = Wire::new(self.provider, stream, clock);
+        let mut wire = Wire::new(self.provider, self.read_fields, stream, clock);
         // With TLS 1.3 a peer that refuses our certificate, and a proxy without a server, say so only now. A request would be
         // in doubt then. And the peer's first frame, SETTINGS, is in front of its answer: what it grants is known then.
         let greeted = wire.greet().await;

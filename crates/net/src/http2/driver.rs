@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use http::Request;
+use http::{HeaderName, Request};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 
@@ -88,8 +88,13 @@ impl Link {
 
 impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
     /// A connection over `socket`, on which nothing was said yet.
-    pub(super) fn new(provider: &'static str, socket: Socket, clock: Clock) -> Self {
-        let mut session = Session::new(clock.monotonic());
+    pub(super) fn new(
+        provider: &'static str,
+        read_fields: &'static [HeaderName],
+        socket: Socket,
+        clock: Clock,
+    ) -> Self {
+        let mut session = Session::new(read_fields, clock.monotonic());
         let timer = Box::pin(tokio::time::sleep_until(session.wake_at()));
         let (session, in_flight, waker) = (RefCell::new(session), Cell::new(0), RefCell::default());
         let link = Rc::new(Link { session, in_flight, waker });

@@ -35,7 +35,7 @@ impl Socket {
         self.say(&frame(SETTINGS, 0, 0, &[]));
         self.say(&frame(SETTINGS, ACK, 0, &[]));
         self.say(&frame(PING, ACK, 0, &1_u64.to_be_bytes()));
-        let mut wire = Wire::new("test", self.clone(), Clock::starting_at(Duration::ZERO));
+        let mut wire = Wire::new("test", &[], self.clone(), Clock::starting_at(Duration::ZERO));
         wire.greet().await.unwrap();
         let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
         (connection, tokio::task::spawn_local(wire.run(|| ())))
@@ -155,7 +155,7 @@ async fn a_goaway_that_comes_in_front_of_a_write_is_heard_first() {
 async fn a_peer_that_ends_the_connection_instead_of_a_greeting_is_named() {
     beside(async |socket| {
         socket.say(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        let mut wire = Wire::new("test", socket.clone(), Clock::starting_at(Duration::ZERO));
+        let mut wire = Wire::new("test", &[], socket.clone(), Clock::starting_at(Duration::ZERO));
         let why = wire.greet().await.unwrap_err();
         assert!(why.starts_with("the server broke the protocol"), "{why}");
         assert!(socket.0.borrow().written[0].starts_with(PREFACE));

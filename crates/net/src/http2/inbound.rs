@@ -171,7 +171,7 @@ impl Session {
     ) -> Result<(), Violation> {
         self.check_opened(stream)?;
         // Read in any case: later blocks build on it.
-        let mut fields = FieldList::default();
+        let mut fields = FieldList::new(self.read_fields);
         let read = self.decoder.decode(block, |name, value| fields.add(name, value));
         read.map_err(|fault| Violation(ErrorCode::COMPRESSION_ERROR, fault.0))?;
         let Some(slot) = self.streams.open_mut(stream) else { return self.count_idle_frame() };
@@ -183,8 +183,8 @@ impl Session {
         match fields.into_head(is_last) {
             Ok(FieldsOf::Interim) => return self.count_idle_frame(),
             Ok(FieldsOf::Answer(answer)) => {
-                slot.answered(answer);
                 self.answers += 1;
+                slot.answered(answer);
                 if is_last {
                     self.complete(stream, None);
                 } else {
@@ -203,14 +203,12 @@ impl Session {
         }
         // The head of an answer decides, even if its body breaks off.
         if self.streams.complete(stream).is_none() {
-            self.streams.end(
-                stream,
-                Err(match code {
-                    ErrorCode::REFUSED_STREAM => NoReply::NotProcessed { leave: false },
-                    ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
-                    _ => NoReply::Lost(format!("no answer: the server reset the stream ({code})")),
-                }),
-            );
+            let why = match code {
+                ErrorCode::REFUSED_STREAM => NoReply::NotProcessed { leave: false },
+                ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
+                _ => NoReply::Lost(format!("no answer: the server reset the stream ({code})")),
+            };
+            self.streams.fail(stream, why);
         }
         Ok(())
     }
@@ -289,10 +287,8 @@ impl Session {
             if self.streams.complete(stream).is_none() {
                 let is_other_version = code == ErrorCode::HTTP_1_1_REQUIRED;
                 let disowned = NoReply::NotProcessed { leave: true };
-                self.streams.end(
-                    stream,
-                    Err(if is_other_version { NoReply::Http11Required } else { disowned }),
-                );
+                let why = if is_other_version { NoReply::Http11Required } else { disowned };
+                self.streams.fail(stream, why);
             }
         }
         if let Some(position) = first_unsent {
@@ -332,7 +328,7 @@ impl Session {
     fn refuse(&mut self, stream: u32, code: ErrorCode, why: &str) {
         if self.streams.complete(stream).is_none() {
             let words = words::plain(&format!("no answer: the server's is malformed: {why}"));
-            self.streams.end(stream, Err(NoReply::Lost(words)));
+            self.streams.fail(stream, NoReply::Lost(words));
         }
         frames::put_reset(self.out.buffer(), stream, code);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::Clock;
 use h2::server::{self, SendResponse};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tokio::io::DuplexStream;
 use tokio::task::LocalSet;
 
@@ -16,6 +16,11 @@ use super::connection::Connection;
 use super::driver::Wire;
 use crate::exchange::Reply;
 
+static READ_FIELDS: [HeaderName; 3] = [
+    HeaderName::from_static("x-path"),
+    HeaderName::from_static("number"),
+    HeaderName::from_static("length"),
+];
 /// Bytes that the pipe holds: less than a frame, so that everything is cut somewhere.
 const PIPE_BYTES: usize = 1_000;
 
@@ -52,7 +57,7 @@ async fn beside<Test: AsyncFnOnce(Rc<Connection>)>(
         }
     };
     let asking = async move {
-        let mut wire = Wire::new("test", client, Clock::starting_at(Duration::ZERO));
+        let mut wire = Wire::new("test", &READ_FIELDS, client, Clock::starting_at(Duration::ZERO));
         wire.greet().await.unwrap();
         let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
         let running = tokio::task::spawn_local(wire.run(|| ()));
@@ -160,7 +165,7 @@ async fn a_graceful_end_of_the_server_loses_nothing() {
     let local = LocalSet::new();
     let asking = async {
         let mut wire: Wire<DuplexStream> =
-            Wire::new("test", client, Clock::starting_at(Duration::ZERO));
+            Wire::new("test", &READ_FIELDS, client, Clock::starting_at(Duration::ZERO));
         wire.greet().await.unwrap();
         let connection = Connection::new(&wire, Priming::Unprimed);
         let running = tokio::task::spawn_local(wire.run(|| ()));

@@ -395,6 +395,7 @@ mod tests {
             tls: tls::client(None, &[b"h2"], None).unwrap(),
             reach,
             priming: Priming::OneStream,
+            read_fields: &[],
         };
         let clock = Clock::starting_at(Duration::ZERO);
         Pool::new(dial, 1, clock, 1)

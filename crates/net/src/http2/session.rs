@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderName, Request};
 use tokio::time::Instant;
 
 use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
@@ -47,6 +47,8 @@ pub(super) struct Session {
     pub(super) decoder: Decoder,
     pub(super) inbound: Inbound,
     pub(super) peer: Peer,
+    /// The header fields of answers that are kept.
+    pub(super) read_fields: &'static [HeaderName],
     encoder: Encoder,
     /// What may be sent over the connection, bytes.
     pub(super) window: i64,
@@ -111,14 +113,16 @@ pub(super) struct Ending {
 // === impl Session ===
 
 impl Session {
-    /// A connection that begins at `now`. Its first bytes wait to be written, a ping among them.
-    pub(super) fn new(now: Instant) -> Self {
+    /// A connection that begins at `now`, of whose answers the header fields `read_fields` are kept. Its first bytes wait to be
+    /// written, a ping among them.
+    pub(super) fn new(read_fields: &'static [HeaderName], now: Instant) -> Self {
         let mut session = Self {
             out: Outbox::default(),
             streams: Streams::new(1),
             decoder: Decoder::new(),
             inbound: Inbound::default(),
             peer: Peer::new(),
+            read_fields,
             encoder: Encoder::new(),
             window: i64::from(WINDOW_BYTES),
             waiting: VecDeque::new(),
@@ -270,7 +274,7 @@ impl Session {
             }
             let lost = || NoReply::Lost(words.clone());
             let unsent = NoReply::NotProcessed { leave: true };
-            self.streams.end(stream, Err(if is_unsent { unsent } else { lost() }));
+            self.streams.fail(stream, if is_unsent { unsent } else { lost() });
         }
         if let Some(position) = first_unsent {
             // Whoever asked for them will send them elsewhere.

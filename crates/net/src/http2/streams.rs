@@ -45,7 +45,8 @@ enum Progress {
     Awaited,
     /// The head has come.
     Answered(Box<Answer>),
-    Ended(Box<Result<Reply, NoReply>>),
+    Complete(Box<Answer>),
+    Failed(Box<NoReply>),
 }
 
 // === impl Streams ===
@@ -110,14 +111,10 @@ impl Streams {
             .collect()
     }
 
-    /// Gives a stream its outcome, unless it has one.
-    pub(super) fn end(&mut self, number: u32, outcome: Result<Reply, NoReply>) {
+    /// Says of a stream why it has no answer, unless it has an outcome.
+    pub(super) fn fail(&mut self, number: u32, why: NoReply) {
         if let Some(slot) = self.open_mut(number) {
-            slot.rest = Bytes::new();
-            slot.progress = Progress::Ended(Box::new(outcome));
-            if let Some(waker) = slot.waker.take() {
-                waker.wake();
-            }
+            slot.end(Progress::Failed(Box::new(why)));
             self.open -= 1;
         }
     }
@@ -127,14 +124,9 @@ impl Streams {
     pub(super) fn complete(&mut self, number: u32) -> Option<bool> {
         let slot = self.open_mut(number)?;
         let is_sent = slot.rest.is_empty();
-        let reply = match std::mem::take(&mut slot.progress) {
-            Progress::Answered(answer) => answer.reply,
-            other @ (Progress::Awaited | Progress::Ended(_)) => {
-                slot.progress = other;
-                return None;
-            }
-        };
-        self.end(number, Ok(reply));
+        let Progress::Answered(answer) = std::mem::take(&mut slot.progress) else { return None };
+        slot.end(Progress::Complete(answer));
+        self.open -= 1;
         Some(is_sent)
     }
 
@@ -158,7 +150,8 @@ impl Streams {
         let progress = std::mem::take(&mut slot.progress);
         self.remove(number);
         match progress {
-            Progress::Ended(outcome) => Poll::Ready(*outcome),
+            Progress::Complete(answer) => Poll::Ready(Ok(answer.reply)),
+            Progress::Failed(why) => Poll::Ready(Err(*why)),
             Progress::Awaited | Progress::Answered(_) => Poll::Pending,
         }
     }
@@ -214,8 +207,16 @@ impl Slot {
         self.progress = Progress::Answered(Box::new(answer));
     }
 
+    fn end(&mut self, outcome: Progress) {
+        self.rest = Bytes::new();
+        self.progress = outcome;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
     const fn is_ended(&self) -> bool {
-        matches!(self.progress, Progress::Ended(_))
+        matches!(self.progress, Progress::Complete(_) | Progress::Failed(_))
     }
 }
 
@@ -233,8 +234,8 @@ mod tests {
         let numbers: Vec<_> = (0..5).map(|_| streams.insert(Slot::default()).unwrap()).collect();
         assert_eq!(numbers, [1, 3, 5, 7, 9]);
         assert!(!streams.is_idle(9) && streams.is_idle(11) && streams.is_idle(2));
-        streams.end(3, Err(NoReply::Http11Required));
-        streams.end(3, Err(NoReply::Lost("later".to_owned())));
+        streams.fail(3, NoReply::Http11Required);
+        streams.fail(3, NoReply::Lost("later".to_owned()));
         assert_eq!((streams.open(), streams.open_numbers()), (4, vec![1, 5, 7, 9]));
         assert!(matches!(fetched(&mut streams, 3), Poll::Ready(Err(NoReply::Http11Required))));
         assert!(matches!(fetched(&mut streams, 3), Poll::Ready(Err(NoReply::Lost(_)))));

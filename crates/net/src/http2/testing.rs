@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use http::Request;
+use http::{HeaderName, Request};
 use tokio::time::Instant;
 
 use super::answer::NoReply;
@@ -62,6 +62,8 @@ pub(super) fn parts(mut bytes: &[u8]) -> Vec<Parts> {
     frames
 }
 
+static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static("a")];
+
 /// A connection whose peer is the test.
 pub(super) struct Rig {
     pub(super) session: Session,
@@ -84,7 +86,7 @@ impl Rig {
     /// A connection that has just begun.
     pub(super) fn begin() -> Self {
         let now = Clock::starting_at(Duration::ZERO).monotonic();
-        Self { session: Session::new(now), now }
+        Self { session: Session::new(&READ_FIELDS, now), now }
     }
 
     /// A connection whose peer has granted `settings`, and has read what was said so far.
