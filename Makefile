@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 demo: setup
 	scripts/demo.sh
 
-## test: everything that must hold; starts PostgreSQL, RabbitMQ, NATS, Postfix, OpenSMTPD and Exim on private ports
+## test: everything that must hold; starts PostgreSQL, RabbitMQ, NATS, mail and HTTP/2 servers on private ports
 test: setup setup-servers
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO_TARGET_DIR)/debug/xtask test
@@ -47,7 +47,7 @@ race-test: setup setup-servers
 race-faults: setup setup-servers
 	scripts/race-faults.sh
 
-## wire-test: 200,000 seeded scripts of an HTTP/2 server that does whatever it may (make test plays 2,000)
+## wire-test: 200,000 seeded scripts of an HTTP/2 server that does whatever it may, and mutations of its bytes (make test: 2,000, 5,000)
 wire-test: setup
 	BELFRY_WIRE_SCRIPTS=200000 $(CARGO) test --release --locked -p net --lib hostile
 

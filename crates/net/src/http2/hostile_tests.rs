@@ -12,7 +12,7 @@ use fastrand::Rng;
 use super::hpack::Decoder;
 use super::testing::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, Outcome, PING, Parts, RESET,
-    Rig, SETTINGS, WINDOW_UPDATE, frame, go_away, parts, setting, status,
+    Rig, SETTINGS, WINDOW_UPDATE, for_each_seed, frame, go_away, parts, setting, status,
 };
 
 const SCRIPTS: u64 = 2_000;
@@ -371,32 +371,19 @@ impl World {
 
 #[test]
 fn the_clients_verdicts_agree_with_the_servers_account() {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how many scripts a test plays is no setting of the engine"
-    )]
-    let setting = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seeds = match setting("BELFRY_WIRE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..setting("BELFRY_WIRE_SCRIPTS").unwrap_or(SCRIPTS),
-    };
     let mut verdicts = HashMap::<_, usize>::new();
-    for seed in seeds.clone() {
-        let played = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
-            for _ in 0..STEPS {
-                world.step();
-            }
-            world.cut();
-            world.check();
-            world.outcomes
-        });
-        let outcomes = played.unwrap_or_else(|_| panic!("BELFRY_WIRE_SEED={seed} plays it again"));
-        for outcome in outcomes.into_values().flatten() {
+    let seeds = for_each_seed(SCRIPTS, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.cut();
+        world.check();
+        for outcome in world.outcomes.into_values().flatten() {
             *verdicts.entry(std::mem::discriminant(&outcome)).or_default() += 1;
         }
-    }
-    if seeds.count() > 100 {
+    });
+    if seeds > 100 {
         assert_eq!(verdicts.len(), 4, "answered, refused, for HTTP/1.1, and lost: {verdicts:?}");
     }
 }

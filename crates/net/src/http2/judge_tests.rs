@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fastrand::Rng;
 use flow::Clock;
 use h2::server::{self, SendResponse};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -13,13 +14,19 @@ use tokio::task::LocalSet;
 use super::Priming;
 use super::answer::NoReply;
 use super::connection::Connection;
-use super::driver::Wire;
+use super::driver::{Link, Wire};
 use crate::exchange::Reply;
 
-static READ_FIELDS: [HeaderName; 3] = [
+static READ_FIELDS: [HeaderName; 9] = [
     HeaderName::from_static("x-path"),
     HeaderName::from_static("number"),
     HeaderName::from_static("length"),
+    HeaderName::from_static("accept"),
+    HeaderName::from_static("age"),
+    HeaderName::from_static("via"),
+    HeaderName::from_static("x-a"),
+    HeaderName::from_static("x-b"),
+    HeaderName::from_static("x-quite-a-long-name-of-a-field"),
 ];
 /// Bytes that the pipe holds: less than a frame, so that everything is cut somewhere.
 const PIPE_BYTES: usize = 1_000;
@@ -33,7 +40,7 @@ struct Received {
 }
 
 /// Runs `serve` for each request of a connection that `test` has.
-async fn beside<Test: AsyncFnOnce(Rc<Connection>)>(
+async fn beside<Test: AsyncFnOnce(Rc<Connection>, Rc<Link>)>(
     builder: server::Builder,
     serve: impl Fn(Received) + 'static,
     test: Test,
@@ -59,9 +66,10 @@ async fn beside<Test: AsyncFnOnce(Rc<Connection>)>(
     let asking = async move {
         let mut wire = Wire::new("test", &READ_FIELDS, client, Clock::starting_at(Duration::ZERO));
         wire.greet().await.unwrap();
+        let link = Rc::clone(&wire.link);
         let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
         let running = tokio::task::spawn_local(wire.run(|| ()));
-        test(connection).await;
+        test(connection, link).await;
         running.await.unwrap();
     };
     let local = LocalSet::new();
@@ -109,7 +117,7 @@ async fn every_request_has_its_own_answer_whatever_the_windows() {
     for (window, table) in [(65_535, 4_096), (1, 0), (100, 200), (1 << 20, 1 << 16)] {
         let mut builder = server::Builder::new();
         builder.initial_window_size(window).header_table_size(table).max_concurrent_streams(300);
-        beside(builder, echo, async |connection| {
+        beside(builder, echo, async |connection, _link| {
             let sizes = [0, 1, 200, 20_000, 40_000];
             let size = |number: usize| if window == 1 { number % 50 } else { sizes[number % 5] };
             let one = async |number: usize| {
@@ -135,7 +143,7 @@ async fn resets_are_read_as_what_they_mean() {
             _ => h2::Reason::INTERNAL_ERROR,
         });
     };
-    beside(server::Builder::new(), serve, async |connection| {
+    beside(server::Builder::new(), serve, async |connection, _link| {
         let refused = ask(&connection, 1, b"x").await.unwrap_err();
         assert_eq!(refused, NoReply::NotProcessed { leave: false });
         assert_eq!(ask(&connection, 2, b"x").await.unwrap_err(), NoReply::Http11Required);
@@ -209,7 +217,7 @@ async fn a_request_that_is_given_up_is_reset_and_the_connection_goes_on() {
             echo(received);
         }
     };
-    beside(server::Builder::new(), serve, async |connection| {
+    beside(server::Builder::new(), serve, async |connection, _link| {
         let mut given_up = Box::pin(ask(&connection, 1, b"x"));
         assert!(futures_util::poll!(&mut given_up).is_pending());
         assert_eq!(ask(&connection, 2, b"").await.unwrap().status, 200);
@@ -217,4 +225,65 @@ async fn a_request_that_is_given_up_is_reset_and_the_connection_goes_on() {
         assert_eq!(ask(&connection, 3, b"").await.unwrap().status, 200);
     })
     .await;
+}
+
+/// Header fields that only `seed` decides: names of the static table and others, values of any bytes, some of them the same in
+/// many lists, some sensitive, some twice.
+fn any_fields(seed: u64) -> HeaderMap {
+    let names = ["accept", "age", "via", "x-a", "x-b", "x-quite-a-long-name-of-a-field"];
+    let mut random = Rng::with_seed(seed);
+    let mut fields = HeaderMap::new();
+    for _ in 0..random.usize(..12) {
+        let name = HeaderName::from_static(random.choice(names).unwrap());
+        let value: Vec<u8> = match random.u8(..4) {
+            0 => b"the same in many".to_vec(),
+            1 => (0..random.usize(..150)).map(|_| random.u8(0x80..)).collect(),
+            _ => (0..random.usize(..40)).map(|_| random.u8(b'!'..=b'~')).collect(),
+        };
+        let mut value = HeaderValue::from_bytes(&value).unwrap();
+        value.set_sensitive(random.u8(..8) == 0);
+        fields.append(name, value);
+    }
+    fields
+}
+
+#[tokio::test]
+async fn header_fields_of_any_kind_arrive_both_ways_whatever_the_tables() {
+    const REQUESTS: u64 = 400;
+    // Every third list comes again, so that entries of the tables are used.
+    let lists = |number: u64| (any_fields(number % 3), any_fields(1_000 + number));
+    let whole = move |number: u64| {
+        let (same, own) = lists(number);
+        let mut fields = same;
+        for (name, value) in &own {
+            fields.append(name, value.clone());
+        }
+        fields
+    };
+    let serve = move |mut received: Received| {
+        let number: u64 = received.path.trim_start_matches('/').parse().unwrap();
+        assert_eq!(received.headers, whole(number), "what we encoded, as h2 has read it");
+        let mut head = Response::new(());
+        *head.headers_mut() = whole(number + 1);
+        received.respond.send_response(head, true).unwrap();
+    };
+    for table in [0, 64, 1_000, 4_096, 1 << 16] {
+        let mut builder = server::Builder::new();
+        builder.header_table_size(table);
+        beside(builder, serve, async |connection, link| {
+            let mut random = Rng::with_seed(u64::from(table));
+            for number in 0..REQUESTS {
+                if random.u8(..8) == 0 {
+                    // As when the server allows less, and more again.
+                    link.session.borrow_mut().allow_table(random.u32(..=table));
+                }
+                let mut request =
+                    Request::get(format!("https://host.example/{number}")).body(()).unwrap();
+                *request.headers_mut() = whole(number);
+                let reply = connection.exchange(&request, Bytes::new()).await.unwrap();
+                assert_eq!(reply.headers, whole(number + 1), "what h2 encoded, as we have read it");
+            }
+        })
+        .await;
+    }
 }

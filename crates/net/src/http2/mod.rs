@@ -17,6 +17,8 @@ mod connection;
 mod driver;
 mod frames;
 #[cfg(test)]
+mod hostile_bytes_tests;
+#[cfg(test)]
 mod hostile_tests;
 mod hpack;
 mod inbound;

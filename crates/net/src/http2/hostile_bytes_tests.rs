@@ -1,0 +1,320 @@
+//! Bytes of servers that went wrong on their way: what the server of `h2`, and one by hand, have written is mutated as a seed
+//! decides, frame by frame, and comes in cut anywhere. Whatever it is, it is taken or ends the connection, in bounded memory; each
+//! request ends once, and only one that the bytes disown, or that never left, counts as not processed.
+//!
+//! The variables of `hostile_tests` hold here too.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fastrand::Rng;
+use h2::server::SendResponse;
+use http::{HeaderMap, HeaderValue, Response};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::frames::{HEAD_BYTES, PAYLOAD_BYTES_MAX};
+use super::testing::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, Outcome, PING, RESET, Rig,
+    SETTINGS, WHOLE, WINDOW_UPDATE, for_each_seed, frame, go_away, setting, status,
+};
+
+const SCRIPTS: u64 = 5_000;
+/// Requests that were sent when the first byte comes in, as far as the windows let them.
+const REQUESTS: usize = 8;
+const BODY_BYTES: usize = 300;
+/// What a connection may end with, and what a stream may, bytes.
+const LAST_WORDS_BYTES_MAX: usize = 80;
+const RESET_BYTES: usize = HEAD_BYTES + 4;
+/// What a header block may have, bytes.
+const BLOCK_BYTES_MAX: usize = 64 * 1024;
+
+/// A connection that bytes come in on.
+struct Playing {
+    rig: Rig,
+    streams: Vec<u32>,
+    /// Those of which something may have left.
+    left: BTreeSet<u32>,
+    cancelled: BTreeSet<u32>,
+    /// Bytes that have come in, and those that have left.
+    fed: usize,
+    written: usize,
+    /// Bytes to be written that nothing which came in has caused.
+    own: usize,
+}
+
+// === impl Playing ===
+
+impl Playing {
+    fn new(window: u32) -> Self {
+        let mut rig = Rig::new(&setting(4, window));
+        let streams: Vec<u32> = (0..REQUESTS).map(|_| rig.send(&[b'x'; BODY_BYTES])).collect();
+        let rest = |stream: &u32| rig.session.streams.get_mut(*stream).unwrap().rest.len();
+        // What waits may leave byte by byte, each in a frame.
+        let waiting: usize = streams.iter().map(rest).sum();
+        let own = rig.session.out.waiting() + waiting * (HEAD_BYTES + 1);
+        let (left, cancelled) = Default::default();
+        Self { rig, streams, left, cancelled, fed: 0, written: 0, own }
+    }
+
+    fn step(&mut self, random: &mut Rng) {
+        let before = self.rig.session.out.waiting();
+        match random.u8(..12) {
+            0..6 => return self.write(random),
+            6 => self.rig.pass(Duration::from_millis(random.u64(..8_000)), true),
+            7 => {
+                let stream = random.choice(self.streams.iter().copied()).unwrap();
+                if self.rig.session.streams.open_mut(stream).is_some() {
+                    self.rig.session.cancel(stream);
+                    self.cancelled.insert(stream);
+                }
+            }
+            _ => {}
+        }
+        self.own += self.rig.session.out.waiting().saturating_sub(before);
+    }
+
+    fn write(&mut self, random: &mut Rng) {
+        let offered = self.rig.session.offer().len();
+        for stream in self.streams.clone() {
+            if let Some(slot) = self.rig.session.streams.open_mut(stream)
+                && self.rig.session.out.may_have_left(slot.begins_at)
+            {
+                self.left.insert(stream);
+            }
+        }
+        let some = random.usize(..=offered);
+        self.rig.session.out.took(some);
+        self.written += some;
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        self.rig.feed(bytes);
+        self.fed += bytes.len();
+        self.check_memory();
+    }
+
+    /// What comes in makes us write no more than it has bytes, but for a reset of each stream, and last words.
+    fn check_memory(&self) {
+        let session = &self.rig.session;
+        let bytes = self.written + session.out.waiting();
+        let bytes_max = self.own + self.fed + REQUESTS * RESET_BYTES + LAST_WORDS_BYTES_MAX;
+        assert!(bytes <= bytes_max, "{bytes} of {bytes_max}");
+        assert!(session.inbound.partial.len() < HEAD_BYTES + PAYLOAD_BYTES_MAX);
+        let block = session.inbound.block.as_ref().map_or(0, |(.., block)| block.len());
+        assert!(block <= BLOCK_BYTES_MAX, "{block}");
+        assert!(session.streams.open() <= REQUESTS);
+    }
+
+    /// The end of the connection, and what became of each request; `None` of one that was given up.
+    fn end(mut self, bytes: &[u8]) -> Vec<Option<Outcome>> {
+        self.rig.session.end("the server closed the connection");
+        self.check_memory();
+        assert_eq!(self.rig.session.streams.open(), 0);
+        let mut outcomes = Vec::new();
+        for stream in &self.streams {
+            if self.cancelled.contains(stream) {
+                outcomes.push(None);
+                continue;
+            }
+            let outcome = self.rig.outcome(*stream);
+            assert_ne!(outcome, Outcome::Pending, "{stream} is waited for without an end");
+            assert_eq!(self.rig.outcome(*stream), Outcome::Lost, "{stream} ends twice");
+            let is_unsent =
+                matches!(outcome, Outcome::NotProcessed { .. } | Outcome::Http11Required);
+            if is_unsent && self.left.contains(stream) {
+                assert!(is_disowned(bytes, *stream), "{stream} would be processed twice");
+            }
+            outcomes.push(Some(outcome));
+        }
+        outcomes
+    }
+}
+
+/// Whether any frame of `bytes`, as far as they are frames, says that the server did not process the request.
+fn is_disowned(mut bytes: &[u8], stream: u32) -> bool {
+    let number = |at: &[u8]| u32::from_be_bytes(at.try_into().unwrap()) & 0x7fff_ffff;
+    while bytes.len() >= HEAD_BYTES {
+        let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
+        let Some((payload, behind)) = bytes[HEAD_BYTES..].split_at_checked(length) else { break };
+        let disowns = match bytes[3] {
+            RESET if length == 4 => {
+                number(&bytes[5..9]) == stream && [7, 13].contains(&number(payload))
+            }
+            GOAWAY if length >= 8 => number(&payload[..4]) < stream,
+            _ => false,
+        };
+        if disowns {
+            return true;
+        }
+        bytes = behind;
+    }
+    false
+}
+
+/// What the server of `h2` writes for the requests of a [`Playing`], in frames.
+async fn recorded() -> Vec<Vec<u8>> {
+    let (mut near, far) = tokio::io::duplex(1 << 20);
+    let serving = async {
+        let mut connection = h2::server::handshake(far).await.unwrap();
+        let mut number = 0;
+        while let Some(Ok((_, respond))) = connection.accept().await {
+            answer(number, respond);
+            number += 1;
+            if number == REQUESTS {
+                connection.graceful_shutdown();
+            }
+        }
+    };
+    let asking = async move {
+        let (mut rig, mut bytes, mut asked) = (Rig::begin(), Vec::new(), false);
+        let mut input = vec![0; 4_096];
+        while rig.session.ending().is_none() {
+            if rig.session.is_ready() && !asked {
+                for _ in 0..REQUESTS {
+                    rig.send(&[b'x'; BODY_BYTES]);
+                }
+                asked = true;
+            }
+            let piece = rig.session.offer().to_vec();
+            near.write_all(&piece).await.unwrap();
+            rig.session.out.took(piece.len());
+            let length = near.read(&mut input).await.unwrap();
+            if length == 0 {
+                break;
+            }
+            bytes.extend_from_slice(&input[..length]);
+            rig.feed(&input[..length]);
+            // As a client does that was told to go.
+            if !rig.session.takes_requests() {
+                rig.session.finish();
+            }
+        }
+        bytes
+    };
+    let ((), bytes) = tokio::join!(serving, asking);
+    frames_of(&bytes)
+}
+
+/// An answer of its own to each request: with and without a body, a large one, trailers, resets.
+fn answer(number: usize, mut respond: SendResponse<Bytes>) {
+    let head = |status: u16| {
+        let head = Response::builder().status(status).header("server", "judge");
+        head.header("number", number).body(()).unwrap()
+    };
+    match number {
+        0 | 1 => drop(respond.send_response(head(200), true).unwrap()),
+        2 => respond.send_reset(h2::Reason::REFUSED_STREAM),
+        3 => respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED),
+        4 => respond.send_reset(h2::Reason::INTERNAL_ERROR),
+        _ => {
+            let mut stream = respond.send_response(head(400), false).unwrap();
+            let body = Bytes::from(vec![b'r'; if number == 5 { 12_000 } else { 30 }]);
+            stream.send_data(body, number == 6).unwrap();
+            if number != 6 {
+                let trailers =
+                    HeaderMap::from_iter([(http::header::VIA, HeaderValue::from_static("x"))]);
+                stream.send_trailers(trailers).unwrap();
+            }
+        }
+    }
+}
+
+/// What a server may write that the one of `h2` does not.
+fn by_hand() -> Vec<Vec<u8>> {
+    let refused = 7_u32.to_be_bytes();
+    let mut frames = vec![
+        frame(SETTINGS, 0, 0, &[setting(4, 10), setting(1, 100), setting(3, 2)].concat()),
+        frame(WINDOW_UPDATE, 0, 1, &50_u32.to_be_bytes()),
+        frame(HEADERS, END_HEADERS, 1, &status(103)),
+        frame(HEADERS, 0, 1, &status(400)[..2]),
+        frame(CONTINUATION, 0, 1, &[]),
+        frame(CONTINUATION, END_HEADERS, 1, &status(400)[2..]),
+        // Padded: five bytes of which two are padding.
+        frame(DATA, END_STREAM | 8, 1, &[2, b'o', b'k', 0, 0]),
+        frame(HEADERS, WHOLE | 8 | 32, 3, &[&[1, 0, 0, 0, 0, 9], OK, &[0]].concat()),
+        frame(RESET, 0, 5, &refused),
+        frame(HEADERS, WHOLE, 7, &[&[0x40, 1, b'k', 1, b'v'], OK].concat()),
+        frame(99, 0, 9, &[0; 30]),
+        go_away(0x7fff_ffff, 0),
+        frame(SETTINGS, 0, 0, &setting(4, 1_000)),
+        frame(WINDOW_UPDATE, 0, 0, &1_000_u32.to_be_bytes()),
+        go_away(11, 0),
+        frame(HEADERS, WHOLE, 11, &[0x88, 0xbe]),
+    ];
+    frames.splice(6..6, (0..30).map(|number| frame(PING, 0, 0, &[number; 8])));
+    frames
+}
+
+fn frames_of(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
+        let (frame, behind) = bytes.split_at(HEAD_BYTES + length);
+        frames.push(frame.to_vec());
+        bytes = behind;
+    }
+    frames
+}
+
+/// One of `recordings` with up to four faults.
+fn mutated(recordings: &[Vec<Vec<u8>>], random: &mut Rng) -> Vec<u8> {
+    let mut frames = random.choice(recordings).unwrap().clone();
+    for _ in 0..random.usize(1..5) {
+        let (at, other) = (random.usize(..frames.len()), random.usize(..frames.len()));
+        let length = frames[at].len();
+        match random.u8(..8) {
+            0 if length > 0 => frames[at][random.usize(..length)] ^= 1 << random.u8(..8),
+            1 if frames.len() > 1 => drop(frames.remove(at)),
+            2 => frames.insert(other, frames[at].clone()),
+            3 => frames.swap(at, other),
+            4 => {
+                let from = random.choice(recordings).unwrap();
+                let spliced = random.choice(from).unwrap();
+                frames.insert(at, spliced.clone());
+            }
+            // The length that a frame says it has.
+            5 if length > HEAD_BYTES => frames[at][2] = random.u8(..),
+            6 => frames[at].truncate(random.usize(..=length)),
+            7 if length >= HEAD_BYTES => frames[at][8] = random.u8(..20),
+            _ => {}
+        }
+    }
+    frames.concat()
+}
+
+fn play(recordings: &[Vec<Vec<u8>>], seed: u64) -> Vec<Option<Outcome>> {
+    let mut random = Rng::with_seed(seed);
+    let bytes = mutated(recordings, &mut random);
+    let mut playing = Playing::new(random.choice([0, 10, 65_535]).unwrap());
+    if random.bool() {
+        playing.write(&mut random);
+    }
+    let piece_max = random.choice([2, 50, 5_000]).unwrap();
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(random.usize(1..=piece_max).min(rest.len()));
+        playing.feed(piece);
+        playing.step(&mut random);
+        rest = behind;
+    }
+    playing.end(&bytes)
+}
+
+#[tokio::test]
+async fn whatever_comes_in_each_request_ends_once_and_memory_is_bounded() {
+    let recordings = [recorded().await, by_hand()];
+    let mut verdicts = HashMap::<_, usize>::new();
+    let seeds = for_each_seed(SCRIPTS, |seed| {
+        let outcomes = play(&recordings, seed);
+        if seed % 50 == 0 {
+            assert_eq!(outcomes, play(&recordings, seed), "a seed plays the same again");
+        }
+        for outcome in outcomes.into_iter().flatten() {
+            *verdicts.entry(std::mem::discriminant(&outcome)).or_default() += 1;
+        }
+    });
+    if seeds > 100 {
+        assert_eq!(verdicts.len(), 4, "answered, refused, for HTTP/1.1, and lost: {verdicts:?}");
+    }
+}
