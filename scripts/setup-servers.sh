@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up the servers that the tests start. PostgreSQL, RabbitMQ and NATS are installed from the distribution's packages, unless
-# they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. Mail servers exclude each other, so
-# they are unpacked into the build folder. Nothing of the machine is replaced, and what will be done is said first.
+# they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. So are nghttpd and Node.js, which have
+# no service. Mail servers, nginx and HAProxy are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
+# is replaced, and what will be done is said first. A Go toolchain is used where there is one, and not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,9 +15,11 @@ missing=()
 [ -n "${BELFRY_TEST_RABBITMQ_URL:-}" ] || in_path_or rabbitmq-server '/usr/lib/rabbitmq/bin/rabbitmq-server' \
     || missing+=(rabbitmq-server)
 [ -n "${BELFRY_TEST_NATS_URL:-}" ] || in_path_or nats-server '/usr/sbin/nats-server' || missing+=(nats-server)
+in_path_or nghttpd '/usr/sbin/nghttpd' || missing+=(nghttp2-server)
+in_path_or node '/usr/bin/node' || missing+=(nodejs)
 # Verifies signatures of mail; Ed25519 ones with the second.
 /usr/bin/python3 -c 'import dkim, nacl' 2>/dev/null || missing+=(python3-dkim python3-nacl)
-unpacked=$(scripts/unpack-mail-servers.sh --list)
+unpacked=$(scripts/unpack-servers.sh --list)
 [ ${#missing[@]} -gt 0 ] || [ -n "$unpacked" ] || exit 0
 [ ${#missing[@]} -eq 0 ] || echo "the tests need these packages, which apt-get will install: ${missing[*]}"
 [ -z "$unpacked" ] || echo "the tests need these packages, which are unpacked into the build folder and not installed: $unpacked"
@@ -31,7 +34,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 "${as_root[@]}" apt-get update -q
-scripts/unpack-mail-servers.sh
+scripts/unpack-servers.sh
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 # A package starts its service unless this file forbids it.

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A private directory with named processes.
 #[derive(Debug)]
@@ -135,10 +135,26 @@ impl Keeper {
     /// # Errors
     /// When the signal cannot be sent.
     pub fn end(&mut self, name: &'static str, signal: Signal) -> Result<()> {
+        self.end_by(name, |process| kill_process(process, signal))
+    }
+
+    /// Kills the process `name` with those that it has started, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When they cannot be signalled.
+    pub fn kill_group(&mut self, name: &'static str) -> Result<()> {
+        // Each process leads a group of its own.
+        self.end_by(name, |process| kill_process_group(process, Signal::KILL))
+    }
+
+    fn end_by(
+        &mut self,
+        name: &'static str,
+        send: impl FnOnce(Pid) -> rustix::io::Result<()>,
+    ) -> Result<()> {
         let Some(mut process) = self.processes.remove(name) else { return Ok(()) };
         if process.try_wait()?.is_none() {
-            let number = Pid::from_raw(i32::try_from(process.id())?).context("a number above 0")?;
-            kill_process(number, signal)?;
+            send(Pid::from_raw(i32::try_from(process.id())?).context("a number above 0")?)?;
             process.wait()?;
         }
         self.tell()
@@ -157,7 +173,8 @@ impl Keeper {
         writeln!(pipe, "{}", numbers.join(" ")).context("the shell that ends the servers is gone")
     }
 
-    fn log(&self, name: &str) -> PathBuf {
+    /// The file with the output of the process `name`.
+    pub fn log(&self, name: &str) -> PathBuf {
         self.directory.join(format!("{name}.log"))
     }
 

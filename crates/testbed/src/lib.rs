@@ -3,11 +3,13 @@
 //! Every server is a process of its own, on a free port of the loopback interface and in a directory of its own under
 //! the temporary directory. It ends with the process that started it, however that one ends, and its directory goes
 //! with it. Nothing here needs more than the distribution's packages (`scripts/setup-servers.sh` installs them, and unpacks
-//! those that would replace what the machine has); a server that is missing is an error, never a reason to skip a test.
+//! those that would replace what the machine has); a server that is missing is an error, never a reason to skip a test. Only a
+//! Go toolchain may be absent.
 //!
 //! - [`postgres`]: a cluster with password authentication, and a database of its own for each test.
 //! - [`rabbitmq`] and [`nats`]: brokers that can be killed, started again, and wiped.
 //! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
+//! - [`http2`]: HTTP/2 servers over TLS: nghttpd, nginx, `HAProxy`, Node.js, Go.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
 //! - [`disk`]: a small file system that a test fills up.
 //! - [`keeper`]: what ends the servers when their owner is gone.
@@ -18,6 +20,7 @@
 //! servers for a session at the keyboard.
 
 pub mod disk;
+pub mod http2;
 pub mod keeper;
 pub mod mail;
 pub mod nats;
@@ -28,6 +31,7 @@ pub mod rabbitmq;
 mod find;
 
 pub use disk::{Place, SmallDisk};
+pub use http2::{Http2Limits, Http2Program, Http2Server, ServerIdentity};
 pub use mail::{Exim, OpenSmtpd, Postfix, SmtpSink};
 pub use nats::Nats;
 pub use postgres::{Database, Postgres, PostgresOptions};

@@ -1,7 +1,7 @@
 //! Mail servers of the distribution: [`Postfix`], [`OpenSmtpd`] and [`Exim`], whole, and Postfix's sink, which takes mail and
 //! forgets it.
 //!
-//! Their packages exclude each other, so none is installed: `scripts/unpack-mail-servers.sh` unpacks them into the build folder,
+//! Their packages exclude each other, so none is installed: `scripts/unpack-servers.sh` unpacks them into the build folder,
 //! and each server runs in a root directory of its own (`chroot`), where its users, its queue and its configuration lie where
 //! its package puts them. Limits are those of the distribution. A server gives up root's rights per service, so it has to be
 //! started by root.

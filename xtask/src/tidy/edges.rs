@@ -55,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Crates that tests of these crates may use besides: the simulator stands for providers, the testbed starts servers, and an
 /// example of the bench measures a part of the store by itself.
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
+    ("net", &["testbed"]),
     ("store", &["testbed"]),
     ("queue", &["testbed"]),
     ("channel", &["provider-sim", "testbed"]),

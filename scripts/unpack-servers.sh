@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
-# Unpacks the mail servers that the tests start, Postfix, OpenSMTPD and Exim, into `servers` in the build folder. Their packages
-# exclude each other and whatever mail server the machine has, so none is installed: each becomes a root directory of its own with
-# its programs and their libraries, in which `testbed` runs it. A version that is unpacked already is used again. Needs no root.
-# With `--list` it only names the packages that it would unpack.
+# Unpacks servers that the tests start into `servers` in the build folder. Needs no root. A version that is unpacked already is used
+# again. With `--list` it only names the packages that it would unpack.
+#
+# Postfix, OpenSMTPD and Exim: their packages exclude each other and whatever mail server the machine has, so each becomes a root
+# directory of its own with its programs and their libraries, in which `testbed` runs it.
+# nginx and HAProxy: installed, they would be started on port 80 with the machine. `testbed` runs them where they lie, with the
+# libraries that the machine lacks. One that is in PATH is used as it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-$(cargo metadata --no-deps --offline --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)}
 servers=$target/servers
 packages=(postfix opensmtpd exim4-daemon-light)
+in_place=()
+for package in nginx haproxy; do command -v "$package" >/dev/null || in_place+=("$package"); done
+packages+=("${in_place[@]}")
 
 candidate() { # PACKAGE: the version that would be installed
     apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p' | grep -v '(none)' || true
@@ -65,15 +71,23 @@ loaded_in() { # ROOT
     done
 }
 
+# Adds what the machine has, so that programs run with this directory as their root.
+complete() { # ROOT
+    local library
+    # A server starts commands with it.
+    install -D /bin/sh "$1/usr/bin/sh"
+    grep -o '/[^ ]*' "$work/loaded" | sort -u | while read -r library; do
+        [[ $library == "$1"/* || -e $1$library ]] || install -D "$library" "$1$library"
+    done
+}
+
 unpack() { # PACKAGE
-    local package=$1 root=$work/$1 version library
+    local package=$1 root=$work/$1 version
     version=$(candidate "$package")
     [ -n "$version" ] || { echo "there is no package $package: is Debian's main archive among apt's sources?" >&2; exit 1; }
     mkdir -p "$root"/usr/{bin,sbin,lib,lib64}
     for library in bin sbin lib lib64; do ln -s "usr/$library" "$root/$library"; done
     fetch "$root" "$package"
-    # A server starts commands with it.
-    install -D /bin/sh "$root/usr/bin/sh"
     if loaded_in "$root" | grep -q 'not found'; then
         local libraries=()
         for library in $(libraries_of "$package"); do is_installed "$library" || libraries+=("$library"); done
@@ -84,9 +98,7 @@ unpack() { # PACKAGE
         echo "$package needs these libraries, which no package that it depends on has" >&2
         exit 1
     fi
-    grep -o '/[^ ]*' "$work/loaded" | sort -u | while read -r library; do
-        [[ $library == "$root"/* || -e $root$library ]] || install -D "$library" "$root$library"
-    done
+    [[ " ${in_place[*]} " == *" $package "* ]] || complete "$root"
     rm -rf "$servers/${package}_$version"
     mv "$root" "$servers/${package}_$version"
     ln -sfn "${package}_$version" "$servers/$package"
