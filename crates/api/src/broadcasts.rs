@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use notification::{BroadcastId, Bytes, PauseScope, limits};
+use notification::{BroadcastId, Bytes, Scope, limits};
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::parse::{self, BroadcastWithRecipients};
 use pipeline::ingest::{
@@ -95,7 +95,7 @@ pub(crate) async fn read(
     let broadcast = found.filter(|broadcast| broadcast.tenant == caller.tenant);
     let Some(broadcast) = broadcast else { return Err(unknown(id)) };
     let pauses = shared.reads.pauses().await?;
-    let paused_since = pauses.since(&caller.tenant, &PauseScope::Broadcast(id)).map(show);
+    let paused_since = pauses.since(&caller.tenant, &Scope::Broadcast(id)).map(show);
     let backoff = shared.backoff_of(&broadcast.channel);
     let estimate = EstimateAnswer::of(&broadcast, &pauses, &backoff, shared.intake.now());
     let BroadcastStatus { id, channel, accepted_at, expires_at, account, .. } = broadcast;

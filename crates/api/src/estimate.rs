@@ -97,7 +97,7 @@ fn until_expiry(interval: Interval, expires_at: Option<Timestamp>) -> Interval {
 
 /// Since when all of it is paused, by whichever pause.
 fn paused_since(broadcast: &BroadcastStatus, pauses: &Pauses) -> Option<Timestamp> {
-    use notification::PauseScope::{Broadcast, Channel, Tenant};
+    use notification::Scope::{Broadcast, Channel, Tenant};
     let scopes = [Broadcast(broadcast.id), Channel(broadcast.channel.clone()), Tenant];
     scopes.iter().filter_map(|scope| pauses.since(&broadcast.tenant, scope)).min()
 }

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::{Name, Pause, PauseScope, Pauses, limits};
+use notification::{Name, Pause, Pauses, Scope, limits};
 use serde::{Deserialize, Serialize};
 use store::Paused;
 
@@ -46,7 +46,7 @@ struct PauseList {
 /// What a request names.
 struct Named {
     tenant: Name,
-    scope: PauseScope,
+    scope: Scope,
 }
 
 /// `POST /v1/pause`
@@ -122,11 +122,11 @@ impl Named {
         let priority = query.parse("priority")?;
         let is_all = query.parse("all")?.unwrap_or(false);
         let scope = match (broadcast, channel, destination, priority, is_all) {
-            (Some(id), None, None, None, false) => PauseScope::Broadcast(id),
-            (None, None, None, None, true) => PauseScope::Tenant,
-            (None, Some(channel), None, None, false) => PauseScope::Channel(channel),
+            (Some(id), None, None, None, false) => Scope::Broadcast(id),
+            (None, None, None, None, true) => Scope::Tenant,
+            (None, Some(channel), None, None, false) => Scope::Channel(channel),
             (None, Some(channel), Some(destination), Some(priority), false) => {
-                PauseScope::Lane { channel, destination: destination.into(), priority }
+                Scope::Lane { channel, destination: destination.into(), priority }
             }
             _ => {
                 let detail = "name one of: broadcast; channel; channel, destination and priority, as the lanes of \

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Fixed, Gate, Quota, WorkerDeadline};
-use notification::{Answer, Chunk, Pause, PauseScope, Pauses, Verdict, sample};
+use notification::{Answer, Chunk, Pause, Pauses, Scope, Verdict, sample};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{Fence, LaneQuota, Reports, timestamp};
@@ -325,7 +325,7 @@ async fn nothing_starts_once_it_is_paused_though_it_waits_for_a_place() {
     let settle = SettleDouble::new(100);
     let (pause, pauses) = watch::channel(Arc::default());
     let lane = &chunk.envelope.lane;
-    let (tenant, scope) = (lane.tenant.clone(), PauseScope::Channel(lane.channel.clone()));
+    let (tenant, scope) = (lane.tenant.clone(), Scope::Channel(lane.channel.clone()));
     let channel = Pauses::from_iter([Pause { tenant, scope, since: chunk.accepted_at }]);
     let job = Job { pauses: &pauses, ..job(&chunk, &gate, &settle, clock) };
     let sending = drive(job, async |_: &Delivery| {

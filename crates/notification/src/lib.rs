@@ -25,7 +25,8 @@
 //! | **partition** | a fixed share of all batches; the worker that owns it claims from it |
 //! | **ticket** | a chunk on its way through a broker, to be exchanged for the chunk by its consumer |
 //! | **suppression** | a recipient that must not be tried again |
-//! | **pause** | what of a tenant's is not sent until it is resumed: a broadcast, a lane, a channel, or all of it |
+//! | **scope** | what of a tenant's an operator means: a broadcast, a lane, a channel, or all of it |
+//! | **pause** | what of a tenant's is not sent until it is resumed, by its scope |
 //! | **fallback** | a notification that stands in for one that was definitely refused |
 //!
 //! Read in this order: [`id`], [`time`], [`terms`], [`draft`], [`chunk`], [`verdict`], [`outcome`],
@@ -56,7 +57,7 @@ pub use draft::{
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
 pub use lifecycle::{Event, State};
 pub use outcome::{Disposition, OutcomeGroup, Settlement};
-pub use pause::{Pause, PauseScope, Pauses};
+pub use pause::{Pause, Pauses, Scope};
 pub use terms::{Guarantee, LatePolicy, Name, Priority};
 pub use time::Timestamp;
 pub use verdict::{Answer, Report, Verdict};

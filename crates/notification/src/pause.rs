@@ -1,4 +1,4 @@
-//! Pauses: what of a tenant's is not sent until it is resumed.
+//! Scopes: what of a tenant's an operator means; and pauses: what of it is not sent until it is resumed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::terms::TermError;
 use crate::{BroadcastId, Envelope, Lane, Name, Priority, Timestamp};
 
-/// What of a tenant's a pause covers. Its text is what stores keep, and never changes.
+/// What of a tenant's is meant, to be paused, resumed or cancelled. Its text is what stores keep, and never changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PauseScope {
+pub enum Scope {
     /// All of it: `tenant`.
     Tenant,
     /// What goes by a channel: `channel/push`.
@@ -34,7 +34,7 @@ pub struct Pause {
     /// Whose notifications wait.
     pub tenant: Name,
     /// Which of them.
-    pub scope: PauseScope,
+    pub scope: Scope,
     /// Since when.
     pub since: Timestamp,
 }
@@ -42,12 +42,12 @@ pub struct Pause {
 /// All pauses of a store, as of one instant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pauses {
-    by_tenant: HashMap<Name, HashMap<PauseScope, Timestamp>>,
+    by_tenant: HashMap<Name, HashMap<Scope, Timestamp>>,
 }
 
-// === impl PauseScope ===
+// === impl Scope ===
 
-impl fmt::Display for PauseScope {
+impl fmt::Display for Scope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tenant => formatter.write_str("tenant"),
@@ -60,11 +60,11 @@ impl fmt::Display for PauseScope {
     }
 }
 
-impl FromStr for PauseScope {
+impl FromStr for Scope {
     type Err = TermError;
 
     fn from_str(text: &str) -> Result<Self, TermError> {
-        let wrong = || TermError::new(text, "the scope of a pause");
+        let wrong = || TermError::new(text, "a scope");
         let (kind, rest) = text.split_once('/').unwrap_or((text, ""));
         match kind {
             "tenant" if rest.is_empty() => Ok(Self::Tenant),
@@ -97,12 +97,12 @@ impl Pauses {
     /// The broadcast of `envelope`, if it is paused by itself.
     pub fn broadcast_of(&self, envelope: &Envelope) -> Option<BroadcastId> {
         let scopes = self.by_tenant.get(&envelope.lane.tenant)?;
-        envelope.broadcast.filter(|id| scopes.contains_key(&PauseScope::Broadcast(*id)))
+        envelope.broadcast.filter(|id| scopes.contains_key(&Scope::Broadcast(*id)))
     }
 
     /// Whether the broadcast `id` is paused by itself, whosever it is.
     pub fn has_broadcast(&self, id: BroadcastId) -> bool {
-        let scope = PauseScope::Broadcast(id);
+        let scope = Scope::Broadcast(id);
         self.by_tenant.values().any(|scopes| scopes.contains_key(&scope))
     }
 
@@ -111,20 +111,20 @@ impl Pauses {
         let Some(scopes) = self.by_tenant.get(&lane.tenant) else { return false };
         let Lane { channel, destination, priority, .. } = lane;
         let (channel, destination) = (channel.clone(), Arc::clone(destination));
-        scopes.contains_key(&PauseScope::Tenant)
-            || scopes.contains_key(&PauseScope::Channel(channel.clone()))
-            || scopes.contains_key(&PauseScope::Lane { channel, destination, priority: *priority })
+        scopes.contains_key(&Scope::Tenant)
+            || scopes.contains_key(&Scope::Channel(channel.clone()))
+            || scopes.contains_key(&Scope::Lane { channel, destination, priority: *priority })
     }
 
     /// Since when `scope` of `tenant` is paused, by a pause of just that.
-    pub fn since(&self, tenant: &Name, scope: &PauseScope) -> Option<Timestamp> {
+    pub fn since(&self, tenant: &Name, scope: &Scope) -> Option<Timestamp> {
         self.by_tenant.get(tenant)?.get(scope).copied()
     }
 
     /// Every pause, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Pause> {
         self.by_tenant.iter().flat_map(|(tenant, scopes)| {
-            let pause = |(scope, since): (&PauseScope, &Timestamp)| Pause {
+            let pause = |(scope, since): (&Scope, &Timestamp)| Pause {
                 tenant: tenant.clone(),
                 scope: scope.clone(),
                 since: *since,
@@ -141,7 +141,7 @@ impl Pauses {
 
 impl FromIterator<Pause> for Pauses {
     fn from_iter<T: IntoIterator<Item = Pause>>(pauses: T) -> Self {
-        let mut by_tenant: HashMap<Name, HashMap<PauseScope, Timestamp>> = HashMap::new();
+        let mut by_tenant: HashMap<Name, HashMap<Scope, Timestamp>> = HashMap::new();
         for Pause { tenant, scope, since } in pauses {
             by_tenant.entry(tenant).or_default().insert(scope, since);
         }
@@ -171,7 +171,7 @@ mod tests {
             "broadcast/bc_7",
         ];
         for text in texts {
-            assert_eq!(text.parse::<PauseScope>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Scope>().unwrap().to_string(), text);
         }
         for text in [
             "",
@@ -183,7 +183,7 @@ mod tests {
             "broadcast/7",
             "all",
         ] {
-            assert!(text.parse::<PauseScope>().is_err(), "{text:?}");
+            assert!(text.parse::<Scope>().is_err(), "{text:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Operations: what callers and operators may change about notifications that were accepted, and about the suppression list.
 
 use async_trait::async_trait;
-use notification::{BroadcastId, Name, NotificationId, Pause, PauseScope, Timestamp};
+use notification::{BroadcastId, Name, NotificationId, Pause, Scope, Timestamp};
 
 use crate::{FeedCursor, Lift, StoreError, Suppression};
 
@@ -101,7 +101,7 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
     async fn pause(&self, pause: Pause) -> Result<Paused, StoreError>;
 
     /// Ends a pause; whether there was one. What another pause covers stays paused.
-    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError>;
+    async fn resume(&self, tenant: Name, scope: Scope) -> Result<bool, StoreError>;
 
     /// Moves the feed from `from` to `to` if it is at `from`, and says where it is then.
     async fn move_feed(

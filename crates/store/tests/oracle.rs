@@ -12,7 +12,7 @@ use std::path::Path;
 
 use notification::{
     BroadcastId, ByteString, Chunk, Disposition, Guarantee, NotificationId, OutcomeGroup, Pause,
-    PauseScope, Priority, Settlement, State, Timestamp,
+    Priority, Scope, Settlement, State, Timestamp,
 };
 use proptest::prelude::*;
 use store::conformance::{
@@ -309,7 +309,7 @@ impl<F: Fast> Pair<F> {
             None => match self.broadcasts.last() {
                 // Elsewhere what is resumed comes back some time after the answer.
                 Some((memory, fast)) if self.fast.is_exact() => {
-                    [memory, fast].map(|id| PauseScope::Broadcast(*id))
+                    [memory, fast].map(|id| Scope::Broadcast(*id))
                 }
                 Some(_) | None => return,
             },

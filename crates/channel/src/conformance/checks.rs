@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flow::Clock;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use notification::{Bytes, Chunk, Content, Pause, PauseScope, Pauses, Report, Verdict, limits};
+use notification::{Bytes, Chunk, Content, Pause, Pauses, Report, Scope, Verdict, limits};
 
 use tokio::sync::watch;
 
@@ -99,7 +99,7 @@ pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
 /// All of the tenant of `chunk` is paused.
 fn paused(chunk: &Chunk) -> watch::Receiver<Arc<Pauses>> {
     let (tenant, since) = (chunk.envelope.lane.tenant.clone(), chunk.accepted_at);
-    let pauses = Pauses::from_iter([Pause { tenant, scope: PauseScope::Tenant, since }]);
+    let pauses = Pauses::from_iter([Pause { tenant, scope: Scope::Tenant, since }]);
     watch::channel(Arc::new(pauses)).1
 }
 

@@ -11,7 +11,7 @@ mod script;
 
 use std::time::Duration;
 
-use notification::{Account, Answer, Guarantee, Lane, Pause, PauseScope, Priority, State, limits};
+use notification::{Account, Answer, Guarantee, Lane, Pause, Priority, Scope, State, limits};
 use store::{CancelTarget, Operations as _, ReadStore as _};
 
 use rig::{Rig, name, on_one_thread};
@@ -444,7 +444,7 @@ fn nothing_begins_after_a_pause_was_answered_though_it_is_claimed() {
             while claimed(&rig).await < 200 {
                 tokio::time::sleep(MS).await;
             }
-            let scope = PauseScope::Channel(name("script"));
+            let scope = Scope::Channel(name("script"));
             let pause = Pause { tenant: name("default"), scope: scope.clone(), since: rig.now() };
             rig.store.pause(pause).await.unwrap();
             let begun = rig.script.attempts().len();

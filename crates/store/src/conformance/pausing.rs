@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use notification::{Disposition, Pause, PauseScope, Priority, State};
+use notification::{Disposition, Pause, Priority, Scope, State};
 
 use super::support::{Shape, at, claim_all, find, indexes, name, part, settle_all, settle_one};
 use crate::{CancelTarget, Paused, Store};
@@ -18,7 +18,7 @@ const THERE: Shape = Shape {
     tenant: "tenant",
 };
 
-fn scope(text: &str) -> PauseScope {
+fn scope(text: &str) -> Scope {
     text.parse().unwrap()
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn what_is_paused_waits_until_it_is_resumed(store: &dyn Store) 
 pub(super) async fn to_pause_or_resume_twice_is_to_do_it_once(store: &dyn Store) {
     assert!(!resume(store, "tenant").await, "nothing was paused");
     assert_eq!(pause(store, "tenant").await, at(3));
-    let later = Pause { tenant: name("tenant"), scope: PauseScope::Tenant, since: at(9) };
+    let later = Pause { tenant: name("tenant"), scope: Scope::Tenant, since: at(9) };
     let again = store.pause(later).await.unwrap();
     assert_eq!(again, Paused::InForce { since: at(3), is_everywhere: true });
     pause(store, "channel/channel").await;

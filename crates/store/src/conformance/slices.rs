@@ -1,7 +1,7 @@
 //! Broadcasts between two of their slices. A slice is one batch.
 
 use notification::{
-    BroadcastId, Chunk, Disposition, NotificationId, Pause, PauseScope, State, Timestamp, limits,
+    BroadcastId, Chunk, Disposition, NotificationId, Pause, Scope, State, Timestamp, limits,
 };
 
 use super::support::{
@@ -191,12 +191,12 @@ pub(super) async fn a_small_broadcast_goes_before_the_rest_of_a_large_one(
 }
 
 async fn pause(store: &dyn Store, id: BroadcastId) -> Paused {
-    let scope = PauseScope::Broadcast(id);
+    let scope = Scope::Broadcast(id);
     store.pause(Pause { tenant: name("tenant"), scope, since: at(2) }).await.unwrap()
 }
 
 async fn resume(store: &dyn Store, id: BroadcastId) -> bool {
-    store.resume(name("tenant"), PauseScope::Broadcast(id)).await.unwrap()
+    store.resume(name("tenant"), Scope::Broadcast(id)).await.unwrap()
 }
 
 pub(super) async fn a_paused_broadcast_is_neither_released_nor_claimed(
@@ -222,7 +222,7 @@ pub(super) async fn a_paused_broadcast_is_neither_released_nor_claimed(
     assert_eq!((status.account.accepted, status.account.pending), (12, 12));
     let unknown = BroadcastId(id.0 + 1_000);
     assert_eq!(pause(store, unknown).await, Paused::Unknown);
-    let scope = PauseScope::Broadcast(id);
+    let scope = Scope::Broadcast(id);
     let by_another = Pause { tenant: name("other"), scope, since: at(2) };
     assert_eq!(store.pause(by_another).await.unwrap(), Paused::Unknown);
     assert!(!resume(store, unknown).await);

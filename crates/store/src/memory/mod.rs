@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Pause, PauseScope,
-    Pauses, Settlement, Ticket, Timestamp,
+    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope,
+    Settlement, Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -314,7 +314,7 @@ impl Operations for Memory {
         Ok(self.change(|books| books.pause(pause)))
     }
 
-    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError> {
+    async fn resume(&self, tenant: Name, scope: Scope) -> Result<bool, StoreError> {
         Ok(self.change(|books| books.resume(&tenant, &scope)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use notification::{BroadcastId, Envelope, Name, Pause, PauseScope, limits};
+use notification::{BroadcastId, Envelope, Name, Pause, Scope, limits};
 
 use super::books::Books;
 use crate::Paused;
@@ -14,7 +14,7 @@ impl Books {
         if known.is_none() && self.pauses.len() >= limits::PAUSES {
             return Paused::TooMany;
         }
-        if let PauseScope::Broadcast(id) = &pause.scope
+        if let Scope::Broadcast(id) = &pause.scope
             && self.broadcast(*id).is_none_or(|status| status.tenant != pause.tenant)
         {
             return Paused::Unknown;
@@ -26,11 +26,11 @@ impl Books {
         Paused::InForce { since, is_everywhere: true }
     }
 
-    pub(super) fn resume(&mut self, tenant: &Name, scope: &PauseScope) -> bool {
+    pub(super) fn resume(&mut self, tenant: &Name, scope: &Scope) -> bool {
         let was_paused = self.pauses.since(tenant, scope).is_some();
         let rest = self.pauses.iter().filter(|it| (&it.tenant, &it.scope) != (tenant, scope));
         self.pauses = Arc::new(rest.collect());
-        if let PauseScope::Broadcast(id) = scope
+        if let Scope::Broadcast(id) = scope
             && was_paused
         {
             self.fetch_back(*id);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{
-    BroadcastId, Chunk, Draft, Name, NotificationId, Pause, PauseScope, Pauses, Settlement, Ticket,
+    BroadcastId, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope, Settlement, Ticket,
     Timestamp,
 };
 use tokio::sync::watch;
@@ -157,7 +157,7 @@ impl Operations for Postgres {
         self.add_pause(pause).await
     }
 
-    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError> {
+    async fn resume(&self, tenant: Name, scope: Scope) -> Result<bool, StoreError> {
         self.end_pause(pause::EndPause { tenant, scope }).await
     }
 

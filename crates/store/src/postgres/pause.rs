@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Envelope, Name, Pause, PauseScope, Pauses, Timestamp, limits};
+use notification::{Envelope, Name, Pause, Pauses, Scope, Timestamp, limits};
 use tokio_postgres::Row;
 
 use super::Postgres;
@@ -26,7 +26,7 @@ pub(super) struct AddPause(pub(super) Pause);
 #[derive(Debug)]
 pub(super) struct EndPause {
     pub(super) tenant: Name,
-    pub(super) scope: PauseScope,
+    pub(super) scope: Scope,
 }
 
 /// Changes of the pauses wait for each other here, so a version has all that were made before it.
@@ -43,7 +43,7 @@ impl WriterRequest for AddPause {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let Pause { tenant, scope, since } = &self.0;
-        if let PauseScope::Broadcast(id) = scope {
+        if let Scope::Broadcast(id) = scope {
             let select =
                 "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
             let number = id.0.cast_signed();
@@ -77,7 +77,7 @@ impl WriterRequest for EndPause {
         let delete = "DELETE FROM pause WHERE scope = $1 AND tenant = $2";
         let (scope, tenant) = (self.scope.to_string(), self.tenant.as_str());
         let ended = transaction.execute(delete, &[&scope, &tenant]).await?;
-        if let PauseScope::Broadcast(id) = self.scope
+        if let Scope::Broadcast(id) = self.scope
             && ended > 0
         {
             let insert = "INSERT INTO resuming (broadcast, passed) VALUES ($1, 0) \
@@ -103,7 +103,7 @@ impl Transaction<'_> {
     ) -> Result<Pauses, RunError> {
         let broadcasts = envelopes.filter_map(|envelope| pauses.broadcast_of(envelope));
         let scopes: BTreeSet<String> =
-            broadcasts.map(|id| PauseScope::Broadcast(id).to_string()).collect();
+            broadcasts.map(|id| Scope::Broadcast(id).to_string()).collect();
         if scopes.is_empty() {
             return Ok(Pauses::default());
         }

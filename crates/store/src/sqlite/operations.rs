@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::{Chunk, Name, NotificationId, Pause, PauseScope, Pauses, Settlement, Timestamp};
+use notification::{Chunk, Name, NotificationId, Pause, Pauses, Scope, Settlement, Timestamp};
 use tokio::sync::watch;
 
 use super::transaction::Transaction;
@@ -125,7 +125,7 @@ impl Operations for Sqlite {
         self.write(Synced, move |transaction| transaction.pause(&pause)).await
     }
 
-    async fn resume(&self, tenant: Name, scope: PauseScope) -> Result<bool, StoreError> {
+    async fn resume(&self, tenant: Name, scope: Scope) -> Result<bool, StoreError> {
         self.write(Synced, move |transaction| transaction.resume(&tenant, &scope)).await
     }
 

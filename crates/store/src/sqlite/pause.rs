@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use notification::{Name, Pause, PauseScope, Pauses, limits};
+use notification::{Name, Pause, Pauses, Scope, limits};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::transaction::Transaction;
@@ -14,7 +14,7 @@ use crate::{Paused, StoreError};
 impl Transaction<'_> {
     pub(super) fn pause(&mut self, pause: &Pause) -> Result<Paused, StoreError> {
         let Pause { tenant, scope, since } = pause;
-        if let PauseScope::Broadcast(id) = scope {
+        if let Scope::Broadcast(id) = scope {
             let select =
                 "SELECT 1 FROM broadcast WHERE id = ?1 AND tenant = ?2 AND sealed_at IS NOT NULL";
             if !self.sql(select)?.exists(params![id.0.cast_signed(), tenant.as_str()])? {
@@ -35,14 +35,14 @@ impl Transaction<'_> {
         Ok(Paused::InForce { since: known.unwrap_or(*since), is_everywhere: true })
     }
 
-    pub(super) fn resume(&mut self, tenant: &Name, scope: &PauseScope) -> Result<bool, StoreError> {
+    pub(super) fn resume(&mut self, tenant: &Name, scope: &Scope) -> Result<bool, StoreError> {
         let ended = self
             .sql("DELETE FROM pause WHERE scope = ?1 AND tenant = ?2")?
             .execute(params![scope.to_string(), tenant.as_str()])?;
         if ended > 0 {
             self.change_pauses()?;
             self.woke = true;
-            if let PauseScope::Broadcast(id) = scope {
+            if let Scope::Broadcast(id) = scope {
                 self.sql("INSERT OR REPLACE INTO resuming (broadcast, passed) VALUES (?1, 0)")?
                     .execute([id.0.cast_signed()])?;
                 // Of its slices, too.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use notification::{
     BroadcastId, ByteString, Chunk, ChunkId, Disposition, Epoch, NotificationId, OutcomeGroup,
-    PauseScope, Settlement, State,
+    Scope, Settlement, State,
 };
 use tokio_postgres::types::ToSql;
 
@@ -325,7 +325,7 @@ impl Schedule<'_> {
     async fn resume_all(&mut self) {
         let work = self.engines[0].work.clone();
         for id in self.book.broadcasts.keys().copied().collect::<Vec<_>>() {
-            let (tenant, scope) = (name("tenant"), PauseScope::Broadcast(id));
+            let (tenant, scope) = (name("tenant"), Scope::Broadcast(id));
             if let Err(error) = self.through(work.run(pause::EndPause { tenant, scope })).await {
                 self.book.find(format!("the store failed: {error}"));
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use notification::{BroadcastId, Pause, PauseScope, Pauses};
+use notification::{BroadcastId, Pause, Pauses, Scope};
 
 use super::super::{pause, release};
 use super::calls::{Call, Caller};
@@ -11,7 +11,7 @@ use crate::conformance::{at, name};
 
 /// All of them, with or without the pause of a broadcast.
 pub(super) fn with_pause(pauses: &Pauses, id: BroadcastId, is_paused: bool) -> Arc<Pauses> {
-    let scope = PauseScope::Broadcast(id);
+    let scope = Scope::Broadcast(id);
     let others = pauses.iter().filter(|pause| pause.scope != scope);
     let this =
         is_paused.then(|| Pause { tenant: name("tenant"), scope: scope.clone(), since: at(0) });
@@ -42,7 +42,7 @@ impl Caller<'_> {
     /// Processes learn of it some time after it is committed, as by their beats.
     pub(super) fn pause(&mut self, engine: usize) -> Option<Call> {
         let id = self.sealed()?;
-        let scope = PauseScope::Broadcast(id);
+        let scope = Scope::Broadcast(id);
         let request = pause::AddPause(Pause { tenant: name("tenant"), scope, since: at(0) });
         let view = self.engines[engine].pauses.clone();
         Some(self.work(engine, format!("pause {id}"), request, move |book, answer| {
@@ -55,7 +55,7 @@ impl Caller<'_> {
     /// Likewise.
     pub(super) fn resume(&mut self, engine: usize) -> Option<Call> {
         let id = self.sealed()?;
-        let (tenant, scope) = (name("tenant"), PauseScope::Broadcast(id));
+        let (tenant, scope) = (name("tenant"), Scope::Broadcast(id));
         let view = self.engines[engine].pauses.clone();
         let request = pause::EndPause { tenant, scope };
         Some(self.work(engine, format!("resume {id}"), request, move |book, answer| {
